@@ -1,0 +1,304 @@
+"""The command line: `tacit budget`, `tacit verify`, `tacit demo`.
+
+Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
+2, and leaves nothing half written. SciPy and dp-accounting are loaded when first needed.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from tacit import __version__
+from tacit.privacy import accounting, expression
+from tacit.privacy.certificate import Certificate, Claim
+from tacit.privacy.errors import InputError, TacitError
+from tacit.privacy.events import Event
+from tacit.privacy.promise import Budget, Relation, Release, Unit
+
+# The base of typer's own usage errors, which moved between packages over its versions.
+_UsageError = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="tacit",
+    help="Differentially private reinforcement learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except TacitError as error:
+        return _refuse(str(error))
+    except typer.Abort:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if isinstance(error, _UsageError) and hasattr(error, "format_message"):
+            return _refuse(error.format_message())
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(message: str) -> int:
+    print(f"tacit: {message}", file=sys.stderr)
+    return 2
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"tacit {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Differentially private reinforcement learning."""
+
+
+# --- budget -------------------------------------------------------------------------------------
+
+
+@app.command()
+def budget(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EVENT]... | [NAME=VALUE]...",
+            help="Events as in Python, a ? for the number to find; with --claim, its parameters.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="How much may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta it is stated at.")] = None,
+    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
+    unit: Annotated[
+        str | None, typer.Option(help="Who is protected, for --save.", show_default=False)
+    ] = None,
+    claim: Annotated[
+        str | None, typer.Option(help="A paper's formula beside its certificate.")
+    ] = None,
+    reward_radius: Annotated[
+        float | None, typer.Option(help="For reward-radius and --save.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write a certificate of this plan.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Epsilon from noise, noise from epsilon, a paper's claim beside its certificate.
+
+    \b
+    tacit budget 'Gaussian(1, 1)' --delta 1e-5
+    tacit budget 'Gaussian(?, 1)' --epsilon 1 --delta 1e-5
+    tacit budget 'Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 100)' --delta 1e-5
+    tacit budget --claim xie2019 sigma=1 trajectories=1000 iterations=1000
+    """
+    given = what or []
+    if claim is not None:
+        if save is not None:
+            raise InputError("A claim is never a certificate, so there is nothing to --save.")
+        _show_claim(claim, given, epsilon, delta, as_json)
+        return
+    if not given:
+        raise InputError("Say what was released, for example: tacit budget 'Gaussian(1, 1)'.")
+    wanted = Relation.parse(relation)
+    unknown: float | None = None
+    if any(expression.has_unknown(text) for text in given):
+        if epsilon is None:
+            raise InputError("A ? needs --epsilon: how much may be spent?")
+        build, whole = expression.parse_with_unknown(given)
+        unknown = accounting.calibrate(build, Budget(epsilon, delta or 0.0), wanted, whole=whole)
+        events = build(unknown)
+    else:
+        events = [expression.parse(text) for text in given]
+    if epsilon is not None and delta is None and unknown is None:
+        spent = accounting.delta(events, epsilon, wanted)
+        _show({"epsilon": epsilon, "delta": spent, "relation": wanted.value}, events, as_json)
+        return
+    found = accounting.account(events, delta or 0.0, wanted)
+    answer: dict[str, Any] = {} if unknown is None else {"?": unknown}
+    answer |= {"epsilon": found.epsilon, "delta": found.delta, "relation": wanted.value}
+    if epsilon is not None and unknown is None:
+        answer["within budget"] = found.epsilon <= epsilon
+    answer["accountant"] = found.method
+    if save is not None:
+        _save(events, found.delta, wanted, unit, reward_radius, save)
+        answer["certificate"] = str(save)
+    _show(answer, events, as_json)
+
+
+def _show(answer: dict[str, Any], events: list[Event], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({**answer, "events": [event.to_dict() for event in events]}))
+        return
+    for event in events:
+        print(event)
+    for name, value in answer.items():
+        print(f"  {name:<14}{_number(value)}")
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _save(
+    events: list[Event],
+    delta: float,
+    relation: Relation,
+    unit: str | None,
+    reward_radius: float | None,
+    path: Path,
+) -> None:
+    if unit is None:
+        if relation not in (Relation.REWARD_RADIUS, Relation.LOCAL):
+            raise InputError("--save needs --unit: trajectory, user or agent?")
+        unit = "agent" if relation is Relation.LOCAL else "reward-function"
+    certificate = Certificate.issue(
+        events,
+        delta,
+        unit=Unit.parse(unit),
+        relation=relation,
+        release=Release.EACH_REPORT if relation is Relation.LOCAL else Release.EVERY_ITERATE,
+        reward_radius=reward_radius,
+    )
+    _write(path, certificate.to_json())
+
+
+def _write(path: Path, text: str) -> None:
+    """Write all of `text` to `path` or leave the file as it was."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tacit-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def _show_claim(
+    name: str, given: list[str], epsilon: float | None, delta: float | None, as_json: bool
+) -> None:
+    from tacit.privacy import claims
+
+    parameters = dict(_parameter(text) for text in given)
+    for key, value in (("epsilon", epsilon), ("delta", delta)):
+        if value is not None:
+            parameters[key] = value
+    made = claims.claim(name, parameters)
+    if as_json:
+        print(json.dumps(made.to_dict()))
+    else:
+        _print_claim(made)
+
+
+def _parameter(text: str) -> tuple[str, float | int | bool]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"With --claim, give parameters like sigma=1, not {text!r}.")
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    raise InputError(f"{name} must be a number, not {value!r}.")
+
+
+def _print_claim(made: Claim) -> None:
+    import textwrap
+
+    certified = made.certified
+    rows = [("", "claimed", "certified")]
+    rows.append(
+        ("epsilon", f"{made.epsilon:.4g}", f"{certified.epsilon:.4g}" if certified else "-")
+    )
+    rows.append(("delta", f"{made.delta:.3g}", f"{certified.delta:.3g}" if certified else "-"))
+    print(textwrap.fill(f"{made.source}, for {made.scope}", 78))
+    print("  " + ", ".join(f"{k} {v:.6g}" for k, v in made.details.items()))
+    for head, left, right in rows:
+        print(f"  {head:<9}{left:>12}{right:>12}")
+    why = f"Not a certificate: {made.why_not}"
+    covers = (
+        f"The certified figure: {made.covers}" if certified else f"None certified: {made.covers}"
+    )
+    for text in (why, covers):
+        print(textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  "))
+
+
+# --- verify -------------------------------------------------------------------------------------
+
+
+@app.command()
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by tacit.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse noise that is not secret.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Recompute a certificate with two accountants that share no code."""
+    read = Certificate.read(certificate)
+    found = read.verify(strict=strict)
+    if as_json:
+        print(json.dumps({"verified": True, **found.to_dict(), "certificate": read.to_dict()}))
+        return
+    print(read.card())
+    print()
+    print(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
+    print(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
+
+
+# --- demo ---------------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(as_json: Json = False) -> None:
+    """What the five papers claim, beside what the same noise is worth."""
+    from tacit.privacy import claims
+
+    made = [formula() for formula in claims.CLAIMS.values()]
+    if as_json:
+        print(json.dumps([item.to_dict() for item in made]))
+        return
+    print("Privacy as claimed by five papers, and as certified for the same noise.")
+    print()
+    print(f"{'claim':<26}{'for':<22}{'delta':>8}{'claimed':>10}{'certified':>11}")
+    for item in made:
+        scope = item.scope.split(",")[0]
+        certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
+        print(f"{item.source:<26}{scope:<22}{item.delta:>8.0e}{item.epsilon:>10.4g}{certified:>11}")
+    print()
+    print("Why they differ: tacit budget --claim xie2019 (or another of the names above).")

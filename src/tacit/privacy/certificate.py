@@ -1,0 +1,403 @@
+"""Certificate and Claim: the two things a result can carry, and the type says which.
+
+A `Certificate` is recomputable: it holds the events it was computed from, and `verify()` recomputes
+its epsilon with the accountant that issued it and brackets it with one that shares no code with it.
+A `Claim` is what a paper states, together with why it is not a certificate. There is no way from a
+claim to a certificate; where a valid figure exists for the same noise, the claim carries it along,
+and it is never shown without one or the other.
+"""
+
+import hashlib
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tacit.privacy import accounting, checks
+from tacit.privacy.errors import CertificateError, InputError, UnsupportedError
+from tacit.privacy.events import Event, as_events
+from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
+
+_FORMAT = 1
+_KIND = "tacit certificate"
+# The same accountant on the same events must come back to the same figure, up to this.
+_REPRODUCES = 1e-6
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something the guarantee rests on, and what makes it true."""
+
+    statement: str
+    enforced: str
+
+
+IDEALISED_ARITHMETIC = Assumption(
+    "idealised real arithmetic",
+    "not enforced: noise and sums are 64-bit floating point, and the proof is about real numbers",
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `Certificate.verify` found; it exists only for a certificate that passed."""
+
+    epsilon: float
+    recomputed: float
+    floor: float
+    ceiling: float
+
+    def to_dict(self) -> dict[str, float]:
+        """The JSON form."""
+        return {
+            "epsilon": self.epsilon,
+            "recomputed": self.recomputed,
+            "floor": self.floor,
+            "ceiling": self.ceiling,
+        }
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """(epsilon, delta)-differential privacy of `events` for a unit, under a relation.
+
+    Made by `Certificate.issue`, which computes epsilon; the constructor is for reading one back.
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit
+    relation: Relation
+    release: Release
+    events: tuple[Event, ...]
+    accountant: str
+    assumptions: tuple[Assumption, ...] = ()
+    noise: NoiseOrigin = NoiseOrigin.NOT_DRAWN
+    reward_radius: float | None = None
+    tacit: str = field(default_factory=lambda: version("tacit"))
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("epsilon", checks.non_negative("epsilon", self.epsilon))
+        put("delta", checks.probability("delta", self.delta))
+        put("unit", Unit.parse(self.unit))
+        put("relation", Relation.parse(self.relation))
+        put("release", Release.parse(self.release))
+        put("noise", NoiseOrigin.parse(self.noise))
+        put("events", as_events(self.events))
+        put("assumptions", tuple(self.assumptions))
+        if not self.events:
+            raise InputError("A certificate needs at least one event.")
+        by_reward = self.relation is Relation.REWARD_RADIUS
+        if by_reward != (self.unit is Unit.REWARD_FUNCTION):
+            raise InputError(
+                "The unit reward-function and the relation reward-radius belong together: "
+                f"not {self.unit} with {self.relation}."
+            )
+        if self.relation is Relation.LOCAL and self.unit is Unit.TRAJECTORY:
+            raise InputError("The relation local protects an agent or a user, not a trajectory.")
+        if by_reward and self.reward_radius is None:
+            raise InputError("reward_radius is needed: how far apart may two reward functions be?")
+        if not by_reward and self.reward_radius is not None:
+            raise InputError("reward_radius belongs to the relation reward-radius only.")
+        if self.reward_radius is not None:
+            put("reward_radius", checks.positive("reward_radius", self.reward_radius))
+
+    @classmethod
+    def issue(
+        cls,
+        events: Event | Iterable[Event],
+        delta: float,
+        *,
+        unit: Unit,
+        relation: Relation = Relation.REPLACE_ONE,
+        release: Release = Release.FINAL_MODEL,
+        assumptions: Iterable[Assumption] = (),
+        noise: NoiseOrigin = NoiseOrigin.NOT_DRAWN,
+        reward_radius: float | None = None,
+    ) -> "Certificate":
+        """Account for `events` and write down the result."""
+        listed = as_events(events)
+        found = accounting.account(listed, delta, relation)
+        return cls(
+            epsilon=found.epsilon,
+            delta=delta,
+            unit=unit,
+            relation=relation,
+            release=release,
+            events=listed,
+            accountant=found.method,
+            assumptions=tuple(assumptions),
+            noise=noise,
+            reward_radius=reward_radius,
+        )
+
+    def verify(self, *, strict: bool = False) -> Verification:
+        """Recompute epsilon with two accountants; raise `CertificateError` unless both agree.
+
+        `strict` also refuses noise that anyone who knows the seed can take off again, and
+        certificates of plans for which no noise has been drawn.
+        """
+        from tacit.privacy import witness
+
+        if strict and not self.noise.secret:
+            raise CertificateError(
+                f"The noise of this certificate is {self.noise}, which --strict does not accept: "
+                "only secret noise protects anyone."
+            )
+        try:
+            recomputed = accounting.epsilon(self.events, self.delta, self.relation)
+            bracket = witness.bracket(self.events, self.delta, self.relation)
+        except (InputError, UnsupportedError) as error:
+            raise CertificateError(
+                f"The events of this certificate cannot be accounted for: {error}"
+            ) from error
+        if not math.isclose(self.epsilon, recomputed, rel_tol=_REPRODUCES, abs_tol=_REPRODUCES):
+            raise CertificateError(
+                f"This certificate says epsilon {self.epsilon:.6g}, "
+                f"but its events cost {recomputed:.6g}."
+            )
+        # The floor is compared up to rounding; above, the first accountant's grid shows wherever
+        # the second one happens to be exact.
+        lowest = bracket.floor - 1e-9 * (1.0 + self.epsilon)
+        highest = bracket.ceiling + accounting.GRID + 1e-5 * self.epsilon
+        if not lowest <= self.epsilon <= highest:
+            raise CertificateError(
+                f"The two accountants disagree: epsilon {self.epsilon:.6g} is not between "
+                f"{bracket.floor:.6g} and {bracket.ceiling:.6g}; please report this."
+            )
+        return Verification(self.epsilon, recomputed, bracket.floor, bracket.ceiling)
+
+    # --- JSON ---------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, with a digest of itself that shows accidents (not malice)."""
+        body: dict[str, Any] = {
+            "kind": _KIND,
+            "format": _FORMAT,
+            "tacit": self.tacit,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "unit": self.unit.value,
+            "relation": self.relation.value,
+            "reward_radius": self.reward_radius,
+            "release": self.release.value,
+            "noise": self.noise.value,
+            "accountant": self.accountant,
+            "assumptions": [
+                {"statement": a.statement, "enforced": a.enforced} for a in self.assumptions
+            ],
+            "events": [event.to_dict() for event in self.events],
+        }
+        return {**body, "digest": _digest(body)}
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, data: object) -> "Certificate":
+        """The certificate whose JSON form is `data`, unless it was edited or is from the future."""
+        if not isinstance(data, Mapping) or data.get("kind") != _KIND:
+            if isinstance(data, Mapping) and data.get("kind") == _CLAIM_KIND:
+                raise CertificateError("This is a claim, and a claim is never a certificate.")
+            raise CertificateError("This is not a tacit certificate.")
+        made_by = data.get("format")
+        if not isinstance(made_by, int) or made_by > _FORMAT:
+            raise CertificateError(
+                f"This certificate has format {made_by!r}; this version of tacit reads {_FORMAT}."
+            )
+        body = {key: value for key, value in data.items() if key != "digest"}
+        if data.get("digest") != _digest(body):
+            raise CertificateError("This certificate was changed after it was issued.")
+        expected = set(_FIELDS)
+        if set(body) != expected:
+            odd = sorted(set(body) ^ expected)[0]
+            raise CertificateError(f"The field {odd!r} of this certificate is missing or unknown.")
+        try:
+            return cls(
+                epsilon=body["epsilon"],
+                delta=body["delta"],
+                unit=body["unit"],
+                relation=body["relation"],
+                release=body["release"],
+                events=tuple(Event.from_dict(event) for event in body["events"]),
+                accountant=body["accountant"],
+                assumptions=tuple(
+                    Assumption(item["statement"], item["enforced"]) for item in body["assumptions"]
+                ),
+                noise=body["noise"],
+                reward_radius=body["reward_radius"],
+                tacit=body["tacit"],
+            )
+        except (InputError, KeyError, TypeError) as error:
+            raise CertificateError(f"This certificate cannot be read: {error}") from error
+
+    @classmethod
+    def from_json(cls, text: str) -> "Certificate":
+        """The certificate written as `text`."""
+        try:
+            data = json.loads(text)
+        except (json.JSONDecodeError, RecursionError):
+            raise CertificateError("This is not a tacit certificate: it is not JSON.") from None
+        return cls.from_dict(data)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Certificate":
+        """The certificate in a file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise CertificateError(f"There is no file {str(path)!r}.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise CertificateError(f"{str(path)!r} cannot be read: {reason}.") from None
+        return cls.from_json(text)
+
+    # --- for people ---------------------------------------------------------------------------
+
+    def card(self) -> str:
+        """The promise in plain words, in lines of at most 79 characters."""
+        rows = [
+            ("Protected", _UNIT_WORDS[self.unit]),
+            ("Against", self._relation_words()),
+            ("In", _RELEASE_WORDS[self.release]),
+            ("Meaning", _meaning(self.epsilon, self.delta)),
+            ("Accountant", f"{self.accountant} (tacit {self.tacit})"),
+            ("Noise", _NOISE_WORDS[self.noise]),
+            *(("Event", str(event)) for event in self.events),
+            *(("Assumed", f"{a.statement} ({a.enforced})") for a in self.assumptions),
+        ]
+        lines = [f"Certificate: epsilon {self.epsilon:.4g} at delta {self.delta:.4g}", ""]
+        for head, text in rows:
+            lines += textwrap.wrap(
+                text, 79, initial_indent=f"  {head:<12}", subsequent_indent=" " * 14
+            )
+        return "\n".join(lines)
+
+    def _relation_words(self) -> str:
+        words = _RELATION_WORDS[self.relation]
+        return words.format(radius=f"{self.reward_radius:g}" if self.reward_radius else "")
+
+    def __str__(self) -> str:
+        return self.card()
+
+
+_FIELDS = [
+    "kind",
+    "format",
+    "tacit",
+    "epsilon",
+    "delta",
+    "unit",
+    "relation",
+    "reward_radius",
+    "release",
+    "noise",
+    "accountant",
+    "assumptions",
+    "events",
+]
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+_UNIT_WORDS = {
+    Unit.TRAJECTORY: "one trajectory (a person with several is covered for each, not for all)",
+    Unit.USER: "one user, with all of their trajectories",
+    Unit.REWARD_FUNCTION: "the reward function",
+    Unit.AGENT: "one agent: everything it saw and did for one report",
+}
+_RELATION_WORDS = {
+    Relation.ADD_REMOVE: "learning whether that unit took part at all",
+    Relation.REPLACE_ONE: "learning what its data was, any data against any other "
+    "(how many units there are is public)",
+    Relation.LOCAL: "learning what its data was, even for whoever collects the reports",
+    Relation.REWARD_RADIUS: "telling it from any other reward function within {radius} of it, "
+    "everywhere",
+}
+_RELEASE_WORDS = {
+    Release.FINAL_MODEL: "the final model, and anything computed from it",
+    Release.EVERY_ITERATE: "every model along the way, and anything computed from them",
+    Release.EACH_REPORT: "each report, and anything computed from it",
+}
+_NOISE_WORDS = {
+    NoiseOrigin.SECURE: "drawn from a cryptographic generator seeded by the operating system",
+    NoiseOrigin.SECURE_KEY: "driven by a fresh secret key inside a compiled loop",
+    NoiseOrigin.REPRODUCIBLE: "REPRODUCIBLE from a seed: an experiment, no protection",
+    NoiseOrigin.NOT_DRAWN: "none drawn: this certifies a plan",
+}
+
+
+def _meaning(epsilon: float, delta: float) -> str:
+    odds = f"{math.exp(epsilon):.3g}" if epsilon < 50 else f"e^{epsilon:.4g}"
+    but = f", but for events of probability {delta:.3g}" if delta else ""
+    return f"nobody's odds for or against it change by more than a factor of {odds}{but}"
+
+
+# --- claims -------------------------------------------------------------------------------------
+
+_CLAIM_KIND = "tacit claim"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper states about the privacy of an algorithm, and why it is not a certificate.
+
+    `scope` says what the figure is stated for (a step, a submission, a run). `certified` is a valid
+    figure for the same noise, if there is one; `covers` says what that figure is about or, without
+    one, why there is none.
+    """
+
+    epsilon: float
+    delta: float
+    source: str
+    scope: str
+    why_not: str
+    covers: str
+    certified: Certificate | None = None
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("source", "scope", "why_not", "covers"):
+            if not getattr(self, name).strip():
+                raise InputError(f"A claim needs its {name}: it is never shown alone.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form; there is no way to read it back as anything but a dictionary."""
+        return {
+            "kind": _CLAIM_KIND,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "source": self.source,
+            "scope": self.scope,
+            "why_not": self.why_not,
+            "details": dict(self.details),
+            "certified": self.certified.to_dict() if self.certified else None,
+            "covers": self.covers,
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"Claim by {self.source}: epsilon {self.epsilon:.4g} at delta {self.delta:.4g}, "
+            f"for {self.scope}.",
+            f"Not a certificate: {self.why_not}",
+        ]
+        if self.certified is None:
+            lines.append(f"No certified figure: {self.covers}")
+        else:
+            c = self.certified
+            lines.append(
+                f"Certified for the same noise: epsilon {c.epsilon:.4g} at delta {c.delta:.4g} "
+                f"({c.relation}). {self.covers}"
+            )
+        return "\n".join(lines)

@@ -1,0 +1,21 @@
+"""What can go wrong, as types whose message is one sentence for people.
+
+Every error that a caller's input can provoke derives from `TacitError`; the command line prints its
+message and exits with 2. Anything else that escapes is a bug of ours and keeps its traceback.
+"""
+
+
+class TacitError(Exception):
+    """Base of every error whose message is meant for the user."""
+
+
+class InputError(TacitError, ValueError):
+    """A parameter, file or combination of them that cannot mean anything."""
+
+
+class UnsupportedError(TacitError):
+    """A well-formed question for which no proven bound is implemented; nothing is approximated."""
+
+
+class CertificateError(TacitError):
+    """A certificate that does not say what its events say, or that cannot be read."""

@@ -1,0 +1,509 @@
+"""Privacy losses: for each kind of event the law of log P/Q of a pair that dominates it.
+
+Noise is normalised to unit scale and the pair's distance is given: which distance an event stands
+for under a relation is decided in `accounting.py` and nowhere else. Every law knows how to put
+itself on a grid; those with closed forms have them here too.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.privacy import grid
+from tacit.privacy.grid import Array, Tails
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+# Losses beyond this many standard deviations of a Gaussian go to the infinite loss: 2 Phi(-10) is
+# 1.5e-23, so that even 10^9 compositions add less than 2e-14 to delta.
+TAIL_SDS = 10.0
+# Finite laws are enumerated exactly up to this many distinct values.
+MOST_ATOMS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A privacy-loss law.
+
+    `largest` is its essential supremum; `spread` is roughly its deviation; `near` and `far` are the
+    ends between which all but a negligible mass lies; `symmetric` says that the reversed pair has
+    the same law.
+    """
+
+    symmetric: ClassVar[bool] = True
+
+    @property
+    def largest(self) -> float:
+        return math.inf
+
+    @property
+    def spread(self) -> float:
+        raise NotImplementedError
+
+    @property
+    def far(self) -> float:
+        return self.largest
+
+    @property
+    def near(self) -> float:
+        return -self.far
+
+    def pld(self, interval: float) -> "PrivacyLossDistribution":
+        """The law on a grid of the given interval, never smaller than the truth."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Pair(Loss):
+    """A loss known by the tails of its two laws."""
+
+    def tails(self, losses: Array) -> Tails:
+        raise NotImplementedError
+
+    def pld(self, interval: float) -> "PrivacyLossDistribution":
+        return grid.from_tails(self.tails, self.near, self.far, self.symmetric, interval)
+
+
+@dataclass(frozen=True)
+class GaussianShift(Pair):
+    """N(mu, 1) against N(0, 1)."""
+
+    mu: float
+
+    @property
+    def spread(self) -> float:
+        return self.mu
+
+    @property
+    def far(self) -> float:
+        return self.mu**2 / 2 + TAIL_SDS * self.mu
+
+    def tails(self, losses: Array) -> Tails:
+        return _gaussian_tails(losses / self.mu + self.mu / 2, self.mu, 0.0, 1.0)
+
+    def profile(self, epsilons: Array) -> Array:
+        """delta at each epsilon >= 0."""
+        return np.exp(log_gaussian_delta(self.mu, epsilons))
+
+
+@dataclass(frozen=True)
+class LaplaceShift(Pair):
+    """Laplace of unit scale shifted by t, against unshifted: losses in [-t, t], both ends atoms."""
+
+    t: float
+
+    @property
+    def largest(self) -> float:
+        return self.t
+
+    @property
+    def spread(self) -> float:
+        return self.t
+
+    def tails(self, losses: Array) -> Tails:
+        # The loss at x is 2x - t between 0 and t; both tails are exponential in it.
+        rising = 0.5 * np.exp(np.minimum((losses - self.t) / 2, 0.0))
+        falling = 0.5 * np.exp(np.minimum(-(losses + self.t) / 2, 0.0))
+        top, bottom = losses >= self.t, losses < -self.t
+        p_below = np.where(top, 1.0, np.where(bottom, 0.0, rising))
+        q_above = np.where(top, 0.0, np.where(bottom, 1.0, falling))
+        return Tails(1.0 - p_below, p_below, q_above, 1.0 - q_above)
+
+    def profile(self, epsilons: Array) -> Array:
+        """delta at each epsilon >= 0."""
+        return np.maximum(0.0, -np.expm1((epsilons - self.t) / 2))
+
+
+@dataclass(frozen=True)
+class Atoms(Loss):
+    """A finite law; `leak` is the mass of the infinite loss."""
+
+    @property
+    def leak(self) -> float:
+        return 0.0
+
+    def atoms(self) -> tuple[Array, Array]:
+        """Loss values and their probabilities given no leak."""
+        raise NotImplementedError
+
+    def pld(self, interval: float) -> "PrivacyLossDistribution":
+        losses, masses = self.atoms()
+        return grid.from_atoms(losses, masses * (1.0 - self.leak), self.leak, interval)
+
+
+@dataclass(frozen=True)
+class Response(Atoms):
+    """Randomised response among `categories`, preceded by telling all with probability `told`."""
+
+    epsilon: float
+    categories: int = 2
+    told: float = 0.0
+
+    @property
+    def leak(self) -> float:
+        return self.told
+
+    @property
+    def largest(self) -> float:
+        return self.epsilon if self.told == 0.0 else math.inf
+
+    @property
+    def far(self) -> float:
+        return self.epsilon
+
+    @property
+    def spread(self) -> float:
+        return self.epsilon
+
+    def atoms(self) -> tuple[Array, Array]:
+        # e^-epsilon as the unit of weight, so that a huge epsilon cannot overflow.
+        lie = math.exp(-self.epsilon)
+        weights = np.array([1.0, lie, (self.categories - 2) * lie])
+        losses = np.array([self.epsilon, -self.epsilon, 0.0])
+        kept = weights > 0.0
+        return losses[kept], weights[kept] / weights.sum()
+
+    def tails(self, losses: Array) -> Tails:
+        # In the part that tells all, P shows a symbol of infinite loss and Q one of minus infinity.
+        values, masses = self.atoms()
+        above = losses[:, None] < values[None, :]
+        kept = 1.0 - self.told
+        p, q = kept * masses, kept * masses * np.exp(-values)
+        return Tails(above @ p + self.told, ~above @ p, above @ q, ~above @ q + self.told)
+
+    def profile(self, epsilons: Array) -> Array:
+        """delta at each epsilon >= 0."""
+        values, masses = self.atoms()
+        gains = np.maximum(0.0, -np.expm1(epsilons[:, None] - values[None, :]))
+        return self.told + (1.0 - self.told) * np.asarray(gains @ masses)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceShift(Atoms):
+    """Discrete Laplace noise P(k) ~ e^(-rate |k|), shifted by `steps` against unshifted."""
+
+    rate: float
+    steps: int
+
+    @property
+    def largest(self) -> float:
+        return self.rate * self.steps
+
+    @property
+    def spread(self) -> float:
+        return self.largest
+
+    def atoms(self) -> tuple[Array, Array]:
+        # Noise k on the shifted side sees the loss rate (|k + steps| - |k|): all k >= 0 see the
+        # largest, all k <= -steps its negative, and each value between is seen once.
+        between = np.arange(-self.steps + 1, 0, dtype=np.float64)
+        one = -math.expm1(-self.rate) / (1.0 + math.exp(-self.rate))
+        tail = 1.0 / (1.0 + math.exp(-self.rate))
+        losses = np.concatenate(
+            ([self.largest], self.rate * (2 * between + self.steps), [-self.largest])
+        )
+        masses = np.concatenate(
+            ([tail], one * np.exp(self.rate * between), [tail * math.exp(-self.largest)])
+        )
+        return losses, masses
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianShift(Atoms):
+    """Discrete Gaussian noise of parameter std, shifted by `steps` against unshifted."""
+
+    std: float
+    steps: int
+
+    @property
+    def spread(self) -> float:
+        return self.steps / self.std
+
+    @property
+    def far(self) -> float:
+        return self.steps * (self.steps + 2.0 * TAIL_SDS * self.std + 4.0) / (2.0 * self.std**2)
+
+    @property
+    def leak(self) -> float:
+        # The noise is sub-Gaussian with parameter std (Canonne, Kamath, Steinke 2020), so this
+        # bounds what the enumeration leaves out.
+        return 2.0 * math.exp(-(TAIL_SDS**2) / 2)
+
+    def atoms(self) -> tuple[Array, Array]:
+        reach = math.ceil(TAIL_SDS * self.std) + 1
+        noise = np.arange(-reach, reach + 1, dtype=np.float64)
+        weights = np.exp(-0.5 * (noise / self.std) ** 2)
+        losses = self.steps * (self.steps + 2.0 * noise) / (2.0 * self.std**2)
+        return losses, weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class Concentrated(Loss):
+    """Any law with Renyi divergence at most rho a at every order a, both ways (rho-zCDP)."""
+
+    rho: float
+
+    @property
+    def spread(self) -> float:
+        return math.sqrt(2.0 * self.rho)
+
+    @property
+    def far(self) -> float:
+        return self.rho + TAIL_SDS * math.sqrt(2.0 * self.rho)
+
+    def profile(self, epsilons: Array) -> Array:
+        """A bound on delta at each epsilon >= 0."""
+        deltas = concentrated_delta(self.rho, epsilons)
+        # The true curve is convex in e^epsilon; so it lies below the convex hull of any bound.
+        return _lower_hull(np.exp(epsilons), deltas)
+
+    def pld(self, interval: float) -> "PrivacyLossDistribution":
+        return grid.from_profile(self.profile, self.far, interval)
+
+
+@dataclass(frozen=True)
+class PoissonAddRemove(Pair):
+    """(1 - rate) Q + rate P against Q, and the reverse, for a dominating pair P, Q of `base`.
+
+    Zhu, Dong, Wang 2022, Theorem 11. The loss l' = log(1 - rate + rate e^l) rises with the base's.
+    """
+
+    base: "Simple"
+    rate: float
+
+    symmetric: ClassVar[bool] = False
+
+    @property
+    def largest(self) -> float:
+        return amplified(self.base.largest, self.rate)
+
+    @property
+    def far(self) -> float:
+        return amplified(self.base.far, self.rate)
+
+    @property
+    def near(self) -> float:
+        return math.log1p(-self.rate)
+
+    @property
+    def spread(self) -> float:
+        return _sampled_spread(self.base, self.rate)
+
+    def tails(self, losses: Array) -> Tails:
+        base = self.base.tails(_before_sampling(losses, self.rate))
+        some, rest = self.rate, 1.0 - self.rate
+        p_above = some * base.p_above + rest * base.q_above
+        p_below = some * base.p_below + rest * base.q_below
+        return Tails(p_above, p_below, base.q_above, base.q_below)
+
+
+@dataclass(frozen=True)
+class PoissonReplace(Pair):
+    """(1 - rate) N(0, 1) + rate N(mu, 1) against (1 - rate) N(0, 1) + rate N(-mu, 1).
+
+    This pair dominates: fix the others' draws and any test, of level a under "not drawn". Drawn, it
+    has power at most Phi(Phi^-1(a) + mu) on one side and at least Phi(Phi^-1(a) - mu) on the other,
+    and one half line reaches both at once. Averaging over the others' draws only lowers it.
+    """
+
+    mu: float
+    rate: float
+
+    @property
+    def far(self) -> float:
+        # Above both losses that the mixture is made of: drawn against absent, absent against drawn.
+        once = GaussianShift(self.mu).far
+        return amplified(once, self.rate) - math.log1p(-self.rate)
+
+    @property
+    def spread(self) -> float:
+        return 2.0 * _sampled_spread(GaussianShift(self.mu), self.rate)
+
+    def tails(self, losses: Array) -> Tails:
+        # With a = rate e^(-mu^2/2) and t = e^(mu x), the loss is
+        # log((1 - rate + a t) / (1 - rate + a / t)); solve for t at |loss|, in logarithms.
+        size = np.abs(losses)
+        log_a2 = math.log(2.0 * self.rate) - self.mu**2 / 2
+        with np.errstate(divide="ignore"):
+            log_b = math.log1p(-self.rate) + size + np.log(-np.expm1(-size))
+        root = 0.5 * np.logaddexp(2.0 * log_b, 2.0 * log_a2 + size)
+        x = np.sign(losses) * (np.logaddexp(log_b, root) - log_a2) / self.mu
+        p = _gaussian_tails(x, self.mu, 0.0, self.rate)
+        q = _gaussian_tails(x, -self.mu, 0.0, self.rate)
+        return Tails(p.p_above, p.p_below, q.p_above, q.p_below)
+
+
+@dataclass(frozen=True)
+class FixedSize(Loss):
+    """A fraction `rate` drawn without replacement; `base` is the loss of a full replacement.
+
+    Drawn or not, and replaced or not, the conditional laws are all one replacement apart, so
+    delta(log(1 + rate (e^eps - 1))) <= rate delta_base(eps) both ways for eps >= 0 (advanced joint
+    convexity; Balle, Barthe, Gaboardi 2018). The curve, symmetrised, belongs to a dominating pair.
+    """
+
+    base: "Simple"
+    rate: float
+
+    @property
+    def largest(self) -> float:
+        return amplified(self.base.largest, self.rate)
+
+    @property
+    def far(self) -> float:
+        return amplified(self.base.far, self.rate)
+
+    @property
+    def spread(self) -> float:
+        return _sampled_spread(self.base, self.rate)
+
+    def profile(self, epsilons: Array) -> Array:
+        """delta at each epsilon >= 0."""
+        return self.rate * self.base.profile(_before_sampling(epsilons, self.rate))
+
+    def pld(self, interval: float) -> "PrivacyLossDistribution":
+        return grid.from_profile(self.profile, self.far, interval)
+
+
+Simple = GaussianShift | LaplaceShift | Response
+
+
+def _gaussian_tails(x: Array, mean: float, other: float, share: float) -> Tails:
+    """Tails at x of share N(mean, 1) + (1 - share) N(0, 1), and of N(other, 1)."""
+    from scipy.special import ndtr
+
+    rest = 1.0 - share
+    p_above = share * ndtr(mean - x) + rest * ndtr(-x)
+    p_below = share * ndtr(x - mean) + rest * ndtr(x)
+    return Tails(p_above, p_below, ndtr(other - x), ndtr(x - other))
+
+
+def amplified(epsilon: float, rate: float) -> float:
+    """log(1 + rate (e^epsilon - 1)), without overflow."""
+    if math.isinf(epsilon):
+        return math.inf
+    if epsilon < 1.0:
+        return math.log1p(rate * math.expm1(epsilon))
+    return epsilon + math.log(rate + (1.0 - rate) * math.exp(-epsilon))
+
+
+def _before_sampling(losses: Array, rate: float) -> Array:
+    """The inverse of `amplified`: log((e^l - 1 + rate) / rate), -inf from log(1 - rate) down."""
+    with np.errstate(divide="ignore", over="ignore"):
+        small = np.log1p(np.maximum(np.expm1(np.minimum(losses, 1.0)) / rate, -1.0))
+        large = losses - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(losses, 1.0)))
+    return np.where(losses < 1.0, small, large)
+
+
+def _sampled_spread(base: Simple, rate: float) -> float:
+    """Deviation of a sampled loss, by its chi-square divergence for small losses."""
+    if isinstance(base, GaussianShift):
+        chi = math.sqrt(math.expm1(min(base.mu, 3.0) ** 2))
+    else:
+        chi = math.expm1(min(base.spread, 3.0))
+    return min(base.spread, rate * chi)
+
+
+# --- closed forms ---------------------------------------------------------------------------------
+
+
+def log_gaussian_delta(mu: float, epsilons: Array) -> Array:
+    """log of Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), without overflow or cancellation."""
+    from scipy.special import log_ndtr
+
+    upper = log_ndtr(mu / 2 - epsilons / mu)
+    ratio = epsilons + log_ndtr(-mu / 2 - epsilons / mu) - upper
+    with np.errstate(divide="ignore"):
+        return np.asarray(upper + np.log(-np.expm1(np.minimum(ratio, 0.0))))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    return float(np.exp(log_gaussian_delta(mu, np.array([epsilon]))[0]))
+
+
+def concentrated_delta(rho: float, epsilons: Array) -> Array:
+    """min over orders a of e^((a-1)(rho a - eps)) (1 - 1/a)^a / (a - 1), at most 1 (CKS 2020).
+
+    Every order gives a bound, so searching a fixed set around the best exponent is safe.
+    """
+    best = (np.abs(epsilons - rho) + math.sqrt(rho)) / (2.0 * rho)
+    deltas = np.ones_like(epsilons)
+    for factor in np.geomspace(0.05, 20.0, 121):
+        above = np.maximum(best * factor, 1e-9)  # a - 1
+        order = 1.0 + above
+        exponent = above * (rho * order - epsilons) + order * np.log(above / order) - np.log(above)
+        deltas = np.minimum(deltas, np.exp(np.minimum(exponent, 0.0)))
+    return deltas
+
+
+def _lower_hull(x: Array, y: Array) -> Array:
+    """The values at x of the largest convex function below the points (x, y); x increasing."""
+    hull: list[int] = []
+    for i in range(len(x)):
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
+                break
+            hull.pop()
+        hull.append(i)
+    return np.interp(x, x[hull], y[hull])
+
+
+# --- finite laws ----------------------------------------------------------------------------------
+
+
+class Law(NamedTuple):
+    """Loss values, their probabilities, and the probability of an infinite loss."""
+
+    losses: Array
+    masses: Array
+    leak: float
+
+    def delta(self, epsilon: float) -> float:
+        gains = np.maximum(0.0, -np.expm1(epsilon - self.losses))
+        return self.leak + (1.0 - self.leak) * float(gains @ self.masses)
+
+    def epsilon(self, delta: float) -> float:
+        """Exact: between two loss values, delta is linear in e^epsilon."""
+        if delta < self.leak:
+            return math.inf
+        wanted = (delta - self.leak) / (1.0 - self.leak)
+        order = np.argsort(-self.losses)
+        losses, masses = self.losses[order], self.masses[order]
+        positive = losses > 0.0
+        losses, masses = losses[positive], masses[positive]
+        if not losses.size:
+            return 0.0
+        upper, lower = np.cumsum(masses), np.cumsum(masses * np.exp(-losses))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            candidates = np.log((upper - wanted) / lower)
+        candidates = np.where(upper > wanted, candidates, -np.inf)
+        # With the largest k values above epsilon, it is candidates[k - 1], if the next is below it.
+        following = np.append(losses[1:], 0.0)
+        fits = np.flatnonzero(candidates >= following)
+        return max(0.0, float(candidates[fits[0]])) if fits.size else 0.0
+
+
+def sum_of(loss: Atoms, times: int) -> tuple[Array, Array] | None:
+    """Values and probabilities of the sum of `times` independent losses, or None if too many."""
+    if times == 1:
+        return loss.atoms()
+    if not isinstance(loss, Response):
+        return None
+    from scipy.stats import binom
+
+    # How many answers were informative at all, and of these how many spoke for the truth.
+    honest = 1.0 / (1.0 + math.exp(-loss.epsilon))
+    if loss.categories == 2:
+        true = np.arange(times + 1)
+        return loss.epsilon * (2.0 * true - times), binom.pmf(true, times, honest)
+    if (times + 1) * (times + 2) // 2 > MOST_ATOMS:
+        return None
+    lie = math.exp(-loss.epsilon)
+    informative = (1.0 + lie) / (1.0 + lie * (loss.categories - 1))
+    told, true = np.tril_indices(times + 1)
+    pairs = binom.pmf(told, times, informative) * binom.pmf(true, told, honest)
+    return loss.epsilon * (2.0 * true - told), pairs

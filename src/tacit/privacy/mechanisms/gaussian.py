@@ -1,0 +1,55 @@
+"""The Gaussian mechanism, calibrated analytically (Balle and Wang 2018).
+
+Unit and relation: the caller's; each unit contributes a vector of L2 norm at most `bound` to the
+sum (clip per unit, then sum). Sensitivity: `movement(bound, relation)`. Theorem: the release is
+mu-GDP with mu = movement / std (Dong, Roth, Su 2022), for any dimension and adaptively chosen sums.
+Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
+"""
+
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from tacit.privacy import checks
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.events import Event, Gaussian, Repeated
+from tacit.privacy.grid import Array
+from tacit.privacy.noise import Source, finite
+from tacit.privacy.promise import Budget, Relation
+
+
+@dataclass(frozen=True)
+class GaussianMechanism:
+    """Adds N(0, std^2) to every coordinate of a sum of contributions of L2 norm at most `bound`."""
+
+    std: float
+    bound: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "std", checks.positive("std", self.std))
+        object.__setattr__(self, "bound", checks.positive("bound", self.bound))
+
+    @classmethod
+    def calibrated(
+        cls,
+        bound: float,
+        budget: Budget,
+        relation: Relation = Relation.REPLACE_ONE,
+        *,
+        times: int = 1,
+    ) -> "GaussianMechanism":
+        """The least noise with which `times` releases stay within `budget`."""
+        bound = checks.positive("bound", bound)
+        # Calibrated at bound 1 and scaled, so that tiny and huge bounds are found as easily.
+        unit = calibrate(lambda std: Repeated(Gaussian(std, 1.0), times), budget, relation)
+        return cls(unit * bound, bound)
+
+    @property
+    def event(self) -> Event:
+        """What one release does."""
+        return Gaussian(self.std, self.bound)
+
+    def release(self, value: ArrayLike, source: Source) -> tuple[Array, Event]:
+        """`value` with noise from `source`, and what was done."""
+        exact = finite("value", value)
+        return exact + source.normal(self.std, exact.shape), self.event

@@ -1,0 +1,229 @@
+"""Certificates: recomputed by two accountants, and every edit is noticed."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.privacy import (
+    IDEALISED_ARITHMETIC,
+    ApproxDP,
+    Certificate,
+    CertificateError,
+    DiscreteGaussian,
+    Disjoint,
+    FixedSizeSampled,
+    Gaussian,
+    InputError,
+    Laplace,
+    NoiseOrigin,
+    PoissonSampled,
+    RandomizedResponse,
+    Relation,
+    Release,
+    Repeated,
+    Unit,
+    accounting,
+    witness,
+)
+from tacit.privacy.claims import claim
+
+PLANS: list[dict[str, Any]] = [
+    {"events": Gaussian(1, 1), "delta": 1e-5, "unit": Unit.TRAJECTORY},
+    {
+        "events": [Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 100), Gaussian(9, 1)],
+        "delta": 1e-6,
+        "unit": Unit.USER,
+        "relation": Relation.ADD_REMOVE,
+        "release": Release.EVERY_ITERATE,
+        "assumptions": (IDEALISED_ARITHMETIC,),
+        "noise": NoiseOrigin.SECURE,
+    },
+    {
+        "events": [Repeated(FixedSizeSampled(Gaussian(1, 1), 1000, 3), 10), ApproxDP(0.1, 1e-7)],
+        "delta": 1e-5,
+        "unit": Unit.TRAJECTORY,
+        "noise": NoiseOrigin.REPRODUCIBLE,
+    },
+    {
+        "events": Repeated(RandomizedResponse(0.5, categories=3), 20),
+        "delta": 0.0,
+        "unit": Unit.AGENT,
+        "relation": Relation.LOCAL,
+        "release": Release.EACH_REPORT,
+        "noise": NoiseOrigin.SECURE_KEY,
+    },
+    {
+        "events": Disjoint((Laplace(3, 1), DiscreteGaussian(40, 9, 5))),
+        "delta": 1e-5,
+        "unit": Unit.REWARD_FUNCTION,
+        "relation": Relation.REWARD_RADIUS,
+        "reward_radius": 0.1,
+    },
+]
+
+
+@pytest.fixture(params=range(len(PLANS)))
+def certificate(request: pytest.FixtureRequest) -> Certificate:
+    return Certificate.issue(**PLANS[request.param])
+
+
+def test_round_trip_and_verification(certificate: Certificate, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    path.write_text(certificate.to_json(), encoding="utf-8")
+    again = Certificate.read(path)
+    assert again == certificate
+    found = again.verify()
+    assert found.recomputed == pytest.approx(certificate.epsilon, abs=1e-6)
+    assert found.floor <= certificate.epsilon + 1e-9
+    # The first accountant's grid shows where the second one happens to be exact.
+    assert certificate.epsilon <= found.ceiling * (1 + 1e-5) + accounting.GRID
+
+
+def edits(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
+    """Every leaf of a JSON document with another value in its place."""
+    if isinstance(value, dict):
+        return [e for k, v in value.items() for e in edits(v, (*path, k))]
+    if isinstance(value, list):
+        return [e for i, v in enumerate(value) for e in edits(v, (*path, i))]
+    if isinstance(value, bool) or value is None:
+        return [(path, 1.0)]
+    if isinstance(value, int | float):
+        return [(path, value + 1e-3), (path, value + 1), (path, None), (path, math.nan)]
+    return [(path, value + "x"), (path, "")]
+
+
+def with_edit(data: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    copy: Any = json.loads(json.dumps(data))
+    place = copy
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return copy  # type: ignore[no-any-return]
+
+
+def test_every_edit_is_noticed(certificate: Certificate) -> None:
+    data = certificate.to_dict()
+    for path, value in edits(data):
+        with pytest.raises(CertificateError) as caught:
+            Certificate.from_dict(with_edit(data, path, value))
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).endswith(".")
+    for key in data:
+        with pytest.raises(CertificateError):
+            Certificate.from_dict({k: v for k, v in data.items() if k != key})
+
+
+def resigned(data: dict[str, Any]) -> dict[str, Any]:
+    from tacit.privacy.certificate import _digest
+
+    body = {k: v for k, v in data.items() if k != "digest"}
+    return {**body, "digest": _digest(body)}
+
+
+def test_a_forged_digest_does_not_help_a_wrong_epsilon(certificate: Certificate) -> None:
+    for factor in (0.5, 0.999, 1.001, 2.0):
+        data = resigned({**certificate.to_dict(), "epsilon": certificate.epsilon * factor})
+        with pytest.raises(CertificateError, match="its events cost"):
+            Certificate.from_dict(data).verify()
+
+
+def test_forged_and_malformed_certificates_are_refused(certificate: Certificate) -> None:
+    data = certificate.to_dict()
+    for change in (
+        {"unit": "patient"},
+        {"relation": "local" if certificate.relation is not Relation.LOCAL else "reward-radius"},
+        {"epsilon": -1},
+        {"epsilon": "1"},
+        {"delta": 1},
+        {"events": []},
+        {"events": [{"type": "Gaussian"}]},
+        {"events": "Gaussian(1, 1)"},
+        {"assumptions": [{}]},
+        {"assumptions": 3},
+        {"extra": 1},
+        {"format": 2},
+        {"kind": "certificate"},
+    ):
+        with pytest.raises(CertificateError):
+            Certificate.from_dict(resigned({**data, **change})).verify()
+
+
+@settings(max_examples=200)
+@given(st.text())
+def test_any_text_is_answered_by_a_sentence(text: str) -> None:
+    with pytest.raises(CertificateError):
+        Certificate.from_json(text)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(CertificateError, match="There is no file"):
+        Certificate.read(tmp_path / "missing.json")
+    with pytest.raises(CertificateError, match="cannot be read"):
+        Certificate.read(tmp_path)
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CertificateError, match="not text"):
+        Certificate.read(binary)
+
+
+def test_a_claim_is_not_read_as_a_certificate() -> None:
+    with pytest.raises(CertificateError, match="never a certificate"):
+        Certificate.from_dict(claim("ono2020", {}).to_dict())
+
+
+def test_strict_wants_secret_noise(certificate: Certificate) -> None:
+    if certificate.noise.secret:
+        certificate.verify(strict=True)
+    else:
+        with pytest.raises(CertificateError, match=str(certificate.noise)):
+            certificate.verify(strict=True)
+
+
+def test_the_second_accountant_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the first accountant forgets the factor 2 of replace-one, the second one notices."""
+    monkeypatch.setattr(accounting, "movement", lambda bound, relation: bound)
+    forgetful = Certificate.issue(Gaussian(1, 1), 1e-5, unit=Unit.TRAJECTORY)
+    assert forgetful.epsilon == pytest.approx(4.377, abs=1e-3)
+    with pytest.raises(CertificateError, match="two accountants disagree"):
+        forgetful.verify()
+
+
+def test_the_accountants_share_no_code() -> None:
+    source = Path(witness.__file__).read_text(encoding="utf-8")
+    for name in ("dp_accounting", "accounting", "losses", "grid"):
+        assert f"import {name}" not in source
+        assert f"from tacit.privacy.{name}" not in source
+        assert f"tacit.privacy import {name}" not in source
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"relation": Relation.REWARD_RADIUS}, "belong together"),
+        ({"unit": Unit.REWARD_FUNCTION}, "belong together"),
+        (
+            {"unit": Unit.REWARD_FUNCTION, "relation": Relation.REWARD_RADIUS},
+            "reward_radius is needed",
+        ),
+        ({"reward_radius": 1.0}, "reward_radius belongs"),
+        ({"relation": Relation.LOCAL}, "not a trajectory"),
+        ({"events": []}, "at least one event"),
+    ],
+)
+def test_promises_that_make_no_sense(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Certificate.issue(**{**PLANS[0], **change})
+
+
+def test_the_card_says_it_in_words(certificate: Certificate) -> None:
+    card = certificate.card()
+    for word in ("Protected", "Against", "In ", "Meaning", "Accountant", "Noise", "Event"):
+        assert word in card
+    assert f"{certificate.epsilon:.4g}" in card
+    if certificate.reward_radius:
+        assert "within 0.1 of it" in " ".join(card.split())

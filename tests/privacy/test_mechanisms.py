@@ -1,0 +1,87 @@
+"""Gaussian and Laplace mechanisms: the right noise, on the right source, for the right price."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tacit.privacy import Budget, Gaussian, InputError, Laplace, NoiseOrigin, Relation, epsilon
+from tacit.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from tacit.privacy.noise import reproducible, secure
+from tests.statistics import follows
+
+DRAWS = 200_000
+
+
+def test_gaussian_noise_has_the_promised_law_and_ten_percent_off_is_seen() -> None:
+    plan = GaussianMechanism(2.5, 1.0)
+    released, event = plan.release(np.full(DRAWS, 7.0), secure())
+    assert event == Gaussian(2.5, 1.0)
+    noise = released - 7.0
+    assert follows(noise, stats.norm(0, 2.5).cdf)
+    for wrong in (0.9, 1.1):
+        assert not follows(noise * wrong, stats.norm(0, 2.5).cdf)
+
+
+def test_laplace_noise_has_the_promised_law_and_ten_percent_off_is_seen() -> None:
+    plan = LaplaceMechanism(0.4, 1.0)
+    released, event = plan.release(np.zeros(DRAWS), secure())
+    assert event == Laplace(0.4, 1.0)
+    assert follows(released, stats.laplace(0, 0.4).cdf)
+    for wrong in (0.9, 1.1):
+        assert not follows(released * wrong, stats.laplace(0, 0.4).cdf)
+
+
+def test_noise_is_fresh_and_independent_across_coordinates_and_releases() -> None:
+    plan = GaussianMechanism(1.0, 1.0)
+    source = secure()
+    first, second = (plan.release(np.zeros(DRAWS), source)[0] for _ in range(2))
+    # Five standard errors of a correlation of independent draws: one false alarm in 10^6.
+    limit = 5.0 / math.sqrt(DRAWS)
+    assert abs(np.corrcoef(first, second)[0, 1]) < limit
+    assert abs(np.corrcoef(first[:-1], first[1:])[0, 1]) < limit
+    other = plan.release(np.zeros(DRAWS), secure())[0]
+    assert abs(np.corrcoef(first, other)[0, 1]) < limit
+
+
+def test_sources_say_where_their_noise_comes_from() -> None:
+    assert secure().origin is NoiseOrigin.SECURE
+    assert reproducible(3).origin is NoiseOrigin.REPRODUCIBLE
+    plan = GaussianMechanism(1.0, 1.0)
+    again = [plan.release([0.0, 1.0], reproducible(3))[0] for _ in range(2)]
+    np.testing.assert_array_equal(again[0], again[1])
+    with pytest.raises(InputError, match="seed"):
+        reproducible(-1)
+    with pytest.raises(InputError, match="seed"):
+        reproducible(1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("times", [1, 50])
+@pytest.mark.parametrize("bound", [1e-9, 1.0, 1e9])
+def test_calibrated_plans_spend_the_budget(relation: Relation, times: int, bound: float) -> None:
+    budget = Budget(1.5, 1e-6)
+    gaussian = GaussianMechanism.calibrated(bound, budget, relation, times=times)
+    laplace = LaplaceMechanism.calibrated(bound, budget, relation, times=times)
+    for plan in (gaussian, laplace):
+        spent = epsilon([plan.event] * times, 1e-6, relation)
+        assert 1.5 * (1 - 1e-3) <= spent <= 1.5 + 1e-9
+
+
+def test_pure_laplace_is_the_textbook_one() -> None:
+    plan = LaplaceMechanism.calibrated(1.0, Budget(0.5), Relation.ADD_REMOVE)
+    assert plan.scale == pytest.approx(2.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [[1.0, math.nan], math.inf, ["a"], [[1.0], [1.0, 2.0]], None])
+def test_values_that_cannot_be_released(value: object) -> None:
+    for plan in (GaussianMechanism(1.0, 1.0), LaplaceMechanism(1.0, 1.0)):
+        with pytest.raises(InputError, match="value must be"):
+            plan.release(value, secure())  # type: ignore[arg-type]
+
+
+def test_shapes_are_kept() -> None:
+    plan = GaussianMechanism(1.0, 1.0)
+    for shape in ((), (0,), (3,), (2, 3)):
+        assert plan.release(np.zeros(shape), secure())[0].shape == shape

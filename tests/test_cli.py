@@ -1,0 +1,189 @@
+"""The command line as people meet it: answers, refusals, exit codes, files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit import cli
+
+TACIT = [sys.executable, "-c", "from tacit.cli import main; main()"]
+
+
+def tacit(*arguments: str) -> int:
+    return cli.run(list(arguments))
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert tacit(*arguments, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert isinstance(printed, dict)
+    return printed
+
+
+def test_epsilon_from_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "budget", "Gaussian(1, 1)", "--delta", "1e-5")
+    assert found["epsilon"] == pytest.approx(9.997, abs=1e-3)
+    event = "Repeated(PoissonSampled(Gaussian(1, 1), 0.001), 1000)"
+    found = answer(capsys, "budget", event, "--delta", "1e-5", "--relation", "add_remove")
+    assert found["epsilon"] == pytest.approx(0.149, abs=1e-3)
+    found = answer(capsys, "budget", "PureDP(0.5)", "Laplace(4, 1)")
+    assert found["epsilon"] == pytest.approx(1.0)
+
+
+def test_delta_from_epsilon(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "budget", "Gaussian(1, 1)", "--epsilon", "9.997256")
+    assert found["delta"] == pytest.approx(1e-5, rel=1e-4)
+
+
+def test_noise_from_epsilon(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "budget", "Gaussian(?, 1)", "--epsilon", "1", "--delta", "1e-5")
+    assert found["?"] == pytest.approx(7.461264, abs=1e-4)
+    assert float(str(found["epsilon"])) <= 1.0
+    steps = answer(
+        capsys, "budget", "Repeated(Gaussian(30, 1), ?)", "--epsilon", "1", "--delta", "1e-5"
+    )
+    assert isinstance(steps["?"], int)
+    within = answer(capsys, "budget", "PureDP(2)", "--epsilon", "1", "--delta", "0")
+    assert within["within budget"] is False
+
+
+def test_any_event(capsys: pytest.CaptureFixture[str]) -> None:
+    for event in (
+        "DiscreteGaussian(10, 3, dimension=4)",
+        "DiscreteLaplace(10, 3)",
+        "RandomizedResponse(1, categories=4, relation='replace-one')",
+        "ApproxDP(0.5, 1e-8)",
+        "FixedSizeSampled(Gaussian(2, 1), 100, 5)",
+        "Disjoint([Gaussian(2, 1), Laplace(3, 1)])",
+    ):
+        assert float(str(answer(capsys, "budget", event, "--delta", "1e-5")["epsilon"])) > 0
+
+
+def test_text_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit("budget", "Gaussian(1, 1)", "--delta", "1e-5") == 0
+    assert tacit("budget", "--claim", "xie2019", "sigma=1", "trajectories=1000") == 0
+    assert tacit("demo") == 0
+    out = capsys.readouterr().out
+    assert "9.99726" in out
+    assert "0.3565" in out
+    assert "3.286" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_claims_beside_certificates(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "budget", "--claim", "xie2019", "sigma=1", "--delta", "1e-5")
+    assert found["kind"] == "tacit claim"
+    assert found["epsilon"] == pytest.approx(0.3565, abs=1e-4)
+    certified = found["certified"]
+    assert isinstance(certified, dict)
+    assert certified["kind"] == "tacit certificate"
+    found = answer(capsys, "budget", "--claim", "wang2019", "--epsilon", "0.45")
+    assert found["certified"] is None
+    assert found["covers"]
+
+
+def test_save_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    plan = ["budget", "Gaussian(1, 1)", "--delta", "1e-5", "--save", str(path)]
+    assert tacit(*plan) == 2
+    assert "--unit" in capsys.readouterr().err
+    assert not path.exists()
+    assert tacit(*plan, "--unit", "trajectory") == 0
+    assert list(tmp_path.iterdir()) == [path]
+    capsys.readouterr()
+    assert tacit("verify", str(path)) == 0
+    out = capsys.readouterr().out
+    assert "Verified" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert answer(capsys, "verify", str(path))["verified"] is True
+    assert tacit("verify", str(path), "--strict") == 2
+    assert "not-drawn" in capsys.readouterr().err
+    path.write_text(path.read_text().replace("9.99", "1.99"))
+    assert tacit("verify", str(path)) == 2
+    assert capsys.readouterr().err == "tacit: This certificate was changed after it was issued.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["budget"], "Say what was released"),
+        (["budget", "Gaussian(0, 1)"], "std must be positive"),
+        (["budget", "Gaussian(nan, 1)"], "is not an event"),
+        (["budget", "Gaussian(1e999, 1)"], "std must be positive and finite"),
+        (["budget", "Gaussian(1)"], "Gaussian takes std, bound"),
+        (["budget", "Cauchy(1)"], "There is no event 'Cauchy'"),
+        (["budget", "__import__('os').system('true')"], "is not an event"),
+        (["budget", "Gaussian(1, 1"], "is not an event"),
+        (["budget", "3"], "is not an event"),
+        (["budget", "Gaussian(1, 1)"], "delta must be above 0"),
+        (["budget", "Gaussian(1, 1)", "--delta", "2"], "delta must be at least 0 and below 1"),
+        (["budget", "Gaussian(1, 1)", "--delta", "tiny"], "'--delta'"),
+        (["budget", "Gaussian(1, 1)", "--relation", "friends"], "not a relation"),
+        (["budget", "Gaussian(?, 1)"], "needs --epsilon"),
+        (["budget", "Gaussian(?, 1)", "--epsilon", "0"], "epsilon must be positive"),
+        (["budget", "Gaussian(?, ?)", "--epsilon", "1"], "One ? can be solved for"),
+        (["budget", "PoissonSampled(Gaussian(1, 1), 1.5)"], "rate must be above 0 and at most 1"),
+        (["budget", "FixedSizeSampled(Gaussian(1, 1), 5, 6)"], "must not be larger"),
+        (
+            ["budget", "PoissonSampled(Gaussian(1, 1), 0.5)", "--relation", "local"],
+            "means nothing under local",
+        ),
+        (["budget", "--claim", "nobody"], "There is no claim 'nobody'"),
+        (["budget", "--claim", "xie2019", "sigma"], "give parameters like sigma=1"),
+        (["budget", "--claim", "xie2019", "sigma=big"], "sigma must be a number"),
+        (["budget", "--claim", "xie2019", "--save", "x.json"], "never a certificate"),
+        (["verify", "nowhere.json"], "There is no file"),
+        (["verify"], "Missing argument"),
+        (["conjure"], "No such command"),
+        (["budget", "--frequency", "3"], "No such option"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert tacit(*arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("tacit: ")
+    assert printed.err.count("\n") == 1
+    assert sentence in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_save_where_nothing_can_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    missing = tmp_path / "no" / "such" / "folder.json"
+    plan = ["budget", "PureDP(1)", "--unit", "user", "--save", str(missing)]
+    assert tacit(*plan) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_exit_codes_of_the_real_program(tmp_path: Path) -> None:
+    ok = subprocess.run([*TACIT, "--version"], capture_output=True, text=True, check=False)
+    assert ok.returncode == 0
+    assert ok.stdout.startswith("tacit ")
+    bad = subprocess.run([*TACIT, "budget", "3"], capture_output=True, text=True, check=False)
+    assert bad.returncode == 2
+    assert "Traceback" not in bad.stderr
+
+
+def test_help_does_not_load_the_heavy_libraries() -> None:
+    code = (
+        "import sys, tacit, tacit.cli; tacit.cli.run(['--help']);"
+        "heavy = {'jax', 'scipy', 'scipy.stats', 'dp_accounting', 'matplotlib', 'randomgen'};"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
