@@ -328,7 +328,9 @@ def test_no_vector_shift_of_laplace_noise_loses_more_than_one_coordinate() -> No
     cell = (x[1] - x[0]) ** 2
 
     def law(a: float, b: float) -> Array:
-        return np.multiply.outer(stats.laplace.pdf(x, a), stats.laplace.pdf(x, b)) * cell
+        return np.asarray(
+            np.multiply.outer(stats.laplace.pdf(x, a), stats.laplace.pdf(x, b)) * cell
+        )
 
     base = law(0.0, 0.0)
     for share in (0.1, 0.3, 0.5):
@@ -359,7 +361,7 @@ def test_no_vector_shift_of_discrete_gaussian_noise_loses_more(shift: tuple[int,
     def law(shifts: tuple[int, ...]) -> Array:
         rows = [np.exp(-((k - s) ** 2) / (2 * std**2)) for s in shifts]
         total = np.exp(-(k**2) / (2 * std**2)).sum() ** 3
-        return np.einsum("a,b,c->abc", *rows) / total
+        return np.asarray(np.einsum("a,b,c->abc", *rows) / total)
 
     for eps in EPSILONS:
         allowed = delta(DiscreteGaussian(std, 3.0, 3), eps, AR)
@@ -385,7 +387,7 @@ def test_no_fixed_size_draw_loses_more(
 
     def law(data: list[float]) -> Array:
         draws = list(itertools.combinations(data, batch))
-        return np.mean([normal(sum(draw), std) for draw in draws], axis=0)
+        return np.asarray(np.mean([normal(sum(draw), std) for draw in draws], axis=0))
 
     event = FixedSizeSampled(Gaussian(std, 1), len(others), batch)
     p, q = law(others), law([new, *others[1:]])

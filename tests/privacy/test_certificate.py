@@ -134,7 +134,7 @@ def test_a_forged_digest_does_not_help_a_wrong_epsilon(certificate: Certificate)
 
 def test_forged_and_malformed_certificates_are_refused(certificate: Certificate) -> None:
     data = certificate.to_dict()
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"unit": "patient"},
         {"relation": "local" if certificate.relation is not Relation.LOCAL else "reward-radius"},
         {"epsilon": -1},
@@ -148,7 +148,8 @@ def test_forged_and_malformed_certificates_are_refused(certificate: Certificate)
         {"extra": 1},
         {"format": 2},
         {"kind": "certificate"},
-    ):
+    )
+    for change in changes:
         with pytest.raises(CertificateError):
             Certificate.from_dict(resigned({**data, **change})).verify()
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import cast
 
 import numpy as np
 import pytest
@@ -74,8 +75,8 @@ def test_json_round_trip_is_exact(event: Event) -> None:
         lambda x: PureDP(x),
         lambda x: ApproxDP(1, x),
         lambda x: PoissonSampled(Gaussian(1, 1), x),
-        lambda x: Repeated(Gaussian(1, 1), x if x != 10**400 else 1.5),
-        lambda x: FixedSizeSampled(Gaussian(1, 1), x if x != 10**400 else 1.5, 1),
+        lambda x: Repeated(Gaussian(1, 1), -1 if x == 10**400 else x),
+        lambda x: FixedSizeSampled(Gaussian(1, 1), -1 if x == 10**400 else x, 1),
     ],
 )
 def test_bad_numbers_are_refused_in_one_sentence(build: object, bad: object) -> None:
@@ -102,7 +103,8 @@ def test_limits_between_parameters() -> None:
 
 
 def test_numpy_numbers_become_plain_ones() -> None:
-    event = Repeated(Gaussian(np.float32(0.5), np.int64(1)), np.int32(3))
+    std, bound, times = cast(float, np.float32(0.5)), cast(float, np.int64(1)), np.int32(3)
+    event = Repeated(Gaussian(std, bound), cast(int, times))
     assert event == Repeated(Gaussian(0.5, 1.0), 3)
     assert json.loads(json.dumps(event.to_dict())) == event.to_dict()
 

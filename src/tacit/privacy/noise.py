@@ -4,16 +4,34 @@ A `Source` is secure unless somebody asks for an experiment: `secure()` is ChaCh
 operating system and takes no seed; `reproducible(seed)` draws the same noise every time, and
 whatever is released with it says so in its certificate, since anyone who knows the seed can take
 such noise off again.
+
+Three kinds of noise, in the order in which they should be preferred:
+
+- *on a grid* (`discrete_gaussian`, `discrete_laplace`): exact, so a guarantee about integers holds
+  in the machine as on paper;
+- *64-bit floating point* (`normal`, `laplace`): fast, and its certificates list "idealised real
+  arithmetic" among their assumptions, because the low-order bits of such noise can tell which value
+  it was added to (Mironov 2012);
+- *64-bit normals inside compiled loops* (`key`, `jax_normal`): driven by a fresh secret key, which
+  the certificate says.
+
+Never 32-bit normals: JAX's take at most 2^23 values and stop at 5.42 standard deviations.
 """
 
 import secrets
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.privacy import exact
 from tacit.privacy.errors import InputError
+from tacit.privacy.exact import Integers
 from tacit.privacy.grid import Array
 from tacit.privacy.promise import NoiseOrigin
+
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,28 @@ class Source:
         """Independent Laplace noise of the given scale, in 64-bit floating point."""
         return self.generator.laplace(0.0, scale, shape)
 
+    def discrete_gaussian(self, std: int, shape: tuple[int, ...]) -> Integers:
+        """Independent integers, P(k) proportional to exp(-k^2 / (2 std^2)), exactly."""
+        return exact.discrete_gaussian(self.generator, std, int(np.prod(shape))).reshape(shape)
+
+    def discrete_laplace(self, scale: int, shape: tuple[int, ...]) -> Integers:
+        """Independent integers, P(k) proportional to exp(-|k| / scale), exactly."""
+        return exact.discrete_laplace(self.generator, scale, int(np.prod(shape))).reshape(shape)
+
+    def key(self) -> "jax.Array":
+        """A fresh key for the noise of one compiled run; the run's origin is `key_origin`."""
+        import jax
+
+        # The widest key any of JAX's generators has under the default one: two 32-bit words.
+        words = self.generator.integers(0, 2**32, 2, dtype=np.uint32)
+        key: jax.Array = jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")
+        return key
+
+    @property
+    def key_origin(self) -> NoiseOrigin:
+        """Where the noise of a compiled loop comes from that runs on one of this source's keys."""
+        return NoiseOrigin.SECURE_KEY if self.origin.secret else self.origin
+
 
 def secure() -> Source:
     """Noise that nobody can draw again: ChaCha20 with a key from the operating system."""
@@ -45,6 +85,30 @@ def reproducible(seed: int) -> Source:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed must be a whole number of at least 0, not {seed!r}.")
     return Source(np.random.default_rng(seed), NoiseOrigin.REPRODUCIBLE)
+
+
+def jax_normal(key: "jax.Array", shape: tuple[int, ...]) -> "jax.Array":
+    """Standard normal privacy noise in 64 bits, inside compiled functions too.
+
+    JAX gives 32-bit numbers unless its 64-bit mode is on, which is the caller's to say:
+    `with jax.enable_x64(True):` around the compiled run. Without it this refuses.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    noise = jax.random.normal(key, shape, dtype=jnp.float64) if _x64() else None
+    if noise is None or noise.dtype != jnp.float64:
+        raise InputError(
+            "Privacy noise is drawn in 64 bits: run inside `with jax.enable_x64(True):`."
+        )
+    return noise
+
+
+def _x64() -> bool:
+    import jax
+
+    # `dtype` of what is really made, rather than a configuration flag that has changed its name.
+    return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
 
 
 def finite(name: str, value: object) -> Array:

@@ -1,0 +1,1 @@
+"""Benchmarks and figures: `python -m benchmarks [NAME]...` prints one JSON object per line."""

@@ -1,0 +1,229 @@
+"""Sources of noise, noise on a grid, and the attack on low-order bits that the grid defeats."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from tacit.privacy import Budget, InputError, NoiseOrigin, Relation, epsilon
+from tacit.privacy.mechanisms import (
+    GridGaussianMechanism,
+    GridLaplaceMechanism,
+    LaplaceMechanism,
+)
+from tacit.privacy.noise import Source, jax_normal, reproducible, secure
+from tests.statistics import FALSE_ALARM, follows, follows_discrete
+
+DRAWS = 200_000
+Array = NDArray[Any]
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def test_secure_sources_are_keyed_afresh() -> None:
+    draws = [secure().generator.integers(0, 2**63, 4) for _ in range(20)]
+    assert len({tuple(d) for d in draws}) == 20
+
+
+def test_secure_source_is_chacha20_with_all_of_its_key() -> None:
+    bits = secure().generator.bit_generator
+    assert type(bits).__name__ == "ChaCha"
+    state = bits.state["state"]
+    assert state["rounds"] == 20
+    # keysetup holds the 256-bit key; a key of which half is constant would be no secret.
+    keys = np.array([secure().generator.bit_generator.state["state"]["keysetup"] for _ in range(8)])
+    assert all(len(set(column)) > 1 for column in keys.T)
+
+
+def test_keys_for_compiled_loops() -> None:
+    import jax
+
+    for source, origin in (
+        (secure(), NoiseOrigin.SECURE_KEY),
+        (reproducible(1), NoiseOrigin.REPRODUCIBLE),
+    ):
+        assert source.key_origin is origin
+        first, second = source.key(), source.key()
+        assert not np.array_equal(jax.random.key_data(first), jax.random.key_data(second))
+    again = [jax.random.key_data(reproducible(1).key()) for _ in range(2)]
+    np.testing.assert_array_equal(again[0], again[1])
+
+
+def test_jax_noise_has_64_bits_or_is_refused() -> None:
+    import jax
+
+    key = secure().key()
+    with pytest.raises(InputError, match="64 bits"):
+        jax_normal(key, (3,))
+    with pytest.raises(InputError, match="64 bits"):
+        jax.jit(lambda k: jax_normal(k, (3,)))(key)
+    with jax.enable_x64(True):
+        noise = np.asarray(jax.jit(lambda k: jax_normal(k, (DRAWS,)))(key))
+    assert noise.dtype == np.float64
+    assert follows(noise, stats.norm.cdf)
+    assert not follows(noise * 0.9, stats.norm.cdf)
+    # 32-bit normals repeat themselves: among 200,000 of at most 2^23 values some 2,400 pairs agree.
+    assert len(np.unique(noise)) == DRAWS
+
+
+# --- on a grid ------------------------------------------------------------------------------------
+
+
+def test_grid_noise_has_the_promised_law() -> None:
+    plan = GridGaussianMechanism(64, 2.0**-5, 1.0, dimension=DRAWS)
+    released, event = plan.release(np.zeros((1, DRAWS)), secure())
+    assert event.to_dict()["std"] == 64.0
+    steps = (released / plan.step).astype(np.int64)
+    np.testing.assert_array_equal(steps * plan.step, released)
+    for factor, expected in ((1.0, True), (0.9, False), (1.1, False)):
+        scaled = {k: math.exp(-(k**2) / (2 * (64 * factor) ** 2)) for k in range(-900, 901)}
+        total = math.fsum(scaled.values())
+        law = {k: w / total for k, w in scaled.items()}
+        assert follows_discrete(steps, law) is expected
+
+    laplace = GridLaplaceMechanism(64, 2.0**-5, 1.0, dimension=DRAWS)
+    steps = (laplace.release(np.zeros((1, DRAWS)), secure())[0] / plan.step).astype(np.int64)
+    for factor, expected in ((1.0, True), (0.9, False), (1.1, False)):
+        q = math.exp(-1 / (64 * factor))
+        law = {k: (1 - q) / (1 + q) * q ** abs(k) for k in range(-4000, 4001)}
+        assert follows_discrete(steps, law) is expected
+
+
+@pytest.mark.parametrize("kind", [GridGaussianMechanism, GridLaplaceMechanism])
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("dimension", [1, 6])
+@pytest.mark.parametrize("bound", [1e-6, 0.3, 1e6])
+def test_calibrated_grid_plans_spend_the_budget(
+    kind: type[GridGaussianMechanism] | type[GridLaplaceMechanism],
+    relation: Relation,
+    dimension: int,
+    bound: float,
+) -> None:
+    budget = Budget(1.0, 1e-6)
+    plan = kind.calibrated(bound, budget, relation, dimension=dimension, times=3)
+    spent = epsilon([plan.event] * 3, 1e-6, relation)
+    # The width is a whole number of at least 4096 steps, which wastes at most that fraction.
+    assert 1.0 - 2e-3 <= spent <= 1.0 + 1e-9
+
+
+rows_that_hurt = [
+    [math.nan, 0.0],
+    [math.inf, 1.0],
+    [1e308, 1e308],
+    [5e-324, -5e-324],
+    [-1.0, 1.0],
+    [1e-200, 3.0],
+]
+
+
+@pytest.mark.parametrize("bad", rows_that_hurt)
+def test_one_unit_moves_the_integer_sum_by_no_more_than_charged(bad: list[float]) -> None:
+    for plan, order in (
+        (GridGaussianMechanism(64, 2.0**-9, 0.7, 2), 2),
+        (GridLaplaceMechanism(64, 2.0**-9, 0.7, 2), 1),
+    ):
+        rows = np.random.default_rng(0).standard_normal((5, 2))
+        integers = plan.integers(np.vstack([rows, [bad]]))
+        before = plan.integers(rows).sum(axis=0)
+        moved = [abs(int(x)) for x in integers.sum(axis=0) - before]
+        limit = plan.event.to_dict()["bound"]
+        size = sum(m**order for m in moved)
+        assert size <= limit**order
+
+
+def test_grid_sums_do_not_depend_on_order() -> None:
+    plan = GridGaussianMechanism(64, 2.0**-9, 1.0, 3)
+    rows = np.random.default_rng(1).standard_normal((1000, 3))
+    forward, backward = (plan.integers(r).sum(axis=0) for r in (rows, rows[::-1]))
+    np.testing.assert_array_equal(forward, backward)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"step": 0.3}, "power of two"),
+        ({"width": 0}, "width must be at least 1"),
+        ({"bound": math.inf}, "bound must be positive"),
+        ({"dimension": 0}, "dimension must be at least 1"),
+    ],
+)
+def test_bad_grids(change: dict[str, Any], sentence: str) -> None:
+    plan: dict[str, Any] = {"width": 64, "step": 0.5, "bound": 1.0, "dimension": 1, **change}
+    with pytest.raises(InputError, match=sentence):
+        GridGaussianMechanism(**plan)
+
+
+def test_bad_contributions() -> None:
+    plan = GridGaussianMechanism(64, 0.5, 1.0, 2)
+    with pytest.raises(InputError, match="a row for each unit and 2 columns"):
+        plan.release(np.zeros(2), secure())
+    huge = GridGaussianMechanism(64, 2.0**-60, 1.0, 2)
+    with pytest.raises(InputError, match="coarser grid"):
+        huge.release(np.zeros((3, 2)), secure())
+
+
+# --- the attack on low-order bits -----------------------------------------------------------------
+#
+# Mironov 2012: floating-point noise does not reach every number, and which numbers it reaches
+# depends on the value it was added to. NumPy makes Laplace noise from one uniform u = k / 2^53, so
+# for a released number and a suspected value it can be checked whether any k leads there.
+
+
+def float_laplace(k: Array) -> Array:
+    """NumPy's Laplace noise of scale 1 as a function of its uniform k / 2^53."""
+    u = k.astype(np.float64) / 2.0**53
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(u >= 0.5, -np.log(2.0 - u - u), np.log(u + u))
+
+
+def float_can_reach(value: float, released: float) -> bool:
+    """Whether some uniform leads from `value` to exactly `released`."""
+    noise = released - value
+    u = 0.5 * math.exp(noise) if noise < 0 else 1.0 - 0.5 * math.exp(-noise)
+    centre = round(u * 2**53)
+    nearby = np.clip(np.arange(centre - 64, centre + 65), 0, 2**53 - 1)
+    return bool(np.any(value + float_laplace(nearby) == released))
+
+
+def grid_can_reach(plan: GridLaplaceMechanism, value: float, released: float) -> bool:
+    """Whether some integer of noise leads from `value` to exactly `released`."""
+    steps = (released - value) / plan.step
+    return steps == round(steps)
+
+
+def excluded(reach: Any, released: Array, other: float) -> float:
+    """The share of releases from which `other` is excluded with certainty."""
+    return float(np.mean([not reach(other, float(y)) for y in released]))
+
+
+def test_numpy_draws_laplace_noise_as_the_attack_assumes() -> None:
+    source = reproducible(5)
+    expected = float_laplace(np.random.default_rng(5).random(1000) * 2.0**53)
+    np.testing.assert_array_equal(source.laplace(1.0, (1000,)), expected)
+
+
+def test_low_order_bits_give_away_float_noise_but_not_grid_noise() -> None:
+    trials = 2000
+    released = LaplaceMechanism(1.0, 0.5).release(np.zeros(trials), secure())[0]
+    assert excluded(float_can_reach, released, 0.0) == 0.0  # the truth is never excluded
+    # Pure epsilon 1 would allow no certainty at all; here the attacker is often sure.
+    assert excluded(float_can_reach, released, 1.0) > 0.2
+
+    plan = GridLaplaceMechanism(4096, 2.0**-12, 0.5, 1)
+    assert epsilon(plan.event, 0.0, Relation.REPLACE_ONE) == pytest.approx(1.0)
+    on_grid = np.array([plan.release([[0.0]], secure())[0][0] for _ in range(trials)])
+    for suspected in (0.0, 0.5, 1.0):
+        assert excluded(lambda v, y: grid_can_reach(plan, v, y), on_grid, suspected) == 0.0
+
+
+def test_independence_across_sources_is_tested_at_the_designed_rate() -> None:
+    """Noise of one source says nothing about that of another, coordinate by coordinate."""
+    sources: list[Source] = [secure() for _ in range(4)]
+    draws = np.array([s.normal(1.0, (DRAWS,)) for s in sources])
+    limit = stats.norm.isf(FALSE_ALARM / 12) / math.sqrt(DRAWS)
+    correlations = np.corrcoef(draws)[np.triu_indices(4, 1)]
+    assert np.all(np.abs(correlations) < limit)
