@@ -1,24 +1,23 @@
-"""The command line: `tacit budget`, `tacit verify`, `tacit demo`.
+"""The command line: `tacit budget`, `tacit ledger`, `tacit verify`, `tacit demo`.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
-2, and leaves nothing half written. SciPy and dp-accounting are loaded when first needed.
+2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
 """
 
 import json
 import os
 import sys
 import tempfile
+import warnings
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from tacit import __version__
-from tacit.privacy import accounting, expression
-from tacit.privacy.certificate import Certificate, Claim
-from tacit.privacy.errors import InputError, TacitError
-from tacit.privacy.events import Event
-from tacit.privacy.promise import Budget, Relation, Release, Unit
+
+if TYPE_CHECKING:
+    from tacit.privacy import Claim, Event, Relation
 
 # The base of typer's own usage errors, which moved between packages over its versions.
 _UsageError = typer.BadParameter.__mro__[2]
@@ -44,9 +43,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        code = app(args=arguments, standalone_mode=False)
-    except TacitError as error:
-        return _refuse(str(error))
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _warn
+            code = app(args=arguments, standalone_mode=False)
     except typer.Abort:
         return 130
     except BrokenPipeError:
@@ -54,8 +54,12 @@ def run(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        from tacit.privacy.errors import TacitError
+
         if isinstance(error, _UsageError) and hasattr(error, "format_message"):
             return _refuse(error.format_message())
+        if isinstance(error, TacitError):
+            return _refuse(str(error))
         raise
     return code if isinstance(code, int) else 0
 
@@ -63,6 +67,10 @@ def run(arguments: list[str] | None = None) -> int:
 def _refuse(message: str) -> int:
     print(f"tacit: {message}", file=sys.stderr)
     return 2
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"tacit: warning: {message}", file=sys.stderr)
 
 
 def _version(wanted: bool) -> None:
@@ -116,6 +124,8 @@ def budget(
     tacit budget 'Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 100)' --delta 1e-5
     tacit budget --claim xie2019 sigma=1 trajectories=1000 iterations=1000
     """
+    from tacit.privacy import Budget, InputError, Relation, accounting, expression
+
     given = what or []
     if claim is not None:
         if save is not None:
@@ -150,7 +160,7 @@ def budget(
     _show(answer, events, as_json)
 
 
-def _show(answer: dict[str, Any], events: list[Event], as_json: bool) -> None:
+def _show(answer: dict[str, Any], events: "list[Event]", as_json: bool) -> None:
     if as_json:
         print(json.dumps({**answer, "events": [event.to_dict() for event in events]}))
         return
@@ -167,13 +177,15 @@ def _number(value: object) -> str:
 
 
 def _save(
-    events: list[Event],
+    events: "list[Event]",
     delta: float,
-    relation: Relation,
+    relation: "Relation",
     unit: str | None,
     reward_radius: float | None,
     path: Path,
 ) -> None:
+    from tacit.privacy import Certificate, InputError, Relation, Release, Unit
+
     if unit is None:
         if relation not in (Relation.REWARD_RADIUS, Relation.LOCAL):
             raise InputError("--save needs --unit: trajectory, user or agent?")
@@ -204,6 +216,8 @@ def _write(path: Path, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as error:
+        from tacit.privacy import InputError
+
         raise InputError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
 
 
@@ -224,6 +238,8 @@ def _show_claim(
 
 
 def _parameter(text: str) -> tuple[str, float | int | bool]:
+    from tacit.privacy import InputError
+
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"With --claim, give parameters like sigma=1, not {text!r}.")
@@ -237,7 +253,7 @@ def _parameter(text: str) -> tuple[str, float | int | bool]:
     raise InputError(f"{name} must be a number, not {value!r}.")
 
 
-def _print_claim(made: Claim) -> None:
+def _print_claim(made: "Claim") -> None:
     import textwrap
 
     certified = made.certified
@@ -270,6 +286,8 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Recompute a certificate with two accountants that share no code."""
+    from tacit.privacy import Certificate
+
     read = Certificate.read(certificate)
     found = read.verify(strict=strict)
     if as_json:
@@ -279,6 +297,122 @@ def verify(
     print()
     print(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
     print(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
+
+
+# --- ledger -------------------------------------------------------------------------------------
+
+ledger_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(ledger_app, name="ledger", help="What a population of people has paid.")
+
+LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="LEDGER")]
+
+
+@ledger_app.command("create")
+def ledger_create(
+    path: LedgerPath,
+    population: Annotated[str, typer.Option(help="Whose data it is about.")],
+    unit: Annotated[str, typer.Option(help="Who is protected.")] = "user",
+    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
+    people: Annotated[int | None, typer.Option(help="How many there are, if public.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The most that may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta of that limit.")] = None,
+    filter: Annotated[
+        str | None, typer.Option(help="How the limit is kept: renyi, gaussian or sum.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a new ledger, with a limit if --epsilon is given."""
+    from tacit.privacy import Budget, InputError, Ledger, Relation, Unit
+
+    if epsilon is None and delta is not None:
+        raise InputError("A limit needs --epsilon as well as --delta.")
+    with Ledger.create(
+        path,
+        population,
+        unit=Unit.parse(unit),
+        relation=Relation.parse(relation),
+        people=people,
+        limit=None if epsilon is None else Budget(epsilon, delta or 0.0),
+        filter=filter,
+    ) as ledger:
+        about = ledger.about.to_dict()
+    print(json.dumps(about) if as_json else f"Made the ledger {path} of {population!r}.")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    path: LedgerPath,
+    delta: Annotated[
+        float | None, typer.Option(help="The delta to state epsilon at; the limit's by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What was spent, by whom, and what is left."""
+    from tacit.privacy import Ledger
+
+    with Ledger.open(path) as ledger:
+        entries, left, limit = ledger.entries(), ledger.left(), ledger.about.filter
+        stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
+        runs = list(dict.fromkeys(entry.run for entry in entries))
+        paid = {run: ledger.paid(stated_at, run).epsilon for run in runs}
+        total = ledger.paid(stated_at).epsilon if entries else 0.0
+        about = ledger.about
+    if as_json:
+        answer = {**about.to_dict(), "delta": stated_at, "epsilon": total, "left": left}
+        print(json.dumps({**answer, "runs": paid, "entries": len(entries)}))
+        return
+    print(f"{about.population}: {about.unit}, {about.relation}")
+    if limit is not None:
+        at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
+        print(f"  limit       {at}, kept by the {limit.kind} filter; {left:.1%} is left")
+    else:
+        print("  limit       none")
+    print(f"  entries     {len(entries)} in {len(runs)} runs")
+    print(f"  paid        epsilon {total:.4g} at delta {stated_at:g}, had it all been planned")
+    for run, spent in paid.items():
+        print(f"    {run:<30} {spent:.4g}")
+
+
+@ledger_app.command("check")
+def ledger_check(path: LedgerPath, as_json: Json = False) -> None:
+    """Check the chain of entries and recompute what each cost."""
+    from tacit.privacy import Ledger
+
+    with Ledger.open(path) as ledger:
+        checked = ledger.check()
+    if as_json:
+        print(json.dumps({"checked": True, "entries": checked}))
+    else:
+        print(f"{path}: {checked} entries, unbroken, each at the cost of its events.")
+
+
+@ledger_app.command("export")
+def ledger_export(path: LedgerPath) -> None:
+    """Print the whole ledger as JSON."""
+    from tacit.privacy import Ledger
+
+    with Ledger.open(path) as ledger:
+        print(json.dumps(ledger.to_dict(), indent=2))
+
+
+@ledger_app.command("import")
+def ledger_import(
+    path: LedgerPath,
+    source: Annotated[Path, typer.Argument(help="A ledger as JSON.", metavar="JSON")],
+    as_json: Json = False,
+) -> None:
+    """Make a ledger from its JSON form, if its chain is unbroken."""
+    from tacit.privacy import InputError, Ledger
+
+    try:
+        data = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{str(source)!r} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise InputError(f"{str(source)!r} is not JSON.") from None
+    with Ledger.from_dict(data, path) as ledger:
+        entries = len(ledger.entries())
+    print(json.dumps({"entries": entries}) if as_json else f"Made {path} with {entries} entries.")
 
 
 # --- demo ---------------------------------------------------------------------------------------

@@ -11,9 +11,17 @@ from tacit.privacy.certificate import (
     Assumption,
     Certificate,
     Claim,
+    Population,
     Verification,
 )
-from tacit.privacy.errors import CertificateError, InputError, TacitError, UnsupportedError
+from tacit.privacy.errors import (
+    CertificateError,
+    InputError,
+    LedgerError,
+    OverBudget,
+    TacitError,
+    UnsupportedError,
+)
 from tacit.privacy.events import (
     ApproxDP,
     DiscreteGaussian,
@@ -28,6 +36,7 @@ from tacit.privacy.events import (
     RandomizedResponse,
     Repeated,
 )
+from tacit.privacy.ledger import LargeDelta, Ledger
 from tacit.privacy.promise import Budget, NoiseOrigin, Relation, Release, Unit
 from tacit.privacy.shuffling import EpsilonIfShufflerIsTrusted, shuffled_epsilon
 
@@ -49,8 +58,13 @@ __all__ = [
     "Gaussian",
     "InputError",
     "Laplace",
+    "LargeDelta",
+    "Ledger",
+    "LedgerError",
     "NoiseOrigin",
+    "OverBudget",
     "PoissonSampled",
+    "Population",
     "PureDP",
     "RandomizedResponse",
     "Relation",

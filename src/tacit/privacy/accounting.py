@@ -326,6 +326,39 @@ def delta(
     return max(_delta_of_case(case, epsilon) for case in cases)
 
 
+def check(events: Event | Iterable[Event], relation: Relation) -> None:
+    """Raise unless these events can be accounted for under `relation`."""
+    _worst_cases(as_events(events), Relation.parse(relation))
+
+
+def gaussian_mu(events: Event | Iterable[Event], relation: Relation) -> float:
+    """The mu with which `events`, all of them Gaussian noise without sampling, are mu-GDP."""
+    (case, *others) = _worst_cases(as_events(events), Relation.parse(relation))
+    only = next(iter(case), None)
+    if others or case.total() > 1 or not isinstance(only, GaussianShift | None):
+        raise UnsupportedError("These events are not all Gaussian noise, which this filter needs.")
+    return 0.0 if only is None else only.mu
+
+
+def sums(events: Event | Iterable[Event], relation: Relation) -> tuple[float, float]:
+    """The sums of epsilons and of deltas of `events` of pure or approximate DP."""
+    worst = 0.0, 0.0
+    for case in _worst_cases(as_events(events), Relation.parse(relation)):
+        epsilons = deltas = 0.0
+        for loss, times in case.items():
+            if isinstance(loss, Response):
+                epsilons, deltas = epsilons + times * loss.epsilon, deltas + times * loss.told
+            elif math.isfinite(loss.largest):
+                epsilons += times * loss.largest
+            else:
+                raise UnsupportedError(
+                    "These events have no pure or approximate epsilon of their own to add up: "
+                    "use a Renyi or Gaussian filter."
+                )
+        worst = max(worst[0], epsilons), max(worst[1], deltas)
+    return worst
+
+
 def _sum_of_largest(case: _Case) -> float:
     return sum((n * loss.largest for loss, n in case.items()), 0.0)
 

@@ -12,7 +12,7 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,30 @@ IDEALISED_ARITHMETIC = Assumption(
     "idealised real arithmetic",
     "not enforced: noise and sums are 64-bit floating point, and the proof is about real numbers",
 )
+
+
+@dataclass(frozen=True)
+class Population:
+    """What everybody in a ledger has paid in all, when the certificate was issued.
+
+    `epsilon` is that of the recorded events as if they had been planned together; `head` is the
+    digest of the ledger's newest entry, which pins the state of the ledger that is meant.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    entries: int
+    head: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", checks.non_negative("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", checks.probability("delta", self.delta))
+        object.__setattr__(self, "entries", checks.count("entries", self.entries))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -78,6 +102,7 @@ class Certificate:
     assumptions: tuple[Assumption, ...] = ()
     noise: NoiseOrigin = NoiseOrigin.NOT_DRAWN
     reward_radius: float | None = None
+    population: Population | None = None
     tacit: str = field(default_factory=lambda: version("tacit"))
 
     def __post_init__(self) -> None:
@@ -121,6 +146,7 @@ class Certificate:
         assumptions: Iterable[Assumption] = (),
         noise: NoiseOrigin = NoiseOrigin.NOT_DRAWN,
         reward_radius: float | None = None,
+        population: Population | None = None,
     ) -> "Certificate":
         """Account for `events` and write down the result."""
         listed = as_events(events)
@@ -136,6 +162,7 @@ class Certificate:
             assumptions=tuple(assumptions),
             noise=noise,
             reward_radius=reward_radius,
+            population=population,
         )
 
     def verify(self, *, strict: bool = False) -> Verification:
@@ -190,6 +217,7 @@ class Certificate:
             "release": self.release.value,
             "noise": self.noise.value,
             "accountant": self.accountant,
+            "population": self.population.to_dict() if self.population else None,
             "assumptions": [
                 {"statement": a.statement, "enforced": a.enforced} for a in self.assumptions
             ],
@@ -234,6 +262,7 @@ class Certificate:
                 ),
                 noise=body["noise"],
                 reward_radius=body["reward_radius"],
+                population=Population(**body["population"]) if body["population"] else None,
                 tacit=body["tacit"],
             )
         except (InputError, KeyError, TypeError) as error:
@@ -271,6 +300,7 @@ class Certificate:
             ("Meaning", _meaning(self.epsilon, self.delta)),
             ("Accountant", f"{self.accountant} (tacit {self.tacit})"),
             ("Noise", _NOISE_WORDS[self.noise]),
+            *([("In all", self._population_words())] if self.population else []),
             *(("Event", str(event)) for event in self.events),
             *(("Assumed", f"{a.statement} ({a.enforced})") for a in self.assumptions),
         ]
@@ -280,6 +310,14 @@ class Certificate:
                 text, 79, initial_indent=f"  {head:<12}", subsequent_indent=" " * 14
             )
         return "\n".join(lines)
+
+    def _population_words(self) -> str:
+        paid = self.population
+        assert paid is not None
+        return (
+            f"the population {paid.name!r} has paid epsilon {paid.epsilon:.4g} at delta "
+            f"{paid.delta:.4g}, this included, in {paid.entries} entries"
+        )
 
     def _relation_words(self) -> str:
         words = _RELATION_WORDS[self.relation]
@@ -301,6 +339,7 @@ _FIELDS = [
     "release",
     "noise",
     "accountant",
+    "population",
     "assumptions",
     "events",
 ]

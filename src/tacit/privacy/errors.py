@@ -19,3 +19,11 @@ class UnsupportedError(TacitError):
 
 class CertificateError(TacitError):
     """A certificate that does not say what its events say, or that cannot be read."""
+
+
+class LedgerError(TacitError):
+    """A ledger that cannot be read, written or trusted; nothing may be released on it."""
+
+
+class OverBudget(TacitError):  # noqa: N818 (the public name says what happened)
+    """A spend that would exceed the limit of its population; it was not recorded."""

@@ -12,7 +12,7 @@ from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 
 
-class _Word(StrEnum):
+class Word(StrEnum):
     """An enum whose values are the words of the JSON form and of the command line."""
 
     @classmethod
@@ -28,7 +28,7 @@ class _Word(StrEnum):
         raise InputError(f"{text!r} is not a {cls.__name__.lower()}: use one of {options}.")
 
 
-class Unit(_Word):
+class Unit(Word):
     """Whose participation, or which secret, the promise hides."""
 
     TRAJECTORY = "trajectory"
@@ -37,7 +37,7 @@ class Unit(_Word):
     AGENT = "agent"
 
 
-class Relation(_Word):
+class Relation(Word):
     """Which two inputs must be hard to tell apart.
 
     A sum of contributions, each of norm at most `bound`, moves by
@@ -54,7 +54,7 @@ class Relation(_Word):
     LOCAL = "local"
 
 
-class Release(_Word):
+class Release(Word):
     """What leaves the trusted side, and is therefore covered by the figures."""
 
     FINAL_MODEL = "final-model"
@@ -62,7 +62,7 @@ class Release(_Word):
     EACH_REPORT = "each-report"
 
 
-class NoiseOrigin(_Word):
+class NoiseOrigin(Word):
     """Where the noise came from; only secret noise protects anyone."""
 
     SECURE = "secure"

@@ -1,0 +1,124 @@
+"""Privacy filters: limits that hold even if each release is chosen after seeing the ones before.
+
+A plan fixed in advance can be accounted for as a whole, as tightly as one likes. Spending decided
+along the way cannot: whether to go on may depend on what was released, and no accountant of
+privacy loss distributions is proven to survive that. What is proven: quantities that add up,
+compared with a cap that was fixed before the first release. Three of them:
+
+- `GAUSSIAN`: sums of mu^2, for Gaussian noise only, at no loss (Smith and Thakurta 2022);
+- `RENYI`: sums of Renyi divergences at one order fixed in advance (Feldman and Zrnic 2021), and of
+  the probabilities of telling all, for which a tenth of delta is set aside;
+- `SUM`: sums of epsilons and of deltas (Rogers et al. 2016), for pure and approximate DP.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from tacit.privacy import accounting, checks
+from tacit.privacy.errors import InputError
+from tacit.privacy.events import Event, Gaussian, as_events
+from tacit.privacy.promise import Budget, Relation, Word
+
+# The share of delta that the Renyi filter keeps for events that may tell all.
+_FOR_LEAKS = 0.1
+
+
+class FilterKind(Word):
+    """Which additive quantity is capped."""
+
+    GAUSSIAN = "gaussian"
+    RENYI = "renyi"
+    SUM = "sum"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an event adds to the two sums that a filter watches."""
+
+    first: float
+    second: float = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.first + other.first, self.second + other.second)
+
+    def or_worse(self, other: "Cost") -> "Cost":
+        """At least as much as either, in both sums."""
+        return Cost(max(self.first, other.first), max(self.second, other.second))
+
+    def within(self, cap: "Cost") -> bool:
+        """Whether both sums stay below their caps, up to rounding in the sums."""
+        slack = 1.0 + 1e-12
+        return self.first <= cap.first * slack and self.second <= cap.second * slack
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A limit with the way in which it is kept; `order` belongs to the Renyi filter."""
+
+    limit: Budget
+    kind: FilterKind
+    order: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", FilterKind.parse(self.kind))
+        if (self.kind is FilterKind.RENYI) != (self.order is not None):
+            raise InputError("order belongs to the Renyi filter, and it needs one.")
+        if self.order is not None:
+            object.__setattr__(self, "order", checks.count("order", self.order))
+            if self.order < 2:
+                raise InputError(f"order must be at least 2, not {self.order}.")
+        if self.kind is not FilterKind.SUM and self.limit.delta == 0.0:
+            raise InputError(f"The {self.kind} filter needs a limit with delta above 0.")
+        if not self.cap.first > 0.0:
+            raise InputError(f"Nothing can be spent within {self.limit} by the {self.kind} filter.")
+
+    @classmethod
+    def suited_to(cls, limit: Budget, kind: FilterKind | str | None = None) -> Self:
+        """The filter of the given kind for `limit`: by default Renyi, or sums if delta is 0.
+
+        The order is the one at which Gaussian noise can spend most.
+        """
+        chosen = FilterKind.parse(
+            kind or (FilterKind.RENYI if limit.delta > 0.0 else FilterKind.SUM)
+        )
+        if chosen is not FilterKind.RENYI:
+            return cls(limit, chosen)
+        if limit.delta == 0.0:
+            raise InputError("The renyi filter needs a limit with delta above 0.")
+        orders = range(2, 2001)
+        best = max(orders, key=lambda order: _renyi_cap(limit, order) / order)
+        return cls(limit, chosen, best)
+
+    @property
+    def cap(self) -> Cost:
+        """What the two sums may reach."""
+        if self.kind is FilterKind.SUM:
+            return Cost(self.limit.epsilon, self.limit.delta)
+        if self.kind is FilterKind.GAUSSIAN:
+            # Noise of the largest affordable mu; calibrate errs on the safe side.
+            std = accounting.calibrate(
+                lambda s: Gaussian(s, 1.0), self.limit, Relation.ADD_REMOVE, tolerance=1e-9
+            )
+            return Cost(1.0 / std**2)
+        assert self.order is not None
+        return Cost(_renyi_cap(self.limit, self.order), _FOR_LEAKS * self.limit.delta)
+
+    def cost(self, events: Event | Iterable[Event], relation: Relation) -> Cost:
+        """What `events` add to the sums; raises if this filter has no figure for them."""
+        listed = as_events(events)
+        if self.kind is FilterKind.SUM:
+            return Cost(*accounting.sums(listed, relation))
+        if self.kind is FilterKind.GAUSSIAN:
+            return Cost(accounting.gaussian_mu(listed, relation) ** 2)
+        from tacit.privacy import witness
+
+        assert self.order is not None
+        return Cost(*witness.renyi(listed, self.order, relation))
+
+
+def _renyi_cap(limit: Budget, order: int) -> float:
+    """The divergence at `order` that still gives `limit` (Canonne, Kamath, Steinke 2020)."""
+    delta = (1.0 - _FOR_LEAKS) * limit.delta
+    return limit.epsilon - math.log1p(-1.0 / order) + math.log(delta * order) / (order - 1)

@@ -1,0 +1,618 @@
+"""The ledger: what a population of people has paid, on disk before any noise is drawn.
+
+One ledger belongs to one population, not to one run: everybody who analyses the same people opens
+the same file. It promises:
+
+- *nothing is lost*: an entry is committed and synchronised to disk before `spend` returns, and
+  `release` draws noise only after that; a process that dies in between has paid for nothing, never
+  the other way round;
+- *nothing is overspent*: with a limit, the check and the entry are one transaction across all
+  processes, and the check is a privacy filter (`filters.py`), valid for spending decided along the
+  way; there are no refunds;
+- *nothing changes behind one's back*: entries are chained by hashes that start from the ledger's
+  own description. This shows accidents, not malice: whoever may write the file can rewrite it.
+
+Entries on the same people add up. Entries on the slots of one named public partition do not: a
+person is in one slot of it, and pays for the worst slot (see `Disjoint` for when that holds).
+"""
+
+import hashlib
+import json
+import sqlite3
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from numpy.typing import ArrayLike
+
+from tacit.privacy import accounting, checks
+from tacit.privacy.certificate import Assumption, Certificate, Population
+from tacit.privacy.errors import InputError, LedgerError, OverBudget, TacitError
+from tacit.privacy.events import Disjoint, Event, Repeated, as_events
+from tacit.privacy.filters import Cost, Filter, FilterKind
+from tacit.privacy.grid import Array
+from tacit.privacy.noise import Source
+from tacit.privacy.promise import Budget, Relation, Release, Unit
+
+_FORMAT = 1
+_KIND = "tacit ledger"
+_APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are not mistaken for one
+_PATIENCE = 30.0  # seconds to wait for another process to finish its entry
+
+
+class LargeDelta(UserWarning):
+    """delta is not below one over the number of people: someone may be given away outright."""
+
+
+class Plan(Protocol):
+    """A mechanism: what it will do, and doing it."""
+
+    @property
+    def event(self) -> Event:
+        """What one release does."""
+        ...
+
+    def release(self, value: ArrayLike, source: Source) -> tuple[Array, Event]:
+        """`value` with noise, and what was done."""
+        ...
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One spend."""
+
+    number: int
+    time: str
+    run: str
+    partition: str
+    slot: int
+    events: tuple[Event, ...]
+    note: str
+    cost: Cost
+    previous: str
+    digest: str
+
+    def body(self) -> dict[str, Any]:
+        """What the digest is computed from."""
+        return {
+            "number": self.number,
+            "time": self.time,
+            "run": self.run,
+            "partition": self.partition,
+            "slot": self.slot,
+            "events": [event.to_dict() for event in self.events],
+            "note": self.note,
+            "cost": [self.cost.first, self.cost.second],
+            "previous": self.previous,
+        }
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a ledger is about; fixed when it is made."""
+
+    population: str
+    unit: Unit
+    relation: Relation
+    people: int | None
+    filter: Filter | None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.population, str) or not self.population.strip():
+            raise InputError("A ledger needs the name of its population.")
+        object.__setattr__(self, "unit", Unit.parse(self.unit))
+        object.__setattr__(self, "relation", Relation.parse(self.relation))
+        if self.people is not None:
+            object.__setattr__(self, "people", checks.count("people", self.people))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        limit = None
+        if self.filter is not None:
+            limit = {
+                "epsilon": self.filter.limit.epsilon,
+                "delta": self.filter.limit.delta,
+                "filter": self.filter.kind.value,
+                "order": self.filter.order,
+            }
+        return {
+            "kind": _KIND,
+            "format": _FORMAT,
+            "population": self.population,
+            "unit": self.unit.value,
+            "relation": self.relation.value,
+            "people": self.people,
+            "limit": limit,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """The description whose JSON form is `data`."""
+        if not isinstance(data, dict) or data.get("kind") != _KIND:
+            raise LedgerError("This is not a tacit ledger.")
+        made_by = data.get("format")
+        if not isinstance(made_by, int) or made_by > _FORMAT:
+            raise LedgerError(
+                f"This ledger has format {made_by!r}; this version of tacit reads {_FORMAT}."
+            )
+        try:
+            limit = data["limit"]
+            chosen = None
+            if limit is not None:
+                budget = Budget(limit["epsilon"], limit["delta"])
+                chosen = Filter(budget, FilterKind.parse(limit["filter"]), limit["order"])
+            return cls(data["population"], data["unit"], data["relation"], data["people"], chosen)
+        except (KeyError, TypeError, InputError) as error:
+            raise LedgerError(f"The description of this ledger cannot be read: {error}") from error
+
+
+def _digest(body: dict[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+class Ledger:
+    """A population's record of spending. Make one with `create`, use it with `open`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, about: Description) -> None:
+        self.path = path
+        self.about = about
+        self._connection = connection
+        self._verified = 0
+        self._head = _digest(about.to_dict())
+
+    # --- making and opening -----------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        population: str,
+        *,
+        unit: Unit,
+        relation: Relation = Relation.REPLACE_ONE,
+        people: int | None = None,
+        limit: Budget | None = None,
+        filter: FilterKind | str | None = None,
+    ) -> Self:
+        """A new, empty ledger; an existing file is never touched."""
+        if limit is None and filter is not None:
+            raise InputError("A filter keeps a limit: say what the limit is.")
+        chosen = None if limit is None else Filter.suited_to(limit, filter)
+        about = Description(population, unit, relation, people, chosen)
+        if limit is not None:
+            warn_if_large(limit.delta, people)
+        return cls._made(Path(path), about, ())
+
+    @classmethod
+    def _made(cls, path: Path, about: Description, entries: Iterable[Entry]) -> Self:
+        """Write a whole ledger, or nothing."""
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            raise LedgerError(f"{str(path)!r} is there already.") from None
+        except OSError as error:
+            raise LedgerError(f"{str(path)!r} cannot be made: {error.strerror}.") from None
+        try:
+            connection = _connected(path)
+            ledger = cls(path, connection, about)
+            with ledger._transaction():
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                connection.execute("CREATE TABLE about (description TEXT NOT NULL)")
+                connection.execute(
+                    "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL,"
+                    " run TEXT NOT NULL, partition TEXT NOT NULL, slot INTEGER NOT NULL,"
+                    " events TEXT NOT NULL, note TEXT NOT NULL, first REAL NOT NULL,"
+                    " second REAL NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)"
+                )
+                # The newest entry, so that losing the last rows does not go unnoticed.
+                connection.execute("CREATE TABLE head (number INTEGER, digest TEXT NOT NULL)")
+                connection.execute("INSERT INTO head VALUES (0, ?)", (ledger._head,))
+                text = json.dumps(about.to_dict())
+                connection.execute("INSERT INTO about VALUES (?)", (text,))
+                for entry in entries:
+                    ledger._append(entry)
+            return ledger
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """An existing ledger, its whole chain checked."""
+        path = Path(path)
+        if not path.exists():
+            raise LedgerError(f"There is no ledger {str(path)!r}.")
+        connection = _connected(path)
+        with _sentences(path):
+            (identity,) = connection.execute("PRAGMA application_id").fetchone()
+            if identity != _APPLICATION_ID:
+                raise LedgerError(f"{str(path)!r} is not a tacit ledger.")
+            rows = connection.execute("SELECT description FROM about").fetchall()
+            if len(rows) != 1:
+                raise LedgerError(f"The ledger {str(path)!r} was changed: it has no description.")
+            try:
+                about = Description.from_dict(json.loads(rows[0][0]))
+            except ValueError as error:
+                raise _changed(path, "its description") from error
+            ledger = cls(path, connection, about)
+        with ledger._transaction("BEGIN"):
+            ledger._catch_up()
+        return ledger
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- spending ---------------------------------------------------------------------------------
+
+    def spend(
+        self,
+        events: Event | Iterable[Event],
+        *,
+        run: str,
+        partition: str = "",
+        slot: int = 0,
+        note: str = "",
+    ) -> Entry:
+        """Record `events` as spent, on disk, or raise and record nothing.
+
+        Call this before drawing the noise. A run that is compiled as a whole pays for all of its
+        events at once, before it starts; what it then does not use is not given back.
+        `partition` names a public division of the people into numbered slots, of which these events
+        concern one.
+        """
+        listed = as_events(events)
+        if not listed:
+            raise InputError("There is nothing to spend: give at least one event.")
+        if not run:
+            raise InputError("A spend needs the name of its run.")
+        if isinstance(slot, bool) or not isinstance(slot, int) or slot < 0:
+            raise InputError(f"slot must be a whole number of at least 0, not {slot!r}.")
+        if slot and not partition:
+            raise InputError("A slot belongs to a partition: name it.")
+        # The first accountant must know the events too, or nothing could be certified later.
+        accounting.check(listed, self.about.relation)
+        chosen = self.about.filter
+        cost = chosen.cost(listed, self.about.relation) if chosen else Cost(0.0)
+        with self._transaction():
+            self._catch_up()
+            if chosen is not None:
+                self._refuse_if_over(chosen, cost, partition, slot)
+            body = {
+                "number": self._verified + 1,
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                "run": run,
+                "partition": partition,
+                "slot": slot,
+                "events": [event.to_dict() for event in listed],
+                "note": note,
+                "cost": [cost.first, cost.second],
+                "previous": self._head,
+            }
+            entry = _entry({**body, "digest": _digest(body)})
+            self._append(entry)
+        return entry
+
+    def release(
+        self, plan: Plan, value: ArrayLike, source: Source, *, run: str, **where: Any
+    ) -> Array:
+        """Pay for one release of `plan`, then draw its noise."""
+        event = plan.event
+        self.spend(event, run=run, **where)
+        released, done = plan.release(value, source)
+        if done != event:
+            raise LedgerError(f"The mechanism did {done} after {event} was paid for.")
+        return released
+
+    def _refuse_if_over(self, chosen: Filter, cost: Cost, partition: str, slot: int) -> None:
+        sums: dict[tuple[str, int], Cost] = {}
+        rows = self._connection.execute(
+            "SELECT partition, slot, TOTAL(first), TOTAL(second) FROM entries GROUP BY 1, 2"
+        )
+        for name, number, first, second in rows:
+            sums[name, number] = Cost(first, second)
+        sums[partition, slot] = sums.get((partition, slot), Cost(0.0)) + cost
+        worst: dict[str, Cost] = {}
+        for (name, _), spent in sums.items():
+            worst[name] = worst.get(name, Cost(0.0)).or_worse(spent)
+        total = sum(worst.values(), Cost(0.0))
+        if not total.within(chosen.cap):
+            share = min(1.0, max(0.0, 1.0 - (total.first - cost.first) / chosen.cap.first))
+            raise OverBudget(
+                f"This would exceed the limit of {self.about.population!r}, epsilon "
+                f"{chosen.limit.epsilon:g} at delta {chosen.limit.delta:g}: about {share:.1%} of "
+                "it is left, and nothing was spent."
+            )
+
+    def _append(self, entry: Entry) -> None:
+        self._connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                entry.number,
+                entry.time,
+                entry.run,
+                entry.partition,
+                entry.slot,
+                json.dumps([event.to_dict() for event in entry.events]),
+                entry.note,
+                entry.cost.first,
+                entry.cost.second,
+                entry.previous,
+                entry.digest,
+            ),
+        )
+        self._connection.execute(
+            "UPDATE head SET number = ?, digest = ?", (entry.number, entry.digest)
+        )
+        self._verified, self._head = entry.number, entry.digest
+
+    @contextmanager
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+        """All or nothing, alone among all processes, and on disk when it is over.
+
+        With a plain BEGIN, for reading: all that is read belongs to one moment.
+        """
+        verified, head = self._verified, self._head
+        with _sentences(self.path):
+            self._connection.execute(begin)
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._verified, self._head = verified, head
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """Check the entries that were added since we last looked, and that none was lost."""
+        for entry in self._read(self._verified):
+            if entry.number != self._verified + 1:
+                raise _changed(self.path, f"entry {self._verified + 1}")
+            if entry.previous != self._head or entry.digest != _digest(entry.body()):
+                raise _changed(self.path, f"entry {entry.number}")
+            self._verified, self._head = entry.number, entry.digest
+        heads = self._connection.execute("SELECT number, digest FROM head").fetchall()
+        if heads != [(self._verified, self._head)]:
+            raise _changed(self.path, "its newest entry")
+
+    def _read(self, after: int = 0) -> Iterator[Entry]:
+        rows = self._connection.execute(
+            "SELECT number, time, run, partition, slot, events, note, first, second, previous,"
+            " digest FROM entries WHERE number > ? ORDER BY number",
+            (after,),
+        )
+        for (
+            number,
+            time,
+            run,
+            partition,
+            slot,
+            events,
+            note,
+            first,
+            second,
+            previous,
+            digest,
+        ) in rows:
+            try:
+                yield _entry(
+                    {
+                        "number": number,
+                        "time": time,
+                        "run": run,
+                        "partition": partition,
+                        "slot": slot,
+                        "events": json.loads(events),
+                        "note": note,
+                        "cost": [first, second],
+                        "previous": previous,
+                        "digest": digest,
+                    }
+                )
+            except (ValueError, TypeError) as error:
+                raise _changed(self.path, f"entry {number}") from error
+
+    def entries(self) -> list[Entry]:
+        """All entries, the oldest first, checked."""
+        with self._transaction("BEGIN"):
+            self._catch_up()
+            return list(self._read())
+
+    def check(self) -> int:
+        """Check every entry and recompute its cost; returns how many there are."""
+        for entry in self.entries():
+            chosen = self.about.filter
+            if chosen is None:
+                accounting.check(entry.events, self.about.relation)
+                continue
+            again = chosen.cost(entry.events, self.about.relation)
+            if not (again.within(entry.cost) and entry.cost.within(again)):
+                raise _changed(self.path, f"the cost of entry {entry.number}")
+        return self._verified
+
+    def paid(self, delta: float, run: str | None = None) -> accounting.Account:
+        """What the population has paid in all, or for one run, as if it had been planned.
+
+        This is the epsilon of the recorded events fixed in advance. If they were chosen along the
+        way, what is guaranteed is the ledger's limit, which the filter keeps.
+        """
+        found = [entry for entry in self.entries() if run is None or entry.run == run]
+        if run is not None and not found:
+            raise InputError(f"There is no run {run!r} in this ledger.")
+        return accounting.account(_grouped(found), delta, self.about.relation)
+
+    def left(self) -> float | None:
+        """The share of the limit that is left, in the filter's first sum; None without a limit."""
+        chosen = self.about.filter
+        if chosen is None:
+            return None
+        worst: dict[str, dict[int, float]] = {}
+        for entry in self.entries():
+            slots = worst.setdefault(entry.partition, {})
+            slots[entry.slot] = slots.get(entry.slot, 0.0) + entry.cost.first
+        spent = sum(max(slots.values()) for slots in worst.values())
+        return max(0.0, 1.0 - spent / chosen.cap.first)
+
+    def certify(
+        self,
+        run: str,
+        delta: float,
+        *,
+        source: Source,
+        release: Release = Release.FINAL_MODEL,
+        assumptions: Iterable[Assumption] = (),
+        compiled: bool = False,
+        reward_radius: float | None = None,
+    ) -> Certificate:
+        """A certificate of what `run` cost, which also says what the population has paid in all."""
+        warn_if_large(delta, self.about.people)
+        entries = self.entries()
+        mine = [entry for entry in entries if entry.run == run]
+        if not mine:
+            raise InputError(f"There is no run {run!r} in this ledger.")
+        total = accounting.account(_grouped(entries), delta, self.about.relation)
+        return Certificate.issue(
+            _grouped(mine),
+            delta,
+            unit=self.about.unit,
+            relation=self.about.relation,
+            release=release,
+            assumptions=assumptions,
+            noise=source.key_origin if compiled else source.origin,
+            reward_radius=reward_radius,
+            population=Population(
+                self.about.population, total.epsilon, delta, len(entries), entries[-1].digest
+            ),
+        )
+
+    # --- JSON -------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole ledger as JSON."""
+        return {
+            **self.about.to_dict(),
+            "entries": [{**entry.body(), "digest": entry.digest} for entry in self.entries()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, path: str | Path) -> Self:
+        """Write the ledger whose JSON form is `data` to a new file, if its chain holds."""
+        about = Description.from_dict(data)
+        listed = data.get("entries")
+        if not isinstance(listed, list):
+            raise LedgerError("This ledger has no list of entries.")
+        head, entries = _digest(about.to_dict()), []
+        for number, item in enumerate(listed, 1):
+            try:
+                entry = _entry(item)
+            except (ValueError, TypeError, KeyError) as error:
+                raise LedgerError(f"Entry {number} of this ledger cannot be read.") from error
+            chained = entry.previous == head and entry.digest == _digest(entry.body())
+            if entry.number != number or not chained:
+                raise LedgerError(
+                    f"This ledger was changed: entry {number} does not fit its chain."
+                )
+            entries.append(entry)
+            head = entry.digest
+        return cls._made(Path(path), about, entries)
+
+
+def _entry(data: dict[str, Any]) -> Entry:
+    first, second = data["cost"]
+    return Entry(
+        number=data["number"],
+        time=data["time"],
+        run=data["run"],
+        partition=data["partition"],
+        slot=data["slot"],
+        events=tuple(Event.from_dict(event) for event in data["events"]),
+        note=data["note"],
+        cost=Cost(first, second),
+        previous=data["previous"],
+        digest=data["digest"],
+    )
+
+
+def _grouped(entries: list[Entry]) -> list[Event]:
+    """Entries as events: those on everybody as they are, those on slots as `Disjoint` groups."""
+    events: list[Event] = []
+    for entry in entries:
+        events.extend(entry.events if not entry.partition else ())
+    partitions: dict[str, dict[int, list[Event]]] = {}
+    for entry in entries:
+        if entry.partition:
+            slots = partitions.setdefault(entry.partition, {})
+            slots.setdefault(entry.slot, []).extend(entry.events)
+    for slots in partitions.values():
+        # A slot's different events, side by side with those of the other slots: whoever is in a
+        # slot pays for all of its events, and no more than the worst of each row.
+        columns = [
+            [Repeated(event, n) for event, n in sorted(Counter(group).items(), key=str)]
+            for group in slots.values()
+        ]
+        for row in zip_longest(*columns):
+            events.append(Disjoint(tuple(event for event in row if event is not None)))
+    return events
+
+
+def warn_if_large(delta: float, people: int | None) -> None:
+    """Warn when delta is not below 1/n: publishing one person at random would be within it."""
+    if people is not None and delta * people >= 1.0:
+        warnings.warn(
+            f"delta {delta:g} is not below 1/{people}: giving away one person of {people} outright "
+            "would be within it.",
+            LargeDelta,
+            stacklevel=3,
+        )
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    with _sentences(path):
+        # Transactions are begun and ended by hand.
+        connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+        # A rollback journal and EXTRA: after COMMIT the entry survives a power cut, journal
+        # directory entry included.
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
+
+
+def _changed(path: Path, what: str) -> LedgerError:
+    return LedgerError(f"The ledger {str(path)!r} was changed or is damaged at {what}.")
+
+
+@contextmanager
+def _sentences(path: Path) -> Iterator[None]:
+    """SQLite's errors, said so that people know what to do."""
+    try:
+        yield
+    except TacitError:
+        raise
+    except sqlite3.Error as error:
+        text = str(error)
+        if "locked" in text:
+            what = f"is in use by another process and was for {_PATIENCE:g} seconds"
+        elif "readonly" in text or "unable to open" in text:
+            what = "cannot be written"
+        elif "full" in text or "I/O" in text:
+            what = "could not be written: the disk is full or failing"
+        else:
+            what = "is damaged or not a ledger"
+        raise LedgerError(f"The ledger {str(path)!r} {what}.") from error

@@ -1,0 +1,581 @@
+"""The ledger: nothing lost, nothing overspent, nothing changed unnoticed."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit import cli
+from tacit.privacy import (
+    Budget,
+    Event,
+    Gaussian,
+    InputError,
+    Laplace,
+    LargeDelta,
+    Ledger,
+    LedgerError,
+    NoiseOrigin,
+    OverBudget,
+    PoissonSampled,
+    PureDP,
+    Relation,
+    Repeated,
+    Unit,
+    epsilon,
+)
+from tacit.privacy.ledger import _APPLICATION_ID
+from tacit.privacy.mechanisms import GaussianMechanism
+from tacit.privacy.noise import Source, reproducible, secure
+
+RO = Relation.REPLACE_ONE
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "people.ledger"
+
+
+@pytest.fixture
+def spent(path: Path) -> Path:
+    """A ledger with three entries."""
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(2.0, 1e-6)) as ledger:
+        for i in range(3):
+            ledger.spend(Gaussian(30, 1), run=f"run {i}", note="")
+    return path
+
+
+# --- spending -----------------------------------------------------------------------------------
+
+
+def test_entries_on_the_same_people_add_up(path: Path) -> None:
+    with Ledger.create(path, "clinic", unit=Unit.USER) as ledger:
+        ledger.spend(Gaussian(20, 1), run="a")
+        ledger.spend([Laplace(30, 1), PureDP(0.1)], run="b")
+        ledger.spend(Gaussian(20, 1), run="a")
+        assert ledger.paid(1e-6).epsilon == epsilon(
+            [Gaussian(20, 1)] * 2 + [Laplace(30, 1), PureDP(0.1)], 1e-6
+        )
+        assert ledger.paid(1e-6, "a").epsilon == epsilon([Gaussian(20, 1)] * 2, 1e-6)
+        assert ledger.left() is None
+    with Ledger.open(path) as again:
+        assert [entry.run for entry in again.entries()] == ["a", "b", "a"]
+        assert again.entries()[1].events == (Laplace(30, 1), PureDP(0.1))
+        assert again.check() == 3
+
+
+def test_entries_on_disjoint_slots_do_not(path: Path) -> None:
+    limit = Budget(1.0)
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=limit) as ledger:
+        for slot in range(10):
+            ledger.spend(PureDP(0.6), run="epoch", partition="weeks", slot=slot)
+        assert ledger.left() == pytest.approx(0.4)
+        assert ledger.paid(0.0).epsilon == pytest.approx(0.6)
+        with pytest.raises(OverBudget):  # again on the people of slot 3
+            ledger.spend(PureDP(0.6), run="epoch", partition="weeks", slot=3)
+        ledger.spend(PureDP(0.3), run="all")  # everybody, so also the worst slot
+        with pytest.raises(OverBudget):  # another division: whoever is in its slot is in a week too
+            ledger.spend(PureDP(0.2), run="other", partition="cities", slot=0)
+        assert ledger.paid(0.0).epsilon == pytest.approx(0.9)
+        ledger.spend(PureDP(0.1), run="other", partition="cities", slot=0)
+        ledger.spend(PureDP(0.1), run="other", partition="cities", slot=1)
+        assert ledger.paid(0.0).epsilon == pytest.approx(1.0)
+        assert ledger.left() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_slots_with_several_kinds_of_events_are_not_undercounted(path: Path) -> None:
+    with Ledger.create(path, "clinic", unit=Unit.USER) as ledger:
+        mixed: list[list[Event]] = [[PureDP(0.1), PureDP(0.2)], [PureDP(0.25)], []]
+        for slot, events in enumerate(mixed):
+            for event in events:
+                ledger.spend([event, event], run="r", partition="weeks", slot=slot)
+        # Slot 0 paid 0.6, slot 1 paid 0.5; pairing them row by row may only overstate.
+        assert 0.6 <= ledger.paid(0.0).epsilon <= 0.9 + 1e-12
+
+
+def affords(ledger: Ledger, event: Event) -> bool:
+    try:
+        ledger.spend(event, run="greedy")
+    except OverBudget:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ["renyi", "gaussian", "sum"])
+def test_the_limit_is_kept_and_nothing_is_recorded_beyond_it(path: Path, kind: str) -> None:
+    limit = Budget(1.0, 1e-6)
+    event: Event = PureDP(0.07) if kind == "sum" else Gaussian(60, 1)
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=limit, filter=kind) as ledger:
+        count = sum(1 for _ in takewhile(lambda _: affords(ledger, event), range(10_000)))
+        with pytest.raises(OverBudget, match="nothing was spent"):
+            ledger.spend(event, run="greedy")
+        assert len(ledger.entries()) == count
+        assert count > 5
+        spent = ledger.paid(1e-6).epsilon
+        assert 0.5 < spent <= 1.0 + 1e-9
+        # A smaller spend may still fit; a limit is not a switch.
+        smaller: Event = PureDP(1e-6) if kind == "sum" else Gaussian(1e5, 1)
+        ledger.spend(smaller, run="modest")
+
+
+def test_a_compiled_run_prepays_all_of_its_events(path: Path) -> None:
+    plan = Repeated(PoissonSampled(Gaussian(2, 1), 0.01), 1000)
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(5.0, 1e-6)) as ledger:
+        ledger.spend(plan, run="compiled")
+        before = ledger.left()
+        assert ledger.paid(1e-6, "compiled").epsilon == epsilon(plan, 1e-6)
+        assert not hasattr(ledger, "refund")
+        assert ledger.left() == before
+
+
+class Recorder:
+    """A mechanism that looks at the ledger's file when its noise is drawn."""
+
+    def __init__(self, path: Path, event: Event, does: Event | None = None) -> None:
+        self.path, self.event, self.does = path, event, does or event
+        self.seen: list[int] = []
+
+    def release(self, value: Any, source: Source) -> Any:
+        with Ledger.open(self.path) as other:
+            self.seen.append(len(other.entries()))
+        return value, self.does
+
+
+def test_spend_is_on_disk_before_noise_is_drawn(path: Path) -> None:
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6)) as ledger:
+        plan = Recorder(path, Gaussian(60, 1))
+        ledger.release(plan, [0.0], secure(), run="r")
+        assert plan.seen == [1]
+        greedy = Recorder(path, Gaussian(1, 1))
+        with pytest.raises(OverBudget):
+            ledger.release(greedy, [0.0], secure(), run="r")
+        assert greedy.seen == []  # refused, so no noise was drawn
+        liar = Recorder(path, Gaussian(60, 1), does=Gaussian(50, 1))
+        with pytest.raises(LedgerError, match="after Gaussian"):
+            ledger.release(liar, [0.0], secure(), run="r")
+
+
+def test_release_through_the_ledger_and_certificate(path: Path) -> None:
+    source = secure()
+    with Ledger.create(path, "clinic", unit=Unit.USER, people=10_000) as ledger:
+        ledger.spend(Gaussian(25, 1), run="earlier")
+        released = ledger.release(GaussianMechanism(20.0, 1.0), [1.0, 2.0], source, run="today")
+        assert released.shape == (2,)
+        certificate = ledger.certify("today", 1e-6, source=source)
+        head = ledger.entries()[-1].digest
+    assert certificate.epsilon == epsilon(Gaussian(20, 1), 1e-6)
+    assert certificate.noise is NoiseOrigin.SECURE
+    certificate.verify(strict=True)
+    paid = certificate.population
+    assert paid is not None
+    assert paid.epsilon == epsilon([Gaussian(25, 1), Gaussian(20, 1)], 1e-6)
+    assert (paid.entries, paid.head, paid.name) == (2, head, "clinic")
+    assert "'clinic' has paid" in " ".join(certificate.card().split())
+    assert type(certificate).from_json(certificate.to_json()) == certificate
+    with Ledger.open(path) as ledger:
+        compiled = ledger.certify("today", 1e-6, source=secure(), compiled=True)
+        assert compiled.noise is NoiseOrigin.SECURE_KEY
+        experiment = ledger.certify("today", 1e-6, source=reproducible(1), compiled=True)
+        assert experiment.noise is NoiseOrigin.REPRODUCIBLE
+        with pytest.raises(InputError, match="no run 'tomorrow'"):
+            ledger.certify("tomorrow", 1e-6, source=source)
+
+
+def test_a_delta_that_could_give_someone_away_draws_a_warning(path: Path) -> None:
+    with pytest.warns(LargeDelta, match="not below 1/1000"):
+        ledger = Ledger.create(path, "clinic", unit=Unit.USER, people=1000, limit=Budget(1.0, 1e-3))
+    ledger.spend(Gaussian(100, 1), run="r")
+    with pytest.warns(LargeDelta):
+        ledger.certify("r", 1e-3, source=secure())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ledger.certify("r", 9e-4, source=secure())
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"events": []}, "nothing to spend"),
+        ({"events": "Gaussian(1, 1)"}, "must be an event"),
+        ({"run": ""}, "name of its run"),
+        ({"slot": -1, "partition": "p"}, "slot must be"),
+        ({"slot": 1.5, "partition": "p"}, "slot must be"),
+        ({"slot": 1}, "belongs to a partition"),
+        ({"events": PureDP(1.0, relation=Relation.LOCAL)}, None),
+        ({"events": PureDP(1.0, relation=Relation.ADD_REMOVE)}, "holds under the relation"),
+    ],
+)
+def test_bad_spends_leave_nothing(path: Path, change: dict[str, Any], sentence: str | None) -> None:
+    arguments: dict[str, Any] = {"events": Gaussian(9, 1), "run": "r", **change}
+    with Ledger.create(path, "clinic", unit=Unit.USER) as ledger:
+        if sentence is None:
+            ledger.spend(**arguments)
+            return
+        with pytest.raises(InputError, match=sentence):
+            ledger.spend(**arguments)
+        assert ledger.entries() == []
+
+
+# --- files that are not what they were ------------------------------------------------------------
+
+
+def edit(path: Path, statement: str, *values: object) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+EDITS = [
+    "UPDATE entries SET run = 'x' WHERE number = 2",
+    "UPDATE entries SET time = '' WHERE number = 1",
+    "UPDATE entries SET note = 'x' WHERE number = 3",
+    "UPDATE entries SET first = 0 WHERE number = 1",
+    "UPDATE entries SET events = '[]' WHERE number = 2",
+    "UPDATE entries SET events = 'nonsense' WHERE number = 2",
+    "UPDATE entries SET partition = 'p' WHERE number = 2",
+    "UPDATE entries SET slot = 4 WHERE number = 2",
+    "UPDATE entries SET digest = 'x' WHERE number = 2",
+    "DELETE FROM entries WHERE number = 1",
+    "DELETE FROM entries WHERE number = 2",
+    "DELETE FROM entries WHERE number = 3",
+    "DELETE FROM entries",
+    "UPDATE head SET number = 2",
+    "DELETE FROM head",
+    "UPDATE about SET description = replace(description, '2.0', '9.0')",
+    "UPDATE about SET description = replace(description, 'clinic', 'nobody')",
+    "UPDATE about SET description = 'nonsense'",
+    "DELETE FROM about",
+    "DROP TABLE head",
+    "DROP TABLE entries",
+    "UPDATE about SET description = replace(description, '\"format\": 1', '\"format\": 2')",
+    "PRAGMA application_id = 7",
+]
+
+
+def refuses(path: Path) -> str:
+    """The one sentence with which library and command line refuse this ledger."""
+    drawn: list[int] = []
+
+    class Loud(Recorder):
+        def release(self, value: Any, source: Source) -> Any:
+            drawn.append(1)
+            return value, self.event
+
+    with pytest.raises(LedgerError) as caught, Ledger.open(path) as ledger:
+        ledger.release(Loud(path, Gaussian(30, 1)), [0.0], secure(), run="r")
+    assert drawn == []
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    return message
+
+
+@pytest.mark.parametrize("statement", EDITS)
+def test_every_edit_is_noticed(
+    spent: Path, statement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(spent, statement)
+    refuses(spent)
+    assert cli.run(["ledger", "check", str(spent)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("tacit: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_a_cost_that_is_not_that_of_its_events_is_noticed(spent: Path) -> None:
+    """Even with digests made anew, which the chain alone cannot notice."""
+    with Ledger.open(spent) as ledger:
+        data = ledger.to_dict()
+    from tacit.privacy.ledger import Description, _digest
+
+    head = _digest(Description.from_dict(data).to_dict())
+    for item in data["entries"]:
+        item["cost"] = [item["cost"][0] / 2, item["cost"][1]]
+        item["previous"] = head
+        item["digest"] = head = _digest({k: v for k, v in item.items() if k != "digest"})
+    forged = spent.with_name("forged")
+    forged_ledger = Ledger.from_dict(data, forged)
+    with pytest.raises(LedgerError, match="the cost of entry 1"):
+        forged_ledger.check()
+    forged_ledger.close()
+
+
+@pytest.mark.parametrize("keep", [0, 1, 50, 100, 4096, 5000, 8192])
+def test_truncated_files(spent: Path, keep: int) -> None:
+    content = spent.read_bytes()
+    assert len(content) > keep
+    spent.write_bytes(content[:keep])
+    refuses(spent)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", os.urandom(8192), b"SQLite format 3\x00" * 99])
+def test_files_that_never_were_ledgers(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    refuses(path)
+    with pytest.raises(LedgerError, match="There is no ledger"):
+        Ledger.open(path.with_name("elsewhere"))
+    with pytest.raises(LedgerError, match="is there already"):
+        Ledger.create(path, "clinic", unit=Unit.USER)
+    assert path.read_bytes() == content
+
+
+def test_another_database_is_not_taken_for_a_ledger(path: Path) -> None:
+    edit(path, "CREATE TABLE about (description TEXT)")
+    assert "not a tacit ledger" in refuses(path)
+    edit(path, f"PRAGMA application_id = {_APPLICATION_ID}")
+    refuses(path)
+
+
+def test_flipped_bytes_never_pass_silently(spent: Path) -> None:
+    """Any byte that matters is noticed; the rest of a page is free space and unread."""
+    with Ledger.open(spent) as ledger:
+        truth = ledger.to_dict()
+    content = spent.read_bytes()
+    noticed = 0
+    for position in range(0, len(content), 97):
+        changed = bytearray(content)
+        changed[position] ^= 0x15
+        spent.write_bytes(bytes(changed))
+        try:
+            with Ledger.open(spent) as ledger:
+                assert ledger.to_dict() == truth
+        except LedgerError:
+            noticed += 1
+    assert noticed > 10
+
+
+# --- disks and processes --------------------------------------------------------------------------
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Run `work` in a fresh process of our own code and pass on what went wrong."""
+    # Forking a process with threads is deprecated, and the test runner has some.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException as error:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
+def test_read_only_files(spent: Path) -> None:
+    spent.chmod(0o444)
+    for folder in (spent.parent, *spent.parent.parents):
+        if folder.stat().st_uid == 0 and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+
+    def as_nobody() -> None:
+        os.setuid(65534)
+        with Ledger.open(spent) as ledger:
+            assert len(ledger.entries()) == 3  # reading is allowed
+            with pytest.raises(LedgerError, match="cannot be written"):
+                ledger.spend(Gaussian(30, 1), run="r")
+
+    in_child(as_nobody)
+    with Ledger.open(spent) as ledger:
+        assert len(ledger.entries()) == 3
+
+
+def test_full_disk(spent: Path) -> None:
+    """A file-size limit makes writes fail as a full disk does: no entry, no release."""
+
+    def on_a_full_disk() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with Ledger.open(spent) as ledger:
+            size = spent.stat().st_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+            plan = Recorder(spent, Gaussian(200, 1))
+            def fill_the_disk() -> None:
+                for _ in range(1000):
+                    ledger.release(plan, [0.0], secure(), run="r" * 500)
+
+            with pytest.raises(LedgerError, match="disk is full or failing"):
+                fill_the_disk()
+            recorded = len(ledger.entries()) - 3
+            assert len(plan.seen) == recorded
+
+    in_child(on_a_full_disk)
+    with Ledger.open(spent) as ledger:
+        assert ledger.check() >= 3
+
+
+def test_a_process_that_died_with_the_lock_does_not_hold_it(spent: Path) -> None:
+    code = (
+        "import os, sys, sqlite3; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "c.execute('BEGIN EXCLUSIVE'); c.execute('DELETE FROM entries WHERE number = 3');"
+        "print('locked', flush=True); os.kill(os.getpid(), 9)"
+    )
+    dead = subprocess.run(
+        [sys.executable, "-c", code, str(spent)], capture_output=True, check=False
+    )
+    assert dead.returncode == -signal.SIGKILL
+    with Ledger.open(spent) as ledger:
+        ledger.spend(Gaussian(30, 1), run="after")
+        assert len(ledger.entries()) == 4
+
+
+def test_a_living_process_with_the_lock_is_waited_for_and_then_named(
+    spent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.privacy.ledger._PATIENCE", 0.2)
+    holder = sqlite3.connect(spent, isolation_level=None)
+    with Ledger.open(spent) as ledger:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match="in use by another process"):
+            ledger.spend(Gaussian(30, 1), run="r")
+        holder.execute("ROLLBACK")
+        ledger.spend(Gaussian(30, 1), run="r")
+    holder.close()
+
+
+def trials(*arguments: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ledger", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def assert_trials(kills: int, races: int) -> None:
+    killed, twin, raced, _ = trials(str(kills), str(races))
+    assert killed["trials"] == kills
+    assert killed["released"] > kills  # the processes lived long enough to do something
+    assert killed["released_more_than_paid"] == 0
+    # A twin that draws first and pays afterwards is caught by the same trials.
+    assert twin["released_more_than_paid"] > 0
+    assert raced["one_got_it"] == races
+
+
+def test_kill_and_race_trials() -> None:
+    assert_trials(60, 40)
+
+
+@pytest.mark.slow
+def test_a_thousand_kill_and_race_trials() -> None:
+    assert_trials(1000, 1000)
+
+
+# --- JSON and the command line --------------------------------------------------------------------
+
+
+def test_export_and_import(spent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ledger", "export", str(spent)]) == 0
+    text = capsys.readouterr().out
+    file, copy = tmp_path / "ledger.json", tmp_path / "copy.ledger"
+    file.write_text(text)
+    assert cli.run(["ledger", "import", str(copy), str(file)]) == 0
+    with Ledger.open(spent) as one, Ledger.open(copy) as other:
+        assert one.to_dict() == other.to_dict()
+        assert other.check() == 3
+        other.spend(Gaussian(30, 1), run="goes on")
+    for change in (
+        lambda d: d["entries"][1].update(run="x"),
+        lambda d: d["entries"].pop(0),
+        lambda d: d["entries"][2].pop("note"),
+        lambda d: d.update(population="x"),
+        lambda d: d.update(format=99),
+        lambda d: d.update(kind="x"),
+        lambda d: d.update(entries=None),
+        lambda d: d["limit"].update(epsilon=-1),
+    ):
+        data = json.loads(text)
+        change(data)
+        target = tmp_path / "bad.ledger"
+        file.write_text(json.dumps(data))
+        assert cli.run(["ledger", "import", str(target), str(file)]) == 2
+        assert not target.exists()
+
+
+def test_command_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    create = ["ledger", "create", str(path), "--population", "clinic", "--people", "100"]
+    assert cli.run([*create, "--epsilon", "1", "--delta", "0.1"]) == 0
+    assert "warning: delta 0.1 is not below 1/100" in capsys.readouterr().err
+    assert cli.run([*create, "--epsilon", "1"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    with Ledger.open(path) as ledger:
+        ledger.spend(Gaussian(30, 1), run="monday")
+    assert cli.run(["ledger", "show", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "monday" in out
+    assert "is left" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert cli.run(["ledger", "show", str(path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["entries"] == 1
+    assert shown["epsilon"] == shown["runs"]["monday"] == epsilon(Gaussian(30, 1), 0.1)
+    assert cli.run(["ledger", "check", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"checked": True, "entries": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["show", "nowhere"], "There is no ledger"),
+        (["check", "nowhere"], "There is no ledger"),
+        (["import", "new", "nowhere"], "cannot be read"),
+        (["create", "new", "--population", " "], "name of its population"),
+        (["create", "new", "--population", "p", "--people", "0"], "people must be at least 1"),
+        (["create", "new", "--population", "p", "--delta", "1e-5"], "needs --epsilon"),
+        (["create", "new", "--population", "p", "--filter", "sum"], "say what the limit is"),
+        (["create", "new", "--population", "p", "--unit", "cat"], "not a unit"),
+        (["create", "no/folder", "--population", "p"], "cannot be made"),
+    ],
+)
+def test_bad_input_on_the_command_line(
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["ledger", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert sentence in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_handles_in_one_process_see_each_other(path: Path) -> None:
+    one = Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(1.0))
+    with one, Ledger.open(path) as other:
+        one.spend(PureDP(0.5), run="a")
+        other.spend(PureDP(0.5), run="b")
+        with pytest.raises(OverBudget):
+            one.spend(PureDP(0.1), run="c")
+        assert [e.run for e in one.entries()] == ["a", "b"]
+
+
+def test_copies_do_not_disturb_each_other(spent: Path) -> None:
+    copy = spent.with_name("copy")
+    shutil.copy(spent, copy)
+    with Ledger.open(copy) as ledger:
+        ledger.spend(Gaussian(30, 1), run="copy")
+    with Ledger.open(spent) as ledger:
+        assert len(ledger.entries()) == 3
