@@ -1,4 +1,4 @@
-"""What noise costs: secure, reproducible, 32-bit (never used) and exact on a grid, per million draws.
+"""What noise costs per million draws: secure, reproducible, and exact on a grid.
 
 Each is drawn in one call of a million, alternating between kinds; the median of the rounds counts.
 OpenDP's exact sampler is measured in the same run when it is installed, on fewer draws.
