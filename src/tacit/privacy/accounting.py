@@ -219,26 +219,23 @@ def _sampled(
     # Under Poisson sampling a unit that is not drawn is simply absent, so the conditional laws are
     # one contribution apart, not two; `PoissonReplace` puts the two sides together.
     inner = Relation.ADD_REMOVE if poisson_replace else relation
-    found = []
-    for case in _distinct(_cases_of(event.event, 1, inner)):
-        base = next(iter(case), None)
-        if base is None:
-            found.append(case)  # nothing to lose, sampled or not
-        elif case.total() > 1 or not isinstance(base, Simple):
-            raise UnsupportedError(
-                f"No proven bound is implemented for {event}: sample a single simple event, "
-                "or several Gaussian ones."
-            )
-        elif not poisson_replace:
-            wrap = PoissonAddRemove if isinstance(event, PoissonSampled) else FixedSize
-            found.append(Counter({wrap(base, rate): times}))
-        elif isinstance(base, GaussianShift):
-            found.append(Counter({PoissonReplace(base.mu, rate): times}))
-        else:
-            raise UnsupportedError(
-                f"No proven bound is implemented for {event} under replace-one: use Gaussian noise."
-            )
-    return found
+    case, *others = _distinct(_cases_of(event.event, 1, inner))
+    base = next(iter(case), None)
+    if base is None and not others:
+        return [case]  # nothing to lose, sampled or not
+    if others or case.total() > 1 or not isinstance(base, Simple):
+        raise UnsupportedError(
+            f"No proven bound is implemented for {event}: sample a single simple event, "
+            "or several Gaussian ones."
+        )
+    if not poisson_replace:
+        wrap = PoissonAddRemove if isinstance(event, PoissonSampled) else FixedSize
+        return [Counter({wrap(base, rate): times})]
+    if not isinstance(base, GaussianShift):
+        raise UnsupportedError(
+            f"No proven bound is implemented for {event} under replace-one: use Gaussian noise."
+        )
+    return [Counter({PoissonReplace(base.mu, rate): times})]
 
 
 # --- cases of finite losses, and cases on a grid --------------------------------------------------
@@ -246,15 +243,15 @@ def _sampled(
 
 def _enumerated(case: _Case) -> Law | None:
     """The exact law of a case made of finite losses, or None when it is not, or is too large."""
-    values, masses, kept = np.zeros(1), np.ones(1), 1.0
+    values, masses, log_kept = np.zeros(1), np.ones(1), 0.0
     for loss, times in case.items():
         part = sum_of(loss, times) if isinstance(loss, Atoms) else None
         if not isinstance(loss, Atoms) or part is None or values.size * part[0].size > MOST_ATOMS:
             return None
         values = np.add.outer(values, part[0]).ravel()
         masses = np.multiply.outer(masses, part[1]).ravel()
-        kept *= (1.0 - loss.leak) ** times
-    return Law(values, masses, 1.0 - kept)
+        log_kept += times * math.log1p(-loss.leak)
+    return Law(values, masses, -math.expm1(log_kept))
 
 
 def _interval(case: _Case) -> float:

@@ -77,19 +77,21 @@ def from_tails(
 
     p = np.maximum(between(tails.p_above, tails.p_below), 0.0)
     q = np.maximum(between(tails.q_above, tails.q_below), 0.0)
-    up = np.clip((p - np.exp(losses[:-1]) * q) / -math.expm1(-interval), 0.0, p)
+    with np.errstate(divide="ignore"):
+        # e^loss q in logarithms; where q is too small for a double, all of p goes up.
+        q_at_p = np.exp(losses[:-1] + np.log(q))
+    up = np.clip((p - q_at_p) / -math.expm1(-interval), 0.0, p)
     probs = np.zeros(losses.size)
     probs[:-1] += p - up
     probs[1:] += up
-    reversed_probs = (probs * np.exp(-losses))[::-1].copy()
+    pmf_reversed = None
+    if not symmetric:
+        reversed_probs = (probs * np.exp(-losses))[::-1].copy()
+        reversed_probs[0] += tails.q_above[-1]
+        pmf_reversed = _dense(interval, -last, reversed_probs, float(tails.q_below[0]))
     probs[0] += tails.p_below[0]
     pmf = _dense(interval, first, probs, float(tails.p_above[-1]))
-    if symmetric:
-        law: PrivacyLossDistribution = _pld_module().PrivacyLossDistribution(pmf)
-        return law
-    reversed_probs[0] += tails.q_above[-1]
-    pmf_reversed = _dense(interval, -last, reversed_probs, float(tails.q_below[0]))
-    law = _pld_module().PrivacyLossDistribution(pmf, pmf_reversed)
+    law: PrivacyLossDistribution = _pld_module().PrivacyLossDistribution(pmf, pmf_reversed)
     return law
 
 

@@ -114,7 +114,7 @@ class LaplaceShift(Pair):
 
     def profile(self, epsilons: Array) -> Array:
         """delta at each epsilon >= 0."""
-        return np.maximum(0.0, -np.expm1((epsilons - self.t) / 2))
+        return -np.expm1(np.minimum((epsilons - self.t) / 2, 0.0))
 
 
 @dataclass(frozen=True)
@@ -162,22 +162,21 @@ class Response(Atoms):
         # e^-epsilon as the unit of weight, so that a huge epsilon cannot overflow.
         lie = math.exp(-self.epsilon)
         weights = np.array([1.0, lie, (self.categories - 2) * lie])
-        losses = np.array([self.epsilon, -self.epsilon, 0.0])
-        kept = weights > 0.0
-        return losses[kept], weights[kept] / weights.sum()
+        return np.array([self.epsilon, -self.epsilon, 0.0]), weights / weights.sum()
 
     def tails(self, losses: Array) -> Tails:
         # In the part that tells all, P shows a symbol of infinite loss and Q one of minus infinity.
         values, masses = self.atoms()
         above = losses[:, None] < values[None, :]
         kept = 1.0 - self.told
-        p, q = kept * masses, kept * masses * np.exp(-values)
+        # Under Q truth and lie change places, which is what e^-loss amounts to, without overflow.
+        p, q = kept * masses, kept * masses[[1, 0, 2]]
         return Tails(above @ p + self.told, ~above @ p, above @ q, ~above @ q + self.told)
 
     def profile(self, epsilons: Array) -> Array:
         """delta at each epsilon >= 0."""
         values, masses = self.atoms()
-        gains = np.maximum(0.0, -np.expm1(epsilons[:, None] - values[None, :]))
+        gains = -np.expm1(np.minimum(epsilons[:, None] - values[None, :], 0.0))
         return self.told + (1.0 - self.told) * np.asarray(gains @ masses)
 
 
@@ -463,7 +462,7 @@ class Law(NamedTuple):
     leak: float
 
     def delta(self, epsilon: float) -> float:
-        gains = np.maximum(0.0, -np.expm1(epsilon - self.losses))
+        gains = -np.expm1(np.minimum(epsilon - self.losses, 0.0))
         return self.leak + (1.0 - self.leak) * float(gains @ self.masses)
 
     def epsilon(self, delta: float) -> float:
@@ -479,8 +478,7 @@ class Law(NamedTuple):
             return 0.0
         upper, lower = np.cumsum(masses), np.cumsum(masses * np.exp(-losses))
         with np.errstate(divide="ignore", invalid="ignore"):
-            candidates = np.log((upper - wanted) / lower)
-        candidates = np.where(upper > wanted, candidates, -np.inf)
+            candidates = np.where(upper > wanted, np.log(upper - wanted) - np.log(lower), -np.inf)
         # With the largest k values above epsilon, it is candidates[k - 1], if the next is below it.
         following = np.append(losses[1:], 0.0)
         fits = np.flatnonzero(candidates >= following)
