@@ -407,6 +407,7 @@ def test_full_disk(spent: Path) -> None:
             size = spent.stat().st_size
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
             plan = Recorder(spent, Gaussian(200, 1))
+
             def fill_the_disk() -> None:
                 for _ in range(1000):
                     ledger.release(plan, [0.0], secure(), run="r" * 500)
@@ -493,7 +494,7 @@ def test_export_and_import(spent: Path, tmp_path: Path, capsys: pytest.CaptureFi
         assert one.to_dict() == other.to_dict()
         assert other.check() == 3
         other.spend(Gaussian(30, 1), run="goes on")
-    for change in (
+    changes: list[Callable[[Any], Any]] = [
         lambda d: d["entries"][1].update(run="x"),
         lambda d: d["entries"].pop(0),
         lambda d: d["entries"][2].pop("note"),
@@ -502,7 +503,8 @@ def test_export_and_import(spent: Path, tmp_path: Path, capsys: pytest.CaptureFi
         lambda d: d.update(kind="x"),
         lambda d: d.update(entries=None),
         lambda d: d["limit"].update(epsilon=-1),
-    ):
+    ]
+    for change in changes:
         data = json.loads(text)
         change(data)
         target = tmp_path / "bad.ledger"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tacit.privacy import accounting, checks
-from tacit.privacy.errors import InputError
+from tacit.privacy.errors import InputError, UnsupportedError
 from tacit.privacy.events import Event, Gaussian, as_events
 from tacit.privacy.promise import Budget, Relation, Word
 
@@ -115,7 +115,12 @@ class Filter:
         from tacit.privacy import witness
 
         assert self.order is not None
-        return Cost(*witness.renyi(listed, self.order, relation))
+        cost = Cost(*witness.renyi(listed, self.order, relation))
+        if not math.isfinite(cost.first):
+            raise UnsupportedError(
+                f"No Renyi divergence at the filter's order {self.order} is proven for this."
+            )
+        return cost
 
 
 def _renyi_cap(limit: Budget, order: int) -> float:
