@@ -465,7 +465,7 @@ def trials(*arguments: str) -> list[dict[str, Any]]:
 def assert_trials(kills: int, races: int) -> None:
     killed, twin, raced, _ = trials(str(kills), str(races))
     assert killed["trials"] == kills
-    assert killed["released"] > kills  # the processes lived long enough to do something
+    assert killed["released"] > kills / 2  # the processes lived long enough to do something
     assert killed["released_more_than_paid"] == 0
     # A twin that draws first and pays afterwards is caught by the same trials.
     assert twin["released_more_than_paid"] > 0

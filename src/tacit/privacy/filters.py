@@ -14,6 +14,7 @@ compared with a cap that was fixed before the first release. Three of them:
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 from tacit.privacy import accounting, checks
@@ -91,7 +92,7 @@ class Filter:
         best = max(orders, key=lambda order: _renyi_cap(limit, order) / order)
         return cls(limit, chosen, best)
 
-    @property
+    @cached_property
     def cap(self) -> Cost:
         """What the two sums may reach."""
         if self.kind is FilterKind.SUM:
