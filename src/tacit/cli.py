@@ -433,6 +433,7 @@ def demo(as_json: Json = False) -> None:
     for item in made:
         scope = item.scope.split(",")[0]
         certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
-        print(f"{item.source:<26}{scope:<22}{item.delta:>8.0e}{item.epsilon:>10.4g}{certified:>11}")
+        delta = f"{item.delta:.0e}" if item.delta else "0"
+        print(f"{item.source:<26}{scope:<22}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
     print()
     print("Why they differ: tacit budget --claim xie2019 (or another of the names above).")

@@ -688,7 +688,7 @@ def _world_floor(world: World, delta: float, backward: bool, enough: float) -> f
     If it turns out that it cannot be above `enough`, it may be anything smaller.
     """
     if backward and not any(isinstance(pair, _Sampled) for pair, _ in world):
-        return 0.0  # every pair is its own mirror image
+        return 0.0  # nothing new in the other direction
     rest = _without_leak(delta, sum(-n * math.log1p(-_leak(pair, backward)) for pair, n in world))
     parts = [(pair, n) for pair, n in world if pair.limits.most > 0]
     if rest < 0:
@@ -734,9 +734,9 @@ def _law(pair: _Pair, backward: bool, cuts: Floats) -> tuple[Floats, Floats]:
 
     Cells of infinite loss are dropped: leaks are counted elsewhere.
     """
-    if backward:
+    if backward and isinstance(pair, _Sampled):
         q, p = (logs[::-1] for logs in pair.cells(-cuts[::-1]))
-    else:
+    else:  # every other pair is its own mirror image
         p, q = pair.cells(cuts)
     keep = (p > -np.inf) & (q > -np.inf)
     return p[keep] - math.log1p(-_leak(pair, backward)), p[keep] - q[keep]
