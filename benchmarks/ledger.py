@@ -65,6 +65,7 @@ def _forked(work: Callable[[], int]) -> int:
 def kill_trials(trials: int, release: Releasing = as_shipped) -> dict[str, Any]:
     """How often a killed process had released more than the ledger shows, which must be never."""
     counter = mmap.mmap(-1, 8)
+    gate, ready = os.pipe()
     violations = between = released_in_all = 0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger"
@@ -83,6 +84,7 @@ def kill_trials(trials: int, release: Releasing = as_shipped) -> dict[str, Any]:
         def spend_until_killed() -> int:
             source = secure()
             with Ledger.open(path) as ledger:
+                os.write(ready, b"!")
                 while True:
                     release(ledger, source, count)
 
@@ -90,7 +92,8 @@ def kill_trials(trials: int, release: Releasing = as_shipped) -> dict[str, Any]:
             path.write_bytes(fresh)
             counter[:] = struct.pack("q", 0)
             process = _forked(spend_until_killed)
-            time.sleep(random.uniform(0.0, 8.0 * entry))  # long enough for a few releases
+            os.read(gate, 1)  # it has opened its ledger
+            time.sleep(random.uniform(0.0, 6.0 * entry))  # long enough for a few releases
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
             (released,) = struct.unpack("q", counter[:])
@@ -99,6 +102,8 @@ def kill_trials(trials: int, release: Releasing = as_shipped) -> dict[str, Any]:
             violations += paid < released
             between += paid > released
             released_in_all += released
+    os.close(gate)
+    os.close(ready)
     return {
         "figure": "kill -9",
         "trials": trials,

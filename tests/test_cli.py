@@ -47,6 +47,17 @@ def test_noise_from_epsilon(capsys: pytest.CaptureFixture[str]) -> None:
         capsys, "budget", "Repeated(Gaussian(30, 1), ?)", "--epsilon", "1", "--delta", "1e-5"
     )
     assert isinstance(steps["?"], int)
+    population = answer(
+        capsys,
+        "budget",
+        "FixedSizeSampled(Gaussian(2, 1), ?, 10)",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+    )
+    assert isinstance(population["?"], int)
+    assert population["?"] > 10
     within = answer(capsys, "budget", "PureDP(2)", "--epsilon", "1", "--delta", "0")
     assert within["within budget"] is False
 
@@ -133,6 +144,12 @@ def test_save_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
             "means nothing under local",
         ),
         (["budget", "--claim", "nobody"], "There is no claim 'nobody'"),
+        (["budget", "--claim", "xie2019", "sigma=1", "sigma=2"], "sigma was given twice"),
+        (["budget", "Gaussian(1, 1)", "--delta", "1e-5", "--epsilon", "nan"], "not NaN"),
+        (["budget", "Gaussian(1, 1)", "--delta", "1e-5", "--unit", "user"], "belong to --save"),
+        (["budget", "1or 2"], "is not an event"),
+        (["budget", f"Repeated(Gaussian(1, 1), 1{'0' * 400})"], "times must be below 2^63"),
+        (["budget", "Gaussian(1e-160, 1)", "--delta", "1e-5"], "out of proportion"),
         (["budget", "--claim", "xie2019", "sigma"], "give parameters like sigma=1"),
         (["budget", "--claim", "xie2019", "sigma=big"], "sigma must be a number"),
         (["budget", "--claim", "xie2019", "--save", "x.json"], "never a certificate"),

@@ -8,16 +8,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit import privacy
+    from tacit import data, envs, privacy
+    from tacit.data import Trajectories
     from tacit.privacy import Budget, Certificate, Claim, Ledger
 
 __version__ = "0.1.0"
-__all__ = ["Budget", "Certificate", "Claim", "Ledger", "__version__", "privacy"]
+__all__ = [
+    "Budget",
+    "Certificate",
+    "Claim",
+    "Ledger",
+    "Trajectories",
+    "__version__",
+    "data",
+    "envs",
+    "privacy",
+]
+
+_ROOMS = ("data", "envs", "privacy")
 
 
 def __getattr__(name: str) -> Any:
     """Load the rooms when they are first entered, so that `tacit --help` answers at once."""
+    if name in _ROOMS:
+        return import_module(f"tacit.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
-    loaded = import_module("tacit.privacy")
-    return loaded if name == "privacy" else getattr(loaded, name)
+    return getattr(import_module("tacit.data" if name == "Trajectories" else "tacit.privacy"), name)

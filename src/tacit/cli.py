@@ -4,6 +4,7 @@ Every command takes `--json`. Bad input is answered by one sentence on standard 
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
 """
 
+import io
 import json
 import os
 import sys
@@ -37,6 +38,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names in any script, on terminals that know only some.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(arguments))
 
 
@@ -53,6 +58,8 @@ def run(arguments: list[str] | None = None) -> int:
         # Whoever read our output has seen enough; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (OverflowError, MemoryError, RecursionError):
+        return _refuse("These numbers are too large, or too deeply nested, to compute with.")
     except Exception as error:
         from tacit.privacy.errors import TacitError
 
@@ -135,6 +142,10 @@ def budget(
     if not given:
         raise InputError("Say what was released, for example: tacit budget 'Gaussian(1, 1)'.")
     wanted = Relation.parse(relation)
+    if epsilon is not None:
+        Budget(epsilon, delta or 0.0)  # refuses what no budget can be
+    if save is None and (unit is not None or reward_radius is not None):
+        raise InputError("--unit and --reward-radius belong to --save.")
     unknown: float | None = None
     if any(expression.has_unknown(text) for text in given):
         if epsilon is None:
@@ -224,12 +235,16 @@ def _write(path: Path, text: str) -> None:
 def _show_claim(
     name: str, given: list[str], epsilon: float | None, delta: float | None, as_json: bool
 ) -> None:
-    from tacit.privacy import claims
+    from tacit.privacy import InputError, claims
 
-    parameters = dict(_parameter(text) for text in given)
-    for key, value in (("epsilon", epsilon), ("delta", delta)):
-        if value is not None:
-            parameters[key] = value
+    parameters: dict[str, float | int | bool] = {}
+    for key, value in map(_parameter, given):
+        if key in parameters:
+            raise InputError(f"{key} was given twice.")
+        parameters[key] = value
+    for key, option in (("epsilon", epsilon), ("delta", delta)):
+        if option is not None:
+            parameters[key] = option
     made = claims.claim(name, parameters)
     if as_json:
         print(json.dumps(made.to_dict()))
@@ -348,10 +363,12 @@ def ledger_show(
     as_json: Json = False,
 ) -> None:
     """What was spent, by whom, and what is left."""
-    from tacit.privacy import Ledger
+    from tacit.privacy import InputError, Ledger
 
     with Ledger.open(path) as ledger:
         entries, left, limit = ledger.entries(), ledger.left(), ledger.about.filter
+        if limit is None and delta is None:
+            raise InputError("This ledger has no limit: say --delta to state epsilon at.")
         stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
         runs = list(dict.fromkeys(entry.run for entry in entries))
         paid = {run: ledger.paid(stated_at, run).epsilon for run in runs}
@@ -408,7 +425,7 @@ def ledger_import(
         data = json.loads(source.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{str(source)!r} cannot be read: {error.strerror}.") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{str(source)!r} is not JSON.") from None
     with Ledger.from_dict(data, path) as ledger:
         entries = len(ledger.entries())
@@ -423,17 +440,17 @@ def demo(as_json: Json = False) -> None:
     """What the five papers claim, beside what the same noise is worth."""
     from tacit.privacy import claims
 
-    made = [formula() for formula in claims.CLAIMS.values()]
+    made = {name: formula() for name, formula in claims.CLAIMS.items()}
     if as_json:
-        print(json.dumps([item.to_dict() for item in made]))
+        print(json.dumps({name: item.to_dict() for name, item in made.items()}))
         return
     print("Privacy as claimed by five papers, and as certified for the same noise.")
     print()
-    print(f"{'claim':<26}{'for':<22}{'delta':>8}{'claimed':>10}{'certified':>11}")
-    for item in made:
+    print(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
+    for name, item in made.items():
         scope = item.scope.split(",")[0]
         certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
         delta = f"{item.delta:.0e}" if item.delta else "0"
-        print(f"{item.source:<26}{scope:<22}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
+        print(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
     print()
-    print("Why they differ: tacit budget --claim xie2019 (or another of the names above).")
+    print("Why they differ: tacit budget --claim xie2019 (or another name above).")

@@ -37,6 +37,7 @@ from tacit.privacy import (
     witness,
 )
 from tacit.privacy.accounting import GRID
+from tacit.privacy.grid import Composition
 from tacit.privacy.losses import GaussianShift, LaplaceShift, Response
 
 AR, RO, RR, LO = (
@@ -123,19 +124,21 @@ def test_gaussian_grid_is_exact_on_its_points_and_pessimistic_between(
     mu: float, eps: float
 ) -> None:
     loss = GaussianShift(mu)
-    law = loss.pld(1e-4)
+    law = Composition([(loss.on_grid(1e-4).law, 1)])
     exact = float(loss.profile(np.array([eps]))[0])
-    # dp-accounting keeps masses as doubles: 1e-13 is what a sum of 10^5 of them resolves.
-    assert law.get_delta_for_epsilon(eps) == pytest.approx(exact, rel=1e-9, abs=1e-13)
+    # A sum of 10^5 doubles is off by some 1e-9 relatively; the tail beyond ten deviations by 1e-22.
+    assert exact * (1 - 1e-9) <= law.delta(eps) <= exact * (1 + 1e-8) + 1e-21
     between = float(loss.profile(np.array([eps + 5e-5]))[0])
-    assert law.get_delta_for_epsilon(eps + 5e-5) >= between - 1e-13
+    assert law.delta(eps + 5e-5) >= between * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("loss", [LaplaceShift(0.7), LaplaceShift(3.0), Response(0.7, 3, 1e-3)])
 @pytest.mark.parametrize("eps", [0.0, 0.2, 0.69, 1.5])
 def test_grids_of_bounded_losses(loss: LaplaceShift | Response, eps: float) -> None:
     exact = float(loss.profile(np.array([eps]))[0])
-    assert loss.pld(1e-4).get_delta_for_epsilon(eps) == pytest.approx(exact, abs=1e-12)
+    law = Composition([(loss.on_grid(1e-4).law, 1)])
+    # The bound on the FFT's round-off is added: some 1e-9 of the answer.
+    assert exact * (1 - 1e-12) <= law.delta(eps) <= exact * (1 + 1e-8) + 1e-15
 
 
 @pytest.mark.parametrize(
@@ -239,6 +242,36 @@ def test_two_faults_of_dp_accounting_are_still_there() -> None:
     assert pld.get_epsilon(1e-5) == pytest.approx(1.609, abs=0.01)  # 123.9 is right
 
 
+def test_round_off_does_not_hide_small_deltas() -> None:
+    """A third fault of dp-accounting 0.6: round-off of its convolution drowns small deltas."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    law = pld.from_gaussian_mechanism(1.0, sampling_prob=0.01).self_compose(1000)
+    event = Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 1000)
+    floor = witness.floor(event, 1e-13, AR)
+    found = epsilon(event, 1e-13, AR)
+    assert floor <= found <= 1.005 * floor
+    assert abs(law.get_epsilon_for_delta(1e-13) / found - 1.0) > 0.01
+
+
+@pytest.mark.parametrize("target", [1e-6, 1e-10, 1e-14, 1e-25])
+@pytest.mark.parametrize(
+    ("rate", "std", "times"), [(1e-4, 1.0, 10**6), (1e-3, 3.0, 10**6), (0.01, 0.7, 1000)]
+)
+def test_small_deltas_and_many_compositions(
+    rate: float, std: float, times: int, target: float
+) -> None:
+    event = Repeated(PoissonSampled(Gaussian(std, 1), rate), times)
+    found = epsilon(event, target, AR)
+    bracket = witness.bracket(event, target, AR)
+    assert bracket.floor <= found <= bracket.ceiling
+    if target >= 1e-14:  # below, the bound on round-off makes itself felt
+        # The floor is within one percent of the truth (see its own tests), and so are we.
+        assert found <= bracket.floor * 1.03 + 1e-3
+    # Both are upper bounds, at slightly different tilts and so with different bounds on round-off.
+    assert delta(event, found, AR) <= target * (1 + 1e-4)
+
+
 # --- properties -----------------------------------------------------------------------------------
 
 scales = st.floats(0.3, 30.0)
@@ -308,7 +341,7 @@ def test_delta_is_the_inverse_of_epsilon(event: Event, times: int, target: float
     except InputError:
         assert isinstance(event, ApproxDP)  # it leaks more than the target outright
         return
-    assert delta(events, found, RO) <= target * (1 + 1e-6)
+    assert delta(events, found, RO) <= target * (1 + 1e-4)  # two bounds, at two tilts
     if found > 0.01 and account(events, target, RO).method != "sum of pure epsilons":
         assert delta(events, found * 0.99, RO) > target
 
@@ -499,6 +532,7 @@ def test_a_local_report_is_private_under_replace_one_too() -> None:
         (PoissonSampled(Laplace(1, 1), 0.1), RO),
         (PoissonSampled(Repeated(Laplace(1, 1), 2), 0.1), AR),
         (FixedSizeSampled(DiscreteGaussian(1, 1), 10), RO),
+        (FixedSizeSampled(ApproxDP(1, 1e-6), 10), RO),
         (PoissonSampled(PoissonSampled(Gaussian(1, 1), 0.1), 0.1), AR),
         (PoissonSampled(Disjoint((Gaussian(1, 1), Laplace(1, 1))), 0.1), AR),
     ],
@@ -515,6 +549,12 @@ def test_delta_zero_where_one_is_needed() -> None:
         epsilon(Gaussian(1, 1), 1.0)
     with pytest.raises(InputError, match="No finite epsilon at delta 1e-07"):
         epsilon(ApproxDP(1.0, 1e-6), 1e-7)
+
+
+@pytest.mark.parametrize("event", [Gaussian(1e-160, 1), Laplace(1e-300, 1e300), Gaussian(1e200, 1)])
+def test_noise_out_of_proportion_is_refused(event: Event) -> None:
+    with pytest.raises(InputError, match="out of proportion"):
+        epsilon(event, 1e-5)
 
 
 def test_nothing_is_lost_by_nothing() -> None:
@@ -564,6 +604,9 @@ def test_extreme_gaussians(mu: float) -> None:
         (Repeated(PureDP(1e-9), 10**6), RO, 0, 1e-3),
         (Repeated(PoissonSampled(Gaussian(100, 1), 1e-6), 10**6), AR, 0, 1e-3),
         (Repeated(Gaussian(1e-6, 1), 1), AR, 4.9e11, 5.1e11),
+        # Many pure events, whose losses cancel far above the range of e^-loss.
+        (Repeated(RandomizedResponse(0.9747), 2168), LO, 1000, 1140),
+        (Repeated(Laplace(1000, 1), 10**9), AR, 500, 800),
     ],
 )
 def test_extremes_are_finite_and_where_they_must_be(

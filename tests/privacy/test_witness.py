@@ -155,8 +155,8 @@ def test_gaussians_of_all_sizes(mu: float, delta: float) -> None:
         # e^epsilon in front would overflow for the largest mu; there the second term is small.
         if found.floor < 500:
             exact -= math.exp(found.floor) * stats.norm.cdf(-mu / 2 - found.floor / mu)
-            # Cancellation leaves few digits when mu is tiny.
-            assert exact == pytest.approx(delta, rel=1e-5 + 1e-15 / (mu * delta))
+            # 1e-5 of delta is set aside, and cancellation here leaves few digits when mu is tiny.
+            assert exact == pytest.approx(delta, rel=2e-5 + 1e-15 / (mu * delta))
 
 
 def test_delta_zero() -> None:
@@ -284,6 +284,19 @@ def test_log_moments_of_poisson_samples(order: float, rate: float) -> None:
         assert found == pytest.approx(ahead, rel=1e-5)
 
 
+def test_the_other_direction_is_never_worse() -> None:
+    """What Theorem 5 of Mironov, Talwar, Zhang 2019 rests on, outcome by outcome.
+
+    A pair that is its own mirror image has for each outcome of ratio r one of ratio 1/r, of which
+    the Q-mass is r times as large. Sampled, they have ratios u and v, and add u^a + r v^a to one
+    moment and u^(1-a) + r v^(1-a) to the other.
+    """
+    r, q, a = np.meshgrid(np.geomspace(1, 1e4, 60), np.linspace(0.01, 0.99, 50), ORDERS[:4])
+    u, v = 1 - q + q * r, 1 - q + q / r
+    ahead, back = u**a + r * v**a, u ** (1 - a) + r * v ** (1 - a)
+    assert np.all(back <= ahead * (1 + 1e-12))
+
+
 @pytest.mark.parametrize("order", [2.0, 5.0])
 def test_log_moments_of_poisson_samples_that_leak(order: float) -> None:
     rate, told = 0.2, 0.05
@@ -398,8 +411,8 @@ def cells(density: Callable[[Floats], Floats], ends: Floats) -> Floats:
     return np.diff(density(ends))
 
 
-# Fine cells for single events and pairs of events: the lumping costs less than 1e-4 of epsilon.
-ENDS = np.linspace(-12.0, 14.0, 1201)
+# Fine cells for single events and pairs of events: the lumping costs less than 2e-4 of epsilon.
+ENDS = np.linspace(-12.0, 14.0, 801)
 
 
 def normal_cells(mean: float) -> Floats:
@@ -492,7 +505,7 @@ def test_floor_is_what_the_pair_loses(
     for delta in (1e-3, 0.02):
         truth = exact_epsilon([pair] * times, delta)
         found = bracket(Repeated(event, times), delta, relation)
-        # The cells of the brute force cost it up to 1e-4 of epsilon, so the floor may be above.
+        # The cells of the brute force cost it up to 2e-4 of epsilon, so the floor may be above.
         assert found.floor <= truth * (1 + 2e-4) + 1e-9
         near_floor(min(found.floor, truth), truth)
         assert truth <= found.ceiling
@@ -567,6 +580,22 @@ def test_floor_for_all_deltas(delta: float) -> None:
     """The composition of many small parts is Gaussian, for which the floor is exact."""
     parts = Repeated(DiscreteGaussian(40.0, 2.0), 100)
     near_floor(floor(parts, delta, AR), floor(Gaussian(4.0, 2.0), delta, AR))
+
+
+def test_parts_of_very_different_sizes() -> None:
+    """Losses of thousands and of hundredths, where masses underflow in one of the directions."""
+    plan = [
+        Repeated(PoissonSampled(Gaussian(1.6, 1), 0.14), 1700),
+        Repeated(Gaussian(0.16, 1), 115),
+        Repeated(DiscreteLaplace(2.0, 3.0), 24),
+    ]
+    found = bracket(plan, 1e-6, AR)
+    assert floor(plan[1], 1e-6, AR) < found.floor < found.ceiling < 1.1 * found.floor
+    # A draw of something that is seen at once: as many as can be drawn, each for mu^2 / 2 + log q.
+    large = Repeated(PoissonSampled(Gaussian(0.01, 1), 0.1), 20)
+    draws = stats.binom.isf(1e-5, 20, 0.1)
+    for relation in (AR, RO):
+        assert floor(large, 1e-5, relation) == pytest.approx(5000 * draws, rel=0.02)
 
 
 # --- other accountants ---------------------------------------------------------------------------
@@ -774,6 +803,16 @@ def test_disjoint_with_many_ways() -> None:
     assert max(part.ceiling for part in each) <= found.ceiling < 2 * found.floor
 
 
+def test_disjoint_with_many_worlds() -> None:
+    """81 ways to be in groups, of which one is the worst."""
+    groups = [Disjoint(tuple(Laplace(i + 2 + j / 10, 1) for i in range(3))) for j in range(4)]
+    worst = [Laplace(2 + j / 10, 1) for j in range(4)]
+    assert bracket(groups, 0.0) == bracket(worst, 0.0)
+    found = bracket(groups, 1e-5)
+    assert found.floor == pytest.approx(floor(worst, 1e-5), rel=1e-9)
+    assert found.ceiling == pytest.approx(ceiling(worst, 1e-5), rel=1e-9)
+
+
 def test_drawing_everybody_is_not_sampling() -> None:
     plain = Repeated(Laplace(1, 1), 3)
     assert bracket(PoissonSampled(plain, 1.0), 1e-5, AR) == bracket(plain, 1e-5, AR)
@@ -790,6 +829,8 @@ def test_sampled_groups() -> None:
     found = bracket(PoissonSampled(apart, 0.1), 1e-5, AR)
     parts = [bracket(PoissonSampled(part, 0.1), 1e-5, AR) for part in apart.events]
     assert found.floor == max(part.floor for part in parts)
+    once = PoissonSampled(Repeated(Laplace(1, 1), 1), 0.1)
+    assert bracket(once, 1e-5, AR) == bracket(PoissonSampled(Laplace(1, 1), 0.1), 1e-5, AR)
 
 
 def test_a_local_report_is_private_under_replace_one_too() -> None:

@@ -11,12 +11,12 @@ The way of a list of events through this module:
 3. The figure comes from the first of these that applies, all of them upper bounds:
    the exact Gaussian or Laplace trade-off curve; the zCDP conversion; the exact law of a sum of
    finitely many loss values (pure and approximate DP); else a privacy loss distribution on a
-   pessimistic grid (`grid.py`), composed by dp-accounting. A sum of pure epsilons is used wherever
-   it is smaller.
+   pessimistic grid (`grid.py`). A sum of pure epsilons is used wherever it is smaller.
 
 Composition is adaptive in all of them (Zhu, Dong, Wang 2022: the composition of dominating pairs
-dominates the composition). dp-accounting's own event accountants are not used: version 0.6 forgets
-the factor 2 of replace-one on its Renyi side and the count of randomised responses on its PLD side.
+dominates the composition). dp-accounting is compared with in tests, not used: version 0.6 forgets
+the factor 2 of replace-one on its Renyi side and the count of randomised responses on its PLD side,
+and its convolution loses small deltas to round-off.
 `witness.py` recomputes brackets for every figure and shares no code with this module.
 """
 
@@ -25,9 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
 from itertools import combinations_with_replacement, product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,6 +46,7 @@ from tacit.privacy.events import (
     Repeated,
     as_events,
 )
+from tacit.privacy.grid import Composition
 from tacit.privacy.losses import (
     MOST_ATOMS,
     TAIL_SDS,
@@ -69,9 +68,6 @@ from tacit.privacy.losses import (
     sum_of,
 )
 from tacit.privacy.promise import Budget, Relation
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 # The privacy-loss grid: this fine by default, finer for tiny losses, and at most this many points.
 GRID, _FINEST = 1e-4, 1e-8
@@ -158,9 +154,9 @@ def _loss_of(event: Event, relation: Relation) -> Loss | None:
     """The loss of an event that stands for itself; None when nothing can be lost."""
     match event:
         case Gaussian(std, bound):
-            return GaussianShift(movement(bound, relation) / std)
+            return GaussianShift(_ratio(event, movement(bound, relation), std))
         case Laplace(scale, bound):
-            return LaplaceShift(movement(bound, relation) / scale)
+            return LaplaceShift(_ratio(event, movement(bound, relation), scale))
         case DiscreteGaussian(std, bound, dimension):
             moved = movement(bound, relation)
             if moved < 1.0:
@@ -169,14 +165,14 @@ def _loss_of(event: Event, relation: Relation) -> Loss | None:
                 return DiscreteGaussianShift(std, math.floor(moved))
             if dimension == 1:
                 moved = math.floor(moved)
-            return Concentrated(moved**2 / (2.0 * std**2))
+            return Concentrated(_ratio(event, moved, std) ** 2 / 2.0)
         case DiscreteLaplace(scale, bound):
             steps = math.floor(movement(bound, relation))
             if steps == 0:
                 return None
             if steps > MOST_ATOMS:
-                return Response(steps / scale)
-            return DiscreteLaplaceShift(1.0 / scale, steps)
+                return Response(_ratio(event, steps, scale))
+            return DiscreteLaplaceShift(_ratio(event, 1.0, scale), steps)
         case RandomizedResponse(epsilon, categories=categories):
             _same_relation(event, event.relation, relation)
             return Response(epsilon, categories)
@@ -187,6 +183,14 @@ def _loss_of(event: Event, relation: Relation) -> Loss | None:
             _same_relation(event, event.relation, relation)
             return Response(epsilon, told=delta)
     raise UnsupportedError(f"{type(event).__name__} is not an event the accountant knows.")
+
+
+def _ratio(event: Event, moved: float, noise: float) -> float:
+    """Movement over noise, unless nothing can be computed from it."""
+    ratio = moved / noise if noise > 1e-150 * moved else math.inf
+    if not 1e-150 < ratio < 1e150:
+        raise InputError(f"The noise of {event} is out of proportion to its bound.")
+    return ratio
 
 
 def _same_relation(event: Event, held: Relation, asked: Relation) -> None:
@@ -228,6 +232,10 @@ def _sampled(
             f"No proven bound is implemented for {event}: sample a single simple event, "
             "or several Gaussian ones."
         )
+    if isinstance(event, FixedSizeSampled) and isinstance(base, Response) and base.told > 0.0:
+        raise UnsupportedError(
+            f"No proven bound is implemented for {event}: sample a pure guarantee instead."
+        )
     if not poisson_replace:
         wrap = PoissonAddRemove if isinstance(event, PoissonSampled) else FixedSize
         return [Counter({wrap(base, rate): times})]
@@ -243,42 +251,39 @@ def _sampled(
 
 def _enumerated(case: _Case) -> Law | None:
     """The exact law of a case made of finite losses, or None when it is not, or is too large."""
-    values, masses, log_kept = np.zeros(1), np.ones(1), 0.0
+    values, log_masses, log_kept = np.zeros(1), np.zeros(1), 0.0
     for loss, times in case.items():
         part = sum_of(loss, times) if isinstance(loss, Atoms) else None
         if not isinstance(loss, Atoms) or part is None or values.size * part[0].size > MOST_ATOMS:
             return None
         values = np.add.outer(values, part[0]).ravel()
-        masses = np.multiply.outer(masses, part[1]).ravel()
+        log_masses = np.add.outer(log_masses, part[1]).ravel()
         log_kept += times * math.log1p(-loss.leak)
-    return Law(values, masses, -math.expm1(log_kept))
+    return Law(values, log_masses, -math.expm1(log_kept))
 
 
 def _interval(case: _Case) -> float:
     """A grid fine enough for the smallest loss and coarse enough for the largest and their sum."""
     smallest = min(loss.spread for loss in case)
     mean = sum(n * loss.spread**2 / 2 for loss, n in case.items())
-    reach = 2.0 * (mean + TAIL_SDS * math.sqrt(2.0 * mean))
+    reach = 24.0 * math.sqrt(2.0 * mean)
     widest = max(loss.far - loss.near for loss in case)
     wanted = min(max(smallest / 10.0, _FINEST), GRID)
-    wanted = max(wanted, max(reach, widest) / _MOST_POINTS)
+    wanted = max(wanted, reach / (2 * _MOST_POINTS), widest / _MOST_POINTS)
     # A round figure, so that the same events always meet the same grid.
     digit = 10.0 ** math.floor(math.log10(wanted) + 1e-9)
     return max(d * digit for d in (1.0, 2.0, 5.0) if d * digit <= wanted * (1.0 + 1e-9))
 
 
 @lru_cache(maxsize=64)
-def _composed(case: frozenset[tuple[Loss, int]]) -> "PrivacyLossDistribution":
-    total = None
+def _composed(case: frozenset[tuple[Loss, int]]) -> tuple[Composition, ...]:
+    """The composition of a case, and that of the reversed pairs if it is another."""
     interval = _interval(Counter(dict(case)))
-    for loss, times in sorted(case, key=repr):
-        part = loss.pld(interval)
-        # dp-accounting tries many orders of a Chernoff bound; that some overflow is no news.
-        with np.errstate(over="ignore"):
-            part = part.self_compose(times) if times > 1 else part
-        total = part if total is None else total.compose(part)
-    assert total is not None
-    return total
+    pairs = [(loss.on_grid(interval), times) for loss, times in sorted(case, key=repr)]
+    forward = Composition([(pair.law, times) for pair, times in pairs])
+    if all(pair.reverse is None for pair, _ in pairs):
+        return (forward,)
+    return forward, Composition([(pair.reverse or pair.law, times) for pair, times in pairs])
 
 
 # --- the questions --------------------------------------------------------------------------------
@@ -390,8 +395,8 @@ def _account_case(case: _Case, delta: float) -> Account:
         found = law.epsilon(delta)
         numeric = Account(found, delta, "exact finite loss distribution")
     else:
-        found = float(_composed(frozenset(case.items())).get_epsilon_for_delta(delta))
-        numeric = Account(found, delta, f"PLD, dp-accounting {version('dp-accounting')}")
+        found = max(law.epsilon(delta) for law in _composed(frozenset(case.items())))
+        numeric = Account(found, delta, "privacy loss distribution")
     return min(pure, numeric, key=lambda item: item.epsilon)
 
 
@@ -408,7 +413,7 @@ def _delta_of_case(case: _Case, epsilon: float) -> float:
     law = _enumerated(case)
     if law is not None:
         return law.delta(epsilon)
-    return min(1.0, float(_composed(frozenset(case.items())).get_delta_for_epsilon(epsilon)))
+    return max(law.delta(epsilon) for law in _composed(frozenset(case.items())))
 
 
 def _why_infinite(events: tuple[Event, ...], delta: float, method: str) -> str:
@@ -475,7 +480,7 @@ def calibrate(
                 seen[parameter] = max(math.log(spent), -50.0) if spent > 0.0 else -50.0
         return seen[parameter]
 
-    good, bad = _bracket(margin, 1.0 if whole else _SMALLEST)
+    good, bad = _bracket(margin, _start(margin, whole), 1.0 if whole else _SMALLEST)
     if whole:
         while abs(good - bad) > 1.0:
             middle = float((int(good) + int(bad)) // 2)
@@ -484,12 +489,28 @@ def calibrate(
     return _root(margin, good, bad, tolerance)
 
 
-def _bracket(margin: Callable[[float], float], smallest: float) -> tuple[float, float]:
+def _start(margin: Callable[[float], float], whole: bool) -> float:
+    """A parameter that `build` accepts: 1, or else the next power of two that is one."""
+    powers = [*range(41), *(() if whole else range(-1, -41, -1))]
+    refusal: InputError | None = None
+    for parameter in (math.ldexp(1.0, power) for power in powers):
+        try:
+            margin(parameter)
+        except InputError as error:
+            refusal = refusal or error
+        else:
+            return parameter
+    raise refusal or InputError("No parameter was accepted.")
+
+
+def _bracket(
+    margin: Callable[[float], float], begin: float, smallest: float
+) -> tuple[float, float]:
     """An affordable parameter and one that is not, at most a factor of two apart."""
-    start = margin(1.0)
+    start = margin(begin)
     affordable = start <= 0.0
     # Both ways in turn, each until it is seen to lead away from the edge or to its end.
-    ways = {2.0: 1.0, 0.5: 1.0}
+    ways = {2.0: begin, 0.5: begin}
     while ways:
         for factor, inside in list(ways.items()):
             step = inside * factor

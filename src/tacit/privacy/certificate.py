@@ -20,7 +20,7 @@ from typing import Any
 from tacit.privacy import accounting, checks
 from tacit.privacy.errors import CertificateError, InputError, UnsupportedError
 from tacit.privacy.events import Event, as_events
-from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
+from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit, fitting
 
 _FORMAT = 1
 _KIND = "tacit certificate"
@@ -119,14 +119,10 @@ class Certificate:
         put("assumptions", tuple(self.assumptions))
         if not self.events:
             raise InputError("A certificate needs at least one event.")
+        if not all(isinstance(a, Assumption) for a in self.assumptions):
+            raise InputError("assumptions must be of the type Assumption.")
+        fitting(self.unit, self.relation)
         by_reward = self.relation is Relation.REWARD_RADIUS
-        if by_reward != (self.unit is Unit.REWARD_FUNCTION):
-            raise InputError(
-                "The unit reward-function and the relation reward-radius belong together: "
-                f"not {self.unit} with {self.relation}."
-            )
-        if self.relation is Relation.LOCAL and self.unit is Unit.TRAJECTORY:
-            raise InputError("The relation local protects an agent or a user, not a trajectory.")
         if by_reward and self.reward_radius is None:
             raise InputError("reward_radius is needed: how far apart may two reward functions be?")
         if not by_reward and self.reward_radius is not None:
@@ -181,7 +177,7 @@ class Certificate:
         try:
             recomputed = accounting.epsilon(self.events, self.delta, self.relation)
             bracket = witness.bracket(self.events, self.delta, self.relation)
-        except (InputError, UnsupportedError) as error:
+        except (InputError, UnsupportedError, RecursionError, MemoryError) as error:
             raise CertificateError(
                 f"The events of this certificate cannot be accounted for: {error}"
             ) from error
@@ -193,7 +189,7 @@ class Certificate:
         # The floor is compared up to rounding; above, the first accountant's grid shows wherever
         # the second one happens to be exact.
         lowest = bracket.floor - 1e-9 * (1.0 + self.epsilon)
-        highest = bracket.ceiling + accounting.GRID + 1e-5 * self.epsilon
+        highest = bracket.ceiling * (1.0 + 1e-4) + accounting.GRID
         if not lowest <= self.epsilon <= highest:
             raise CertificateError(
                 f"The two accountants disagree: epsilon {self.epsilon:.6g} is not between "
@@ -242,7 +238,11 @@ class Certificate:
                 f"This certificate has format {made_by!r}; this version of tacit reads {_FORMAT}."
             )
         body = {key: value for key, value in data.items() if key != "digest"}
-        if data.get("digest") != _digest(body):
+        try:
+            intact = data.get("digest") == _digest(body)
+        except (ValueError, TypeError, RecursionError):
+            intact = False
+        if not intact:
             raise CertificateError("This certificate was changed after it was issued.")
         expected = set(_FIELDS)
         if set(body) != expected:
@@ -265,6 +265,8 @@ class Certificate:
                 population=Population(**body["population"]) if body["population"] else None,
                 tacit=body["tacit"],
             )
+        except RecursionError:
+            raise CertificateError("The events of this certificate are nested too deep.") from None
         except (InputError, KeyError, TypeError) as error:
             raise CertificateError(f"This certificate cannot be read: {error}") from error
 
@@ -273,7 +275,7 @@ class Certificate:
         """The certificate written as `text`."""
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             raise CertificateError("This is not a tacit certificate: it is not JSON.") from None
         return cls.from_dict(data)
 
@@ -378,9 +380,9 @@ _NOISE_WORDS = {
 
 
 def _meaning(epsilon: float, delta: float) -> str:
-    odds = f"{math.exp(epsilon):.3g}" if epsilon < 50 else f"e^{epsilon:.4g}"
-    but = f", but for events of probability {delta:.3g}" if delta else ""
-    return f"nobody's odds for or against it change by more than a factor of {odds}{but}"
+    factor = f"{math.exp(epsilon):.3g}" if epsilon < 50 else f"e^{epsilon:.4g}"
+    plus = f", plus {delta:.3g}" if delta else ""
+    return f"it makes nothing anyone may see more likely than by a factor of {factor}{plus}"
 
 
 # --- claims -------------------------------------------------------------------------------------

@@ -64,4 +64,6 @@ def count(name: str, value: object) -> int:
     converted = int(cast(SupportsIndex, value))
     if converted < 1:
         raise InputError(f"{name} must be at least 1, not {converted}.")
+    if converted >= 2**63:
+        raise InputError(f"{name} must be below 2^63.")
     return converted

@@ -46,7 +46,7 @@ def xie2019_lemma1(
     m = checks.count("trajectories", trajectories)
     n = checks.count("iterations", iterations)
     delta = _delta(delta)
-    power = math.exp(min(1.0 / sigma**2, 700.0))
+    power = math.exp(min(1.0 / sigma, 26.0) ** 2)
     per_order = n * min(4.0 * (power - 1.0), 2.0 * power) / (2.0 * m**2)
     epsilon = per_order + 2.0 * math.sqrt(per_order * math.log(1.0 / delta))
     return Claim(

@@ -5,6 +5,7 @@ evaluated. A `?` stands for the one number that is being looked for.
 """
 
 import ast
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 
@@ -47,7 +48,9 @@ def parse_with_unknown(texts: list[str]) -> tuple[Callable[[float], list[Event]]
 
 def _parsed(text: str) -> ast.expr:
     try:
-        return ast.parse(text.replace("?", _UNKNOWN), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "1or 2" parses, with a warning; it is no event
+            return ast.parse(text.replace("?", _UNKNOWN), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InputError(f"{text!r} is not an event: write one like Gaussian(1, 1).") from None
 

@@ -106,6 +106,13 @@ class Filter:
         assert self.order is not None
         return Cost(_renyi_cap(self.limit, self.order), _FOR_LEAKS * self.limit.delta)
 
+    def left(self, spent: Cost) -> float:
+        """The share of the limit that is left after `spent`, in the scarcer of the two sums."""
+        shares = [1.0 - spent.first / self.cap.first]
+        if self.cap.second > 0.0 and spent.second > 0.0:
+            shares.append(1.0 - spent.second / self.cap.second)
+        return max(0.0, min(shares))
+
     def cost(self, events: Event | Iterable[Event], relation: Relation) -> Cost:
         """What `events` add to the sums; raises if this filter has no figure for them."""
         listed = as_events(events)

@@ -18,6 +18,9 @@ person is in one slot of it, and pays for the worst slot (see `Disjoint` for whe
 
 import hashlib
 import json
+import math
+import os
+import secrets
 import sqlite3
 import warnings
 from collections import Counter
@@ -25,7 +28,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import product
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -33,16 +36,23 @@ from numpy.typing import ArrayLike
 
 from tacit.privacy import accounting, checks
 from tacit.privacy.certificate import Assumption, Certificate, Population
-from tacit.privacy.errors import InputError, LedgerError, OverBudget, TacitError
-from tacit.privacy.events import Disjoint, Event, Repeated, as_events
+from tacit.privacy.errors import (
+    InputError,
+    LedgerError,
+    OverBudget,
+    TacitError,
+    UnsupportedError,
+)
+from tacit.privacy.events import Event, as_events
 from tacit.privacy.filters import Cost, Filter, FilterKind
 from tacit.privacy.grid import Array
 from tacit.privacy.noise import Source
-from tacit.privacy.promise import Budget, Relation, Release, Unit
+from tacit.privacy.promise import Budget, Relation, Release, Unit, fitting
 
 _FORMAT = 1
 _KIND = "tacit ledger"
 _APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are not mistaken for one
+_MOST_CHOICES = 1000  # ways of being in slots that are told apart when costs are stated
 _PATIENCE = 30.0  # seconds to wait for another process to finish its entry
 
 
@@ -108,6 +118,7 @@ class Description:
             raise InputError("A ledger needs the name of its population.")
         object.__setattr__(self, "unit", Unit.parse(self.unit))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
+        fitting(self.unit, self.relation)
         if self.people is not None:
             object.__setattr__(self, "people", checks.count("people", self.people))
 
@@ -164,8 +175,14 @@ class Ledger:
         self.path = path
         self.about = about
         self._connection = connection
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing is verified yet: the chain begins at the description."""
         self._verified = 0
-        self._head = _digest(about.to_dict())
+        self._head = _digest(self.about.to_dict())
+        # What each slot of each partition has cost, summed over verified entries only.
+        self._spent: dict[tuple[str, int], Cost] = {}
 
     # --- making and opening -----------------------------------------------------------------------
 
@@ -188,20 +205,22 @@ class Ledger:
         about = Description(population, unit, relation, people, chosen)
         if limit is not None:
             warn_if_large(limit.delta, people)
-        return cls._made(Path(path), about, ())
+        return cls._made(_absolute(path), about, ())
 
     @classmethod
     def _made(cls, path: Path, about: Description, entries: Iterable[Entry]) -> Self:
         """Write a whole ledger, or nothing."""
+        building = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
         try:
-            path.touch(exist_ok=False)
-        except FileExistsError:
-            raise LedgerError(f"{str(path)!r} is there already.") from None
-        except OSError as error:
-            raise LedgerError(f"{str(path)!r} cannot be made: {error.strerror}.") from None
+            if path.exists():
+                raise LedgerError(f"{str(path)!r} is there already.")
+            building.touch(exist_ok=False)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "its name is not one for a file"
+            raise LedgerError(f"{str(path)!r} cannot be made: {reason}.") from None
         try:
-            connection = _connected(path)
-            ledger = cls(path, connection, about)
+            connection = _connected(building)
+            ledger = cls(building, connection, about)
             with ledger._transaction():
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute("CREATE TABLE about (description TEXT NOT NULL)")
@@ -218,16 +237,26 @@ class Ledger:
                 connection.execute("INSERT INTO about VALUES (?)", (text,))
                 for entry in entries:
                     ledger._append(entry)
-            return ledger
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+            ledger.close()
+            # Under its name only when it is whole, and only if nobody else made one meanwhile.
+            os.link(building, path)
+        except FileExistsError:
+            raise LedgerError(f"{str(path)!r} is there already.") from None
+        except OSError as error:
+            raise LedgerError(f"{str(path)!r} cannot be made: {error.strerror}.") from None
+        finally:
+            building.unlink(missing_ok=True)
+        return cls.open(path)
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """An existing ledger, its whole chain checked."""
-        path = Path(path)
-        if not path.exists():
+        path = _absolute(path)
+        try:
+            exists = path.exists()
+        except (OSError, ValueError):
+            exists = False
+        if not exists:
             raise LedgerError(f"There is no ledger {str(path)!r}.")
         connection = _connected(path)
         with _sentences(path):
@@ -239,7 +268,7 @@ class Ledger:
                 raise LedgerError(f"The ledger {str(path)!r} was changed: it has no description.")
             try:
                 about = Description.from_dict(json.loads(rows[0][0]))
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 raise _changed(path, "its description") from error
             ledger = cls(path, connection, about)
         with ledger._transaction("BEGIN"):
@@ -277,9 +306,11 @@ class Ledger:
         listed = as_events(events)
         if not listed:
             raise InputError("There is nothing to spend: give at least one event.")
+        for name, text in (("run", run), ("partition", partition), ("note", note)):
+            _storable(name, text)
         if not run:
             raise InputError("A spend needs the name of its run.")
-        if isinstance(slot, bool) or not isinstance(slot, int) or slot < 0:
+        if type(slot) is not int or not 0 <= slot < 2**63:
             raise InputError(f"slot must be a whole number of at least 0, not {slot!r}.")
         if slot and not partition:
             raise InputError("A slot belongs to a partition: name it.")
@@ -318,22 +349,13 @@ class Ledger:
         return released
 
     def _refuse_if_over(self, chosen: Filter, cost: Cost, partition: str, slot: int) -> None:
-        sums: dict[tuple[str, int], Cost] = {}
-        rows = self._connection.execute(
-            "SELECT partition, slot, TOTAL(first), TOTAL(second) FROM entries GROUP BY 1, 2"
-        )
-        for name, number, first, second in rows:
-            sums[name, number] = Cost(first, second)
+        sums = dict(self._spent)
         sums[partition, slot] = sums.get((partition, slot), Cost(0.0)) + cost
-        worst: dict[str, Cost] = {}
-        for (name, _), spent in sums.items():
-            worst[name] = worst.get(name, Cost(0.0)).or_worse(spent)
-        total = sum(worst.values(), Cost(0.0))
-        if not total.within(chosen.cap):
-            share = min(1.0, max(0.0, 1.0 - (total.first - cost.first) / chosen.cap.first))
+        if not _worst(sums).within(chosen.cap):
+            left = chosen.left(_worst(self._spent))
             raise OverBudget(
                 f"This would exceed the limit of {self.about.population!r}, epsilon "
-                f"{chosen.limit.epsilon:g} at delta {chosen.limit.delta:g}: about {share:.1%} of "
+                f"{chosen.limit.epsilon:g} at delta {chosen.limit.delta:g}: about {left:.1%} of "
                 "it is left, and nothing was spent."
             )
 
@@ -357,7 +379,13 @@ class Ledger:
         self._connection.execute(
             "UPDATE head SET number = ?, digest = ?", (entry.number, entry.digest)
         )
+        self._count(entry)
+
+    def _count(self, entry: Entry) -> None:
+        """`entry` is verified and the newest."""
         self._verified, self._head = entry.number, entry.digest
+        place = entry.partition, entry.slot
+        self._spent[place] = self._spent.get(place, Cost(0.0)) + entry.cost
 
     @contextmanager
     def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
@@ -365,14 +393,14 @@ class Ledger:
 
         With a plain BEGIN, for reading: all that is read belongs to one moment.
         """
-        verified, head = self._verified, self._head
+        before = self._verified, self._head, dict(self._spent)
         with _sentences(self.path):
             self._connection.execute(begin)
             try:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._verified, self._head = verified, head
+                self._verified, self._head, self._spent = before
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
@@ -386,7 +414,7 @@ class Ledger:
                 raise _changed(self.path, f"entry {self._verified + 1}")
             if entry.previous != self._head or entry.digest != _digest(entry.body()):
                 raise _changed(self.path, f"entry {entry.number}")
-            self._verified, self._head = entry.number, entry.digest
+            self._count(entry)
         heads = self._connection.execute("SELECT number, digest FROM head").fetchall()
         if heads != [(self._verified, self._head)]:
             raise _changed(self.path, "its newest entry")
@@ -425,12 +453,13 @@ class Ledger:
                         "digest": digest,
                     }
                 )
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise _changed(self.path, f"entry {number}") from error
 
     def entries(self) -> list[Entry]:
-        """All entries, the oldest first, checked."""
+        """All entries, the oldest first, the whole chain checked again."""
         with self._transaction("BEGIN"):
+            self._forget()
             self._catch_up()
             return list(self._read())
 
@@ -455,19 +484,25 @@ class Ledger:
         found = [entry for entry in self.entries() if run is None or entry.run == run]
         if run is not None and not found:
             raise InputError(f"There is no run {run!r} in this ledger.")
-        return accounting.account(_grouped(found), delta, self.about.relation)
+        return self._worst_account(found, delta)[0]
+
+    def _worst_account(
+        self, entries: list[Entry], delta: float
+    ) -> tuple[accounting.Account, list[Event]]:
+        """The cost to whoever is in the worst slots, and the events that concern them."""
+        choices = [
+            (accounting.account(events, delta, self.about.relation), events)
+            for events in _events_of_slots(entries)
+        ]
+        return max(choices, key=lambda choice: choice[0].epsilon)
 
     def left(self) -> float | None:
-        """The share of the limit that is left, in the filter's first sum; None without a limit."""
+        """The share of the limit that is left, in the scarcer of the filter's sums, if any."""
         chosen = self.about.filter
         if chosen is None:
             return None
-        worst: dict[str, dict[int, float]] = {}
-        for entry in self.entries():
-            slots = worst.setdefault(entry.partition, {})
-            slots[entry.slot] = slots.get(entry.slot, 0.0) + entry.cost.first
-        spent = sum(max(slots.values()) for slots in worst.values())
-        return max(0.0, 1.0 - spent / chosen.cap.first)
+        self.entries()
+        return chosen.left(_worst(self._spent))
 
     def certify(
         self,
@@ -486,9 +521,9 @@ class Ledger:
         mine = [entry for entry in entries if entry.run == run]
         if not mine:
             raise InputError(f"There is no run {run!r} in this ledger.")
-        total = accounting.account(_grouped(entries), delta, self.about.relation)
+        total, _ = self._worst_account(entries, delta)
         return Certificate.issue(
-            _grouped(mine),
+            self._worst_account(mine, delta)[1],
             delta,
             unit=self.about.unit,
             relation=self.about.relation,
@@ -521,7 +556,7 @@ class Ledger:
         for number, item in enumerate(listed, 1):
             try:
                 entry = _entry(item)
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise LedgerError(f"Entry {number} of this ledger cannot be read.") from error
             chained = entry.previous == head and entry.digest == _digest(entry.body())
             if entry.number != number or not chained:
@@ -530,11 +565,15 @@ class Ledger:
                 )
             entries.append(entry)
             head = entry.digest
-        return cls._made(Path(path), about, entries)
+        return cls._made(_absolute(path), about, entries)
 
 
 def _entry(data: dict[str, Any]) -> Entry:
     first, second = data["cost"]
+    texts = [data[name] for name in ("time", "run", "partition", "note", "previous", "digest")]
+    whole = [data[name] for name in ("number", "slot")]
+    if not all(type(x) is str for x in texts) or not all(type(x) is int for x in whole):
+        raise TypeError("an entry's texts and numbers must be such")
     return Entry(
         number=data["number"],
         time=data["time"],
@@ -549,26 +588,47 @@ def _entry(data: dict[str, Any]) -> Entry:
     )
 
 
-def _grouped(entries: list[Entry]) -> list[Event]:
-    """Entries as events: those on everybody as they are, those on slots as `Disjoint` groups."""
-    events: list[Event] = []
-    for entry in entries:
-        events.extend(entry.events if not entry.partition else ())
+def _worst(spent: dict[tuple[str, int], Cost]) -> Cost:
+    """What whoever is in the worst slot of every partition has paid."""
+    worst: dict[str, Cost] = {}
+    for (partition, _), cost in spent.items():
+        worst[partition] = worst.get(partition, Cost(0.0)).or_worse(cost)
+    return sum(worst.values(), Cost(0.0))
+
+
+def _events_of_slots(entries: list[Entry]) -> list[list[Event]]:
+    """For each way of being in one slot of every partition, the events that concern one there."""
+    common = [event for entry in entries if not entry.partition for event in entry.events]
     partitions: dict[str, dict[int, list[Event]]] = {}
     for entry in entries:
         if entry.partition:
             slots = partitions.setdefault(entry.partition, {})
             slots.setdefault(entry.slot, []).extend(entry.events)
-    for slots in partitions.values():
-        # A slot's different events, side by side with those of the other slots: whoever is in a
-        # slot pays for all of its events, and no more than the worst of each row.
-        columns = [
-            [Repeated(event, n) for event, n in sorted(Counter(group).items(), key=str)]
-            for group in slots.values()
-        ]
-        for row in zip_longest(*columns):
-            events.append(Disjoint(tuple(event for event in row if event is not None)))
-    return events
+    # Slots with the same events are the same to whoever is in them.
+    choices = [
+        list({frozenset(Counter(events).items()): events for events in slots.values()}.values())
+        for slots in partitions.values()
+    ]
+    if math.prod(map(len, choices)) > _MOST_CHOICES:
+        raise UnsupportedError(
+            "There are too many different slots in this ledger to find the worst of them."
+        )
+    return [common + [e for events in choice for e in events] for choice in product(*choices)]
+
+
+def _storable(name: str, text: object) -> None:
+    """Raise unless `text` comes back from the file as it was."""
+    try:
+        fits = type(text) is str and "\0" not in text and bool(text.encode("utf-8") or True)
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise InputError(f"{name} must be text that can be stored, not {text!r}.")
+
+
+def _absolute(path: str | Path) -> Path:
+    # SQLite gives names like ":memory:" a meaning of their own; a full path has none but itself.
+    return Path(os.path.abspath(path))
 
 
 def warn_if_large(delta: float, people: int | None) -> None:
@@ -605,9 +665,14 @@ def _sentences(path: Path) -> Iterator[None]:
         yield
     except TacitError:
         raise
+    except (UnicodeError, TypeError, ValueError, KeyError, OverflowError) as error:
+        # What SQLite hands back from a damaged file may be of any type.
+        raise LedgerError(f"The ledger {str(path)!r} is damaged or not a ledger.") from error
     except sqlite3.Error as error:
         text = str(error)
-        if "locked" in text:
+        if "thread" in text:
+            what = "was opened by another thread: open it in this one"
+        elif "locked" in text:
             what = f"is in use by another process and was for {_PATIENCE:g} seconds"
         elif "readonly" in text or "unable to open" in text:
             what = "cannot be written"

@@ -7,19 +7,17 @@ itself on a grid; those with closed forms have them here too.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit.privacy import grid
-from tacit.privacy.grid import Array, Tails
+from tacit.privacy.errors import UnsupportedError
+from tacit.privacy.grid import Array, GridPair, Tails
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-# Losses beyond this many standard deviations of a Gaussian go to the infinite loss: 2 Phi(-10) is
-# 1.5e-23, so that even 10^9 compositions add less than 2e-14 to delta.
-TAIL_SDS = 10.0
+# Losses beyond this many standard deviations of a Gaussian go to the infinite loss: Phi(-14) is
+# 8e-45, so that even 10^9 compositions add less than 1e-35 to delta.
+TAIL_SDS = 14.0
 # Finite laws are enumerated exactly up to this many distinct values.
 MOST_ATOMS = 2_000_000
 
@@ -51,7 +49,7 @@ class Loss:
     def near(self) -> float:
         return -self.far
 
-    def pld(self, interval: float) -> "PrivacyLossDistribution":
+    def on_grid(self, interval: float) -> GridPair:
         """The law on a grid of the given interval, never smaller than the truth."""
         raise NotImplementedError
 
@@ -63,7 +61,7 @@ class Pair(Loss):
     def tails(self, losses: Array) -> Tails:
         raise NotImplementedError
 
-    def pld(self, interval: float) -> "PrivacyLossDistribution":
+    def on_grid(self, interval: float) -> GridPair:
         return grid.from_tails(self.tails, self.near, self.far, self.symmetric, interval)
 
 
@@ -129,7 +127,7 @@ class Atoms(Loss):
         """Loss values and their probabilities given no leak."""
         raise NotImplementedError
 
-    def pld(self, interval: float) -> "PrivacyLossDistribution":
+    def on_grid(self, interval: float) -> GridPair:
         losses, masses = self.atoms()
         return grid.from_atoms(losses, masses * (1.0 - self.leak), self.leak, interval)
 
@@ -255,11 +253,16 @@ class Concentrated(Loss):
 
     def profile(self, epsilons: Array) -> Array:
         """A bound on delta at each epsilon >= 0."""
+        if epsilons[-1] > 600.0:
+            raise UnsupportedError(
+                "Discrete Gaussian noise this small in several dimensions cannot be combined with "
+                "other events: its losses are beyond the range of doubles."
+            )
         deltas = concentrated_delta(self.rho, epsilons)
         # The true curve is convex in e^epsilon; so it lies below the convex hull of any bound.
         return _lower_hull(np.exp(epsilons), deltas)
 
-    def pld(self, interval: float) -> "PrivacyLossDistribution":
+    def on_grid(self, interval: float) -> GridPair:
         return grid.from_profile(self.profile, self.far, interval)
 
 
@@ -363,7 +366,7 @@ class FixedSize(Loss):
         """delta at each epsilon >= 0."""
         return self.rate * self.base.profile(_before_sampling(epsilons, self.rate))
 
-    def pld(self, interval: float) -> "PrivacyLossDistribution":
+    def on_grid(self, interval: float) -> GridPair:
         return grid.from_profile(self.profile, self.far, interval)
 
 
@@ -428,14 +431,19 @@ def concentrated_delta(rho: float, epsilons: Array) -> Array:
 
     Every order gives a bound, so searching a fixed set around the best exponent is safe.
     """
-    best = (np.abs(epsilons - rho) + math.sqrt(rho)) / (2.0 * rho)
-    deltas = np.ones_like(epsilons)
-    for factor in np.geomspace(0.05, 20.0, 121):
-        above = np.maximum(best * factor, 1e-9)  # a - 1
+
+    def exponent(above: Array) -> Array:  # above is a - 1
         order = 1.0 + above
-        exponent = above * (rho * order - epsilons) + order * np.log(above / order) - np.log(above)
-        deltas = np.minimum(deltas, np.exp(np.minimum(exponent, 0.0)))
-    return deltas
+        return above * (rho * order - epsilons) + order * np.log(above / order) - np.log(above)
+
+    best = np.maximum((np.abs(epsilons - rho) + math.sqrt(rho)) / (2.0 * rho), 1e-9)
+    least = exponent(best)
+    for factors in (np.geomspace(0.05, 20.0, 61), np.geomspace(0.9, 1.11, 43)):
+        centre = best
+        for factor in factors:
+            tried = exponent(centre * factor)
+            best, least = np.where(tried < least, centre * factor, best), np.minimum(tried, least)
+    return np.exp(np.minimum(least, 0.0))
 
 
 def _lower_hull(x: Array, y: Array) -> Array:
@@ -455,15 +463,15 @@ def _lower_hull(x: Array, y: Array) -> Array:
 
 
 class Law(NamedTuple):
-    """Loss values, their probabilities, and the probability of an infinite loss."""
+    """Loss values, the logarithms of their probabilities, and the mass of the infinite loss."""
 
     losses: Array
-    masses: Array
+    log_masses: Array
     leak: float
 
     def delta(self, epsilon: float) -> float:
         gains = -np.expm1(np.minimum(epsilon - self.losses, 0.0))
-        return self.leak + (1.0 - self.leak) * float(gains @ self.masses)
+        return self.leak + (1.0 - self.leak) * float(gains @ np.exp(self.log_masses))
 
     def epsilon(self, delta: float) -> float:
         """Exact: between two loss values, delta is linear in e^epsilon."""
@@ -471,14 +479,16 @@ class Law(NamedTuple):
             return math.inf
         wanted = (delta - self.leak) / (1.0 - self.leak)
         order = np.argsort(-self.losses)
-        losses, masses = self.losses[order], self.masses[order]
-        positive = losses > 0.0
-        losses, masses = losses[positive], masses[positive]
+        losses, log_masses = self.losses[order], self.log_masses[order]
+        positive = (losses > 0.0) & (log_masses > -np.inf)
+        losses, log_masses = losses[positive], log_masses[positive]
         if not losses.size:
             return 0.0
-        upper, lower = np.cumsum(masses), np.cumsum(masses * np.exp(-losses))
+        # In logarithms, since e^-loss is no double any more for losses beyond 745.
+        upper = np.exp(np.logaddexp.accumulate(log_masses))
+        log_lower = np.logaddexp.accumulate(log_masses - losses)
         with np.errstate(divide="ignore", invalid="ignore"):
-            candidates = np.where(upper > wanted, np.log(upper - wanted) - np.log(lower), -np.inf)
+            candidates = np.where(upper > wanted, np.log(upper - wanted) - log_lower, -np.inf)
         # With the largest k values above epsilon, it is candidates[k - 1], if the next is below it.
         following = np.append(losses[1:], 0.0)
         fits = np.flatnonzero(candidates >= following)
@@ -486,10 +496,12 @@ class Law(NamedTuple):
 
 
 def sum_of(loss: Atoms, times: int) -> tuple[Array, Array] | None:
-    """Values and probabilities of the sum of `times` independent losses, or None if too many."""
+    """Values and log probabilities of the sum of `times` such losses, or None if too many."""
     if times == 1:
-        return loss.atoms()
-    if not isinstance(loss, Response):
+        values, masses = loss.atoms()
+        with np.errstate(divide="ignore"):
+            return values, np.log(masses)
+    if not isinstance(loss, Response) or times + 1 > MOST_ATOMS:
         return None
     from scipy.stats import binom
 
@@ -497,11 +509,11 @@ def sum_of(loss: Atoms, times: int) -> tuple[Array, Array] | None:
     honest = 1.0 / (1.0 + math.exp(-loss.epsilon))
     if loss.categories == 2:
         true = np.arange(times + 1)
-        return loss.epsilon * (2.0 * true - times), binom.pmf(true, times, honest)
+        return loss.epsilon * (2.0 * true - times), binom.logpmf(true, times, honest)
     if (times + 1) * (times + 2) // 2 > MOST_ATOMS:
         return None
     lie = math.exp(-loss.epsilon)
     informative = (1.0 + lie) / (1.0 + lie * (loss.categories - 1))
     told, true = np.tril_indices(times + 1)
-    pairs = binom.pmf(told, times, informative) * binom.pmf(true, told, honest)
+    pairs = binom.logpmf(told, times, informative) + binom.logpmf(true, told, honest)
     return loss.epsilon * (2.0 * true - told), pairs

@@ -54,6 +54,17 @@ class Relation(Word):
     LOCAL = "local"
 
 
+def fitting(unit: Unit, relation: Relation) -> None:
+    """Raise unless it makes sense to protect this unit under this relation."""
+    if (relation is Relation.REWARD_RADIUS) != (unit is Unit.REWARD_FUNCTION):
+        raise InputError(
+            "The unit reward-function and the relation reward-radius belong together: "
+            f"not {unit} with {relation}."
+        )
+    if relation is Relation.LOCAL and unit is Unit.TRAJECTORY:
+        raise InputError("The relation local protects an agent or a user, not a trajectory.")
+
+
 class Release(Word):
     """What leaves the trusted side, and is therefore covered by the figures."""
 

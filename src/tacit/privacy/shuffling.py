@@ -43,6 +43,8 @@ def shuffled_epsilon(
     """
     n = checks.count("reports", reports)
     eps0 = checks.positive("local_epsilon", local_epsilon)
+    if n > 10**12 or eps0 > 500.0:
+        raise InputError("Shuffling is computed for up to 10^12 reports of epsilon up to 500.")
     delta = checks.probability("delta", delta)
     if delta == 0.0:
         raise InputError("delta must be above 0: shuffling amplifies only with one.")
@@ -73,10 +75,12 @@ def _clones_delta(n: int, eps0: float, epsilon: float) -> float:
     ratio = (math.exp(epsilon) * weight - (1.0 - weight)) / (
         weight - math.exp(epsilon) * (1.0 - weight)
     )
-    threshold = np.ceil((clones + 1) * ratio / (1.0 + ratio) - 1e-9)
-    one_more = binom.sf(threshold - 2, clones, 0.5)  # P(A + 1 >= threshold)
-    as_many = binom.sf(threshold - 1, clones, 0.5)  # P(A >= threshold)
-    p = weight * one_more + (1.0 - weight) * as_many
-    q = (1.0 - weight) * one_more + weight * as_many
-    gains = np.maximum(0.0, p - math.exp(epsilon) * q)
+    nearest = np.ceil((clones + 1) * ratio / (1.0 + ratio))
+    gains = np.zeros(clones.size)
+    for threshold in (nearest - 1, nearest, nearest + 1):  # rounding may be off by one
+        one_more = binom.sf(threshold - 2, clones, 0.5)  # P(A + 1 >= threshold)
+        as_many = binom.sf(threshold - 1, clones, 0.5)  # P(A >= threshold)
+        p = weight * one_more + (1.0 - weight) * as_many
+        q = (1.0 - weight) * one_more + weight * as_many
+        gains = np.maximum(gains, p - math.exp(epsilon) * q)
     return float(binom.pmf(clones, n - 1, share) @ gains) + left_out

@@ -19,7 +19,7 @@ known mean, which is put back, and a fluctuation, which Bernstein's inequality b
 taken off epsilon. The law is tilted exponentially before the FFT, so that round-off and
 wrap-around, which are bounded and taken off as well, are small against the tail at which delta
 looks. Mass may be dropped anywhere. What is left is the float64 rounding of the masses themselves,
-for which a share 1e-6 of delta is set aside.
+for which a share 1e-5 of delta is set aside.
 """
 
 import math
@@ -63,7 +63,7 @@ _ORDERS: Floats = np.unique(
     np.r_[1 + np.geomspace(1e-4, 1, 41), 2:12:0.1, _INTEGERS, np.geomspace(2048, 1e6, 60)]
 )
 _FAR = 40.0  # deviations to which a Gaussian is resolved; 1e-349 of its mass is beyond
-_MARGIN = 1e-6  # share of delta set aside, once for rounding and once for Bernstein's inequality
+_MARGIN = 1e-5  # share of delta set aside, once for rounding and once for Bernstein's inequality
 _TAIL = 2e-4  # share of delta that the largest losses may have to be dropped: they cost resolution
 _WORLDS, _LOOKS = 64, 8  # choices of groups that the floor keeps in mind, and those it looks into
 _SIZES = 2**14, 2**20  # smallest and largest number of grid points in the FFT's window
@@ -113,7 +113,7 @@ def floor(
 ) -> float:
     """An epsilon below which no valid one lies, since some pair of neighbours loses this much."""
     delta, relation = checks.probability("delta", delta), Relation.parse(relation)
-    worlds: list[World] = [frozenset()]
+    worlds: list[_World] = [frozenset()]
     for event in as_events(events):
         worlds = _few(map(_merged, product(worlds, _worlds(event, relation))))
     # Every world gives a floor; a world whose ceiling is below the best floor cannot raise it.
@@ -518,10 +518,10 @@ def _pair(event: Event, relation: Relation) -> _Pair:
     raise UnsupportedError(f"The witness has no bound for {event}.")
 
 
-Sampling = PoissonSampled | FixedSizeSampled
+_Sampling = PoissonSampled | FixedSizeSampled
 
 
-def _rate(event: Sampling, relation: Relation) -> float:
+def _rate(event: _Sampling, relation: Relation) -> float:
     """The share of units that is drawn."""
     fixed = isinstance(event, FixedSizeSampled)
     if relation != Relation.REPLACE_ONE and (fixed or relation != Relation.ADD_REMOVE):
@@ -531,14 +531,14 @@ def _rate(event: Sampling, relation: Relation) -> float:
 
 def _drawn(event: Event, relation: Relation) -> Event:
     """The event itself, or what it samples if everybody is drawn."""
-    while isinstance(event, Sampling) and _rate(event, relation) == 1:
+    while isinstance(event, _Sampling) and _rate(event, relation) == 1:
         event = event.event
     return event
 
 
 def _pairs(event: Event, relation: Relation) -> list[_Pair]:
     """The pair of an event that is neither Repeated nor Disjoint, for each group that it knows."""
-    if not isinstance(event, Sampling):
+    if not isinstance(event, _Sampling):
         return [_pair(event, relation)]
     rate, fixed = _rate(event, relation), isinstance(event, FixedSizeSampled)
     pairs: list[_Pair] = []
@@ -556,7 +556,7 @@ def _pairs(event: Event, relation: Relation) -> list[_Pair]:
 def _bases(event: Event, relation: Relation) -> list[_Pair]:
     """The pairs, one for each group of units, of all that happens to one and the same draw."""
     event = _drawn(event, relation)
-    if isinstance(event, Sampling):
+    if isinstance(event, _Sampling):
         raise UnsupportedError("The witness has no bound for a sample of a sample.")
     if isinstance(event, Disjoint):
         return _maximal(pair for part in event.events for pair in _bases(part, relation))
@@ -641,10 +641,10 @@ def _epsilon(cost: _Cost, delta: float) -> float:
 # --- Floor: the worlds a unit can live in --------------------------------------------------------
 
 # How often each pair occurs, if the unit is in certain groups.
-World = frozenset[tuple[_Pair, int]]
+_World = frozenset[tuple[_Pair, int]]
 
 
-def _worlds(event: Event, relation: Relation) -> list[World]:
+def _worlds(event: Event, relation: Relation) -> list[_World]:
     event = _drawn(event, relation)
     if isinstance(event, Repeated):
         worlds, times = _worlds(event.event, relation), event.times
@@ -657,7 +657,7 @@ def _worlds(event: Event, relation: Relation) -> list[World]:
     return [frozenset({(pair, 1)}) for pair in _pairs(event, relation)]
 
 
-def _merged(worlds: Iterable[World], times: int = 1) -> World:
+def _merged(worlds: Iterable[_World], times: int = 1) -> _World:
     """One world of several, `times` times over; its Gaussians are one, and exactly so."""
     counts: Counter[_Pair] = Counter()
     for world in worlds:
@@ -667,7 +667,7 @@ def _merged(worlds: Iterable[World], times: int = 1) -> World:
     return frozenset(others | ({(_Normal(math.sqrt(square)), 1)} if square else set()))
 
 
-def _few(worlds: Iterable[World]) -> list[World]:
+def _few(worlds: Iterable[_World]) -> list[_World]:
     """The different ones among `worlds`, the costliest if they are many: a floor needs no more."""
     unique = list(dict.fromkeys(worlds))
     if len(unique) <= _WORLDS:
@@ -675,14 +675,14 @@ def _few(worlds: Iterable[World]) -> list[World]:
     return sorted(unique, key=lambda world: _epsilon(_world_cost(world), 1e-6))[-_WORLDS:]
 
 
-def _world_cost(world: World) -> _Cost:
+def _world_cost(world: _World) -> _Cost:
     return sum((_pair_cost(pair) * n for pair, n in world), _NOTHING)
 
 
 # --- Floor: what a pair loses --------------------------------------------------------------------
 
 
-def _world_floor(world: World, delta: float, backward: bool, enough: float) -> float:
+def _world_floor(world: _World, delta: float, backward: bool, enough: float) -> float:
     """The largest epsilon at which a world surely loses more than `delta`, in one direction.
 
     If it turns out that it cannot be above `enough`, it may be anything smaller.
@@ -860,13 +860,10 @@ def _windows(
             outside = np.clip(math.log(delta) - 8 - cumulant[at] - _peak(tilt), -34, -18)
             # When tilted, log P(L beyond x) <= cumulant(t) - cumulant(tilt) - (t - tilt) x.
             rise = cumulant - cumulant[at] - outside
-            left, right = (
-                rise[:at] / (_TILTS[:at] - tilt),
-                rise[at + 1 :] / (_TILTS[at + 1 :] - tilt),
-            )
-            i, j = int(np.argmax(left)), int(np.argmin(right))
-            values = tilt, left[i], right[j], _TILTS[i], _TILTS[at + 1 + j], top
-            windows.append(_Window(*map(float, values)))
+            gaps = _TILTS - tilt
+            x = np.divide(rise, gaps, where=gaps != 0, out=np.zeros_like(rise))
+            i, j = int(np.argmax(x[:at])), at + 1 + int(np.argmin(x[at + 1 :]))
+            windows.append(_Window(*map(float, (tilt, x[i], x[j], _TILTS[i], _TILTS[j], top))))
     return windows
 
 
@@ -900,7 +897,7 @@ def _grid(
     cuts = centre + step * np.arange(first - 0.5, last + 1, dtype=np.float64)
     mass, loss = _law(pair, backward, cuts)
     index = np.rint((loss - centre) / step).astype(np.int64)
-    # Their mean and variance, given that nothing dropped occurs.
+    # Mean and variance of the moves, given that nothing dropped occurs.
     moves, weights = loss - centre - step * index, np.exp(mass - _log_sum(mass))
     mean = float(np.sum(weights * moves))
     return _Grid(mass, index, centre + mean, step, float(np.sum(weights * (moves - mean) ** 2)))
@@ -943,12 +940,12 @@ def _fft_floor(
     scale = float(cumulant[0]) - math.log(delta)
 
     def surplus(epsilon: float) -> float:
-        """The log of what delta(epsilon) at least is, relative to `delta`."""
+        """The log of what delta(epsilon) at least is, relative to `delta`; -1 if it is nothing."""
         # What is so far above that the tilt makes nothing of it is left out.
         i, j = np.searchsorted(losses, (epsilon, epsilon + 60 / max(tilt, 1e-9)), side="right")
         above = losses[i:j] - epsilon
         tail = float(np.sum(tilted[i:j] * np.exp(-tilt * above) * -np.expm1(-above)))
-        return math.log(max(tail - error, 1e-300)) + scale - tilt * epsilon
+        return math.log(tail - error) + scale - tilt * epsilon if tail > error else -1.0
 
     # The error counts more at a smaller epsilon. Above `low` it is less than delta / 2 and the
     # surplus falls; at the last of the losses nothing is left.

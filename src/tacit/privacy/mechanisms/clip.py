@@ -95,6 +95,8 @@ def _as_rows(rows: Any) -> tuple[ModuleType, Any]:
     if x.ndim == 0:
         raise InputError("Clipping needs rows: an array with at least one axis.")
     if xp.issubdtype(x.dtype, xp.floating):
+        if x.dtype.itemsize > 8:
+            raise InputError(f"Rows to be clipped must have at most 64 bits, not {x.dtype}.")
         return xp, x
     if xp.issubdtype(x.dtype, xp.integer) or x.dtype == bool:
         return xp, x.astype(float)

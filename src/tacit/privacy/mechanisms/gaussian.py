@@ -6,6 +6,7 @@ mu-GDP with mu = movement / std (Dong, Roth, Su 2022), for any dimension and ada
 Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
 """
 
+import math
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
@@ -42,7 +43,7 @@ class GaussianMechanism:
         bound = checks.positive("bound", bound)
         # Calibrated at bound 1 and scaled, so that tiny and huge bounds are found as easily.
         unit = calibrate(lambda std: Repeated(Gaussian(std, 1.0), times), budget, relation)
-        return cls(unit * bound, bound)
+        return cls(math.nextafter(unit * bound, math.inf), bound)
 
     @property
     def event(self) -> Event:

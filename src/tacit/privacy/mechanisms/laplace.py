@@ -6,6 +6,7 @@ is pure (movement / scale)-DP (Dwork et al. 2006), for any dimension and adaptiv
 Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
 """
 
+import math
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
@@ -41,7 +42,7 @@ class LaplaceMechanism:
         """The least noise with which `times` releases stay within `budget`."""
         bound = checks.positive("bound", bound)
         unit = calibrate(lambda scale: Repeated(Laplace(scale, 1.0), times), budget, relation)
-        return cls(unit * bound, bound)
+        return cls(math.nextafter(unit * bound, math.inf), bound)
 
     @property
     def event(self) -> Event:

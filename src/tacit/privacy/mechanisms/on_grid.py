@@ -84,7 +84,10 @@ class _OnGrid:
 
     def integers(self, contributions: ArrayLike) -> Integers:
         """Each row of `contributions` clipped to `bound` and cut off to the grid, as integers."""
-        rows = np.asarray(contributions, dtype=np.float64)
+        try:
+            rows = np.asarray(contributions, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("contributions must be numbers, with rows of equal length.") from None
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise InputError(
                 f"contributions must have a row for each unit and {self.dimension} columns, "

@@ -1,0 +1,75 @@
+"""Trajectories in from anything; features with proven bounds; policies.
+
+>>> import numpy as np
+>>> from tacit.data import Trajectories
+>>> Trajectories.from_arrays([0, 1, 1], [1, 0, 1], [0.0, 1.0, 0.5], lengths=[2, 1])
+Trajectories(2 trajectories, 3 steps)
+"""
+
+from tacit.data.behavior import PrivateEstimate
+from tacit.data.collection import collect
+from tacit.data.columns import Columns, Facts, NullRule
+from tacit.data.features import (
+    Features,
+    Fourier,
+    FunctionFeatures,
+    OneHot,
+    Polynomial,
+    Radial,
+    RandomFourier,
+    features_from_dict,
+)
+from tacit.data.policies import (
+    EpsilonGreedy,
+    FunctionPolicy,
+    Network,
+    Policy,
+    Softmax,
+    Tabular,
+    load_policy,
+    policy_from_dict,
+    policy_from_json,
+)
+from tacit.data.stream import Totals, TrajectoryStream, stream_parquet
+from tacit.data.trajectories import (
+    Behavior,
+    Note,
+    Padded,
+    Trajectories,
+    Trajectory,
+    Transitions,
+)
+
+__all__ = [
+    "Behavior",
+    "Columns",
+    "EpsilonGreedy",
+    "Facts",
+    "Features",
+    "Fourier",
+    "FunctionFeatures",
+    "FunctionPolicy",
+    "Network",
+    "Note",
+    "NullRule",
+    "OneHot",
+    "Padded",
+    "Policy",
+    "Polynomial",
+    "PrivateEstimate",
+    "Radial",
+    "RandomFourier",
+    "Softmax",
+    "Tabular",
+    "Totals",
+    "Trajectories",
+    "Trajectory",
+    "TrajectoryStream",
+    "Transitions",
+    "collect",
+    "features_from_dict",
+    "load_policy",
+    "policy_from_dict",
+    "policy_from_json",
+    "stream_parquet",
+]

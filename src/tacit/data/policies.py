@@ -1,0 +1,549 @@
+"""Policies: how likely each action is in each state.
+
+    policy.probabilities(states)      (n, A), rows sum to 1
+    policy.prob(states, actions)      (n,)    of the actions given
+    policy.log_prob(states, actions)  (n,)
+    policy.sample(states, key)        (n,)    actions
+
+`Tabular`, `Softmax`, `EpsilonGreedy` and `Network` are made of plain numbers and travel as
+`policy.json` (`save`, `load`; the format is published as policy.schema.json beside this file).
+`FunctionPolicy` wraps anything else and stays in memory. All take NumPy and JAX arrays, and inside
+compiled functions JAX's tracers.
+
+They are total: a state outside a table, or scores that are not numbers, give the uniform
+distribution, so that no private state can raise an error or a NaN. `Trajectories.with_target` does
+say, once and by row, that states lie outside a table.
+"""
+
+import json
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.features import Features, _array, _set, _whole, features_from_dict
+from tacit.data.keys import generator, is_jax
+from tacit.privacy import checks
+from tacit.privacy.errors import InputError
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
+Floats = NDArray[np.float64]
+
+FORMAT = "tacit-policy"
+VERSION = 1
+
+
+class Policy(ABC):
+    """What is common to all policies: everything follows from `probabilities`."""
+
+    kind: ClassVar[str] = ""
+
+    @property
+    @abstractmethod
+    def num_actions(self) -> int:
+        """How many actions there are; they are numbered from 0."""
+
+    @property
+    def num_states(self) -> int | None:
+        """How many discrete states the policy knows; None if it takes vectors."""
+        return None
+
+    @abstractmethod
+    def probabilities(self, states: Any) -> Any:
+        """(n, A) probabilities; each row sums to 1, up to rounding."""
+
+    def prob(self, states: Any, actions: Any) -> Any:
+        """The probabilities of the given actions; 0 for what is no action."""
+        p = self.probabilities(states)
+        xp, a = _array(actions)
+        index = xp.clip(a, 0, self.num_actions - 1).astype(int)
+        chosen = xp.take_along_axis(p, index[..., None], axis=-1)[..., 0]
+        return xp.where((a >= 0) & (a < self.num_actions), chosen, 0.0)
+
+    def log_prob(self, states: Any, actions: Any) -> Any:
+        """Natural logarithms of `prob`; minus infinity where it is 0."""
+        p = self.prob(states, actions)
+        if is_jax(p):
+            import jax.numpy as jnp
+
+            return jnp.log(p)
+        with np.errstate(divide="ignore"):
+            return np.log(p)
+
+    def sample(self, states: Any, key: Any) -> Any:
+        """One action for each state. JAX arrays need a JAX key, others a seed or a generator."""
+        p = self.probabilities(states)
+        if is_jax(p):
+            import jax
+            import jax.numpy as jnp
+
+            return choose(jnp, p, jax.random.uniform(key, p.shape[:-1], p.dtype))
+        return choose(np, p, generator(key).random(p.shape[:-1]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as `policy.json` has it."""
+        return {"format": FORMAT, "version": VERSION, "kind": self.kind, **self._settings()}
+
+    def _settings(self) -> dict[str, Any]:
+        raise InputError("This policy cannot be written to a file: it is not made of numbers.")
+
+    def to_json(self) -> str:
+        """The text of `policy.json`; `policy_from_json` reads it back bit for bit."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def save(self, path: "str | Path") -> None:
+        """Write `policy.json`, whole or not at all."""
+        text, target = self.to_json(), Path(path)
+        try:
+            with NamedTemporaryFile(
+                "w", dir=target.parent, prefix=f".{target.name}-", delete=False, encoding="utf-8"
+            ) as file:
+                file.write(text)
+            os.replace(file.name, target)
+        except OSError as error:
+            raise InputError(f"{target} cannot be written: {error.strerror}.") from None
+
+
+def choose(xp: Any, p: Any, uniform: Any) -> Any:
+    """The action whose share of [0, 1) holds `uniform`; never one of probability 0."""
+    edges = xp.cumsum(p, axis=-1)
+    total = edges[..., -1:]
+    index = xp.sum(edges <= uniform[..., None] * total, axis=-1)
+    # A number rounded up to 1 (64 bits cast to 32) goes to the last action of positive probability.
+    return xp.minimum(index, xp.argmax(edges >= total, axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Tabular(Policy):
+    """A row of probabilities for each state. States outside the table act uniformly."""
+
+    table: Floats
+    kind: ClassVar[str] = "tabular"
+
+    def __post_init__(self) -> None:
+        table = _numbers("table", self.table, 2)
+        _distributions("table", table)
+        _set(self, table=_frozen(table))
+
+    @classmethod
+    def uniform(cls, num_states: int, num_actions: int) -> "Tabular":
+        """Every action equally likely in every state."""
+        shape = _whole("num_states", num_states, 1), _whole("num_actions", num_actions, 1)
+        return cls(np.full(shape, 1.0 / num_actions))
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.table.shape[1])
+
+    @property
+    def num_states(self) -> int:
+        return int(self.table.shape[0])
+
+    def probabilities(self, states: Any) -> Any:
+        return _looked_up(self.table, states, 1.0 / self.num_actions)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"table": self.table.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax(Policy):
+    """exp(phi(s).w_a / temperature), normalised over the actions a; `weights` is (d, A)."""
+
+    features: Features
+    weights: Floats
+    temperature: float = 1.0
+    kind: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        _set(
+            self,
+            weights=_frozen(_weights(self.features, self.weights)),
+            temperature=checks.positive("temperature", self.temperature),
+        )
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.weights.shape[1])
+
+    @property
+    def num_states(self) -> int | None:
+        return getattr(self.features, "num_states", None)
+
+    def probabilities(self, states: Any) -> Any:
+        phi = self.features(states)
+        xp, phi = _array(phi)
+        return _softmax(xp, (phi @ xp.asarray(self.weights, dtype=phi.dtype)) / self.temperature)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "features": _described(self.features),
+            "weights": self.weights.tolist(),
+            "temperature": self.temperature,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class EpsilonGreedy(Policy):
+    """The best action with probability 1 - epsilon, else any, uniformly.
+
+    `values` is a table (S, A) of action values or, with `features`, weights (d, A) of linear ones.
+    Of equally good actions the first is taken.
+    """
+
+    values: Floats
+    epsilon: float
+    features: Features | None = None
+    kind: ClassVar[str] = "epsilon-greedy"
+
+    def __post_init__(self) -> None:
+        epsilon = checks.non_negative("epsilon", self.epsilon)
+        if epsilon > 1.0:
+            raise InputError(f"epsilon must be at most 1, not {epsilon:g}.")
+        values = (
+            _numbers("values", self.values, 2)
+            if self.features is None
+            else _weights(self.features, self.values, "values")
+        )
+        _set(self, values=_frozen(values), epsilon=epsilon)
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def num_states(self) -> int | None:
+        if self.features is None:
+            return int(self.values.shape[0])
+        return getattr(self.features, "num_states", None)
+
+    def probabilities(self, states: Any) -> Any:
+        count = self.num_actions
+        if self.features is None:
+            greedy = np.eye(count)[np.argmax(self.values, axis=1)]
+            table = (1.0 - self.epsilon) * greedy + self.epsilon / count
+            return _looked_up(table, states, 1.0 / count)
+        xp, phi = _array(self.features(states))
+        q = phi @ xp.asarray(self.values, dtype=phi.dtype)
+        best = (xp.argmax(q, axis=-1)[..., None] == xp.arange(count)).astype(phi.dtype)
+        p = (1.0 - self.epsilon) * best + self.epsilon / count
+        return xp.where(xp.all(xp.isfinite(q), axis=-1, keepdims=True), p, 1.0 / count)
+
+    def _settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"values": self.values.tolist(), "epsilon": self.epsilon}
+        if self.features is not None:
+            found["features"] = _described(self.features)
+        return found
+
+
+_ACTIVATIONS = ("relu", "tanh")
+
+
+@dataclass(frozen=True, eq=False)
+class Network(Policy):
+    """A fully connected network from plain arrays; its last layer's outputs pass through a softmax.
+
+    `layers` are pairs of weights (in, out) and biases (out,). States are vectors, or go through
+    `features` first. NaN and infinite scores give the uniform distribution.
+    """
+
+    layers: tuple[tuple[Floats, Floats], ...]
+    activation: str = "relu"
+    features: Features | None = None
+    kind: ClassVar[str] = "network"
+
+    def __post_init__(self) -> None:
+        if self.activation not in _ACTIVATIONS:
+            raise InputError(f"activation must be 'relu' or 'tanh', not {self.activation!r}.")
+        if not isinstance(self.layers, Sequence) or not self.layers:
+            raise InputError("layers must be a list of weights and biases, at least one pair.")
+        width = None if self.features is None else self.features.dimension
+        checked = []
+        for position, layer in enumerate(self.layers):
+            if not isinstance(layer, Sequence) or len(layer) != 2:
+                raise InputError(f"Layer {position} must be a pair of weights and biases.")
+            w = _numbers(f"the weights of layer {position}", layer[0], 2)
+            b = _numbers(f"the biases of layer {position}", layer[1], 1)
+            if width is not None and w.shape[0] != width:
+                raise InputError(f"Layer {position} takes {w.shape[0]} numbers, but gets {width}.")
+            if b.shape[0] != w.shape[1]:
+                raise InputError(
+                    f"Layer {position} has {b.shape[0]} biases for {w.shape[1]} outputs."
+                )
+            width = w.shape[1]
+            checked.append((_frozen(w), _frozen(b)))
+        _set(self, layers=tuple(checked))
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.layers[-1][1].shape[0])
+
+    @property
+    def num_states(self) -> int | None:
+        return getattr(self.features, "num_states", None)
+
+    def probabilities(self, states: Any) -> Any:
+        xp, x = _array(states if self.features is None else self.features(states))
+        if not xp.issubdtype(x.dtype, xp.floating):
+            x = x.astype(float)
+        if x.ndim < 2 or x.shape[-1] != self.layers[0][0].shape[0]:
+            raise InputError(
+                f"The network takes (n, {self.layers[0][0].shape[0]}) states, not {x.shape}."
+            )
+        for position, (w, b) in enumerate(self.layers):
+            if position:
+                x = xp.maximum(x, 0.0) if self.activation == "relu" else xp.tanh(x)
+            with np.errstate(over="ignore", invalid="ignore"):
+                x = x @ xp.asarray(w, dtype=x.dtype) + xp.asarray(b, dtype=x.dtype)
+        return _softmax(xp, x)
+
+    def _settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "layers": [{"weights": w.tolist(), "biases": b.tolist()} for w, b in self.layers],
+            "activation": self.activation,
+        }
+        if self.features is not None:
+            found["features"] = _described(self.features)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionPolicy(Policy):
+    """Any function from states to (n, A) probabilities.
+
+    For NumPy arrays its answer is checked: a row that is no distribution is refused.
+    """
+
+    function: Callable[[Any], Any]
+    actions: int
+    states: int | None = None
+    kind: ClassVar[str] = "function"
+    _checked: None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError("function must be something that can be called with states.")
+        _set(self, actions=_whole("actions", self.actions, 1))
+
+    @property
+    def num_actions(self) -> int:
+        return self.actions
+
+    @property
+    def num_states(self) -> int | None:
+        return self.states
+
+    def probabilities(self, states: Any) -> Any:
+        p = self.function(states)
+        if np.shape(p)[-1:] != (self.actions,):
+            raise InputError(
+                f"The policy function gave the shape {np.shape(p)}, not (n, {self.actions})."
+            )
+        if not is_jax(p):
+            p = np.asarray(p, dtype=np.float64)
+            _distributions("The policy function's answer", p)
+        return p
+
+
+# --- policy.json ---------------------------------------------------------------------------------
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON schema of `policy.json`."""
+    text = files("tacit.data").joinpath("policy.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def load_policy(path: "str | Path") -> Policy:
+    """Read `policy.json`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text, so it is no policy.") from None
+    try:
+        return policy_from_json(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def policy_from_json(text: str) -> Policy:
+    """Read the text of `policy.json`, or say in one sentence what is wrong with it."""
+
+    def refuse(word: str) -> object:
+        raise InputError(f"A policy holds {word}, which is no number in JSON.")
+
+    try:
+        given = json.loads(text, parse_constant=refuse)
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"The policy is not JSON{where}.") from None
+    return policy_from_dict(given)
+
+
+_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "tabular": (frozenset({"table"}), frozenset()),
+    "softmax": (frozenset({"features", "weights"}), frozenset({"temperature"})),
+    "epsilon-greedy": (frozenset({"values", "epsilon"}), frozenset({"features"})),
+    "network": (frozenset({"layers"}), frozenset({"activation", "features"})),
+}
+
+
+def policy_from_dict(given: object) -> Policy:
+    """The policy that `to_dict` described: what policy.schema.json allows, if its shapes fit."""
+    if not isinstance(given, Mapping):
+        raise InputError("A policy must be a JSON object.")
+    if given.get("format") != FORMAT:
+        raise InputError(f'A policy must say "format": "{FORMAT}".')
+    version = given.get("version")
+    if isinstance(version, bool) or version != VERSION:
+        raise InputError(f"The policy has version {version!r}, but only {VERSION} is known.")
+    kind = given.get("kind")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise InputError(f"There is no policy of kind {kind!r}: use {', '.join(_FIELDS)}.")
+    needed, allowed = _FIELDS[kind]
+    settings = {n: v for n, v in given.items() if n not in ("format", "version", "kind")}
+    for name in sorted(needed - set(settings)):
+        raise InputError(f"A policy of kind {kind!r} needs {name!r}.")
+    for name in sorted(set(settings) - needed - allowed):
+        raise InputError(f"A policy of kind {kind!r} has no {name!r}.")
+    if "features" in settings:
+        settings["features"] = features_from_dict(settings["features"])
+    if kind == "tabular":
+        return Tabular(settings["table"])
+    if kind == "softmax":
+        return Softmax(**settings)
+    if kind == "epsilon-greedy":
+        return EpsilonGreedy(**settings)
+    layers = settings.pop("layers")
+    if not isinstance(layers, list) or not all(
+        isinstance(one, Mapping) and set(one) == {"weights", "biases"} for one in layers
+    ):
+        raise InputError("layers must be a list of objects with weights and biases.")
+    return Network(tuple((one["weights"], one["biases"]) for one in layers), **settings)
+
+
+def check_covers(policy: Policy, data: "Trajectories") -> None:
+    """The policy speaks of the states and actions that the data holds, or one sentence says not."""
+    if not data.discrete_actions:
+        raise InputError(
+            "The data holds vectors as actions, but a policy chooses among finitely many."
+        )
+    if data.num_actions is not None and data.num_actions != policy.num_actions:
+        raise InputError(
+            f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
+        )
+    outside = data.actions >= policy.num_actions
+    if outside.any():
+        raise InputError(
+            f"actions, row {int(np.argmax(outside))} (counting from 0): the policy has only "
+            f"{policy.num_actions} actions."
+        )
+    if policy.num_states is not None:
+        if not data.discrete_states:
+            raise InputError(
+                "The policy is a table over discrete states, but the data has vectors."
+            )
+        beyond = data.states >= policy.num_states
+        if beyond.any():
+            raise InputError(
+                f"states, row {int(np.argmax(beyond))} (counting from 0): the policy's table has "
+                f"only {policy.num_states} states."
+            )
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def _softmax(xp: Any, scores: Any) -> Any:
+    """Normalised exponentials; uniform where a score is not a number."""
+    good = xp.all(xp.isfinite(scores), axis=-1, keepdims=True)
+    scores = xp.where(good, scores, 0.0)
+    raised = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    return raised / xp.sum(raised, axis=-1, keepdims=True)
+
+
+def _looked_up(table: Floats, states: Any, outside: float) -> Any:
+    xp, s = _array(states)
+    rows = table.shape[0]
+    inside = (s >= 0) & (s < rows)
+    if xp.issubdtype(s.dtype, xp.floating):
+        inside &= s == xp.floor(s)
+    index = xp.where(inside, s, 0).astype(int)
+    return xp.where(inside[..., None], xp.asarray(table)[index], outside)
+
+
+def _numbers(name: str, value: object, axes: int) -> Floats:
+    try:
+        # Via a list of objects, so that truth values and words are not taken for numbers.
+        kind = value.dtype.kind if isinstance(value, np.ndarray) else None
+        if kind is None and not _all_numbers(value):
+            raise ValueError
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"{name} must be a {'table' if axes == 2 else 'list'} of numbers."
+        ) from None
+    if array.ndim != axes or array.size == 0:
+        raise InputError(f"{name} must have {axes} axes and at least one entry.")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{name} must be finite.")
+    return array
+
+
+def _all_numbers(value: object) -> bool:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return all(_all_numbers(entry) for entry in value)
+    if isinstance(value, bool | str | bytes | None):
+        return False
+    return isinstance(value, int | float | np.number) or hasattr(value, "__array__")
+
+
+def _distributions(name: str, table: Floats) -> None:
+    wrong = ~(np.all(table >= 0.0, axis=-1) & (np.abs(table.sum(axis=-1) - 1.0) <= 1e-6))
+    if np.any(wrong):
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"{name}, row {row} (counting from 0): the probabilities must not be negative and must "
+            "add up to 1."
+        )
+
+
+def _weights(features: object, value: object, name: str = "weights") -> Floats:
+    if not isinstance(features, Features):
+        raise InputError("features must be a feature map of tacit.data.")
+    array = _numbers(name, value, 2)
+    if array.shape[0] != features.dimension:
+        raise InputError(
+            f"{name} has {array.shape[0]} rows, but there are {features.dimension} features."
+        )
+    return array
+
+
+def _described(features: Any) -> dict[str, Any]:
+    if not hasattr(features, "to_dict"):
+        raise InputError("These features cannot be written to a file.")
+    found: dict[str, Any] = features.to_dict()
+    return found
+
+
+def _frozen(array: Floats) -> Floats:
+    copy = np.array(array, dtype=np.float64)
+    if not all(math.isfinite(x) for x in (float(copy.min()), float(copy.max()))):
+        raise InputError("Numbers of a policy must be finite.")
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,181 @@
+"""Where rows come from: files and tables as chunks of Arrow batches that know their place.
+
+No message quotes a cell: rows are private, their positions are for their owner to look up.
+"""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tacit.data.arrow import Array, is_list, plain, to_numpy
+from tacit.data.columns import Plan
+from tacit.privacy.errors import InputError
+
+# Rows per batch: large enough that Python's share is small, small enough to stay in cache.
+READ_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows stood before they were sorted: files, where each begins, and the permutation."""
+
+    files: tuple[str, ...]
+    begins: Array
+    rows: Array
+
+    def place(self, row: int) -> tuple[str, int]:
+        before = int(self.rows[row])
+        file = int(np.searchsorted(self.begins, before, side="right")) - 1
+        return self.files[file], before - int(self.begins[file])
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows as they came, and where they came from."""
+
+    file: str
+    batch: Any
+    first: int = 0
+    origin: Origin | None = None
+
+    def place(self, row: int) -> tuple[str, int]:
+        """File and row, counted from 0 within the file."""
+        if self.origin is not None:
+            return self.origin.place(self.first + row)
+        return self.file, self.first + row
+
+    def column(self, name: str) -> Any:
+        return self.batch.column(self.batch.schema.get_field_index(name))
+
+
+def at(place: tuple[str, int], column: str, what: str) -> InputError:
+    """The sentence for one bad cell."""
+    file, row = place
+    return InputError(f"{file}, column {column!r}, row {row} (counting from 0): {what}.")
+
+
+def check_schema(file: str, schema: Any, plan: Plan) -> None:
+    """Every column that is needed is there, once."""
+    held = list(schema.names)
+    for name in plan.names:
+        if name not in held:
+            near = difflib.get_close_matches(name, held, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {_listed(held)}."
+            raise InputError(f"{file} has no column {name!r}: {hint}")
+        if held.count(name) > 1:
+            raise InputError(f"{file} has more than one column {name!r}.")
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:12])
+    return (shown or "no columns") + (", ..." if len(names) > 12 else "")
+
+
+def first_line(error: BaseException) -> str:
+    """What a library said, cut to its first sentence, without the cells it may quote."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    text = text.split(" in conversion")[0].split(". ")[0].rstrip(".: ")
+    return text[:160] or type(error).__name__
+
+
+def open_parquet(path: Path) -> Any:
+    """A Parquet file that reads page by page: memory does not grow with the row groups."""
+    try:
+        return pq.ParquetFile(
+            path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
+        )
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}.") from None
+
+
+def parquet_chunks(
+    paths: list[Path], plan: Plan, rows: int = READ_ROWS, threads: bool = True
+) -> Iterator[Chunk]:
+    """The rows of many files, in order."""
+    for path in paths:
+        with open_parquet(path) as file:
+            try:
+                check_schema(str(path), file.schema_arrow, plan)
+                first = 0
+                for batch in file.iter_batches(rows, columns=plan.names, use_threads=threads):
+                    yield Chunk(str(path), batch, first)
+                    first += batch.num_rows
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                raise InputError(
+                    f"{path} cannot be read as Parquet: {first_line(error)}."
+                ) from None
+
+
+def table_chunks(name: str, reader: Any, plan: Plan, rows: int = READ_ROWS) -> Iterator[Chunk]:
+    """The batches of a `pyarrow.RecordBatchReader`, cut to at most `rows` rows each."""
+    check_schema(name, reader.schema, plan)
+    first = 0
+    try:
+        for batch in reader:
+            chosen = batch.select(plan.names)
+            for begin in range(0, chosen.num_rows, rows):
+                piece = chosen.slice(begin, rows)
+                yield Chunk(name, piece, first)
+                first += piece.num_rows
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        # Its words may quote a cell.
+        raise InputError(
+            f"{name} cannot be read: the library that holds it failed to hand over its rows."
+        ) from None
+
+
+def sorted_chunks(chunks: Iterator[Chunk], plan: Plan) -> Iterator[Chunk]:
+    """All rows, in memory, by user, trajectory and time; bad cells keep their own row numbers."""
+    files: list[str] = []
+    begins: list[int] = []
+    pieces: list[Any] = []
+    total = 0
+    for chunk in chunks:
+        if not files or files[-1] != chunk.file or chunk.first == 0:
+            files.append(chunk.file)
+            begins.append(total)
+        if pieces and chunk.batch.schema != pieces[0].schema:
+            raise InputError(
+                f"{chunk.file} has other column types than {files[0]}, so they cannot be sorted "
+                "together."
+            )
+        pieces.append(chunk.batch)
+        total += chunk.batch.num_rows
+    if total == 0:
+        return
+    table = pa.Table.from_batches(pieces).combine_chunks()
+    order = sort_order(table, plan, files[0])
+    origin = Origin(tuple(files), np.array(begins), order)
+    table = table.take(pa.array(order)).combine_chunks()
+    first = 0
+    for batch in table.to_batches(READ_ROWS):
+        yield Chunk(files[0], batch, first, origin)
+        first += batch.num_rows
+
+
+def sort_order(table: Any, plan: Plan, file: str) -> Array:
+    """The permutation that sorts rows by user, trajectory and time, ties in their order."""
+    names = [n for n in (plan.user, plan.trajectory, plan.time) if n is not None]
+    keys: dict[str, Any] = {}
+    for name in dict.fromkeys(names):
+        array = table.column(name).combine_chunks()
+        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+        array = plain(array)
+        if is_list(array.type) or pa.types.is_nested(array.type):
+            raise InputError(f"{file}: column {name!r} holds {array.type}, which has no order.")
+        keys[name] = array
+    try:
+        order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
+    except pa.ArrowException as error:
+        raise InputError(f"{file} cannot be sorted: {first_line(error)}.") from None
+    found: Array = to_numpy(order).astype(np.int64)
+    return found

@@ -1,0 +1,258 @@
+"""Tables larger than memory: many Parquet files, read once, as batches of whole users.
+
+    for batch in stream_parquet("stays/*.parquet", trajectory="stay", ..., user="patient"):
+        ...    # a Trajectories of at most `batch_rows` rows
+
+Memory is bounded by `batch_rows` and by 8 bytes for each trajectory and user seen (which is how a
+trajectory that comes back later is noticed), not by the size of the files or their row groups.
+Each batch is checked as `Trajectories.from_parquet` checks the whole; a bad row in the last file is
+found only when it is reached, so whoever must not act on half a table reads the stream through once
+before (`TrajectoryStream.check`).
+
+`sort=True` sorts on disk: rows are dealt into folders of a temporary directory by user (or
+trajectory), so that each part fits into memory, and the parts are sorted one after the other.
+"""
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tacit.data.arrow import plain, to_numpy
+from tacit.data.columns import Columns, Plan
+from tacit.data.columns import plan as checked_plan
+from tacit.data.decoder import Decoder
+from tacit.data.readers import built, files, inspected, title, with_carried
+from tacit.data.sources import (
+    READ_ROWS,
+    Chunk,
+    Origin,
+    open_parquet,
+    parquet_chunks,
+    sort_order,
+)
+from tacit.data.trajectories import Trajectories
+from tacit.privacy.errors import InputError
+
+Array = NDArray[Any]
+
+# Parts on disk are open at the same time, so there is an end to how many there can be.
+_MOST_PARTS = 256
+_ROW = "\0row"
+
+
+def stream_parquet(
+    paths: "str | Path | Sequence[str | Path]",
+    *,
+    batch_rows: int = 1_000_000,
+    sort: bool = False,
+    scratch: "str | Path | None" = None,
+    **columns: Unpack[Columns],
+) -> "TrajectoryStream":
+    """A stream over Parquet files; `scratch` is where `sort=True` puts its temporary files."""
+    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
+        raise InputError(f"batch_rows must be a whole number of at least 1, not {batch_rows!r}.")
+    checked = checked_plan(columns)
+    return TrajectoryStream(tuple(files(paths, ".parquet")), checked, batch_rows, sort, scratch)
+
+
+@dataclass(frozen=True)
+class TrajectoryStream:
+    """Trajectories in batches; every iteration reads the files from the beginning."""
+
+    paths: tuple[Path, ...]
+    plan: Plan
+    batch_rows: int
+    sort: bool = False
+    scratch: "str | Path | None" = None
+
+    def __iter__(self) -> Iterator[Trajectories]:
+        decoder = Decoder(
+            self.plan, whole_users=self.plan.user is not None, may_collect_words=False
+        )
+        _, carried = inspected(self.paths, self.plan)
+        waiting = _Waiting(decoder, self.batch_rows, self.sort, carried)
+        with TemporaryDirectory(prefix="tacit-", dir=self.scratch) as folder:
+            paths, rows = list(self.paths), min(READ_ROWS, self.batch_rows)
+            chunks = (
+                _dealt(paths, self.plan, self.batch_rows, Path(folder))
+                if self.sort
+                else parquet_chunks(paths, self.plan, rows)
+            )
+            for chunk in chunks:
+                if chunk.batch.num_rows:
+                    waiting.add(chunk)
+                    yield from waiting.full()
+        if decoder.rows == 0:
+            raise InputError(f"{title(self.paths)} has no rows.")
+        waiting.close()
+        yield from waiting.rest()
+
+    def check(self) -> "Totals":
+        """Read everything once, so that the first bad row is known, and count."""
+        trajectories = steps = batches = users = 0
+        for batch in self:
+            trajectories += batch.num_trajectories
+            steps += batch.num_steps
+            users += batch.num_users or 0
+            batches += 1
+        return Totals(trajectories, steps, users if self.plan.user is not None else None, batches)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a stream held."""
+
+    num_trajectories: int
+    num_steps: int
+    num_users: int | None
+    num_batches: int
+
+
+@dataclass
+class _Waiting:
+    """Checked rows that have not been handed out yet."""
+
+    decoder: Decoder
+    batch_rows: int
+    was_sorted: bool
+    carried: Mapping[str, Any]
+    rows: int = 0
+    place: Chunk | None = None
+    columns: dict[str, list[Array]] = field(default_factory=dict)
+    owned: dict[str, list[Array]] = field(default_factory=dict)
+    starts: list[Array] = field(default_factory=list)
+
+    def add(self, chunk: Chunk) -> None:
+        block = self.decoder.block(chunk)
+        self.place = chunk
+        for name, values in block.columns.items():
+            self.columns.setdefault(name, []).append(values)
+        owned = {"trajectory_ids": block.ids, **block.ends}
+        if block.users is not None:
+            owned["users"] = block.users
+        for name, values in owned.items():
+            self.owned.setdefault(name, []).append(values)
+        self.starts.append(block.starts + self.rows)
+        self.rows += block.rows
+
+    def close(self) -> None:
+        for name, values in self.decoder.close().items():
+            self.owned[name].append(values)
+
+    def full(self) -> Iterator[Trajectories]:
+        """Batches that further rows cannot belong to."""
+        while self.rows > self.batch_rows:
+            yield self._cut(last=False)
+
+    def rest(self) -> Iterator[Trajectories]:
+        while self.rows:
+            yield self._cut(last=True)
+
+    def _cut(self, last: bool) -> Trajectories:
+        """The longest run of whole users that fits, taken off the front."""
+        starts = np.concatenate(self.starts)
+        owned = {name: np.concatenate(parts) for name, parts in self.owned.items()}
+        columns = {
+            name: parts[0] if len(parts) == 1 else np.concatenate(parts)
+            for name, parts in self.columns.items()
+        }
+        ids = owned.get("users", owned["trajectory_ids"])
+        first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+        # Positions at which a unit begins; the end of all rows is one too, once nothing follows.
+        begins = np.append(starts[first], [self.rows] if last else []).astype(np.int64)
+        fitting = int(np.searchsorted(begins, self.batch_rows, side="right")) - 1
+        if fitting < 1:
+            assert self.place is not None
+            what = "user" if "users" in owned else "trajectory"
+            raise InputError(
+                f"{self.place.file}: a {what} has more than {self.batch_rows} rows, so it does not "
+                "fit into one batch: raise batch_rows."
+            )
+        end = int(begins[fitting])
+        count = int(np.searchsorted(starts, end))
+        batch = built(
+            self.decoder,
+            np.append(starts[:count], end),
+            {name: values[:end] for name, values in columns.items()},
+            {name: values[:count] for name, values in owned.items()},
+            self.was_sorted,
+        )
+        # What is left is copied, so that it does not hold on to the memory of the batch.
+        self.columns = {name: [values[end:].copy()] for name, values in columns.items()}
+        self.owned = {name: [values[count:]] for name, values in owned.items()}
+        self.starts = [starts[count:] - end]
+        self.rows -= end
+        return with_carried(batch, self.carried)
+
+
+def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> Iterator[Chunk]:
+    """Rows sorted by way of files: dealt by owner into parts, each part sorted in memory."""
+    total, begins = 0, []
+    for path in paths:
+        with open_parquet(path) as file:
+            begins.append(total)
+            total += file.metadata.num_rows
+    parts = min(_MOST_PARTS, max(1, math.ceil(2 * total / max(batch_rows, READ_ROWS))))
+    writers: dict[int, Any] = {}
+    schema, row = None, 0
+    role, owner = ("trajectory", checked.trajectory) if checked.user is None else (
+        "user", checked.user
+    )  # fmt: skip
+    inspector = Decoder(checked)
+    try:
+        for chunk in parquet_chunks(paths, checked):
+            if schema is None:
+                schema = chunk.batch.schema
+            elif chunk.batch.schema != schema:
+                raise InputError(
+                    f"{chunk.file} has other column types than {paths[0]}, so they cannot be "
+                    "sorted together."
+                )
+            part = _part(inspector._ids(chunk, role, owner), parts)
+            order = np.argsort(part, kind="stable")
+            ends = np.searchsorted(part[order], np.arange(parts + 1))
+            numbered = chunk.batch.append_column(
+                _ROW, pa.array(row + np.arange(chunk.batch.num_rows))
+            ).take(pa.array(order))
+            for number in np.unique(part).tolist():
+                if number not in writers:
+                    writers[number] = pa.ipc.new_file(folder / f"{number}.arrow", numbered.schema)
+                piece = numbered.slice(ends[number], ends[number + 1] - ends[number])
+                writers[number].write_batch(piece)
+            row += chunk.batch.num_rows
+    finally:
+        for writer in writers.values():
+            writer.close()
+    names = tuple(str(path) for path in paths)
+    for number in sorted(writers):
+        path = folder / f"{number}.arrow"
+        with pa.OSFile(str(path)) as stored:
+            table = pa.ipc.open_file(stored).read_all().combine_chunks()
+        path.unlink()
+        order = sort_order(table, checked, names[0])
+        table = table.take(pa.array(order)).combine_chunks()
+        origin = Origin(names, np.array(begins), to_numpy(table.column(_ROW)))
+        first = 0
+        for batch in table.select(checked.names).to_batches(READ_ROWS):
+            yield Chunk(names[0], batch, first, origin)
+            first += batch.num_rows
+
+
+def _part(ids: Any, parts: int) -> Array:
+    """Which part each row goes to: the same for the same id, in every batch and file."""
+    if not isinstance(ids, np.ndarray):
+        words = plain(ids).dictionary_encode()
+        sums = [zlib.crc32(word.encode()) for word in words.dictionary.to_pylist()]
+        ids = np.array(sums, dtype=np.int64)[to_numpy(words.indices)]
+    # Multiplication by an odd constant spreads ids that differ in their low bits only.
+    mixed = (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    spread: Array = (mixed % np.uint64(parts)).astype(np.int64)
+    return spread

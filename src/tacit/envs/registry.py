@@ -1,0 +1,103 @@
+"""Environments by name: ours, and Gymnasium's under the names they have or had."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from tacit.envs.base import Environment
+from tacit.envs.chain import MDP100, Chain
+from tacit.envs.control import CartPole, Interval, MountainCar
+from tacit.envs.grid import ObstacleGrid
+from tacit.envs.hiv import HIV
+from tacit.envs.host import GymnasiumEnv, HostEnvironment, from_gymnasium
+from tacit.envs.taxi import Taxi
+from tacit.privacy.errors import InputError
+
+OURS: dict[str, Callable[..., Environment[Any, Any]]] = {
+    "Chain": Chain,
+    "MDP100": MDP100,
+    "Taxi": Taxi,
+    "MountainCar": MountainCar,
+    "CartPole": CartPole,
+    "HIV": HIV,
+    "ObstacleGrid": ObstacleGrid,
+    "Interval": Interval,
+}
+
+# Gymnasium's ids whose dynamics ours reproduce, whether or not the installed version knows them.
+SAME_AS_OURS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Taxi-v4": ("Taxi", {}),
+    "Taxi-v3": ("Taxi", {}),
+    "Taxi-v2": ("Taxi", {"legacy_map": True}),
+    "CartPole-v0": ("CartPole", {"step_limit": 200}),
+    "CartPole-v1": ("CartPole", {"step_limit": 500}),
+    "MountainCar-v0": ("MountainCar", {}),
+}
+
+
+def make(
+    env: "str | Environment[Any, Any] | HostEnvironment | gymnasium.Env[Any, Any]", **options: Any
+) -> "Environment[Any, Any] | HostEnvironment":
+    """An environment from its name (`Chain`, `tacit/Chain-v0`, `Taxi-v4`, `FrozenLake-v1`, ...).
+
+    Options go to the environment. Environments of Gymnasium's become tables if they have any, and
+    run on the host otherwise; environments of ours come back as they are.
+    """
+    if not isinstance(env, str):
+        if options:
+            raise InputError("options belong to names: this environment has been made already.")
+        if isinstance(env, Environment | HostEnvironment):
+            return env
+        if isinstance(env, gymnasium.Env):
+            return from_gymnasium(env)
+        raise InputError(f"{env!r} is neither an environment nor the name of one.")
+    ours = _ours(env)
+    if ours is not None:
+        name, settings = ours
+        try:
+            return OURS[name](**{**settings, **options})
+        except TypeError:
+            if env in SAME_AS_OURS:  # an option that only Gymnasium's has, such as `is_rainy`
+                return _theirs(env, options)
+            raise InputError(f"{name} does not take {_listed(options)}.") from None
+    return _theirs(env, options)
+
+
+def gymnasium_entry(name: str, render_mode: str | None = None, **options: Any) -> GymnasiumEnv:
+    """What Gymnasium calls for `tacit/<name>-v0`."""
+    made = make(name, **options)
+    assert isinstance(made, Environment)
+    return GymnasiumEnv(made, render_mode=render_mode)
+
+
+def _ours(name: str) -> tuple[str, dict[str, Any]] | None:
+    if name in SAME_AS_OURS:
+        return SAME_AS_OURS[name]
+    bare = name.removeprefix("tacit/").removesuffix("-v0") if name.startswith("tacit/") else name
+    return (bare, {}) if bare in OURS else None
+
+
+def _theirs(name: str, options: dict[str, Any]) -> "Environment[Any, Any] | HostEnvironment":
+    try:
+        with warnings.catch_warnings():
+            # An old but working id is what the caller asked for.
+            warnings.filterwarnings("ignore", message=".*is out of date.*")
+            return from_gymnasium(gymnasium.make(name, **options))
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
+        raise InputError(
+            f"There is no environment {name!r}: use {', '.join(OURS)}, "
+            "or an id that Gymnasium knows."
+        ) from None
+    except (gymnasium.error.Error, ImportError, TypeError) as problem:
+        reason = " ".join(str(problem).split()).rstrip(".")
+        raise InputError(f"Gymnasium could not make {name!r}: {reason}.") from None
+
+
+def _listed(options: dict[str, Any]) -> str:
+    return (
+        "the options " + ", ".join(map(repr, options))
+        if len(options) != 1
+        else (f"the option {next(iter(options))!r}")
+    )

@@ -1,0 +1,557 @@
+"""Every way in leads to the same trajectories, and every view of them says what it should."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import duckdb
+import minari
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from gymnasium import spaces
+
+from tacit.data import Tabular, Trajectories
+from tacit.privacy import InputError, Unit
+from tests.data.tables import COLUMNS, DISCRETE, same, table
+
+SMALL: dict[str, Any] = {
+    "states": [0, 1, 2, 0, 1, 2],
+    "actions": [0, 1, 0, 1, 0, 1],
+    "rewards": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+    "lengths": [3, 1, 2],
+    "num_states": 3,
+    "num_actions": 2,
+}
+
+
+@pytest.fixture(params=[COLUMNS, DISCRETE], ids=["vectors", "discrete"])
+def columns(request: pytest.FixtureRequest) -> dict[str, Any]:
+    chosen: dict[str, Any] = request.param
+    return chosen
+
+
+@pytest.fixture
+def source() -> Any:
+    return table(np.random.default_rng(3), users=12)
+
+
+class TestReaders:
+    def test_what_is_read(self, source: Any) -> None:
+        data = Trajectories.from_table(source, **COLUMNS)
+        stays = source.column("stay").to_pylist()
+        assert data.num_steps == source.num_rows
+        assert data.num_trajectories == len(set(stays))
+        assert data.num_users == 12
+        assert data.unit is Unit.USER
+        np.testing.assert_array_equal(data.rewards, source.column("r"))
+        np.testing.assert_array_equal(data.states[:, 0], source.column("hr"))
+        np.testing.assert_array_equal(data.states[:, 1], source.column("map"))
+        np.testing.assert_array_equal(data.actions, source.column("dose"))
+        np.testing.assert_array_equal(data.times, source.column("t"))
+        np.testing.assert_array_equal(np.repeat(data.trajectory_ids, data.lengths), stays)
+        died = np.array(source.column("died"))
+        np.testing.assert_array_equal(data.terminated, died[data.offsets[1:] - 1])
+        assert data.states.dtype == np.float64
+        assert data.actions.dtype == np.int32
+        assert not data.rewards.flags.writeable
+
+    def test_words(self, source: Any) -> None:
+        data = Trajectories.from_table(source, **DISCRETE)
+        words = data.facts.action_vocabulary
+        assert words == ("none", "low", "high")
+        assert [words[a] for a in data.actions] == source.column("drug").to_pylist()
+        assert data.private_facts == ()
+        # Without a vocabulary the words are read from the data, which is said.
+        read = Trajectories.from_table(source, **DISCRETE | {"action_vocabulary": None})
+        assert read.facts.action_vocabulary == ("high", "low", "none")
+        assert ["high", "low", "none"][read.actions[0]] == source.column("drug")[0].as_py()
+        assert len(read.private_facts) == 1
+        assert "private" in read.summary()
+
+    def test_numbers_as_words(self, source: Any) -> None:
+        given = DISCRETE | {"num_states": None, "state_vocabulary": [6, 5, 4, 3, 2, 1, 0]}
+        data = Trajectories.from_table(source, **given)
+        np.testing.assert_array_equal(6 - data.states, source.column("cell"))
+
+    def test_parquet(self, source: Any, columns: dict[str, Any], tmp_path: Path) -> None:
+        expected = Trajectories.from_table(source, **columns)
+        whole = tmp_path / "a.parquet"
+        pq.write_table(source, whole, row_group_size=3)
+        same(expected, Trajectories.from_parquet(whole, **columns))
+        same(expected, Trajectories.from_parquet(str(whole), **columns))
+        parts = tmp_path / "parts"
+        parts.mkdir()
+        cuts = [0, 1, 7, 7, 20, source.num_rows]
+        for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
+            pq.write_table(source.slice(begin, end - begin), parts / f"{number}.parquet")
+        same(expected, Trajectories.from_parquet(parts, **columns))
+        same(expected, Trajectories.from_parquet(f"{parts}/*.parquet", **columns))
+        same(expected, Trajectories.from_parquet(sorted(parts.iterdir()), **columns))
+
+    def test_csv(self, source: Any, columns: dict[str, Any], tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        pa_csv.write_csv(source, path)
+        same(Trajectories.from_table(source, **columns), Trajectories.from_csv(path, **columns))
+
+    def test_csv_types(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        path.write_text("id,s,a,r\n007,0,1,1.5\n007,1,1,2\n7,1,0,0\n")
+        given: dict[str, Any] = {
+            "trajectory": "id", "state": "s", "action": "a", "reward": "r"
+        }  # fmt: skip
+        data = Trajectories.from_csv(path, types={"id": "string"}, **given)
+        assert data.trajectory_ids.tolist() == ["007", "7"]
+        assert Trajectories.from_csv(path, **given).num_trajectories == 1
+        with pytest.raises(InputError, match="type that Arrow does not know"):
+            Trajectories.from_csv(path, types={"id": "words"}, **given)
+
+    @pytest.mark.parametrize("library", ["pandas", "polars", "duckdb", "reader", "categories"])
+    def test_other_tables(self, source: Any, columns: dict[str, Any], library: str) -> None:
+        frame = pd.DataFrame({n: source.column(n).to_pylist() for n in source.column_names})
+        given: Any = frame
+        if library == "polars":
+            given = pl.from_arrow(source)
+        elif library == "duckdb":
+            given = duckdb.from_arrow(source)
+        elif library == "reader":
+            given = source.to_reader(5)
+        elif library == "categories":
+            given = frame.astype({"patient": "category", "drug": "category"})
+        same(Trajectories.from_table(source, **columns), Trajectories.from_table(given, **columns))
+
+    def test_categories_of_polars(self, source: Any) -> None:
+        expected = Trajectories.from_table(source, **DISCRETE)
+        frame = pl.DataFrame(pl.from_arrow(source))
+        for kind in (pl.Categorical, pl.Enum(["none", "low", "high"])):
+            given = frame.with_columns(pl.col("drug").cast(kind))
+            same(expected, Trajectories.from_table(given, **DISCRETE))
+
+    def test_a_library_that_fails(self) -> None:
+        """What goes wrong in a lazy query is said without the cell that its library quotes."""
+        query = "select 1::hugeint i, 0 s, 1 a, cast(x as int) r from (values ('7'), ('{}')) v(x)"
+        given: dict[str, Any] = {
+            "trajectory": "i", "state": "s", "action": "a", "reward": "r"
+        }  # fmt: skip
+        good = Trajectories.from_table(duckdb.sql(query.format(8)), **given)
+        assert good.rewards.tolist() == [7.0, 8.0]
+        with pytest.raises(InputError, match="cannot be read") as caught:
+            Trajectories.from_table(duckdb.sql(query.format("secret")), **given)
+        assert "secret" not in str(caught.value)
+
+    def test_own_table(self, source: Any, columns: dict[str, Any]) -> None:
+        """What is handed out through the Arrow interface can be taken in again."""
+        data = Trajectories.from_table(source, **columns)
+        same(data, Trajectories.from_table(data, **data.column_names))
+        assert pl.DataFrame(data).height == data.num_steps
+
+    def test_round_trip(self, source: Any, columns: dict[str, Any], tmp_path: Path) -> None:
+        data = Trajectories.from_table(source, **columns)
+        path = tmp_path / "out.parquet"
+        names = data.to_parquet(path)
+        same(data, Trajectories.from_parquet(path, **names))
+        assert [p.name for p in tmp_path.iterdir()] == ["out.parquet"]
+        with pytest.raises(InputError, match="cannot be written"):
+            data.to_parquet(tmp_path / "nowhere" / "out.parquet")
+
+    def test_arrays(self) -> None:
+        data = Trajectories.from_arrays(**SMALL)
+        by_ids = SMALL | {"lengths": None, "trajectory_ids": [0, 0, 0, 1, 2, 2]}
+        same(data, Trajectories.from_arrays(**by_ids))
+        assert data.offsets.tolist() == [0, 3, 4, 6]
+        assert data.num_users is None
+        assert data.unit is Unit.TRAJECTORY
+        owned = Trajectories.from_arrays(**SMALL, users=["b", "a", "b"])
+        assert owned.num_users == 2
+        assert owned.unit_index.tolist() == [0, 1, 0]
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"lengths": [3, 0, 3]}, "entry 1 .* empty"),
+            ({"lengths": [3, 3, 3]}, "add up to 9"),
+            ({"lengths": None}, "needs lengths"),
+            ({"actions": [0, 1]}, "2 entries, but there are 6 rows"),
+            ({"states": [[1.0, 2.0], [1.0]] * 3}, "different lengths"),
+            ({"rewards": []}, "no rows"),
+            ({"rewards": [0.0] * 5 + [np.nan]}, "row 5 .* NaN"),
+            ({"terminated": [True]}, "for each of 3 trajectories"),
+            ({"users": ["a"]}, "1 entries"),
+            ({"final_states": [0, 1, 3]}, "outside the 3 states"),
+            ({"final_states": [[0.5], [0.5], [0.5]]}, "whole number|dimensions"),
+            ({"states": np.zeros((6, 2, 2)), "num_states": None}, "axes"),
+            ({"states": [object()] * 6}, "numbers or words"),
+        ],
+    )
+    def test_bad_arrays(self, change: dict[str, Any], words: str) -> None:
+        with pytest.raises(InputError, match=words):
+            Trajectories.from_arrays(**SMALL | change)
+
+    @pytest.mark.filterwarnings("ignore::UserWarning:minari")
+    def test_minari(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+        rng = np.random.default_rng(0)
+        episodes = []
+        for number, length in enumerate([3, 1, 4]):
+            episodes.append(
+                minari.data_collector.EpisodeBuffer(
+                    id=number,
+                    observations=rng.normal(size=(length + 1, 2)).astype(np.float32),
+                    actions=rng.integers(0, 3, length),
+                    rewards=rng.normal(size=length).tolist(),
+                    terminations=[False] * (length - 1) + [number == 1],
+                    truncations=[False] * (length - 1) + [number != 1],
+                    infos={"p": rng.uniform(0.1, 1.0, length + 1).tolist()},
+                )
+            )
+        dataset = minari.create_dataset_from_buffers(
+            "test/tacit-v0",
+            buffer=episodes,
+            observation_space=spaces.Box(-10, 10, (2,)),
+            action_space=spaces.Discrete(3),
+            data_format="arrow",
+            description="made for a test",
+            author="tacit",
+            author_email="nobody@example.org",
+            code_permalink="https://example.org",
+            algorithm_name="none",
+        )
+        for given in (dataset, "test/tacit-v0"):
+            data = Trajectories.from_minari(given, behavior_prob="p", num_actions=3)
+            assert data.lengths.tolist() == [3, 1, 4]
+            assert data.terminated.tolist() == [False, True, False]
+            assert data.truncated.tolist() == [True, False, True]
+            np.testing.assert_array_equal(data[2].states, episodes[2].observations[:-1])
+            np.testing.assert_array_equal(data[2].final_state, episodes[2].observations[-1])
+            np.testing.assert_array_equal(data[2].rewards, episodes[2].rewards)
+            assert data[0].behavior_probs is not None
+            np.testing.assert_array_equal(data[0].behavior_probs, episodes[0].infos["p"][1:])
+        with pytest.raises(InputError, match="no 'q' in its infos"):
+            Trajectories.from_minari(dataset, behavior_prob="q")
+        with pytest.raises(InputError, match="cannot load"):
+            Trajectories.from_minari("test/absent-v0")
+
+    def test_timestamps(self) -> None:
+        stamps = pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-01"], utc=True)
+        frame = pd.DataFrame({"i": [1, 1, 2], "t": stamps, "s": 0, "a": 0, "r": 1.0})
+        given: dict[str, Any] = {
+            "trajectory": "i", "time": "t", "state": "s", "action": "a", "reward": "r"
+        }  # fmt: skip
+        data = Trajectories.from_table(frame, **given)
+        assert data.times is not None
+        assert data.times[1] - data.times[0] == np.timedelta64(1, "D")
+        backwards = frame.iloc[[1, 0, 2]]
+        with pytest.raises(InputError, match=r"row 1 .* goes back"):
+            Trajectories.from_table(backwards, **given)
+        same(data, Trajectories.from_table(backwards, sort=True, **given))
+
+    def test_files_that_are_not_there(self, tmp_path: Path) -> None:
+        given: list[Any] = [tmp_path / "no.parquet", tmp_path, f"{tmp_path}/*.parquet", [], 3]
+        for path in given:
+            with pytest.raises(InputError):
+                Trajectories.from_parquet(path, **COLUMNS)
+        with pytest.raises(InputError, match="There is no file"):
+            Trajectories.from_csv(tmp_path / "no.csv", **COLUMNS)
+
+    def test_files_must_agree(self, source: Any, tmp_path: Path) -> None:
+        pq.write_table(source.slice(0, 5), tmp_path / "0.parquet")
+        later = source.slice(5)
+        pq.write_table(later.drop_columns(["r"]), tmp_path / "1.parquet")
+        with pytest.raises(InputError, match=r"1\.parquet has no column 'r'"):
+            Trajectories.from_parquet(tmp_path, **COLUMNS)
+        words = later.set_column(0, "stay", later.column("stay").cast(pa.string()))
+        pq.write_table(words, tmp_path / "1.parquet")
+        with pytest.raises(InputError, match=r"1\.parquet: column 'stay' holds words"):
+            Trajectories.from_parquet(tmp_path, **COLUMNS)
+        wide = later.set_column(2, "t", later.column("t").cast(pa.int64()))
+        narrow = source.slice(0, 5)
+        narrow = narrow.set_column(2, "t", narrow.column("t").cast(pa.int16()))
+        pq.write_table(narrow, tmp_path / "0.parquet")
+        pq.write_table(wide, tmp_path / "1.parquet")
+        same(
+            Trajectories.from_table(source, **COLUMNS),
+            Trajectories.from_parquet(tmp_path, **COLUMNS),
+        )
+
+    def test_nothing_heavy_is_imported(self) -> None:
+        code = (
+            "import sys, tacit.data; "
+            "print([m for m in ('jax', 'pandas', 'matplotlib', 'scipy') if m in sys.modules])"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert run.stdout.strip() == "[]"
+
+
+class TestOrder:
+    def test_sort(self, source: Any, columns: dict[str, Any], tmp_path: Path) -> None:
+        ordered = source.sort_by([("patient", "ascending"), ("stay", "ascending")])
+        shuffled = source.take(np.random.default_rng(1).permutation(source.num_rows))
+        with pytest.raises(InputError, match="sort=True"):
+            Trajectories.from_table(shuffled, **columns)
+        expected = Trajectories.from_table(ordered, **columns)
+        data = Trajectories.from_table(shuffled, sort=True, **columns)
+        same(expected, data)
+        assert any(note.kind == "order" for note in data.notes)
+
+    def test_rows_keep_their_numbers(self, source: Any, tmp_path: Path) -> None:
+        cells = source.column("r").to_pylist()
+        cells[17] = np.nan
+        index = source.column_names.index("r")
+        bad = source.set_column(index, "r", pa.array(cells, from_pandas=False))
+        order = np.random.default_rng(1).permutation(source.num_rows)
+        place = int(np.flatnonzero(order == 17)[0])
+        bad = bad.take(order)
+        pq.write_table(bad.slice(0, 4), tmp_path / "0.parquet")
+        pq.write_table(bad.slice(4), tmp_path / "1.parquet")
+        file, row = ("0.parquet", place) if place < 4 else ("1.parquet", place - 4)
+        with pytest.raises(InputError, match=rf"{file}, column 'r', row {row} "):
+            Trajectories.from_parquet(tmp_path, sort=True, **COLUMNS)
+
+    def test_without_time(self, source: Any) -> None:
+        data = Trajectories.from_table(source, **COLUMNS | {"time": None})
+        assert data.times is None
+        assert any("order of the rows" in note.text for note in data.notes)
+
+
+class TestNulls:
+    GIVEN: ClassVar[dict[str, Any]] = {
+        "trajectory": "i",
+        "state": ["x"],
+        "action": "a",
+        "reward": "r",
+    }
+
+    def frame(self, **columns: Any) -> Any:
+        base: dict[str, Any] = {
+            "i": [1, 1, 1, 2, 2],
+            "x": [0.5, None, None, 2.0, None],
+            "a": [0, 1, 0, 1, 0],
+            "r": [1.0, 2.0, 3.0, 4.0, 5.0],
+        }
+        return pa.table(base | columns)
+
+    @pytest.mark.parametrize("rows", [1, 2, 3, 10])
+    def test_carry(self, rows: int) -> None:
+        pieces = pa.Table.from_batches(self.frame().to_batches(rows))
+        data = Trajectories.from_table(pieces, nulls="carry", **self.GIVEN)
+        assert data.states[:, 0].tolist() == [0.5, 0.5, 0.5, 2.0, 2.0]
+        assert data.nulls_answered == {"x": 3}
+        assert any("'x' are carried" in note.text for note in data.notes)
+        first = pa.Table.from_batches(self.frame(x=[0.5, None, 1.0, None, 1.0]).to_batches(rows))
+        with pytest.raises(InputError, match=r"'x', row 3 .* none before it"):
+            Trajectories.from_table(first, nulls="carry", **self.GIVEN)
+
+    def test_fill(self) -> None:
+        data = Trajectories.from_table(
+            self.frame(), nulls={"x": "fill"}, fill={"x": -1}, **self.GIVEN
+        )
+        assert data.states[:, 0].tolist() == [0.5, -1.0, -1.0, 2.0, -1.0]
+        assert any("filled with -1" in note.text for note in data.notes)
+        words = self.frame(x=[0.0] * 5, a=["u", None, "v", "u", "v"])
+        given = self.GIVEN | {"action_vocabulary": ["u", "v"]}
+        filled = Trajectories.from_table(words, nulls={"a": "fill"}, fill={"a": "v"}, **given)
+        assert filled.actions.tolist() == [0, 1, 1, 0, 1]
+        with pytest.raises(InputError, match="not in action_vocabulary"):
+            Trajectories.from_table(words, nulls={"a": "fill"}, fill={"a": "w"}, **given)
+        with pytest.raises(InputError, match="no action"):
+            Trajectories.from_table(
+                self.frame(a=[0, None, 1, 1, 1]),
+                nulls={"x": "carry", "a": "fill"},
+                fill={"a": 0.5},
+                **self.GIVEN,
+            )
+
+    def test_lists(self) -> None:
+        given = self.GIVEN | {"state": "x"}
+        lists = self.frame(x=pa.array([[1.0, 2.0], None, [3.0, 4.0], [5.0, None], [7.0, 8.0]]))
+        pieces = pa.Table.from_batches(lists.to_batches(2))
+        filled = Trajectories.from_table(pieces, nulls={"x": "fill"}, fill={"x": 9}, **given)
+        assert filled.states.tolist() == [[1, 2], [9, 9], [3, 4], [9, 9], [7, 8]]
+        with pytest.raises(InputError, match=r"'x', row 3 .* none before it"):
+            Trajectories.from_table(pieces, nulls="carry", **given)
+        late = self.frame(x=pa.array([None, None, [3.0], [5.0], [7.0]], pa.list_(pa.float64())))
+        pieces = pa.Table.from_batches(late.to_batches(2))
+        with pytest.raises(InputError, match=r"'x', row 0 .* before any of its lists"):
+            Trajectories.from_table(pieces, nulls={"x": "fill"}, fill={"x": 9}, **given)
+
+    def test_other_columns_stay_strict(self) -> None:
+        with pytest.raises(InputError, match=r"'r', row 2 .* null"):
+            Trajectories.from_table(
+                self.frame(r=[1.0, 2.0, None, 4.0, 5.0]), nulls={"x": "carry"}, **self.GIVEN
+            )
+
+    def test_nan_is_not_null(self) -> None:
+        x = pa.array([0.5, np.nan, 1.0, 2.0, 3.0], from_pandas=False)
+        with pytest.raises(InputError, match=r"'x', row 1 .* NaN"):
+            Trajectories.from_table(self.frame(x=x), nulls="carry", **self.GIVEN)
+
+
+class TestParts:
+    def data(self) -> Trajectories:
+        return Trajectories.from_arrays(
+            **SMALL, users=["b", "a", "b"], terminated=np.array([True, False, False])
+        )
+
+    def test_one(self) -> None:
+        data = self.data()
+        assert [len(one) for one in data] == [3, 1, 2]
+        assert data[-1].rewards.tolist() == [4.0, 5.0]
+        assert data[0].terminated
+        assert data[1].user == "a"
+        with pytest.raises(IndexError):
+            data[3]
+
+    def test_slices(self) -> None:
+        data = self.data()
+        part = data[1:]
+        assert part.rewards.tolist() == [3.0, 4.0, 5.0]
+        assert part.offsets.tolist() == [0, 1, 3]
+        back = data[::-1]
+        assert back.rewards.tolist() == [4.0, 5.0, 3.0, 0.0, 1.0, 2.0]
+        assert back.terminated.tolist() == [False, False, True]
+        with pytest.raises(InputError):
+            data[3:]
+
+    def test_by_user(self) -> None:
+        groups = dict(self.data().by_user())
+        assert list(groups) == ["b", "a"]
+        assert groups["b"].rewards.tolist() == [0.0, 1.0, 2.0, 4.0, 5.0]
+        with pytest.raises(InputError, match="no user column"):
+            list(Trajectories.from_arrays(**SMALL).by_user())
+
+    def test_select(self) -> None:
+        assert self.data().select(users=["a"]).rewards.tolist() == [3.0]
+        assert self.data().select(trajectories=[2, 0]).trajectory_ids.tolist() == [0, 2]
+        with pytest.raises(InputError, match="1 of the 2 users"):
+            self.data().select(users=["a", "z"])
+
+    def test_split_keeps_users_whole(self) -> None:
+        data = Trajectories.from_table(table(np.random.default_rng(0), users=40), **COLUMNS)
+        assert data.users is not None
+        left, right = data.split([0.75, 0.25], key=5)
+        assert left.users is not None
+        assert right.users is not None
+        assert not set(left.users) & set(right.users)
+        assert (left.num_users, right.num_users) == (30, 10)
+        assert left.num_steps + right.num_steps == data.num_steps
+        again, _ = data.split([0.75, 0.25], key=5)
+        same(left, again)
+        other, _ = data.split([0.75, 0.25], key=6)
+        assert other.users is not None
+        assert set(other.users) != set(left.users)
+        with pytest.raises(InputError, match="too few"):
+            data.split([0.999, 0.001], key=0)
+        with pytest.raises(InputError, match="add up to 1"):
+            data.split([0.5, 0.4], key=0)
+
+    def test_batches_keep_users_whole(self) -> None:
+        data = Trajectories.from_table(table(np.random.default_rng(0), users=40), **COLUMNS)
+        seen: set[Any] = set()
+        total = 0
+        for batch in data.batches(25):
+            assert batch.num_steps <= 25
+            mine = set(batch.users if batch.users is not None else ())
+            assert not mine & seen
+            seen |= mine
+            total += batch.num_steps
+        assert total == data.num_steps
+        with pytest.raises(InputError, match="batch_rows"):
+            list(data.batches(2))
+
+
+class TestViews:
+    def test_last_rows(self) -> None:
+        """Terminated: the last row counts. Cut off: it only supplies a state."""
+        ends = np.array([True, False, False])
+        found = Trajectories.from_arrays(**SMALL, terminated=ends).transitions()
+        assert found.rows.tolist() == [0, 1, 2, 4]
+        assert found.next_states.tolist() == [1, 2, 2, 2]
+        assert found.bootstraps.tolist() == [1.0, 1.0, 0.0, 1.0]
+        assert found.trajectories.tolist() == [0, 0, 0, 2]
+        assert found.rewards.tolist() == [0.0, 1.0, 2.0, 4.0]
+
+    def test_final_states(self) -> None:
+        ends = np.array([True, False, False])
+        data = Trajectories.from_arrays(**SMALL, terminated=ends, final_states=[0, 1, 0])
+        found = data.transitions()
+        assert found.rows.tolist() == [0, 1, 2, 3, 4, 5]
+        assert found.next_states.tolist() == [1, 2, 0, 1, 2, 0]
+        assert found.bootstraps.tolist() == [1.0, 1.0, 0.0, 1.0, 1.0, 1.0]
+
+    @pytest.mark.parametrize("rows", [1, 2, 10])
+    def test_next_state_column(self, rows: int) -> None:
+        frame = pa.table(
+            {
+                "i": [1, 1, 2, 3, 3],
+                "s": [0, 1, 2, 0, 1],
+                "n": pa.array([1, None, 0, None, 2]),
+                "a": [0] * 5,
+                "r": [0.0] * 5,
+                "d": [False, True, False, False, False],
+            }
+        )
+        pieces = pa.Table.from_batches(frame.to_batches(rows))
+        data = Trajectories.from_table(
+            pieces, trajectory="i", state="s", next_state="n", action="a", reward="r",
+            terminated="d",
+        )  # fmt: skip
+        assert data.final_states is not None
+        assert data.final_states.tolist() == [1, 0, 2]
+        assert data.transitions().next_states.tolist() == [1, 1, 0, 1, 2]
+        assert data.transitions().bootstraps.tolist() == [1, 0, 1, 1, 1]
+
+    def test_unknown_ends_are_said(self) -> None:
+        assert "cut off" in Trajectories.from_arrays(**SMALL).summary()
+        assert len(Trajectories.from_arrays(**SMALL).transitions()) == 3
+        assert len(Trajectories.from_arrays(**SMALL, terminated=True).transitions()) == 6
+
+    def test_padded(self) -> None:
+        data = Trajectories.from_arrays(
+            **SMALL, behavior_probs=[0.5] * 6, terminated=True, final_states=[0, 0, 0]
+        )
+        wide = data.padded(4)
+        assert wide.mask.sum(axis=1).tolist() == [3, 1, 2]
+        assert wide.rewards[0].tolist() == [0.0, 1.0, 2.0, 0.0]
+        assert wide.behavior_probs is not None
+        assert wide.behavior_probs[1].tolist() == [0.5, 1.0, 1.0, 1.0]
+        with pytest.raises(InputError, match="more than 2 steps"):
+            data.padded(2)
+        cut = data.padded(2, too_long="cut")
+        assert cut.rewards.tolist() == [[0.0, 1.0], [3.0, 0.0], [4.0, 5.0]]
+        assert cut.terminated.tolist() == [False, True, True]
+        assert cut.truncated.tolist() == [True, False, False]
+        assert cut.final_states is not None
+        assert cut.final_states.tolist() == [2, 0, 0]
+
+    def test_summary(self) -> None:
+        text = Trajectories.from_arrays(**SMALL, users=[1, 2, 1]).summary()
+        for words in ("3 trajectories, 2 users, 6 steps", "1 to 3", "mean 2.5", "not for pub"):
+            assert words in text
+
+    def test_target(self) -> None:
+        policy = Tabular(np.array([[0.1, 0.9], [0.2, 0.8], [0.0, 1.0]]))
+        data = Trajectories.from_arrays(**SMALL).with_target(policy)
+        assert data.target_probs is not None
+        assert data.target_probs.tolist() == [0.1, 0.8, 0.0, 0.9, 0.2, 1.0]
+        with pytest.raises(InputError, match=r"states, row 2 .* only 2 states"):
+            Trajectories.from_arrays(**SMALL).with_target(Tabular.uniform(2, 2))
+        with pytest.raises(InputError, match="3 actions, but the data has 2"):
+            Trajectories.from_arrays(**SMALL).with_target(Tabular.uniform(3, 3))
+
+    def test_densities(self) -> None:
+        """Of continuous actions, what is logged is a density, which may exceed 1."""
+        given: dict[str, Any] = SMALL | {"actions": np.zeros((6, 2)), "num_actions": None}
+        data = Trajectories.from_arrays(**given, behavior_probs=[2.5] * 6)
+        assert not data.discrete_actions
+        with pytest.raises(InputError, match="density"):
+            Trajectories.from_arrays(**given, behavior_probs=[2.5] * 5 + [0.0])
+        with pytest.raises(InputError, match="probability"):
+            Trajectories.from_arrays(**SMALL, behavior_probs=[2.5] * 6)

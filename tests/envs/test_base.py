@@ -1,0 +1,274 @@
+"""The interface: ends, resets, compilation, keys, and running many at once."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tacit.envs import (
+    HIV,
+    MDP100,
+    CartPole,
+    CartPoleParams,
+    Chain,
+    Environment,
+    Interval,
+    MountainCar,
+    ObstacleGrid,
+    Taxi,
+    begin,
+    collect,
+    episodes,
+    random_policy,
+    rollout,
+    table_policy,
+)
+from tacit.privacy import InputError
+from tests.envs.probes import Clock, Fuse
+from tests.statistics import follows_discrete
+
+ALL: list[Environment[Any, Any]] = [
+    Chain(),
+    MDP100(),
+    Taxi(),
+    MountainCar(),
+    CartPole(),
+    HIV(substeps=20),
+    ObstacleGrid(),
+    Interval(),
+]
+KEY = jax.random.key(7)
+
+
+def name(env: Environment[Any, Any]) -> str:
+    return env.name
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_runs_out_truncates_and_does_not_terminate() -> None:
+    _, rows = rollout(Clock(), random_policy(2), KEY, 12)
+    assert not rows.terminated.any()
+    assert np.flatnonzero(rows.truncated).tolist() == [4, 9]  # the fifth step of each episode
+
+
+def test_termination_is_not_truncation() -> None:
+    _, rows = rollout(Fuse(), random_policy(2), KEY, 9)
+    assert np.flatnonzero(rows.terminated).tolist() == [2, 5, 8]
+    assert not rows.truncated.any()
+
+
+def test_both_at_once_is_termination() -> None:
+    _, rows = rollout(Fuse(step_limit=3), random_policy(2), KEY, 9)
+    assert np.flatnonzero(rows.terminated).tolist() == [2, 5, 8]
+    assert not rows.truncated.any()
+
+
+def test_no_step_limit_never_truncates() -> None:
+    _, rows = rollout(Clock(step_limit=None), random_policy(2), KEY, 50)
+    assert not rows.truncated.any()
+    assert rows.next_observation[-1, 0] == 50
+
+
+def test_automatic_reset_keeps_the_final_observation() -> None:
+    _, rows = rollout(Clock(), random_policy(2), KEY, 7)
+    assert rows.observation[:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert rows.next_observation[:, 0].tolist() == [1, 2, 3, 4, 5, 1, 2]
+
+
+def test_auto_step_gives_both_observations() -> None:
+    env = Clock(step_limit=1)
+    state, _ = env.reset(KEY)
+    after = env.auto_step(KEY, state, 0)
+    assert [float(after.final_observation[0]), float(after.observation[0])] == [1, 0]
+    assert bool(after.truncated)
+    assert int(after.state.time) == 0
+    plain = env.step(KEY, state, 0)
+    assert [float(plain.final_observation[0]), float(plain.observation[0])] == [1, 1]
+
+
+def test_terminated_states_absorb() -> None:
+    env = Fuse(step_limit=10)
+    state, _ = env.reset(KEY)
+    rewards = []
+    for _ in range(5):
+        after = env.step(KEY, state, 0)
+        state = after.state
+        rewards.append(float(after.reward))
+    assert rewards == [1, 1, 1, 0, 0]
+    assert bool(after.terminated)
+    assert not bool(after.truncated)
+    assert float(state.inner) == 3
+    assert int(state.time) == 3
+
+
+# --- compilation, keys, vectors -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env", ALL, ids=name)
+def test_rollouts_compile_and_vectorise(env: Environment[Any, Any]) -> None:
+    steps = 250
+    run = jax.jit(jax.vmap(lambda key: rollout(env, random_policy(env.num_actions), key, steps)[1]))
+    keys = jax.random.split(KEY, 3)
+    rows = run(keys)
+    over = np.asarray(rows.terminated | rows.truncated)
+    assert over.shape == rows.reward.shape == (3, steps)
+    assert not np.any(rows.terminated & rows.truncated)
+    assert over.any() or env.step_limit is None or env.step_limit > steps
+    # What one row leads to is where the next starts, unless the episode is over.
+    joined = np.asarray(rows.observation)[:, 1:] == np.asarray(rows.next_observation)[:, :-1]
+    joined = joined.reshape(3, steps - 1, -1).all(axis=-1)
+    assert np.all(joined | over[:, :-1])
+    assert np.all(np.isfinite(rows.reward))
+    # The key decides, and nothing else.
+    for a, b in zip(rows, run(keys), strict=True):
+        np.testing.assert_array_equal(a, b)
+    firsts = [np.asarray(rows.next_observation)[i] for i in range(3)]
+    assert not np.array_equal(firsts[0], firsts[1])
+
+
+@pytest.mark.parametrize("env", ALL, ids=name)
+def test_compiled_equals_eager(env: Environment[Any, Any]) -> None:
+    compiled = jax.jit(env.step)
+    state, _ = env.reset(KEY)
+    for action in range(env.num_actions):
+        fast = compiled(KEY, state, action)
+        with jax.disable_jit():
+            slow = env.step(KEY, state, action)
+        for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(slow), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        if isinstance(env, HIV):
+            break  # thousands of operations one by one
+
+
+@pytest.mark.parametrize("env", [Chain(), CartPole()], ids=name)
+def test_a_rollout_is_the_steps_it_stands_for(env: Environment[Any, Any]) -> None:
+    """Drawing chance in bulk is a matter of speed: the same keys step by step give the same."""
+    policy = random_policy(env.num_actions)
+    steps = 60
+    keys = jax.random.split(KEY, 1 + 3 * steps)
+    _, rows = jax.jit(lambda key: rollout(env, policy, key, steps))(KEY)
+    state, observation = env.reset(keys[0])
+    policy_keys, step_keys, reset_keys = keys[1:].reshape(3, steps)
+    step, reset = jax.jit(env.step), jax.jit(env.reset)
+    for t in range(steps):
+        action = policy(policy_keys[t], observation)
+        after = step(step_keys[t], state, action)
+        np.testing.assert_allclose(rows.next_observation[t], after.observation, atol=1e-5)
+        assert bool(rows.truncated[t]) == bool(after.truncated)
+        state, observation = after.state, after.observation
+        if after.terminated or after.truncated:
+            state, observation = reset(reset_keys[t])
+
+
+def test_a_rollout_goes_on_where_it_stopped() -> None:
+    env = Clock()
+    carry, first = rollout(env, random_policy(2), KEY, 3)
+    _, second = rollout(env, random_policy(2), KEY, 3, carry=carry)
+    assert first.next_observation[:, 0].tolist() == [1, 2, 3]
+    assert second.next_observation[:, 0].tolist() == [4, 5, 1]
+    assert np.flatnonzero(second.truncated).tolist() == [1]
+
+
+def test_parameters_vectorise() -> None:
+    """One call, a row for each gravity, each equal to its own run."""
+    env = CartPole()
+    gravities = jnp.array([5.0, 9.8, 20.0])
+    state = env.at(jnp.array([0.0, 0.0, 0.05, 0.0]))
+
+    def angle(gravity: jax.Array) -> jax.Array:
+        params = CartPoleParams(gravity=gravity)
+        now = state
+        for _ in range(5):
+            now = env.step(KEY, now, 0, params).state
+        return now.inner[3]
+
+    together = jax.jit(jax.vmap(angle))(gravities)
+    apart = [angle(g) for g in gravities]
+    np.testing.assert_allclose(together, np.array(apart), rtol=1e-5)
+    # A stronger pull turns the leaning pole faster.
+    assert np.all(np.diff(together) > 0)
+
+
+def test_whole_mdps_vectorise() -> None:
+    chains = [Chain(stay=0.2, step_limit=None), Chain(stay=0.9)]
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(c.default_params for c in chains))
+
+    def length(params: Any) -> jax.Array:
+        return jnp.mean(episodes(chains[0], random_policy(1), KEY, 200, params, 700).lengths)
+
+    lengths = jax.jit(jax.vmap(length))(params)
+    # From a uniform start 20 advances are needed in the mean: 20 / 0.8 = 25 and 20 / 0.1 = 200.
+    assert 20 < lengths[0] < 30
+    assert 160 < lengths[1] < 240
+
+
+def test_64_bits_on_request() -> None:
+    for env in (CartPole(), MountainCar(), Interval()):
+        state, observation = env.reset(KEY)
+        assert observation.dtype == jnp.float32
+        with jax.enable_x64(True):
+            state, observation = env.reset(KEY)
+            after = env.step(KEY, state, 1)
+            assert observation.dtype == after.observation.dtype == after.reward.dtype == jnp.float64
+
+
+# --- episodes -------------------------------------------------------------------------------------
+
+
+def test_episodes_say_what_happened_before_the_end() -> None:
+    made = episodes(Fuse(), random_policy(2), KEY, 3)
+    assert made.valid.tolist() == [[True, True, True, False, False]] * 3
+    assert made.lengths.tolist() == [3, 3, 3]
+    np.testing.assert_allclose(made.returns(0.5), 1.75)
+    cut = episodes(Fuse(), random_policy(2), KEY, 1, steps=2)
+    assert not cut.transitions.terminated.any()
+    assert not cut.transitions.truncated.any()
+
+
+def test_parameters_reach_episodes() -> None:
+    made = episodes(Clock(), random_policy(2), KEY, 2, params=3.0)
+    np.testing.assert_allclose(made.returns(), 15.0)
+
+
+def test_collect_is_episodes_in_numpy() -> None:
+    env, policy = Taxi(), random_policy(6)
+    ours = collect(env, policy, KEY, 5)
+    theirs = episodes(env, policy, KEY, 5)
+    assert isinstance(ours.valid, np.ndarray)
+    np.testing.assert_array_equal(ours.transitions.observation, theirs.transitions.observation)
+
+
+def test_an_endless_environment_needs_a_number_of_steps() -> None:
+    with pytest.raises(InputError, match="no step limit"):
+        episodes(Clock(step_limit=None), random_policy(2), KEY, 1)
+    assert episodes(Clock(step_limit=None), random_policy(2), KEY, 1, steps=4).valid.all()
+
+
+def test_begin_is_a_reset() -> None:
+    carry = begin(Chain(), KEY)
+    assert int(carry.state.inner) == int(carry.observation)
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+
+def test_policies_draw_what_they_say() -> None:
+    keys = jax.random.split(jax.random.key(3), 20_000)
+    table = np.array([[0.0, 0.2, 0.8, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    policy = table_policy(table)
+    for row, chances in enumerate(table):
+        drawn = np.asarray(jax.vmap(lambda key, row=row: policy(key, jnp.asarray(row)))(keys))
+        assert follows_discrete(drawn, {a: p for a, p in enumerate(chances) if p > 0})
+    drawn = np.asarray(jax.vmap(lambda key: random_policy(3)(key, jnp.zeros(())))(keys))
+    assert follows_discrete(drawn, dict.fromkeys(range(3), 1 / 3))
+
+
+def test_bad_policies_are_refused() -> None:
+    with pytest.raises(InputError, match="table of probabilities"):
+        table_policy([[0.5, 0.4]])
+    with pytest.raises(InputError, match="num_actions"):
+        random_policy(0)

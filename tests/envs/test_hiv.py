@@ -1,0 +1,202 @@
+"""The HIV patient: against SciPy's LSODA, its equilibria, and the traps of other versions."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+from tacit.envs import HIV, HIVParams
+from tacit.envs.hiv import RATES, STARTS, derivative
+from tacit.privacy import InputError
+
+Array = NDArray[np.float64]
+KEY = jax.random.key(2)
+EFFICACIES = ((0.0, 0.0), (0.7, 0.0), (0.0, 0.3), (0.7, 0.3))
+
+
+def equations(t: float, y: Any, rti: float, pi: float) -> list[float]:
+    """Adams et al. (2004), written down again from the paper rather than shared with ours."""
+    T1, T2, T1s, T2s, V, E = y
+    infection1 = (1 - rti) * 8e-7 * V * T1
+    infection2 = (1 - 0.34 * rti) * 1e-4 * V * T2
+    infected = T1s + T2s
+    return [
+        10000 - 0.01 * T1 - infection1,
+        31.98 - 0.01 * T2 - infection2,
+        infection1 - 0.7 * T1s - 1e-5 * E * T1s,
+        infection2 - 0.7 * T2s - 1e-5 * E * T2s,
+        (1 - pi) * 100 * 0.7 * infected - 13 * V - infection1 - infection2,
+        1
+        + 0.3 * infected / (infected + 100) * E
+        - 0.25 * infected / (infected + 500) * E
+        - 0.1 * E,
+    ]
+
+
+def lsoda(actions: Array, tolerance: float = 1e-9) -> tuple[float, Array]:
+    """The return of a sequence of decisions, and the states after each."""
+    y = np.array(STARTS["unhealthy"])
+    total, states = 0.0, []
+    for action in actions:
+        rti, pi = EFFICACIES[int(action)]
+        solved = solve_ivp(
+            *(equations, (0.0, 5.0), y),
+            method="LSODA",
+            args=(rti, pi),
+            t_eval=[5.0],
+            rtol=tolerance,
+            atol=tolerance,
+        )
+        y = solved.y[:, -1]
+        total += 1000 * y[5] - 0.1 * y[4] - 20000 * rti**2 - 2000 * pi**2
+        states.append(y)
+    return total, np.array(states)
+
+
+def ours(env: HIV, actions: Array, bits: bool) -> tuple[Array, Array]:
+    """Returns and states of many patients at once; `actions` is (patients, decisions)."""
+    with jax.enable_x64(bits):
+        run = jax.jit(jax.vmap(lambda a: follow(env, a)))
+        rewards, states = run(jnp.asarray(actions))
+        return np.asarray(rewards, np.float64).sum(axis=1), np.asarray(states, np.float64)
+
+
+def follow(env: HIV, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def body(state: Any, action: jax.Array) -> Any:
+        after = env.step(KEY, state, action)
+        return after.state, (after.reward, after.state.inner)
+
+    begun, _ = env.reset(KEY)
+    result: tuple[jax.Array, jax.Array] = jax.lax.scan(body, begun, actions)[1]
+    return result
+
+
+@pytest.fixture(scope="module")
+def sequences() -> Array:
+    """The four fixed policies, and a patient whose treatment changes all the time."""
+    fixed = [np.full(200, action) for action in range(4)]
+    wild = np.random.default_rng(0).integers(0, 4, 200)
+    return np.array([*fixed, wild])
+
+
+@pytest.fixture(scope="module")
+def reference(sequences: Array) -> list[tuple[float, Array]]:
+    return [lsoda(row) for row in sequences]
+
+
+def test_returns_are_those_of_lsoda(sequences: Array, reference: list[tuple[float, Array]]) -> None:
+    wanted = np.array([total for total, _ in reference])
+    # The reference's own figures, as published with the task: none 3.432e6, both 7.022e6.
+    assert wanted[0] == pytest.approx(3.432e6, rel=2e-4)
+    assert wanted[3] == pytest.approx(7.022e6, rel=2e-4)
+    returns, states = ours(HIV(), sequences, bits=True)
+    np.testing.assert_allclose(returns, wanted, rtol=1e-3)
+    np.testing.assert_allclose(returns[:4], wanted[:4], rtol=1e-5)  # in fact
+    trajectory = np.array([rows for _, rows in reference])
+    np.testing.assert_allclose(np.log10(states), np.log10(trajectory), atol=0.01)
+    short, _ = ours(HIV(), sequences, bits=False)
+    np.testing.assert_allclose(short, wanted, rtol=1e-3)
+
+
+def test_the_method_converges_at_its_order() -> None:
+    """Halving the step divides the error by about eight: order 3, on a smooth stretch."""
+    wild = np.array([[3] * 6])
+    exact = lsoda(wild[0], 1e-11)[1][-1]
+    errors = []
+    for substeps in (40, 80):
+        _, states = ours(HIV(substeps=substeps), wild, bits=True)
+        errors.append(np.max(np.abs(np.log(states[0, -1] / exact))))
+    assert 5.0 < errors[0] / errors[1] < 12.0
+
+
+def test_equilibria_stand_still() -> None:
+    for name in ("unhealthy", "healthy"):
+        start = np.array(STARTS[name])
+        slopes = np.array(derivative(tuple(start), 0.0, 0.0, HIVParams()))
+        # Printed to whole cells, the stored numbers are good to one part in ten or so for the
+        # rarest cells: nothing moves faster than that in a day.
+        assert np.all(np.abs(slopes) < 0.12 * start + 5.0)
+
+
+def test_the_uninfected_stay_so() -> None:
+    _, states = ours_from("uninfected")
+    assert np.all(states[:, 2:5] == 0.0)
+    np.testing.assert_allclose(states[-1, :2], [1e6, 3198.0], rtol=1e-3)
+
+
+def ours_from(name: Any) -> tuple[Array, Array]:
+    rewards, states = jax.jit(lambda a: follow(HIV(initial=name), a))(jnp.zeros(100, jnp.int32))
+    return np.asarray(rewards), np.asarray(states)
+
+
+def test_actions_rewards_and_observations() -> None:
+    env = HIV()
+    state, first = env.reset(KEY)
+    np.testing.assert_allclose(first, np.log10(STARTS["unhealthy"]), rtol=1e-5)
+    with jax.enable_x64(True):
+        state, _ = env.reset(KEY)
+        step = jax.jit(env.step)
+        for action, (rti, pi) in enumerate(EFFICACIES):
+            after = step(KEY, state, action)
+            solved = lsoda(np.array([action]))[1][0]
+            np.testing.assert_allclose(after.state.inner, solved, rtol=2e-3)
+            # The reward is that of the state after the step, and the second drug costs 2000.
+            v, e = np.asarray(after.state.inner)[4:]
+            paid = 1000 * e - 0.1 * v - 20000 * rti**2 - 2000 * pi**2
+            assert float(after.reward) == pytest.approx(paid, rel=1e-12)
+
+
+def test_observations_are_cut_off() -> None:
+    env = HIV(initial="uninfected")
+    _, first = env.reset(KEY)
+    assert first[2:5].tolist() == [-5.0, -5.0, -5.0]
+
+
+def test_patients_differ() -> None:
+    env = HIV()
+    people = env.patients(KEY, 500, 0.2)
+    assert people.k1.shape == (500,)
+    assert people.start.shape == (500, 6)
+    for name in RATES:
+        logs = np.log(np.asarray(getattr(people, name)) / getattr(HIVParams(), name))
+        # Mean and spread of 500 draws, at five standard errors.
+        assert abs(logs.mean()) < 5 * 0.2 / np.sqrt(500)
+        assert abs(logs.std() - 0.2) < 5 * 0.2 / np.sqrt(1000)
+    for name in ("f", "cost_pi", "efficacy_pi", "pay_immunity"):
+        assert np.all(np.asarray(getattr(people, name)) == np.float32(getattr(HIVParams(), name)))
+    step = jax.jit(jax.vmap(lambda params: env.step(KEY, env.reset(KEY, params)[0], 3, params)))
+    virus = np.asarray(step(people).state.inner)[:, 4]
+    assert len(np.unique(virus)) == 500
+    assert np.all(np.isfinite(virus))
+    same = env.patients(KEY, 2, 0.0)
+    assert np.all(np.asarray(same.k1) == np.float32(8e-7))
+
+
+def test_starts_may_vary() -> None:
+    env = HIV()
+    params = env.default_params._replace(start_spread=0.5)
+    keys = jax.random.split(KEY, 4000)
+    drawn = np.asarray(jax.vmap(lambda key: env.reset(key, params)[0].inner)(keys))
+    logs = np.log(drawn / np.array(STARTS["unhealthy"]))
+    assert abs(logs.std() - 0.5) < 5 * 0.5 / np.sqrt(2 * 24_000)
+    assert abs(logs.mean()) < 5 * 0.5 / np.sqrt(24_000)
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="unhealthy, healthy, uninfected"):
+        HIV(initial="dead")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="substeps must be at least 20"):
+        HIV(substeps=5)
+    with pytest.raises(InputError, match="spread"):
+        HIV().patients(KEY, 3, float("nan"))
+
+
+def test_the_picture_shows_the_state() -> None:
+    sick, well = (HIV(initial=name) for name in ("unhealthy", "healthy"))
+    pictures = [env.render(env.reset(KEY)[0]) for env in (sick, well)]
+    assert pictures[0].shape == (300, 400, 3)
+    assert not np.array_equal(pictures[0], pictures[1])

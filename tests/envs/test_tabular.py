@@ -1,0 +1,379 @@
+"""Tables: exact answers against hand calculation, simulation and Gymnasium."""
+
+import math
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from tacit.envs import (
+    MDP100,
+    Chain,
+    ObstacleGrid,
+    TabularMDP,
+    Taxi,
+    collect,
+    make,
+    random_policy,
+)
+from tacit.envs.grid import OBSTACLES
+from tacit.privacy import InputError
+from tests.statistics import FALSE_ALARM, follows_discrete
+
+KEY = jax.random.key(11)
+ONE = random_policy(1)  # one object, so that it is compiled once
+
+
+def two_states() -> TabularMDP:
+    """Stay (reward 1) or leave (reward 0, terminating with chance 3/4, else staying)."""
+    return TabularMDP.from_tables(
+        successors=[[[0, 1], [1, 0]], [[1, 0], [1, 0]]],
+        probabilities=np.array([[[1, 0], [0.75, 0.25]], [[1, 0], [1, 0]]]),
+        rewards=[[[1, 0], [0, 2]], [[0, 0], [0, 0]]],
+        terminated=[[[False, False], [True, False]], [[True, False], [True, False]]],
+        start=[1, 0],
+        step_limit=100,
+    )
+
+
+# --- solvers --------------------------------------------------------------------------------------
+
+
+def test_values_by_hand() -> None:
+    mdp = two_states()
+    # Always leave: V = 0.25 (2 + g V), so V = 0.5 / (1 - 0.25 g).
+    leave = mdp.greedy([1, 0])
+    assert mdp.values(leave, 0.8)[0] == pytest.approx(0.5 / (1 - 0.2), rel=1e-12)
+    assert mdp.values(leave, 1.0)[0] == pytest.approx(0.5 / 0.75, rel=1e-12)
+    # Half and half: V = 0.5 (1 + g V) + 0.5 * 0.25 (2 + g V).
+    half = mdp.uniform()
+    assert mdp.values(half, 0.8)[0] == pytest.approx(0.75 / (1 - 0.8 * 0.625), rel=1e-12)
+    # One action, then the policy.
+    value = 0.75 / (1 - 0.8 * 0.625)
+    np.testing.assert_allclose(
+        mdp.action_values(half, 0.8)[0], [1 + 0.8 * value, 0.5 + 0.2 * value], rtol=1e-12
+    )
+    assert mdp.start_value(half, 0.8) == pytest.approx(value)
+
+
+def test_optimal_by_hand() -> None:
+    mdp = two_states()
+    for gamma in (0.0, 0.5, 0.9):
+        found = mdp.optimal(gamma)
+        assert found.policy[0].tolist() == [1.0, 0.0]  # staying pays 1 / (1 - g), leaving less
+        assert found.values[0] == pytest.approx(1 / (1 - gamma))
+
+
+def test_optimal_beats_every_deterministic_policy() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        dense = rng.dirichlet(np.full(4, 0.5), (4, 3))
+        rewards = rng.normal(size=(4, 3, 4))
+        mdp = TabularMDP.from_dense(dense, rewards, terminal=[0, 0, 0, 1])
+        best = mdp.optimal(0.9).values
+        every = [
+            mdp.values(mdp.greedy(list(np.unravel_index(i, (3,) * 4))), 0.9) for i in range(81)
+        ]
+        np.testing.assert_allclose(best, np.max(every, axis=0), rtol=1e-9, atol=1e-9)
+
+
+def test_undiscounted_values_need_an_end() -> None:
+    mdp = two_states()
+    with pytest.raises(InputError, match="never terminate"):
+        mdp.values(mdp.greedy([0, 0]), 1.0)
+
+
+def test_sparse_and_dense_solves_agree() -> None:
+    long = Chain(states=1500)
+    gamma, n = 0.999, 1499
+    factor = 0.5 * gamma / (1 - 0.5 * gamma)
+    assert long.values(long.uniform(), gamma)[0] == pytest.approx(factor**n / gamma, rel=1e-9)
+
+
+def test_dense_tables_keep_their_meaning() -> None:
+    rng = np.random.default_rng(1)
+    dense = rng.dirichlet(np.ones(5), (5, 2)) * (rng.random((5, 2, 5)) < 0.5)
+    dense += 1e-3 * np.eye(5)[:, None, :]
+    dense /= dense.sum(axis=2, keepdims=True)
+    mdp = TabularMDP.from_dense(dense, 0.0)
+    for action in range(2):
+        policy = mdp.greedy([action] * 5)
+        np.testing.assert_allclose(mdp.transition_matrix(policy), dense[:, action], atol=1e-15)
+
+
+# --- sampling -------------------------------------------------------------------------------------
+
+
+def test_successors_and_starts_are_drawn_as_tabled() -> None:
+    chances = np.array([0.0, 0.1, 0.0, 0.6, 0.3, 0.0])
+    mdp = TabularMDP.from_tables(
+        np.tile(np.arange(6), (6, 1, 1)),
+        np.tile(chances, (6, 1, 1)),
+        np.zeros((6, 1, 6)),
+        start=chances[::-1],
+        step_limit=1,
+    )
+    made = collect(mdp, random_policy(1), KEY, 50_000).transitions
+    law = {s: p for s, p in enumerate(chances) if p > 0}
+    assert follows_discrete(made.next_observation, law)
+    assert follows_discrete(made.observation, {5 - s: p for s, p in law.items()})
+
+
+# --- Chain ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stay", [0.0, 0.5, 0.9])
+def test_chain_values_in_closed_form(stay: float) -> None:
+    env, gamma = Chain(stay=stay), 0.99
+    advance = 1 - stay
+    n = 39 - np.arange(39)
+    expected = (advance * gamma / (1 - stay * gamma)) ** n / gamma
+    np.testing.assert_allclose(env.values(env.uniform(), gamma)[:39], expected, rtol=1e-12)
+    assert env.values(env.uniform(), gamma)[39] == 0.0
+
+
+def test_chain_values_by_simulation() -> None:
+    env, gamma, count = Chain(), 0.99, 20_000
+    returns = collect(env, ONE, KEY, count).returns(gamma)
+    # Returns lie in [0, 1]: Hoeffding's inequality at the designed false-alarm rate.
+    allowed = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * count))
+    assert abs(returns.mean() - env.start_value(env.uniform(), gamma)) < allowed
+    # The same bound finds a chain whose states are left only slightly more often.
+    other = Chain(stay=0.45)
+    assert abs(returns.mean() - other.start_value(other.uniform(), gamma)) > allowed
+
+
+def test_chain_episodes_take_as_long_as_they_should() -> None:
+    """The number of steps from state s is negative binomial."""
+    made = collect(Chain(), ONE, KEY, 20_000)
+    first, lengths = made.transitions.observation[:, 0], made.lengths
+    assert follows_discrete(first, dict.fromkeys(range(39), 1 / 39))
+    here = lengths[first == 37]
+    law = {k: float(stats.nbinom.pmf(k - 2, 2, 0.5)) for k in range(2, 60)}
+    assert follows_discrete(here, law)
+    assert made.transitions.terminated[made.valid].sum() == 20_000
+    assert np.all(made.returns() == 1.0)
+
+
+def test_the_chain_may_start_at_its_end() -> None:
+    assert Chain().tables.start[39] == 0.0
+    np.testing.assert_allclose(Chain(start_at_end=True).tables.start, 1 / 40)
+    made = collect(Chain(states=2, start_at_end=True), random_policy(1), KEY, 200)
+    there = made.transitions.observation[:, 0] == 1
+    assert 0 < there.sum() < 200
+    assert np.all(made.lengths[there] == 1)
+    assert np.all(made.returns()[there] == 0.0)
+
+
+# --- MDP100 ---------------------------------------------------------------------------------------
+
+
+def test_mdp100_by_hand() -> None:
+    env = MDP100()
+    found = env.optimal(1.0)
+    # 99 advances of 1 / 0.9 steps, -1 each, +1 at the end.
+    assert found.values[0] == pytest.approx(1 - 99 / 0.9, rel=1e-12)
+    assert np.all(found.policy[:99, 1] == 1.0)
+    # At random an advance takes 1 / 0.45 steps.
+    assert env.start_value(env.uniform(), 1.0) == pytest.approx(1 - 99 / 0.45, rel=1e-12)
+    # Discounted: x = E[g^T] of one advance; 1 + ... + g^(T-1) telescopes to (1 - x^99) / (1 - g).
+    gamma = 0.99
+    x = 0.9 * gamma / (1 - 0.1 * gamma)
+    by_hand = -(1 - x**99) / (1 - gamma) + x**99 / gamma
+    assert env.optimal(gamma).values[0] == pytest.approx(by_hand, rel=1e-10)
+
+
+def test_mdp100_choices() -> None:
+    assert MDP100().tables.start[0] == 1.0
+    np.testing.assert_allclose(MDP100(start="uniform").tables.start[:99], 1 / 99)
+    slipping = MDP100(stay=0.9)
+    stuck = slipping.greedy([0] * 100)
+    assert slipping.values(stuck, 1.0)[0] == pytest.approx(1 - 99 / 0.1)
+    with pytest.raises(InputError, match="never terminate"):
+        MDP100().values(MDP100().greedy([0] * 100), 1.0)
+    assert MDP100(end_reward=100.0).optimal(1.0).values[0] == pytest.approx(100 - 110)
+
+
+# --- Taxi -----------------------------------------------------------------------------------------
+
+
+def test_taxi_is_gymnasiums() -> None:
+    theirs: Any = gymnasium.make("Taxi-v4").unwrapped
+    ours = Taxi().tables
+    for s in range(500):
+        for a in range(6):
+            ((chance, after, reward, done),) = theirs.P[s][a]
+            assert chance == ours.probabilities[s, a, 0] == 1.0
+            assert after == ours.successors[s, a, 0]
+            assert reward == ours.rewards[s, a, 0]
+            assert done == ours.terminated[s, a, 0]
+    np.testing.assert_allclose(ours.start, theirs.initial_state_distrib, rtol=1e-15)
+    assert gymnasium.spec("Taxi-v4").max_episode_steps == Taxi().step_limit
+
+
+def test_legacy_map_lacks_one_wall() -> None:
+    new, old = Taxi().tables, Taxi(legacy_map=True).tables
+    changed = np.argwhere((new.successors != old.successors).any(axis=2))
+    # East from (1, 1) and west from (1, 2), for each of 5 x 4 passengers and destinations.
+    expected = {(Taxi.encode(1, 1, p, d), 2) for p in range(5) for d in range(4)} | {
+        (Taxi.encode(1, 2, p, d), 3) for p in range(5) for d in range(4)
+    }
+    assert {(int(s), int(a)) for s, a in changed} == expected
+    for s, a in expected:
+        row, column, p, d = Taxi.decode(s)
+        assert new.successors[s, a, 0] == s
+        assert old.successors[s, a, 0] == Taxi.encode(row, 3 - column, p, d)
+    np.testing.assert_array_equal(new.rewards, old.rewards)
+    np.testing.assert_array_equal(new.terminated, old.terminated)
+    np.testing.assert_array_equal(new.start, old.start)
+
+
+def test_taxi_optimum_by_shortest_paths() -> None:
+    """21 minus the shortest number of actions, by breadth-first search."""
+    env = Taxi()
+    tables = env.tables
+    distance = np.full(500, np.inf)
+    ends = tables.terminated[:, :, 0].any(axis=1)
+    distance[ends] = 1
+    for _ in range(50):
+        nearer = 1 + distance[tables.successors[:, :, 0]].min(axis=1)
+        distance = np.minimum(distance, nearer)
+    reachable = tables.start > 0
+    np.testing.assert_allclose(env.optimal(1.0).values[reachable], 21 - distance[reachable])
+
+
+# --- ObstacleGrid ---------------------------------------------------------------------------------
+
+
+def chances(env: ObstacleGrid, x: int, y: int, action: int) -> dict[tuple[int, int], float]:
+    tables, s = env.tables, env.cell(x, y)
+    found: dict[tuple[int, int], float] = {}
+    for after, p in zip(tables.successors[s, action], tables.probabilities[s, action], strict=True):
+        if p > 0:
+            place = (int(after) % env.size, int(after) // env.size)
+            found[place] = found.get(place, 0.0) + float(p)
+    return found
+
+
+@pytest.mark.parametrize("env", [ObstacleGrid(), ObstacleGrid.published_code()])
+def test_grid_moves(env: ObstacleGrid) -> None:
+    np.testing.assert_allclose(env.tables.probabilities.sum(axis=2), 1.0, rtol=1e-14)
+    third = 0.1 / 3
+    right = {(5, 4): 0.9, (3, 4): third, (4, 5): third, (4, 3): third}
+    assert chances(env, 4, 4, 1) == pytest.approx(right)
+    # In the corner there is one other neighbour.
+    assert chances(env, 0, 0, 2) == pytest.approx({(0, 1): 0.9, (1, 0): 0.1})
+    edge = {(0, 5): 0.9, (1, 4): 0.05, (0, 3): 0.05}
+    assert chances(env, 0, 4, 2) == pytest.approx(edge)
+
+
+def test_grid_choices() -> None:
+    text, code = ObstacleGrid(), ObstacleGrid.published_code()
+    # Down at the start: the text stays, the code goes to either neighbour.
+    assert chances(text, 0, 0, 3) == {(0, 0): 1.0}
+    assert chances(code, 0, 0, 3) == {(1, 0): 0.5, (0, 1): 0.5}
+    for x, y, penalty in OBSTACLES:
+        into = text.tables.successors == text.cell(x, y)
+        assert set(text.tables.rewards[into].tolist()) == {-penalty}
+        out = code.tables.rewards[code.cell(x, y)]
+        stays_out = ~code.tables.terminated[code.cell(x, y)]
+        assert set(out[stays_out].tolist()) == {-penalty}
+        assert set(code.tables.rewards[into & ~np.isin(code.tables.successors, 99)].ravel()) <= {
+            -1.0,
+            *(-p for _, _, p in OBSTACLES),
+        }
+    for env in (text, code):
+        assert np.all(env.tables.rewards[env.tables.terminated] == 0.0)
+        assert np.all(env.tables.terminated == (env.tables.successors == 99))
+        assert env.tables.start[env.cell(0, 0)] == 1.0
+
+
+def test_grid_without_chance_is_a_shortest_path() -> None:
+    env = ObstacleGrid(intended=1.0)
+    # 18 moves, the last of them free.
+    assert env.start_value(env.optimal(1.0).policy, 1.0) == pytest.approx(-17.0)
+
+
+def test_grid_positions() -> None:
+    env = ObstacleGrid()
+    assert env.position(np.int32(env.cell(3, 7))).tolist() == [3.5, 7.5]
+    cells = np.arange(100)
+    drawn = np.asarray(env.position(cells, KEY))
+    np.testing.assert_array_equal(np.floor(drawn), np.stack([cells % 10, cells // 10], axis=1))
+    assert len(np.unique(drawn % 1.0)) > 150
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_bad_settings_are_one_sentence() -> None:
+    cases: list[tuple[Any, str]] = [
+        (lambda: Chain(states=-3), "states must be at least 1"),
+        (lambda: Chain(states=1), "at least 2"),
+        (lambda: Chain(stay=1.5), "stay must be from 0 to 1"),
+        (lambda: Chain(stay=math.nan), "stay must be a number, not NaN"),
+        (lambda: MDP100(advance=-0.1), "advance must be from 0 to 1"),
+        (lambda: MDP100(end_reward=math.inf), "end_reward must be finite"),
+        (lambda: make("MDP100", start="last"), "start must be 'first' or 'uniform'"),
+        (lambda: Taxi(step_limit=0), "step_limit must be at least 1"),
+        (lambda: ObstacleGrid(intended=math.nan), "intended must be a number"),
+        (lambda: ObstacleGrid(obstacles=((10, 0, 1.0),)), "outside the grid"),
+        (lambda: ObstacleGrid(obstacles=((0, 0, 1.0),)), "start or the target"),
+        (lambda: ObstacleGrid(size=1), "size must be at least 2"),
+        (lambda: Chain().values(Chain().uniform(), 1.2), "gamma must be from 0 to 1"),
+        (lambda: Chain().values([[0.5]], 0.9), "a table of 40 states by 1 actions"),
+        (lambda: Chain().values(np.full((40, 1), 0.5), 0.9), "policy must sum to 1"),
+        (lambda: Chain().greedy([1] * 40), "actions must be from 0 to 0"),
+    ]
+    for call, words in cases:
+        with pytest.raises(InputError, match=words) as caught:
+            call()
+        assert str(caught.value).count(". ") == 0
+
+
+def test_bad_tables_are_one_sentence() -> None:
+    good: dict[str, Any] = {
+        "successors": [[[0, 1]], [[0, 1]]],
+        "probabilities": [[[0.5, 0.5]], [[0.5, 0.5]]],
+        "rewards": [[[0.0, 0.0]], [[0.0, 0.0]]],
+    }
+    TabularMDP.from_tables(**good)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"probabilities": [[[0.5, 0.4]], [[0.5, 0.5]]]}, "must sum to 1, and are off by 0.1"),
+        ({"probabilities": [[[1.5, -0.5]], [[0.5, 0.5]]]}, "at least 0"),
+        ({"probabilities": [[[math.nan, 0.5]], [[0.5, 0.5]]]}, "finite"),
+        ({"successors": [[[0, 2]], [[0, 1]]]}, "states from 0 to 1"),
+        ({"successors": [[[0, -1]], [[0, 1]]]}, "states from 0 to 1"),
+        ({"rewards": [[[0.0, math.inf]], [[0.0, 0.0]]]}, "rewards must be finite"),
+        ({"rewards": [[[0.0]], [[0.0]]]}, "rewards must have the shape"),
+        ({"probabilities": [1.0]}, "must have the shape"),
+        ({"start": [0.5, 0.6]}, "start must sum to 1"),
+        ({"start": [1.0]}, "one entry for each of the 2 states"),
+        ({"step_limit": -1}, "step_limit"),
+    ]
+    for change, words in cases:
+        with pytest.raises(InputError, match=words):
+            TabularMDP.from_tables(**{**good, **change})
+    with pytest.raises(InputError, match="states, actions, states"):
+        TabularMDP.from_dense(np.ones((2, 1, 3)), 0.0)
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def test_tables_render_as_text() -> None:
+    import jax.numpy as jnp
+
+    chain = Chain(states=5)
+    assert chain.render(chain.at(jnp.asarray(1))) == ".@..G\nstate 1 of 5"
+    taxi = Taxi()
+    text = taxi.render(taxi.at(jnp.asarray(taxi.encode(2, 3, 4, 1))))
+    assert text.splitlines()[3] == "| : : :@: |"
+    assert text.endswith("passenger riding, going to G")
+    grid = ObstacleGrid().render(ObstacleGrid().at(jnp.asarray(0)))
+    assert grid.splitlines()[9].split() == ["@"] + ["."] * 9
+    assert grid.splitlines()[1].split()[9] == "50"
+    assert two_states().render(two_states().at(jnp.asarray(1))) == "state 1 of 2"
