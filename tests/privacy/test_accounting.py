@@ -300,7 +300,13 @@ def replace_one_events() -> st.SearchStrategy[Event]:
 @given(st.lists(st.tuples(replace_one_events(), counts), min_size=1, max_size=3))
 def test_floor_below_pld_below_renyi(parts: list[tuple[Event, int]]) -> None:
     events = [Repeated(event, times) for event, times in parts]
-    found = epsilon(events, 1e-5, RO)
+    try:
+        found = epsilon(events, 1e-5, RO)
+    except UnsupportedError as error:
+        # Vector grid noise with losses above 600, among other events: refused, and said so.
+        refusal = str(error)
+        assert "beyond the range of doubles" in refusal  # noqa: PT017
+        return
     bracket = witness.bracket(events, 1e-5, RO)
     assert bracket.floor <= found * (1 + 1e-9) + 1e-9
     # Where the second accountant happens to be exact, the first one's grid of 1e-4 shows.
