@@ -305,7 +305,7 @@ def test_floor_below_pld_below_renyi(parts: list[tuple[Event, int]]) -> None:
     except UnsupportedError as error:
         # Vector grid noise with losses above 600, among other events: refused, and said so.
         refusal = str(error)
-        assert "beyond the range of doubles" in refusal  # noqa: PT017
+        assert "beyond the range of doubles" in refusal
         return
     bracket = witness.bracket(events, 1e-5, RO)
     assert bracket.floor <= found * (1 + 1e-9) + 1e-9
