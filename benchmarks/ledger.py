@@ -55,7 +55,7 @@ def _forked(work: Callable[[], int]) -> int:
         code = 70
         try:
             code = work()
-        except Exception:
+        except Exception:  # a forked child must not return into its parent's code
             traceback.print_exc()
         finally:
             os._exit(code)

@@ -60,7 +60,7 @@ def run(arguments: list[str] | None = None) -> int:
         return 0
     except (OverflowError, MemoryError, RecursionError):
         return _refuse("These numbers are too large, or too deeply nested, to compute with.")
-    except Exception as error:
+    except Exception as error:  # sorted below; what is not for people keeps its traceback
         from tacit.privacy.errors import TacitError
 
         if isinstance(error, _UsageError) and hasattr(error, "format_message"):
