@@ -204,3 +204,58 @@ def test_help_does_not_load_the_heavy_libraries() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ
     )
     assert done.returncode == 0, done.stderr
+
+
+# --- audit ----------------------------------------------------------------------------------------
+
+
+def test_an_audit_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "audit", "gaussian", "laplace", "--runs", "8000")
+    assert found["failed"] == 0
+    audits = found["audits"]
+    assert isinstance(audits, list)
+    assert [item["target"] for item in audits] == ["gaussian", "laplace"]
+    assert all(0 < item["epsilon"] < 4.5 and item["curve"] for item in audits)
+    assert found["twins"] == []
+
+
+def test_an_audit_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--teeth") == 0
+    printed = capsys.readouterr().out
+    assert "holds" in printed
+    assert "caught" in printed
+    assert "NOT CAUGHT" not in printed
+    assert max(map(len, printed.splitlines())) <= 88
+
+
+def test_audits_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (
+        ["audit"],
+        ["audit", "nonsense"],
+        ["audit", "no.such:module"],
+        ["audit", "gaussian", "--runs", "3"],
+        ["audit", "gaussian", "--confidence", "2"],
+    ):
+        assert tacit(*arguments) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("tacit: ")
+        assert said.count("\n") == 1
+
+
+def test_a_refuted_promise_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "leaks.py").write_text(
+        "from tacit.privacy import Budget\n"
+        "from tacit.privacy.audit import Target\n"
+        "target = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=200)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert tacit("audit", "leaks:target") == 1
+    assert "BROKEN" in capsys.readouterr().out
+
+
+def test_what_can_be_attacked_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit("audit", "--list") == 0
+    assert "gaussian" in capsys.readouterr().out.split()

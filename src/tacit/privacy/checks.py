@@ -67,3 +67,11 @@ def count(name: str, value: object) -> int:
     if converted >= 2**63:
         raise InputError(f"{name} must be below 2^63.")
     return converted
+
+
+def confidence(value: object) -> float:
+    """At least one half and below 1: how sure a bound is."""
+    converted = number("confidence", value)
+    if not 0.5 <= converted < 1.0:
+        raise InputError(f"confidence must be at least 0.5 and below 1, not {converted:g}.")
+    return converted

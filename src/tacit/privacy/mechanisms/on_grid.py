@@ -103,10 +103,19 @@ class _OnGrid:
 
         `contributions` has a row for each unit. Rows with NaN or infinity count as zero.
         """
-        total = self.integers(contributions).sum(axis=0, dtype=np.int64)
-        return (total + self._noise(source)) * self.step, self.event
+        rows, event = self.releases(contributions, 1, source)
+        return rows[0], event
 
-    def _noise(self, source: Source) -> Integers:
+    def releases(self, contributions: ArrayLike, times: int, source: Source) -> tuple[Array, Event]:
+        """The sum released `times` times with fresh noise, a row each, and what *one* of them did.
+
+        For audits and simulations; whoever publishes all rows pays for `Repeated(event, times)`.
+        """
+        total = self.integers(contributions).sum(axis=0, dtype=np.int64)
+        noise = self._noise(source, (checks.count("times", times), self.dimension))
+        return (total + noise) * self.step, self.event
+
+    def _noise(self, source: Source, shape: tuple[int, ...]) -> Integers:
         raise NotImplementedError
 
 
@@ -121,8 +130,8 @@ class GridGaussianMechanism(_OnGrid):
         """What one release does, in grid units."""
         return DiscreteGaussian(self.width, self.bound / self.step, self.dimension)
 
-    def _noise(self, source: Source) -> Integers:
-        return source.discrete_gaussian(self.width, (self.dimension,))
+    def _noise(self, source: Source, shape: tuple[int, ...]) -> Integers:
+        return source.discrete_gaussian(self.width, shape)
 
 
 @dataclass(frozen=True)
@@ -136,5 +145,5 @@ class GridLaplaceMechanism(_OnGrid):
         """What one release does, in grid units."""
         return DiscreteLaplace(self.width, self.bound / self.step)
 
-    def _noise(self, source: Source) -> Integers:
-        return source.discrete_laplace(self.width, (self.dimension,))
+    def _noise(self, source: Source, shape: tuple[int, ...]) -> Integers:
+        return source.discrete_laplace(self.width, shape)

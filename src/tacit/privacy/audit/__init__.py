@@ -1,0 +1,30 @@
+"""Attacks that put a lower bound under epsilon.
+
+>>> import numpy as np
+>>> from tacit.privacy import Budget
+>>> from tacit.privacy.audit import Target, audit
+>>> from tacit.privacy.mechanisms import GaussianMechanism
+>>> plan = GaussianMechanism.calibrated(1.0, Budget(4.0, 1e-5))
+>>> def mechanism(people, source):
+...     return plan.release(sum(people), source)[0]
+>>> neighbours = (np.array([0.5, 1.0]), np.array([0.5, -1.0]))
+>>> found = audit(Target.of(mechanism, neighbours, Budget(4.0, 1e-5), runs=4000))
+>>> found.broken
+False
+"""
+
+from tacit.privacy.audit.auditor import FALSE_ALARM, Audit, GaussianFit, Target, audit
+from tacit.privacy.audit.bounds import Counts
+from tacit.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
+
+__all__ = [
+    "FALSE_ALARM",
+    "Audit",
+    "CanaryAudit",
+    "CanaryTarget",
+    "Counts",
+    "GaussianFit",
+    "Target",
+    "audit",
+    "audit_with_canaries",
+]

@@ -1,0 +1,412 @@
+"""The auditor: attacks a mechanism on two neighbouring inputs and bounds its epsilon from below.
+
+    found = audit(target)
+    found.epsilon      no smaller epsilon is true, with the stated confidence
+    found.broken       whether the promise is refuted
+
+A `Target` says how to run the mechanism in either of two worlds (two neighbouring inputs) and what
+it promises. The runs are split in three: on the first, attacks are fitted (`attacks.py`); on the
+second, the best attack and its threshold are chosen; on the third, which nobody has looked at, hits
+and false alarms are counted (`bounds.py`). So the bound holds at its confidence however cleverly
+the attack was picked.
+
+Three readings of the same runs:
+
+- `epsilon`: the least epsilon at the promise's delta that any mechanism with these counts can have;
+- `gaussian`: the least mu, if the privacy loss is Gaussian in shape, and the epsilon that goes with
+  it. Tighter, and an assumption;
+- `broken`: whether the counts contradict the promise's *whole* curve, delta(epsilon) for every
+  epsilon. This needs no assumption, and far fewer runs than pushing `epsilon` over the certified
+  figure; it is decided with a false-alarm rate of one in a million, whatever `confidence` is. (A
+  bound at 95 % may come out above the certified figure of an honest mechanism, one time in 20 if
+  the mechanism is as bad as promised and no worse; it is the verdict that counts.)
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tacit.privacy import accounting, checks
+from tacit.privacy.audit import attacks, bounds
+from tacit.privacy.audit.attacks import Attack, Outputs
+from tacit.privacy.audit.bounds import Counts
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.errors import InputError
+from tacit.privacy.events import ApproxDP, Event, PureDP, as_events
+from tacit.privacy.grid import Array
+from tacit.privacy.noise import Source, secure
+from tacit.privacy.promise import Budget, Relation
+
+FALSE_ALARM = 1e-6
+"""How often a promise that is kept may be called broken."""
+
+_CHUNK = 4_000_000  # numbers drawn at a time
+_CURVE_POINTS = 41
+_PROFILE_POINTS = 33
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is attacked: a way to run it in either world, and what it promises."""
+
+    name: str
+    draw: Callable[[int, int, Source], Outputs]
+    """`draw(world, runs, source)`: what so many independent runs in world 0 or 1 give away, as an
+    array with a row for each run or as a list of bytes."""
+
+    events: tuple[Event, ...]
+    """What one run does, for `accounting`: the promise."""
+
+    relation: Relation
+    """In what sense the two worlds are neighbours."""
+
+    delta: float = 1e-5
+    """Where epsilon is stated; 0 for a pure promise."""
+
+    runs: int = 400_000
+    """How many runs in each world give an audit some power."""
+
+    log_ratio: Callable[[Array], Array] | None = None
+    """The logarithm of the second world's density over the first's, where it is known; it is given
+    what `draw` returned."""
+
+    note: str = ""
+    """What a reader of the table should know."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", as_events(self.events))
+        object.__setattr__(self, "relation", Relation.parse(self.relation))
+        object.__setattr__(self, "delta", checks.probability("delta", self.delta))
+        object.__setattr__(self, "runs", checks.count("runs", self.runs))
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: Callable[[Any, Source], Any],
+        neighbours: tuple[Any, Any],
+        promise: "Certificate | Budget | tuple[Event, ...]",
+        *,
+        name: str = "mechanism",
+        relation: Relation = Relation.REPLACE_ONE,
+        delta: float = 1e-5,
+        runs: int = 1000,
+    ) -> "Target":
+        """A mechanism or a whole training function, run once for each call.
+
+        `mechanism(input, source)` returns an array or bytes; an error it raises is an output too.
+        A `Budget` promises nothing beyond its own epsilon and delta.
+        """
+
+        def draw(world: int, count: int, source: Source) -> Outputs:
+            results = [mechanism(neighbours[world], source) for _ in range(count)]
+            if all(isinstance(result, bytes) for result in results):
+                return results
+            return np.array([np.asarray(result, dtype=np.float64) for result in results])
+
+        if isinstance(promise, Certificate):
+            events: tuple[Event, ...] = promise.events
+            relation, delta = promise.relation, promise.delta
+        elif isinstance(promise, Budget):
+            delta = promise.delta
+            events = (
+                PureDP(promise.epsilon, relation=relation)
+                if delta == 0.0
+                else ApproxDP(promise.epsilon, delta, relation=relation),
+            )
+        else:
+            events = as_events(promise)
+        return cls(name, draw, events, relation, delta, runs)
+
+
+@dataclass(frozen=True)
+class GaussianFit:
+    """What the counts say if the privacy loss is Gaussian in shape."""
+
+    mu: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an attack on one target found."""
+
+    target: str
+    relation: Relation
+    certified: float
+    delta: float
+    epsilon: float
+    confidence: float
+    gaussian: GaussianFit
+    broken: bool
+    attack: str
+    counts: Counts
+    runs: int
+    """In each world, for fitting, choosing and counting together."""
+
+    could_show: float
+    """The largest epsilon that so many runs can show, were every guess right."""
+
+    would_catch: float
+    """The best attack with so many runs exposes noise that is smaller than promised by this factor
+    (0.9: a tenth too small). 0 if none would be."""
+
+    curve: tuple[tuple[float, float], ...] = field(repr=False)
+    """Rates of false alarms and of hits of the winning attack, threshold by threshold."""
+
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as JSON; an unbounded figure is null."""
+        return {
+            "target": self.target,
+            "relation": self.relation.value,
+            "certified": _json(self.certified),
+            "delta": self.delta,
+            "epsilon": _json(self.epsilon),
+            "confidence": self.confidence,
+            "gaussian": {"mu": _json(self.gaussian.mu), "epsilon": _json(self.gaussian.epsilon)},
+            "broken": self.broken,
+            "attack": self.attack,
+            "hits": [self.counts.hits, self.counts.hit_runs],
+            "false_alarms": [self.counts.false_alarms, self.counts.false_alarm_runs],
+            "runs": self.runs,
+            "could_show": self.could_show,
+            "would_catch": self.would_catch,
+            "curve": [list(point) for point in self.curve],
+            "note": self.note,
+        }
+
+
+def _json(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def audit(
+    target: Target,
+    *,
+    runs: int | None = None,
+    confidence: float = 0.95,
+    source: Source | None = None,
+) -> Audit:
+    """Attack `target` with so many runs in each world."""
+    total = target.runs if runs is None else checks.count("runs", runs)
+    if total < 40:
+        raise InputError(f"An audit needs at least 40 runs in each world, not {total}.")
+    confidence = checks.confidence(confidence)
+    rng = secure() if source is None else source
+    promise = _Promise(target)
+    quarter = total // 4
+    arena = _Arena(target, rng)
+    candidates = arena.fitted(quarter)
+    tried = [arena.scores(candidates, world, quarter) for world in (0, 1)]
+    for_epsilon = _chosen(tried, lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta))
+    for_shape = _chosen(tried, bounds.gaussian_mu)
+    for_curve = _chosen(tried, promise.excess)
+    picks = (for_epsilon, for_curve, for_shape)
+    used = sorted({pick.attack for pick in picks})
+    place = {attack: i for i, attack in enumerate(used)}
+    fresh = [arena.scores([candidates[i] for i in used], w, total - 2 * quarter) for w in (0, 1)]
+
+    def counted(pick: _Pick) -> Counts:
+        return pick.counts(fresh, place[pick.attack])
+
+    counts = counted(for_epsilon)
+    mu = float(bounds.gaussian_mu(*bounds.rates(counted(for_shape), confidence)))
+    judged = total - 2 * quarter
+    return Audit(
+        target=target.name,
+        relation=target.relation,
+        certified=promise.epsilon,
+        delta=target.delta,
+        epsilon=bounds.epsilon_from_counts(counts, target.delta, confidence),
+        confidence=confidence,
+        gaussian=GaussianFit(mu, _epsilon_of_mu(mu, target.delta)),
+        broken=any(promise.broken(counted(pick), FALSE_ALARM / len(picks)) for pick in picks),
+        attack=candidates[for_epsilon.attack].name,
+        counts=counts,
+        runs=total,
+        could_show=bounds.most_detectable(judged, target.delta, confidence),
+        would_catch=bounds.noise_that_would_be_caught(promise.mu, judged, 1.0 - FALSE_ALARM),
+        curve=_curve([scores[place[for_epsilon.attack]] for scores in fresh]),
+        note=target.note,
+    )
+
+
+# --- the promise ----------------------------------------------------------------------------------
+
+
+class _Promise:
+    """What the target promises: epsilon at delta, and delta at a grid of epsilons."""
+
+    def __init__(self, target: Target) -> None:
+        self.epsilon = accounting.epsilon(target.events, target.delta, target.relation)
+        if not math.isfinite(self.epsilon):
+            raise InputError(
+                f"{target.name} promises nothing at delta {target.delta:g}: state a larger delta."
+            )
+        grid = np.linspace(0.0, 1.25 * self.epsilon, _PROFILE_POINTS)
+        self.epsilons = np.append(grid, self.epsilon)
+        self.deltas = np.array(
+            [accounting.delta(target.events, float(e), target.relation) for e in self.epsilons]
+        )
+        self.mu = _mu_of_epsilon(self.epsilon, target.delta or 1e-9)
+
+    def excess(self, hit_rate: Array, false_alarm_rate: Array) -> Array:
+        """By how much rates break hit <= e^epsilon false alarm + delta(epsilon), at the worst."""
+        allowed = np.multiply.outer(false_alarm_rate, np.exp(self.epsilons)) + self.deltas
+        return np.max(np.asarray(hit_rate)[..., None] - allowed, axis=-1)
+
+    def broken(self, counts: Counts, error: float) -> bool:
+        """Whether fresh counts refute the promise; wrongly with probability `error` at most."""
+        hit, false_alarm = bounds.rates(counts, 1.0 - error)
+        return bool(self.excess(np.asarray(hit), np.asarray(false_alarm)) > 0.0)
+
+
+def _epsilon_of_mu(mu: float, delta: float) -> float:
+    from tacit.privacy.events import Gaussian
+
+    if mu <= 0.0:
+        return 0.0
+    if not math.isfinite(mu) or delta == 0.0:
+        return math.inf
+    return accounting.epsilon(Gaussian(1.0 / mu, 1.0), delta, Relation.ADD_REMOVE)
+
+
+def _mu_of_epsilon(epsilon: float, delta: float) -> float:
+    from tacit.privacy.events import Gaussian
+
+    if epsilon <= 0.0:
+        return 0.0
+    budget = Budget(epsilon, delta)
+    std = accounting.calibrate(lambda s: Gaussian(s, 1.0), budget, Relation.ADD_REMOVE)
+    return 1.0 / std
+
+
+# --- runs and scores ------------------------------------------------------------------------------
+
+
+class _Arena:
+    """Runs the target in chunks and lets attacks score what comes out."""
+
+    def __init__(self, target: Target, source: Source) -> None:
+        self.target = target
+        self.source = source
+        self.width = 1
+        self.failure: Exception | None = None
+
+    def fitted(self, runs: int) -> list[Attack]:
+        """Every attack, fitted; the likelihood ratio first where it is known."""
+        first, second = (np.concatenate(list(self._rows(world, runs))) for world in (0, 1))
+        if self.failure is not None and self.width == 1:
+            raise InputError(f"{self.target.name} failed in every run: {self.failure}")
+        found = attacks.fitted(_wide(first, self.width), _wide(second, self.width))
+        ratio = self.target.log_ratio
+        if ratio is not None:
+            found.insert(0, Attack("likelihood ratio", lambda rows: ratio(rows[:, :-1])))
+        return found
+
+    def scores(self, candidates: list[Attack], world: int, runs: int) -> list[Array]:
+        """Each candidate's scores in so many fresh runs."""
+        found: list[list[Array]] = [[] for _ in candidates]
+        for rows in self._rows(world, runs):
+            wide = _wide(rows, self.width)
+            for parts, attack in zip(found, candidates, strict=True):
+                parts.append(np.nan_to_num(attack.score(wide)))
+        return [np.concatenate(parts) for parts in found]
+
+    def _rows(self, world: int, runs: int) -> Iterator[Array]:
+        """What an attacker sees of so many runs, some at a time."""
+        done = 0
+        while done < runs:
+            count = min(runs - done, max(1, _CHUNK // max(self.width, 64)))
+            rows = self._drawn(world, count)
+            self.width = max(self.width, rows.shape[1])
+            done += count
+            yield rows
+
+    def _drawn(self, world: int, count: int) -> Array:
+        try:
+            outputs = self.target.draw(world, count, self.source)
+        except Exception as error:  # an error is an output: it may depend on the input
+            self.failure = error
+            if count == 1:
+                return np.array([[-1.0]])
+            # Which of the runs failed matters, so they are tried one by one.
+            parts = [self._drawn(world, 1) for _ in range(count)]
+            width = max(part.shape[1] for part in parts)
+            return np.concatenate([_wide(part, width) for part in parts])
+        if len(outputs) != count:
+            raise InputError(
+                f"{self.target.name} must give a row for each of {count} runs, not {len(outputs)}."
+            )
+        return attacks.observed(outputs)
+
+
+def _wide(rows: Array, width: int) -> Array:
+    """`rows` with columns of zeros put in before the last, which counts what is not finite."""
+    missing = width - rows.shape[1]
+    if missing <= 0:
+        return rows
+    return np.column_stack([rows[:, :-1], np.zeros((len(rows), missing)), rows[:, -1]])
+
+
+@dataclass(frozen=True)
+class _Pick:
+    """An attack, its threshold, and which world it names: the second at or above, else below."""
+
+    attack: int
+    threshold: float
+    second: bool
+
+    def counts(self, scores: list[list[Array]], place: int) -> Counts:
+        """What this pick makes of scores in the two worlds."""
+        above = [int(np.count_nonzero(world[place] >= self.threshold)) for world in scores]
+        sizes = [len(world[place]) for world in scores]
+        if self.second:
+            return Counts(above[1], sizes[1], above[0], sizes[0])
+        return Counts(sizes[0] - above[0], sizes[0], sizes[1] - above[1], sizes[1])
+
+
+def _chosen(scores: list[list[Array]], worth: Callable[[Array, Array], Array]) -> _Pick:
+    """The attack and threshold that are worth most on the runs set aside for choosing.
+
+    Rates are judged at a confidence far above the bound's own: a threshold that looks good by luck,
+    as the extreme ones do, would look worse on fresh runs.
+    """
+    best, found = -math.inf, _Pick(0, math.inf, True)
+    for i, (first, second) in enumerate(zip(*scores, strict=True)):
+        thresholds = _thresholds(first, second)
+        runs = len(first)
+        above = [runs - np.searchsorted(np.sort(s), thresholds, "left") for s in (first, second)]
+        for names_second, hits, false_alarms in (
+            (True, above[1], above[0]),
+            (False, runs - above[0], runs - above[1]),
+        ):
+            values = worth(
+                bounds.at_least(hits, runs, FALSE_ALARM / 2.0),
+                bounds.at_most(false_alarms, runs, FALSE_ALARM / 2.0),
+            )
+            top = int(np.argmax(values))
+            if values[top] > best:
+                best, found = float(values[top]), _Pick(i, float(thresholds[top]), names_second)
+    return found
+
+
+def _thresholds(first: Array, second: Array) -> Array:
+    """Scores to cut at: everywhere, and densely in both tails, where epsilon is to be seen."""
+    pooled = np.sort(np.concatenate([first, second]))
+    size = len(pooled)
+    tail = np.unique(np.geomspace(1, size, 80).astype(int))
+    middle = np.linspace(0, size - 1, 81).astype(int)
+    return np.unique(pooled[np.unique(np.concatenate([tail - 1, size - tail, middle]))])
+
+
+def _curve(scores: list[Array]) -> tuple[tuple[float, float], ...]:
+    first, second = (np.sort(part) for part in scores)
+    cuts = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _CURVE_POINTS)))
+    rates = [1.0 - np.searchsorted(part, cuts, "left") / len(part) for part in (first, second)]
+    points = [(0.0, 0.0), *zip(*(r[::-1].tolist() for r in rates), strict=True)]
+    return tuple(dict.fromkeys(points))

@@ -1,0 +1,153 @@
+"""Auditing a training loop in one run: many canaries, each with a coin of its own.
+
+Each canary is a unit (a person, a trajectory) that takes part in one of two neighbouring ways, as a
+fair coin says: there or absent, or one of two trajectories. Training runs once; an attack that sees
+what was released scores each canary, guesses the coins it is surest of, and abstains on the rest.
+Too many right guesses refute the promised epsilon (`bounds.one_run_p_value`).
+
+Weaker than many runs on one pair of inputs, and the only way when a run takes hours.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy import accounting, checks
+from tacit.privacy.audit import bounds
+from tacit.privacy.audit.auditor import FALSE_ALARM
+from tacit.privacy.errors import InputError
+from tacit.privacy.events import Event, as_events
+from tacit.privacy.grid import Array
+from tacit.privacy.noise import Source, secure
+from tacit.privacy.promise import Relation
+
+# How many of the coins are guessed, as shares; the bound pays for trying all of them.
+_SHARES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)
+
+Coins = NDArray[np.bool_]
+Train = Callable[[Coins, Source], Array]
+"""`train(coins, source)`: a score for each canary, larger the more its coin seems to be True."""
+
+
+@dataclass(frozen=True)
+class CanaryAudit:
+    """What guessing many coins about a few runs found."""
+
+    target: str
+    relation: Relation
+    certified: float
+    delta: float
+    epsilon: float
+    confidence: float
+    broken: bool
+    canaries: int
+    runs: int
+    guesses: int
+    correct: int
+    could_show: float
+    """The largest epsilon so many canaries can show, were every guess right."""
+
+    note: str = ""
+    attack: str = "canaries"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as JSON."""
+        return {
+            "target": self.target,
+            "relation": self.relation.value,
+            "certified": self.certified,
+            "delta": self.delta,
+            "epsilon": self.epsilon,
+            "confidence": self.confidence,
+            "broken": self.broken,
+            "attack": self.attack,
+            "canaries": self.canaries,
+            "runs": self.runs,
+            "guesses": self.guesses,
+            "correct": self.correct,
+            "could_show": self.could_show,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True)
+class CanaryTarget:
+    """A training loop to be audited by its canaries, and what it promises."""
+
+    name: str
+    train: Train
+    canaries: int
+    events: tuple[Event, ...]
+    """What all of training does to one canary, for `accounting`: the promise."""
+
+    relation: Relation
+    """What a coin decides: whether a unit is there (add-remove), or which of two it is."""
+
+    delta: float = 1e-5
+    runs: int = 1
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "canaries", checks.count("canaries", self.canaries))
+        object.__setattr__(self, "events", as_events(self.events))
+        object.__setattr__(self, "relation", Relation.parse(self.relation))
+        object.__setattr__(self, "delta", checks.probability("delta", self.delta))
+        object.__setattr__(self, "runs", checks.count("runs", self.runs))
+
+
+def audit_with_canaries(
+    target: CanaryTarget,
+    *,
+    runs: int | None = None,
+    confidence: float = 0.95,
+    source: Source | None = None,
+) -> CanaryAudit:
+    """Flip a coin for each canary, train, guess, and count; `runs` times, with fresh coins."""
+    confidence = checks.confidence(confidence)
+    count, delta = target.canaries, target.delta
+    repeats = target.runs if runs is None else checks.count("runs", runs)
+    rng = secure() if source is None else source
+    promised = accounting.epsilon(target.events, delta, target.relation)
+    right: dict[int, int] = {}
+    for _ in range(repeats):
+        coins = rng.generator.integers(0, 2, count).astype(np.bool_)
+        scores = np.asarray(target.train(coins, rng), dtype=np.float64)
+        if scores.shape != (count,):
+            raise InputError(
+                f"{target.name} must score each of {count} canaries, not give shape {scores.shape}."
+            )
+        # The surest guesses are the extreme scores. What is not a number is no score.
+        order = np.argsort(np.nan_to_num(scores))
+        for share in _SHARES:
+            each = max(1, round(count * share / 2.0))
+            low, high = order[:each], order[count - each :]
+            hits = int(np.count_nonzero(coins[high]) + np.count_nonzero(~coins[low]))
+            right[each] = right.get(each, 0) + hits
+    # Trying every share and taking the best is paid for by splitting the error among them.
+    units = count * repeats
+
+    def bound(each: int, confidence: float) -> float:
+        shared = 1.0 - (1.0 - confidence) / len(right)
+        return bounds.one_run_epsilon(units, 2 * each * repeats, right[each], delta, shared)
+
+    best = max(right, key=lambda each: bound(each, confidence))
+    certain = max(bound(each, 1.0 - FALSE_ALARM) for each in right)
+    ideal = 1.0 - (1.0 - confidence) / len(right)
+    return CanaryAudit(
+        target=target.name,
+        relation=target.relation,
+        certified=promised,
+        delta=delta,
+        epsilon=bound(best, confidence),
+        confidence=confidence,
+        broken=certain > promised,
+        canaries=count,
+        runs=repeats,
+        guesses=2 * best * repeats,
+        correct=right[best],
+        could_show=bounds.one_run_epsilon(units, units, units, delta, ideal),
+        note=target.note,
+    )

@@ -1,0 +1,186 @@
+"""Teeth: sabotaged twins of the shipped code, which the auditor must catch.
+
+A twin is made by patching a function that ships, for as long as a `with` block lasts, in one of the
+ways in which private software really goes wrong. Its target is then built and audited by the same
+code as the honest one. An auditor that does not call a twin broken proves nothing about the others.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from tacit.privacy import accounting
+from tacit.privacy.audit.auditor import Audit, Target, audit
+from tacit.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
+from tacit.privacy.audit.targets import TARGETS
+from tacit.privacy.exact import Integers
+from tacit.privacy.grid import Array
+from tacit.privacy.mechanisms import clip
+from tacit.privacy.noise import Source
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A way of going wrong, and the targets in which it must be noticed."""
+
+    name: str
+    sabotage: Callable[[], AbstractContextManager[None]]
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bite:
+    """Whether the auditor noticed a twin of one target."""
+
+    twin: str
+    found: Audit | CanaryAudit
+
+    @property
+    def caught(self) -> bool:
+        """Whether the twin's promise was refuted."""
+        return self.found.broken
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as JSON."""
+        return {"twin": self.twin, "caught": self.caught, **self.found.to_dict()}
+
+
+def bite(twin: Twin, name: str, *, runs: int | None = None, confidence: float = 0.95) -> Bite:
+    """One twin of one target, built and audited while the sabotage lasts."""
+    with twin.sabotage():
+        return Bite(twin.name, attacked(TARGETS[name](), runs=runs, confidence=confidence))
+
+
+def attacked(
+    built: Target | CanaryTarget, *, runs: int | None = None, confidence: float = 0.95
+) -> Audit | CanaryAudit:
+    """`built` audited in the way that fits it; `runs` is for those that are run many times."""
+    if isinstance(built, CanaryTarget):
+        return audit_with_canaries(built, confidence=confidence)
+    return audit(built, runs=runs, confidence=confidence)
+
+
+# --- ways of going wrong --------------------------------------------------------------------------
+
+
+@contextmanager
+def _less_noise() -> Iterator[None]:
+    """A scale read off the wrong line: every draw is 0.7 times what it should be."""
+    normal, laplace = Source.normal, Source.laplace
+    gaussian_steps, laplace_steps = Source.discrete_gaussian, Source.discrete_laplace
+
+    def smaller_normal(self: Source, std: float, shape: tuple[int, ...]) -> Array:
+        return normal(self, 0.7 * std, shape)
+
+    def smaller_laplace(self: Source, scale: float, shape: tuple[int, ...]) -> Array:
+        return laplace(self, 0.7 * scale, shape)
+
+    def smaller_gaussian_steps(self: Source, std: int, shape: tuple[int, ...]) -> Integers:
+        return gaussian_steps(self, (7 * std) // 10, shape)
+
+    def smaller_laplace_steps(self: Source, scale: int, shape: tuple[int, ...]) -> Integers:
+        return laplace_steps(self, (7 * scale) // 10, shape)
+
+    with (
+        patch.object(Source, "normal", smaller_normal),
+        patch.object(Source, "laplace", smaller_laplace),
+        patch.object(Source, "discrete_gaussian", smaller_gaussian_steps),
+        patch.object(Source, "discrete_laplace", smaller_laplace_steps),
+    ):
+        yield
+
+
+@contextmanager
+def _no_clip() -> Iterator[None]:
+    """Nobody clips: a contribution counts at whatever size it comes."""
+
+    def unclipped(rows: Any, bound: float) -> Any:
+        return np.where(np.isfinite(rows), rows, 0.0)
+
+    with patch.object(clip, "l1", unclipped), patch.object(clip, "l2", unclipped):
+        yield
+
+
+@contextmanager
+def _wrong_norm() -> Iterator[None]:
+    """L2 where the proof needs L1, and coordinate by coordinate where it needs L2."""
+    l2 = clip.l2
+
+    def by_coordinate(rows: Any, bound: float) -> Any:
+        return np.clip(np.where(np.isfinite(rows), rows, 0.0), -bound, bound)
+
+    with patch.object(clip, "l1", l2), patch.object(clip, "l2", by_coordinate):
+        yield
+
+
+@contextmanager
+def _no_factor_two() -> Iterator[None]:
+    """A replacement counted like a removal, when noise is calibrated and when it is paid for."""
+    with patch.object(accounting, "movement", lambda bound, relation: bound):
+        yield
+
+
+@contextmanager
+def _noise_again() -> Iterator[None]:
+    """A generator seeded anew for each release: the same noise comes twice."""
+    normal = Source.normal
+    drawn: dict[tuple[int, ...], Array] = {}
+
+    def every_other(self: Source, std: float, shape: tuple[int, ...]) -> Array:
+        if shape in drawn:
+            return drawn.pop(shape) * std
+        drawn[shape] = normal(self, 1.0, shape)
+        return drawn[shape] * std
+
+    with patch.object(Source, "normal", every_other):
+        yield
+
+
+@contextmanager
+def _not_finite() -> Iterator[None]:
+    """Clipping by a factor min(1, bound / norm), as in many a notebook: NaN goes through."""
+
+    def plain(order: int) -> Callable[[Any, float], Any]:
+        def clipped(rows: Any, bound: float) -> Any:
+            norms = np.linalg.norm(rows, order, axis=-1, keepdims=True)
+            return rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+
+        return clipped
+
+    with (
+        patch.object(clip, "l1", plain(1)),
+        patch.object(clip, "l2", plain(2)),
+        np.errstate(invalid="ignore"),
+    ):
+        yield
+
+
+TWINS = (
+    Twin(
+        "noise x 0.7",
+        _less_noise,
+        ("gaussian", "laplace", "grid-gaussian", "grid-laplace", "gradient-descent"),
+    ),
+    Twin(
+        "clip forgotten",
+        _no_clip,
+        (
+            *("gaussian", "laplace", "grid-gaussian", "grid-laplace"),
+            *("gradient-descent", "gradient-descent-canaries"),
+        ),
+    ),
+    Twin("wrong norm", _wrong_norm, ("gaussian", "laplace", "grid-gaussian", "grid-laplace")),
+    Twin(
+        "factor 2 forgotten",
+        _no_factor_two,
+        ("gaussian", "laplace", "grid-gaussian", "grid-laplace", "gradient-descent"),
+    ),
+    Twin("noise used twice", _noise_again, ("gaussian-twice",)),
+    Twin(
+        "NaN passed through", _not_finite, ("gaussian-not-a-number", "grid-gaussian-not-a-number")
+    ),
+)

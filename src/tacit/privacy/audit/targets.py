@@ -1,0 +1,225 @@
+"""What `tacit audit --all` attacks: every shipped mechanism, on neighbours chosen to hurt.
+
+Each function builds its target when it is called, plan and promise included, so that a sabotaged
+twin (`sabotage.py`) is built from sabotaged parts by the very same lines. The contributions of the
+people in a target go in raw, far over every bound, and come out through the shipped clipping.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from tacit.privacy.audit.attacks import Outputs
+from tacit.privacy.audit.auditor import Target
+from tacit.privacy.audit.canaries import CanaryTarget, Coins
+from tacit.privacy.errors import InputError
+from tacit.privacy.events import Repeated
+from tacit.privacy.grid import Array
+from tacit.privacy.mechanisms import (
+    GaussianMechanism,
+    GridGaussianMechanism,
+    GridLaplaceMechanism,
+    LaplaceMechanism,
+    clip,
+)
+from tacit.privacy.noise import Source
+from tacit.privacy.promise import Budget, Relation
+
+Build = Callable[[], Target | CanaryTarget]
+
+TARGETS: dict[str, Build] = {}
+"""By name, in the order of the table."""
+
+REPLACE, LOCAL = Relation.REPLACE_ONE, Relation.LOCAL
+BUDGET = Budget(4.0, 1e-5)
+"""What most targets promise: large enough for an attack to come near it."""
+
+
+def target(build: Build) -> Build:
+    """Put a function that builds a target into the catalogue, under the name of the function."""
+    TARGETS[build.__name__.replace("_", "-")] = build
+    return build
+
+
+def find(name: str) -> Build:
+    """What builds the target of that name, which may be `module:attribute` of the caller's own.
+
+    The attribute is a target or a function without arguments that makes one.
+    """
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        if name not in TARGETS:
+            raise InputError(f"There is no target {name!r}: see `tacit audit --list`.")
+        return TARGETS[name]
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"{name!r} cannot be imported: {error}.") from None
+    made = found() if callable(found) else found
+    if not isinstance(made, Target | CanaryTarget):
+        raise InputError(f"{name!r} must be a Target, or a function that makes one.")
+    return found if callable(found) else lambda: made
+
+
+def _people(world: int, dimension: int) -> Array:
+    """Three people; the last one's data is replaced, from one corner of space to the other."""
+    sign = 1.0 if world else -1.0
+    return np.stack([np.zeros(dimension), np.ones(dimension), np.full(dimension, 50.0 * sign)])
+
+
+def _not_a_number(world: int, dimension: int) -> Array:
+    people = _people(0, dimension)
+    if world:
+        people[-1] = np.nan
+    return people
+
+
+def _repeated(total: Array, runs: int) -> Array:
+    return np.broadcast_to(total, (runs, *total.shape))
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@target
+def gaussian() -> Target:
+    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        total = clip.l2(_people(world, 8), plan.bound).sum(axis=0)
+        return plan.release(_repeated(total, runs), source)[0]
+
+    return Target("gaussian", draw, (plan.event,), REPLACE)
+
+
+@target
+def gaussian_not_a_number() -> Target:
+    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        total = clip.l2(_not_a_number(world, 8), plan.bound).sum(axis=0)
+        return plan.release(_repeated(total, runs), source)[0]
+
+    note = "one of the two neighbours is NaN"
+    return Target("gaussian-not-a-number", draw, (plan.event,), REPLACE, runs=40_000, note=note)
+
+
+@target
+def gaussian_twice() -> Target:
+    """A sum and, after it, its opposite: noise that is used twice cancels."""
+    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE, times=2)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        total = _repeated(clip.l2(_people(world, 2), plan.bound).sum(axis=0), runs)
+        return np.hstack([plan.release(total, source)[0], plan.release(-total, source)[0]])
+
+    return Target("gaussian-twice", draw, (Repeated(plan.event, 2),), REPLACE)
+
+
+@target
+def laplace() -> Target:
+    plan = LaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        total = clip.l1(_people(world, 8), plan.bound).sum(axis=0)
+        return plan.release(_repeated(total, runs), source)[0]
+
+    totals = [clip.l1(_people(world, 8), plan.bound).sum(axis=0) for world in (0, 1)]
+    ratio = _laplace_ratio(totals, plan.scale)
+    return Target("laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
+
+
+def _laplace_ratio(centres: list[Array], scale: float) -> Callable[[Array], Array]:
+    def log_ratio(rows: Array) -> Array:
+        first, second = (np.abs(rows - centre).sum(axis=1) for centre in centres)
+        return np.asarray((first - second) / scale)
+
+    return log_ratio
+
+
+@target
+def grid_gaussian() -> Target:
+    plan = GridGaussianMechanism.calibrated(1.0, BUDGET, REPLACE, dimension=4)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        return plan.releases(_people(world, 4), runs, source)[0]
+
+    return Target("grid-gaussian", draw, (plan.event,), REPLACE, runs=200_000)
+
+
+@target
+def grid_laplace() -> Target:
+    plan = GridLaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE, dimension=4)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        return plan.releases(_people(world, 4), runs, source)[0]
+
+    totals = [plan.integers(_people(w, 4)).sum(axis=0) * plan.step for w in (0, 1)]
+    ratio = _laplace_ratio(totals, plan.width * plan.step)
+    return Target("grid-laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
+
+
+@target
+def grid_gaussian_not_a_number() -> Target:
+    plan = GridGaussianMechanism.calibrated(1.0, BUDGET, REPLACE, dimension=4)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        return plan.releases(_not_a_number(world, 4), runs, source)[0]
+
+    note = "one of the two neighbours is NaN"
+    name = "grid-gaussian-not-a-number"
+    return Target(name, draw, (plan.event,), REPLACE, runs=40_000, note=note)
+
+
+# --- training -------------------------------------------------------------------------------------
+
+STEPS = 8
+
+
+def _descent(plan: GaussianMechanism, goals: Array, runs: int, source: Source) -> Array:
+    """Every iterate of noisy gradient descent towards the mean of `goals`, one row for each run."""
+    weights = np.zeros((runs, goals.shape[1]))
+    seen = []
+    for _ in range(STEPS):
+        gradients = goals[None, :, :] - weights[:, None, :]
+        total = clip.l2(gradients, plan.bound).sum(axis=1)
+        weights = weights + 0.3 * plan.release(total, source)[0] / len(goals)
+        seen.append(weights)
+    return np.hstack(seen)
+
+
+@target
+def gradient_descent() -> Target:
+    """Clip, sum, noise, step: the loop that every noisy learner is made of."""
+    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE, times=STEPS)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        return _descent(plan, _people(world, 2), runs, source)
+
+    events = (Repeated(plan.event, STEPS),)
+    return Target("gradient-descent", draw, events, REPLACE, runs=100_000, note="every iterate")
+
+
+@target
+def gradient_descent_canaries() -> CanaryTarget:
+    """The same loop with two thousand people, each of whose data a coin decides.
+
+    Stated at a tiny delta, since guessing many coins at once pays for delta many times.
+    """
+    budget = Budget(4.0, 1e-10)
+    plan = GaussianMechanism.calibrated(1.0, budget, REPLACE, times=STEPS)
+    canaries = 2000
+
+    def train(coins: Coins, source: Source) -> Array:
+        # Each canary pulls along an axis of its own, one way or the other.
+        goals = 50.0 * np.diag(np.where(coins, 1.0, -1.0))
+        return np.asarray(_descent(plan, goals, 1, source)[0].reshape(STEPS, canaries)[-1])
+
+    events = (Repeated(plan.event, STEPS),)
+    name = "gradient-descent-canaries"
+    return CanaryTarget(name, train, canaries, events, REPLACE, budget.delta, runs=2)

@@ -1,0 +1,368 @@
+"""The auditor: its bounds are valid, honest mechanisms hold, and sabotaged twins are caught."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tacit.privacy import (
+    Budget,
+    Certificate,
+    Gaussian,
+    InputError,
+    PureDP,
+    RandomizedResponse,
+    Relation,
+    Release,
+    Unit,
+)
+from tacit.privacy.audit import CanaryTarget, Counts, Target, audit, audit_with_canaries, bounds
+from tacit.privacy.audit import attacks as attack_module
+from tacit.privacy.audit.canaries import Coins
+from tacit.privacy.audit.sabotage import TWINS, attacked, bite
+from tacit.privacy.audit.targets import TARGETS, find
+from tacit.privacy.exact import bernoulli
+from tacit.privacy.grid import Array
+from tacit.privacy.noise import Source, secure
+from tests.statistics import FALSE_ALARM
+
+LOCAL = Relation.LOCAL
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 400), st.data())
+@settings(max_examples=150, deadline=None)
+def test_clopper_pearson_inverts_the_binomial_tails(trials: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(0, trials))
+    error = data.draw(st.sampled_from([1e-9, 1e-6, 0.025, 0.3]))
+    low = float(bounds.at_least(successes, trials, error))
+    high = float(bounds.at_most(successes, trials, error))
+    assert 0.0 <= low <= successes / trials <= high <= 1.0
+    if successes > 0:
+        assert stats.binom.sf(successes - 1, trials, low) == pytest.approx(error, rel=1e-6)
+    if successes < trials:
+        assert stats.binom.cdf(successes, trials, high) == pytest.approx(error, rel=1e-6)
+
+
+def test_epsilon_from_counts_by_hand() -> None:
+    # All of 1000 guesses right: rates 1 and 0 up to 0.025^(1/1000) and its complement.
+    least = 0.025**0.001
+    found = bounds.epsilon_from_counts(Counts(1000, 1000, 0, 1000), 1e-3, 0.95)
+    assert found == pytest.approx(math.log((least - 1e-3) / (1 - least)), rel=1e-9)
+    assert bounds.most_detectable(1000, 1e-3, 0.95) == found
+    assert bounds.epsilon_from_counts(Counts(0, 1000, 0, 1000), 0.0, 0.95) == 0.0
+    assert bounds.epsilon_from_counts(Counts(10, 1000, 500, 1000), 0.0, 0.95) == 0.0
+
+
+def test_gaussian_mu_of_exact_rates() -> None:
+    rates = stats.norm.cdf(0.6 - 0.2), stats.norm.cdf(-0.2)
+    assert float(bounds.gaussian_mu(*rates)) == pytest.approx(0.6, rel=1e-9)
+    assert float(bounds.gaussian_mu(0.0, 0.5)) == 0.0
+
+
+def test_the_noise_an_audit_would_catch_shrinks_towards_what_is_promised() -> None:
+    caught = [bounds.noise_that_would_be_caught(1.0, n, 1 - 1e-6) for n in (30, 1000, 10**6)]
+    assert caught[0] < caught[1] < caught[2]
+    assert caught[2] > 0.98
+
+
+@pytest.mark.parametrize("units", [1, 7, 60])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-4, 0.05])
+def test_one_run_p_values_bound_the_worst_private_release(
+    units: int, epsilon: float, delta: float
+) -> None:
+    # Each unit's coin is told with probability delta and answered at random otherwise: the worst
+    # (epsilon, delta)-DP release there is, whose number of right guesses is exactly binomial.
+    right = delta + (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
+    for correct in range(units + 1):
+        truth = stats.binom.sf(correct - 1, units, right)
+        stated = bounds.one_run_p_value(units, units, correct, epsilon, delta)
+        assert stated >= truth * (1 - 1e-9)
+        if delta == 0.0:
+            assert stated == pytest.approx(truth, rel=1e-9)
+
+
+def test_one_run_p_values_bound_a_release_that_tells_all_at_once() -> None:
+    # With probability delta every coin is told; this is (epsilon, delta)-DP as well.
+    units, epsilon, delta = 40, 1.0, 1e-3
+    right = math.exp(epsilon) / (1 + math.exp(epsilon))
+    for correct in range(units + 1):
+        truth = delta + (1 - delta) * stats.binom.sf(correct - 1, units, right)
+        assert bounds.one_run_p_value(units, units, correct, epsilon, delta) >= truth * (1 - 1e-9)
+
+
+def test_one_run_epsilon_is_where_the_p_value_crosses() -> None:
+    found = bounds.one_run_epsilon(1000, 200, 180, 1e-6, 0.95)
+    assert bounds.one_run_p_value(1000, 200, 180, found, 1e-6) == pytest.approx(0.05, rel=1e-6)
+    assert bounds.one_run_epsilon(1000, 200, 100, 1e-6, 0.95) == 0.0
+
+
+# --- validity of whole audits ---------------------------------------------------------------------
+
+
+def _response(epsilon: float, runs: int = 2000) -> Target:
+    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+
+    def draw(world: int, count: int, source: Source) -> Array:
+        honest = bernoulli(source.generator, Fraction(truth), count)
+        return np.where(honest == bool(world), 1.0, 0.0)[:, None]
+
+    return Target("response", draw, (RandomizedResponse(epsilon),), LOCAL, delta=0.0, runs=runs)
+
+
+def test_bounds_err_no_more_often_than_they_say() -> None:
+    # Randomised response is exactly as bad as it promises, so a bound above the promise is an
+    # error, and at confidence 0.8 at most a fifth of the audits may make one.
+    trials = 300
+    found = [audit(_response(1.0), confidence=0.8) for _ in range(trials)]
+    wrong = sum(item.epsilon > 1.0 for item in found)
+    assert wrong <= stats.binom.isf(FALSE_ALARM, trials, 0.2)
+    assert not any(item.broken for item in found)
+    assert np.median([item.epsilon for item in found]) > 0.8  # and they are not idle
+
+
+def test_bounds_grow_with_what_is_lost() -> None:
+    weak, strong = (audit(_response(e, runs=20_000)).epsilon for e in (0.5, 3.0))
+    assert 0.3 < weak < 0.7
+    assert 2.5 < strong < 3.3
+
+
+def test_a_promise_that_is_too_small_is_refuted() -> None:
+    honest = _response(1.0, runs=20_000)
+    boasting = Target("boast", honest.draw, (PureDP(0.8, relation=LOCAL),), LOCAL, delta=0.0)
+    assert audit(boasting, runs=20_000).broken
+    assert not audit(honest).broken
+
+
+def test_the_whole_curve_is_judged_and_not_one_point_of_it() -> None:
+    # Noise of 0.8 of what is promised: too little for the bound on epsilon to tell, not for the
+    # curve.
+    def draw(world: int, count: int, source: Source) -> Array:
+        return source.normal(0.8, (count, 1)) + world
+
+    target = Target("less", draw, (Gaussian(1.0, 1.0),), Relation.ADD_REMOVE, runs=40_000)
+    found = audit(target)
+    assert found.epsilon < found.certified
+    assert found.broken
+
+
+def test_gaussian_shape_is_found_again() -> None:
+    def draw(world: int, count: int, source: Source) -> Array:
+        return source.normal(1.0, (count, 3)) + world / math.sqrt(3.0)
+
+    target = Target("shift", draw, (Gaussian(1.0, 1.0),), Relation.ADD_REMOVE, runs=200_000)
+    found = audit(target)
+    assert 0.95 < found.gaussian.mu < 1.02
+    assert found.gaussian.epsilon == pytest.approx(found.certified, rel=0.06)
+    false_alarms, hits = (np.array(part) for part in zip(*found.curve, strict=True))
+    assert np.all(np.diff(false_alarms) >= 0)
+    assert np.all(np.diff(hits) >= 0)
+    assert (false_alarms[0], hits[0], false_alarms[-1], hits[-1]) == (0, 0, 1, 1)
+    # On the true curve up to five standard errors of a rate, twice.
+    inside = (false_alarms > 0) & (false_alarms < 1)
+    truth = stats.norm.cdf(stats.norm.ppf(false_alarms[inside]) + 1.0)
+    assert np.max(np.abs(hits[inside] - truth)) < 10 * 0.5 / math.sqrt(100_000)
+
+
+# --- what counts as an output ---------------------------------------------------------------------
+
+
+def test_an_error_that_depends_on_the_input_is_an_output() -> None:
+    def mechanism(value: float, source: Source) -> Array:
+        if value > 5.0:
+            raise ValueError("too large")
+        return source.normal(10.0, (2,)) + value
+
+    found = audit(Target.of(mechanism, (1.0, 9.0), Budget(1.0, 1e-5), runs=400))
+    assert found.broken
+    assert not audit(Target.of(mechanism, (1.0, 2.0), Budget(1.0, 1e-5), runs=400)).broken
+
+
+def test_a_mechanism_that_always_fails_is_no_audit() -> None:
+    def mechanism(value: float, source: Source) -> bytes:
+        raise ValueError("wrong key")
+
+    with pytest.raises(InputError, match="failed in every run: wrong key"):
+        audit(Target.of(mechanism, (0.0, 1.0), Budget(1.0), runs=100))
+
+
+def test_bytes_are_attacked_bit_by_bit() -> None:
+    def mechanism(value: int, source: Source) -> bytes:
+        noise = bytearray(source.generator.bytes(12))
+        keep = source.generator.random() < 0.9
+        noise[7] = (noise[7] & 0xFB) | ((value if keep else 1 - value) << 2)
+        return bytes(noise)
+
+    odds = math.log(9.0)
+    found = audit(Target.of(mechanism, (0, 1), Budget(odds), relation=LOCAL, runs=8000))
+    assert 1.7 < found.epsilon < odds + 0.3
+    assert not found.broken
+    assert audit(Target.of(mechanism, (0, 1), Budget(1.0), relation=LOCAL, runs=8000)).broken
+
+
+def test_a_message_whose_length_tells_is_caught() -> None:
+    def mechanism(value: int, source: Source) -> bytes:
+        return source.generator.bytes(8 + value)
+
+    assert audit(Target.of(mechanism, (0, 1), Budget(2.0), relation=LOCAL, runs=400)).broken
+
+
+def test_nan_is_seen() -> None:
+    def mechanism(value: float, source: Source) -> Array:
+        return source.normal(1.0, (3,)) * value
+
+    assert audit(Target.of(mechanism, (1.0, math.nan), Budget(2.0, 1e-5), runs=400)).broken
+
+
+def test_a_certificate_is_a_promise() -> None:
+    certificate = Certificate.issue(
+        [Gaussian(1.0, 0.5)],
+        1e-5,
+        unit=Unit.USER,
+        relation=Relation.REPLACE_ONE,
+        release=Release.FINAL_MODEL,
+    )
+
+    def mechanism(value: float, source: Source) -> float:
+        return value + float(source.normal(1.0, (1,))[0])
+
+    target = Target.of(mechanism, (-0.5, 0.5), certificate, runs=2000)
+    found = audit(target)
+    assert found.certified == pytest.approx(certificate.epsilon)
+    assert not found.broken
+    assert found.to_dict()["delta"] == 1e-5
+
+
+def test_attacks_ignore_what_does_not_differ() -> None:
+    rows = attack_module.observed(np.ones((50, 3)))
+    for attack in attack_module.fitted(rows, rows):
+        assert np.ptp(attack.score(rows)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"runs": 10}, "at least 40 runs"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": math.nan}, "confidence"),
+        ({"runs": 2.5}, "runs"),
+    ],
+)
+def test_bad_requests(change: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        audit(_response(1.0), **change)  # type: ignore[arg-type]
+
+
+def test_draws_of_the_wrong_shape_are_refused() -> None:
+    events = (PureDP(1.0, relation=LOCAL),)
+    few = Target("few", lambda w, n, s: np.zeros((n - 1, 2)), events, LOCAL, delta=0.0, runs=100)
+    with pytest.raises(InputError, match="a row for each"):
+        audit(few)
+    text = Target("text", lambda w, n, s: ["a"] * n, events, LOCAL, delta=0.0, runs=100)  # type: ignore[list-item]
+    with pytest.raises(InputError, match="numbers or bytes"):
+        audit(text)
+
+
+# --- canaries -------------------------------------------------------------------------------------
+
+
+def _answers(epsilon: float, promised: float, canaries: int = 3000) -> CanaryTarget:
+    """Every canary's coin answered by randomised response: nothing leaks more evenly."""
+    truth = Fraction(math.exp(epsilon) / (1 + math.exp(epsilon)))
+
+    def train(coins: Coins, source: Source) -> Array:
+        honest = bernoulli(source.generator, truth, len(coins))
+        jitter = 0.1 * source.generator.random(len(coins))
+        return np.where(coins == honest, 1.0, -1.0) + jitter
+
+    events = (PureDP(promised, relation=LOCAL),)
+    return CanaryTarget("answers", train, canaries, events, LOCAL, delta=0.0)
+
+
+def test_canaries_come_close_to_the_truth_and_refute_a_boast() -> None:
+    found = audit_with_canaries(_answers(2.0, 2.0))
+    assert 1.6 < found.epsilon < 2.2
+    assert not found.broken
+    assert audit_with_canaries(_answers(2.0, 1.0)).broken
+    assert found.could_show > 5.0
+    assert found.guesses >= found.correct
+
+
+def test_canary_bounds_err_no_more_often_than_they_say() -> None:
+    trials = 200
+    wrong = sum(
+        audit_with_canaries(_answers(1.0, 1.0, 200), confidence=0.8).epsilon > 1.0
+        for _ in range(trials)
+    )
+    assert wrong <= stats.binom.isf(FALSE_ALARM, trials, 0.2)
+
+
+def test_canaries_need_a_score_each() -> None:
+    events = (PureDP(1.0, relation=LOCAL),)
+    short = CanaryTarget("short", lambda coins, s: np.zeros(3), 10, events, LOCAL, delta=0.0)
+    with pytest.raises(InputError, match="must score each of 10"):
+        audit_with_canaries(short)
+
+
+# --- what ships, and its twins --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_ships_keeps_its_promise(name: str) -> None:
+    found = attacked(TARGETS[name]())
+    assert found.target == name
+    assert not found.broken
+    # Not idle either: against the same promise halved, the attack would have had something to say.
+    assert found.epsilon > 0.0
+
+
+@pytest.mark.parametrize(
+    ("twin", "name"), [(twin, name) for twin in TWINS for name in twin.targets], ids=str
+)
+def test_every_twin_is_caught(twin: object, name: str) -> None:
+    chosen = next(item for item in TWINS if item is twin)
+    assert bite(chosen, name).caught
+
+
+def test_sabotage_ends_with_its_block() -> None:
+    for twin in TWINS:
+        with twin.sabotage():
+            pass
+    assert not attacked(TARGETS["gaussian"](), runs=40_000).broken
+
+
+def test_targets_of_ones_own(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path)
+    monkeypatch.chdir(path)
+    monkeypatch.syspath_prepend(path)
+    with open("my_targets.py", "w", encoding="utf-8") as file:
+        file.write(
+            "from tacit.privacy import Budget\n"
+            "from tacit.privacy.audit import Target\n"
+            "leak = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=100)\n"
+            "number = 3\n"
+            "def make():\n    return leak\n"
+        )
+    assert audit(find("my_targets:leak")()).broken  # type: ignore[arg-type]
+    assert audit(find("my_targets:make")()).broken  # type: ignore[arg-type]
+    for wrong in ("my_targets:number", "my_targets:nothing", "no_module:x", "nothing", "a:b:c"):
+        with pytest.raises(InputError):
+            find(wrong)
+
+
+def test_secure_noise_by_default() -> None:
+    seen: list[Source] = []
+
+    def draw(world: int, count: int, source: Source) -> Array:
+        seen.append(source)
+        return source.normal(1.0, (count, 1))
+
+    audit(Target("watch", draw, (Gaussian(1.0, 1.0),), Relation.ADD_REMOVE, runs=100))
+    assert {item.origin for item in seen} == {secure().origin}
