@@ -1,0 +1,64 @@
+"""Projected random sign for compiled simulations: many agents' reports at once, from a key.
+
+The plan and its proof are those of `sign.py`; reports come out expanded. Two things differ. The
+directions are drawn by JAX, so there is no seed to send. And the coin that tells the truth is 62
+random bits against a rational that is rounded so that its odds are at most e^x, so epsilon holds
+exactly here too.
+
+Randomness: JAX's counter-based generator; simulations, or runs on a fresh secret key.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from tacit.privacy.errors import InputError
+from tacit.privacy.mechanisms.sign import ProjectedSign
+from tacit.privacy.noise import jax_normal
+
+_GRAIN = 2**62
+_MARGIN = 1e-12  # far more than the error of the exponential below
+
+
+def lies(plan: ProjectedSign) -> int:
+    """How many of 2^62 equally likely outcomes turn a bit around: at least 2^62 / (1 + e^x)."""
+    x = min(float(plan.each), 700.0)
+    return math.ceil(_GRAIN / (1.0 + math.exp(x)) * (1.0 + _MARGIN))
+
+
+def reports(plan: ProjectedSign, rows: jax.Array, key: jax.Array) -> jax.Array:
+    """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
+    if rows.ndim != 2 or rows.shape[1] != plan.dimension:
+        raise InputError(f"rows must have {plan.dimension} columns, not shape {rows.shape}.")
+    jax_normal(key, ())  # refuses to work in 32 bits
+    shape = (rows.shape[0], plan.bits)
+    draw, wanted, truth = jax.random.split(key, 3)
+    sixths = jax.random.randint(draw, (*shape, plan.dimension), 0, 6, jnp.int32)
+    return from_draws(
+        plan,
+        rows.astype(jnp.float64),
+        directions=jnp.where(sixths == 0, -1.0, jnp.where(sixths == 1, 1.0, 0.0)),
+        wanted=jax.random.bits(wanted, shape, jnp.uint64) >> 11,
+        truth=jax.random.bits(truth, shape, jnp.uint64) >> 2,
+    )
+
+
+def from_draws(
+    plan: ProjectedSign,
+    rows: jax.Array,
+    *,
+    directions: jax.Array,
+    wanted: jax.Array,
+    truth: jax.Array,
+) -> jax.Array:
+    """The reports that these directions (-1, 0, 1) and integers of 53 and 62 bits make."""
+    finite = jnp.where(jnp.all(jnp.isfinite(rows), axis=1, keepdims=True), rows, 0.0)
+    largest = jnp.max(jnp.abs(finite), axis=1, keepdims=True)
+    shrunk = jnp.where(largest > 2.0**900, 2.0**-120, 1.0)
+    limit = plan.clip / math.sqrt(3.0) * shrunk
+    found = jnp.einsum("nbd,nd->nb", directions, finite * shrunk)
+    t = jnp.clip(found, -limit, limit) / limit
+    sign = wanted < jnp.rint((1.0 + t) * 2.0**52).astype(jnp.uint64)
+    bits = jnp.where(sign == (truth >= jnp.uint64(lies(plan))), 1.0, -1.0)
+    return plan.size * jnp.einsum("nb,nbd->nd", bits, directions)
