@@ -116,6 +116,29 @@ def test_loud(tmp_path: Path) -> None:
         assert not logged(100).with_estimated_behavior(public=True).private_facts
 
 
+def test_paid_for() -> None:
+    """A policy that was paid for replaces the estimate, and what was said of it."""
+    with pytest.warns(PrivateEstimate):
+        data = logged(100).with_estimated_behavior()
+    assert data.private_facts
+    for after in (
+        data.with_behavior(TRUTH),
+        data.with_estimated_behavior(public=True, overwrite=True),
+    ):
+        assert not after.private_facts
+        assert not after.behavior.is_private_estimate
+
+
+def test_huge_states() -> None:
+    states = np.array([[1e308, 5e-324], [-1e308, 0.0], [1e308, 0.0], [-1e308, 5e-324]] * 10)
+    data = Trajectories.from_arrays(
+        states, (states[:, 0] > 0).astype(int), np.zeros(40), lengths=[40], num_actions=2
+    )
+    found = data.with_estimated_behavior("logistic", public=True).behavior_probs
+    assert found is not None
+    assert found.min() > 0.9
+
+
 def test_known_policy() -> None:
     data = logged(100).with_behavior(TRUTH)
     assert data.behavior_probs is not None

@@ -50,7 +50,7 @@ def exact_square(row: Any) -> Fraction:
 
 @pytest.mark.parametrize("normalised", [False, True], ids=["plain", "normalised"])
 @pytest.mark.parametrize("name", MAPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(states=st.lists(st.tuples(nasty, nasty), min_size=4, max_size=4))
 def test_bound(name: str, normalised: bool, states: list[tuple[float, float]]) -> None:
     features = MAPS[name](normalised)
@@ -58,8 +58,13 @@ def test_bound(name: str, normalised: bool, states: list[tuple[float, float]]) -
     assert not normalised or limit <= 1
     with np.errstate(all="ignore"):
         rows = features(np.array(states))
-        compiled = features(jnp.asarray(np.array(states), dtype=jnp.float32))
-    for found in (rows, np.asarray(compiled)):
+        single = features(np.array(states, dtype=np.float32))
+        compiled = [
+            np.asarray(features(jnp.asarray(np.array(states), dtype=kind)), dtype=np.float64)
+            for kind in (jnp.float32, jnp.float16, jnp.bfloat16)
+            if kind == jnp.float32 or name != "function"  # what a function returns is its own
+        ]
+    for found in (rows, single, *compiled):
         assert found.shape == (len(states), features.dimension)
         assert np.all(np.isfinite(found))
         for row in found:
@@ -84,6 +89,26 @@ def test_one_hot() -> None:
     assert features([math.nan, 1.0, 0.5]).tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert features(np.zeros((4, 5), dtype=int)).shape == (4, 5, 3)
     assert features.norm_bound == 1.0
+
+
+@pytest.mark.parametrize("kind", [jnp.float32, jnp.float16, jnp.bfloat16])
+def test_one_hot_is_one_hot_in_few_bits(kind: Any) -> None:
+    """In 16 bits neighbouring indices are one number, which must not light two features."""
+    rows = np.asarray(OneHot(3000)(jnp.arange(3000).astype(kind)))
+    assert rows.sum(axis=1).max() == 1.0
+
+
+def test_middle() -> None:
+    """The sum of the ends of a range may be no number, though their difference is."""
+    found = Fourier(2, 1.6e308, 1.7e308)
+    np.testing.assert_array_equal(found([math.nan]), Fourier(2, 0.0, 1.0)([0.5]))
+
+
+@pytest.mark.parametrize("kind", [jnp.float16, jnp.bfloat16])
+def test_normalised_in_few_bits(kind: Any) -> None:
+    for order in range(1, 30):
+        row = np.asarray(Fourier(order, 0.0, 1.0, True)(jnp.zeros(1, kind)), dtype=np.float64)
+        assert exact_square(row[0]) <= 1
 
 
 def test_fourier_by_hand() -> None:
@@ -160,6 +185,13 @@ def test_compiled_and_written(name: str) -> None:
         lambda: FunctionFeatures(abs, 2, 1.0).to_dict(),
         lambda: Fourier(3, [0, 0], [1, 1])([1.0, 2.0, 3.0]),
         lambda: Fourier(3, 0, 1)(["a"]),
+        lambda: OneHot(10**12),
+        lambda: Fourier(10**300, [0.0, 0.0], [1.0, 1.0]),
+        lambda: Fourier(10**400, [0.0] * 1000, [1.0] * 1000),
+        lambda: Polynomial(10**400, [0.0] * 1000, [1.0] * 1000),
+        lambda: RandomFourier(10**400, 0.0, 1.0),
+        lambda: Radial.grid(3, [0.0, 0.0], [1.0]),
+        lambda: Radial.grid(10**200, [0.0, 0.0], [1.0, 1.0]),
         lambda: features_from_dict({"kind": "wavelet"}),
         lambda: features_from_dict({"kind": "fourier", "order": 3}),
         lambda: features_from_dict({"kind": "one-hot", "num_states": 3, "more": 1}),

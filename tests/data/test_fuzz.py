@@ -1,8 +1,10 @@
 """Ten thousand malformed tables: each is refused in one sentence, and none is taken for good."""
 
 import io
+import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -435,6 +437,172 @@ def test_broken_text(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(InputError):
         Trajectories.from_csv(path, **COLUMNS)
+
+
+def test_broken_descriptions(tmp_path: Path) -> None:
+    """The footer, which nothing guards: whatever is changed in it, there is no traceback."""
+    rng = np.random.default_rng(8)
+    path = tmp_path / "broken.parquet"
+    names = Trajectories.from_table(table(rng), **COLUMNS).to_parquet(path)
+    whole = path.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    refused = 0
+    for _ in range(800):
+        content = bytearray(whole)
+        for place in rng.integers(begin, len(whole), int(rng.integers(1, 4))):
+            content[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(bytes(content))
+        try:
+            Trajectories.from_parquet(path, **names)
+        except InputError as error:
+            assert_one_sentence(str(error).replace(str(path), "file"))
+            refused += 1
+    assert refused > 500
+
+
+# --- a second opinion ----------------------------------------------------------------------------
+
+POISON: list[Any] = [
+    None, -1, 0, 1, 2, 3, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 0.0, -0.0, 0.5, 1.0, 1.5,
+    float(np.nextafter(1.0, 2.0)), 1e308, -1e308, 5e-324, np.nan, np.inf, -np.inf, "", "x", "y",
+    "z", "nan", "1", True, False, Decimal(1), Decimal("0.5"), [1.0], {"x": 1}, b"x",
+]  # fmt: skip
+LOOK: dict[str, Any] = {
+    "trajectory": "i", "user": "u", "time": "t", "state": "s", "action": "a", "reward": "r",
+    "behavior_prob": "p", "terminated": "d", "num_states": 3, "action_vocabulary": ["x", "y"],
+}  # fmt: skip
+
+
+def numeric(cell: object) -> bool:
+    return isinstance(cell, int | float | Decimal)
+
+
+def slow(cells: dict[str, list[Any]], rule: str) -> dict[str, list[Any]] | None:
+    """What `LOOK` should make of a table, cell by cell; None if any part of it is no good."""
+    out: dict[str, list[Any]] = {name: list(column) for name, column in cells.items()}
+    rows = range(len(cells["i"]))
+    for name in ("i", "u"):
+        kinds = {type(cell) for cell in cells[name]}
+        # A column of decimals without a fraction is one of whole numbers.
+        if kinds == {Decimal} and all(c == int(c) and c.as_tuple().exponent == 0
+                                      for c in cells[name]):  # fmt: skip
+            kinds, out[name] = {int}, [int(c) for c in cells[name]]
+        if kinds not in ({int}, {str}):
+            return None
+        if kinds == {int} and any(not -(2**63) <= c < 2**63 for c in out[name]):
+            return None
+    begins = [row == 0 or out["i"][row] != out["i"][row - 1] for row in rows]
+    started = [out["i"][row] for row in rows if begins[row]]
+    if len(set(started)) < len(started):
+        return None
+    for row in rows:
+        t, s, a = cells["t"][row], cells["s"][row], cells["a"][row]
+        if isinstance(t, bool) or not numeric(t) or not math.isfinite(t):
+            return None
+        if isinstance(t, int) and t >= 2**63:
+            return None
+        if not numeric(s) or s not in (0, 1, 2) or a not in ("x", "y"):
+            return None
+        r = cells["r"][row]
+        if r is None and rule == "fill":
+            r = 7
+        elif r is None and rule == "carry" and not begins[row]:
+            r = out["r"][row - 1]
+        if not numeric(r) or not math.isfinite(r):
+            return None
+        out["r"][row] = float(r)
+        p = cells["p"][row]
+        if not numeric(p) or not 0 < p <= 1:
+            return None
+        if isinstance(cells["d"][row], float | Decimal) or cells["d"][row] not in (0, 1):
+            return None
+        if begins[row]:
+            continue
+        before = cells["t"][row - 1]
+        if isinstance(t, Decimal):
+            t, before = float(t), float(before)  # as which they are kept
+        if out["u"][row] != out["u"][row - 1] or t <= before or cells["d"][row - 1]:
+            return None
+    return out
+
+
+def poisoned(rng: Rng) -> Any:
+    """A small good table with a few changes that may or may not hurt."""
+    lengths = rng.integers(1, 4, int(rng.integers(1, 4)))
+    i = np.repeat(np.arange(lengths.size), lengths)
+    n = i.size
+    last = np.append(i[1:] != i[:-1], True)
+    cells: dict[str, list[Any]] = {
+        "i": i.tolist(),
+        "u": [f"u{k // 2}" for k in i],
+        "t": [int(k) for k in np.arange(n)],
+        "s": rng.integers(0, 3, n).tolist(),
+        "a": rng.choice(["x", "y"], n).tolist(),
+        "r": rng.normal(size=n).tolist(),
+        "p": rng.uniform(0.1, 1.0, n).tolist(),
+        "d": (last & (rng.random(n) < 0.5)).tolist(),
+    }
+    for _ in range(int(rng.integers(0, 4))):
+        row, other, name = int(rng.integers(n)), int(rng.integers(n)), str(rng.choice(list(cells)))
+        kind = int(rng.integers(5))
+        if kind == 0:
+            cells[name][row] = POISON[int(rng.integers(len(POISON)))]
+        elif kind == 1:
+            cells[name] = [POISON[int(rng.integers(len(POISON)))]] * n
+        elif kind == 2:
+            for column in cells.values():
+                column[row], column[other] = column[other], column[row]
+        elif kind == 3:
+            cells[name][row] = cells[name][other]
+        else:
+            for column in cells.values():
+                column[row] = column[other]
+    try:
+        return pa.table({name: pa.array(c, from_pandas=False) for name, c in cells.items()})
+    except (pa.ArrowException, OverflowError):
+        return None  # cells of several kinds do not make a column
+
+
+def test_against_a_slow_reader() -> None:
+    """2,000 tables, good and bad: what is accepted, and as what, agrees with plain Python."""
+    rng = np.random.default_rng(11)
+    accepted = refused = 0
+    while accepted + refused < 2000:
+        source = poisoned(rng)
+        if source is None:
+            continue
+        rule = str(rng.choice(["refuse", "carry", "fill"]))
+        more: dict[str, Any] = {"nulls": {"r": rule}} | (
+            {"fill": {"r": 7}} if rule == "fill" else {}
+        )
+        cells = {name: source.column(name).to_pylist() for name in source.column_names}
+        expected = slow(cells, rule)
+        pieces = pa.Table.from_batches(source.to_batches(int(rng.integers(1, 6))), source.schema)
+        found, why = None, ""
+        try:
+            found = Trajectories.from_table(pieces, **LOOK, **more)
+        except InputError as error:
+            why = str(error)
+            assert_one_sentence(why)
+        assert (found is None) == (expected is None), (why, repr(cells))
+        if found is None or expected is None:
+            refused += 1
+            continue
+        accepted += 1
+        owner = np.repeat(np.arange(found.num_trajectories), found.lengths)
+        assert found.trajectory_ids[owner].tolist() == expected["i"], cells
+        assert found.users is not None
+        assert found.users[owner].tolist() == expected["u"], cells
+        assert found.times is not None
+        assert found.times.tolist() == [float(t) if isinstance(t, Decimal) else t
+                                        for t in expected["t"]]  # fmt: skip
+        assert found.states.tolist() == expected["s"], cells
+        assert [("x", "y")[a] for a in found.actions] == expected["a"]
+        assert found.rewards.tolist() == expected["r"], cells
+        assert np.asarray(found.behavior_probs).tolist() == [float(p) for p in expected["p"]]
+        ends = [bool(d) for d in np.array(expected["d"])[found.offsets[1:] - 1]]
+        assert found.terminated.tolist() == ends
+    assert min(accepted, refused) > 400, (accepted, refused)
 
 
 def test_there_are_ten_thousand() -> None:

@@ -163,6 +163,28 @@ def test_function() -> None:
         FunctionPolicy(lambda s: np.array([[0.5, 0.5], [0.5, 0.6]]), 2).probabilities([0, 1])
     with pytest.raises(InputError, match="shape"):
         FunctionPolicy(lambda s: np.ones((2, 3)), 2).probabilities([0, 1])
+    # One row for all states, or no rows, is not an answer for each.
+    with pytest.raises(InputError, match="shape"):
+        FunctionPolicy(lambda s: np.array([[0.5, 0.5]]), 2).probabilities([0, 1])
+    with pytest.raises(InputError, match="shape"):
+        FunctionPolicy(lambda s: np.array([0.5, 0.5]), 2).probabilities([0, 1])
+
+
+def test_what_is_no_action() -> None:
+    policy = Tabular(np.array([[0.25, 0.75]]))
+    actions = np.array([1.0, 0.5, math.nan, math.inf, -1.0, 2.0, 1e30])
+    found = policy.prob(np.zeros(7, dtype=int), actions)
+    assert found.tolist() == [0.75, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    compiled = policy.prob(jnp.zeros(7, dtype=int), jnp.asarray(actions))
+    np.testing.assert_allclose(compiled, found)
+
+
+def test_whole_numbers_in_json() -> None:
+    """To JSON, and to the schema, 2 and 2.0 are the same number."""
+    given = copy.deepcopy(VECTORS["softmax"].to_dict())
+    given["features"]["order"] = 2.0
+    assert valid(schema(), given)
+    assert policy_from_dict(given).to_json() == VECTORS["softmax"].to_json()
 
 
 REFUSED: list[Callable[[dict[str, Any]], object]] = [
@@ -234,6 +256,18 @@ def test_malformed(change: Callable[[dict[str, Any]], object]) -> None:
         '{"format": "tacit-policy", "version": 1, "kind": "epsilon-greedy", "values": [[1]],'
         ' "epsilon": 1.5}',
         "[" * 100_000,
+        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": [[1.0]],'
+        ' "table": [[0.5, 0.5]]}',
+        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": '
+        + "[" * 900
+        + "1"
+        + "]" * 900
+        + "}",
+        '{"format": "tacit-policy", "version": 1, "kind": "softmax", "weights": [[1.0]],'
+        f' "features": {{"kind": "fourier", "order": {10**300}, "low": [0, 0], "high": [1, 1]}}}}',
+        # Every score would be infinite, and the policy uniform.
+        '{"format": "tacit-policy", "version": 1, "kind": "softmax", "weights": [[1.0, 2.0]],'
+        ' "features": {"kind": "one-hot", "num_states": 1}, "temperature": 1e-320}',
     ],
 )
 def test_malformed_text(text: str, tmp_path: Path) -> None:
@@ -254,6 +288,10 @@ def test_unreadable(tmp_path: Path) -> None:
         load_policy(tmp_path / "x.json")
     with pytest.raises(InputError, match="cannot be written"):
         DISCRETE["tabular"].save(tmp_path / "none" / "x.json")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="cannot be written"):
+        DISCRETE["tabular"].save(tmp_path / "folder")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "x.json"]
 
 
 @pytest.mark.parametrize(

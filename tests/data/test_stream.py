@@ -125,6 +125,67 @@ def test_sorting_on_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list(scratch.iterdir()) == []
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), rule=st.sampled_from(["refuse", "carry", "fill"]))
+def test_every_option_at_once(seed: int, rule: str) -> None:
+    """Nulls, lists, timestamps, categories: however rows are cut, the same is read or refused."""
+    rng = np.random.default_rng(seed)
+    source = table(rng, users=6)
+
+    def put(name: str, column: Any) -> None:
+        nonlocal source
+        source = source.set_column(source.column_names.index(name), name, column)
+
+    for name in ("r", "p", "map", "dose", "died"):
+        if rng.random() < 0.3:
+            cells = source.column(name).to_pylist()
+            for row in rng.integers(0, source.num_rows, 4):
+                cells[row] = None
+            put(name, pa.array(cells, source.schema.field(name).type))
+    put("t", source.column("t").cast(pa.timestamp("ms", "UTC")))
+    put("patient", source.column("patient").combine_chunks().dictionary_encode())
+    if rng.random() < 0.5:
+        lists = np.column_stack([source.column("hr"), rng.normal(size=source.num_rows)]).tolist()
+        put("hr", pa.array(lists, pa.list_(pa.float64(), 2)))
+    state = "hr" if pa.types.is_fixed_size_list(source.schema.field("hr").type) else ["hr", "map"]
+    columns = COLUMNS | {"state": state, "nulls": {"r": rule, "p": rule, "dose": rule}}
+    if rule == "fill":
+        columns["fill"] = {"r": -1, "p": 0.5, "dose": 3}
+
+    def outcome(read: Any) -> Any:
+        try:
+            return read()
+        except InputError:
+            return None
+
+    expected = outcome(lambda: Trajectories.from_table(source, **columns))
+    with TemporaryDirectory() as folder:
+        write(source, Path(folder), rng.integers(0, 10**6, 3).tolist(), int(rng.integers(1, 9)))
+        loaded = outcome(lambda: Trajectories.from_parquet(folder, **columns))
+        batches = outcome(lambda: list(stream_parquet(folder, batch_rows=60, **columns)))
+    assert (expected is None) == (loaded is None) == (batches is None)
+    if expected is not None:
+        same(expected, loaded)
+        same(expected, joined(batches))
+        assert loaded.nulls_answered == expected.nulls_answered
+        assert batches[-1].nulls_answered == expected.nulls_answered
+
+
+def test_sorting_categories_on_disk(tmp_path: Path) -> None:
+    """Each batch and file has its own list of categories."""
+    source = table(np.random.default_rng(2), users=9)
+    index = source.column_names.index("patient")
+    shuffled = source.take(np.random.default_rng(3).permutation(source.num_rows))
+    for number in range(3):
+        piece = shuffled.slice(number * 10, 10 if number < 2 else None)
+        words = piece.column("patient").combine_chunks().dictionary_encode()
+        pq.write_table(piece.set_column(index, "patient", words), tmp_path / f"{number}.parquet")
+    stream = stream_parquet(tmp_path, batch_rows=50, sort=True, **COLUMNS)
+    assert stream.check().num_users == 9
+    with pytest.raises(InputError, match=r"scratch .* cannot be used"):
+        list(stream_parquet(tmp_path, sort=True, scratch=tmp_path / "nowhere", **COLUMNS))
+
+
 class TestRefusals:
     def test_comes_back_in_a_later_file(self, tmp_path: Path) -> None:
         source = table(np.random.default_rng(1), users=9)

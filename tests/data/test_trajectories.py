@@ -3,10 +3,12 @@
 import itertools
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
 import duckdb
+import jax.numpy as jnp
 import minari
 import numpy as np
 import pandas as pd
@@ -17,10 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from gymnasium import spaces
 
-from tacit.data import Tabular, Trajectories
+from tacit.data import FunctionPolicy, Tabular, Trajectories, readers, stream_parquet
 from tacit.privacy import InputError, Unit
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
+PLAIN: dict[str, Any] = {"trajectory": "i", "state": "s", "action": "a", "reward": "r"}
 SMALL: dict[str, Any] = {
     "states": [0, 1, 2, 0, 1, 2],
     "actions": [0, 1, 0, 1, 0, 1],
@@ -112,6 +115,40 @@ class TestReaders:
         with pytest.raises(InputError, match="type that Arrow does not know"):
             Trajectories.from_csv(path, types={"id": "words"}, **given)
 
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("1,0,up,1\n2,0,,1\n", "'a', row 1 .* null"),
+            ("1,0,up,1\n2,0,NA,1\n", "'a', row 1 .* null"),
+            ("bob,0,up,1\n,0,up,1\n", "'i', row 1 .* id is null"),
+            ("1,0,up,nan\n", "'r', row 0 .* NaN"),
+            ("1,0,up,1\n2,0,up\n", "row 1 .* 3 cells instead of 4"),
+            ("1,0.5,up,1\n2,secret,up,1\n", "'s', row 1 .* does not fit"),
+        ],
+    )
+    def test_csv_cells(self, text: str, words: str, tmp_path: Path) -> None:
+        """An empty cell is a null, also among words; a NaN is not: no rule answers it."""
+        path = tmp_path / "a.csv"
+        path.write_text("i,s,a,r\n" + text)
+        types = {"s": "float64"} if "secret" in text else None
+        rules: dict[str, Any] = {"nulls": {"r": "fill"}, "fill": {"r": 0}}
+        with pytest.raises(InputError, match=words) as caught:
+            Trajectories.from_csv(path, types=types, **PLAIN, **rules)
+        assert "secret" not in str(caught.value)
+
+    def test_csv_words_in_quotes(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        path.write_text('i,s,a,r\n1,0,"NA",1\n1,0,"",1\n')
+        data = Trajectories.from_csv(path, **PLAIN)
+        assert data.facts.action_vocabulary == ("", "NA")
+
+    def test_csv_types_are_checked(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        path.write_text("i,s,a,r\n007,0,1,1\n")
+        for types in ({"id": "string"}, {"i": 3}):
+            with pytest.raises(InputError, match="types"):
+                Trajectories.from_csv(path, types=types, **PLAIN)
+
     @pytest.mark.parametrize("library", ["pandas", "polars", "duckdb", "reader", "categories"])
     def test_other_tables(self, source: Any, columns: dict[str, Any], library: str) -> None:
         frame = pd.DataFrame({n: source.column(n).to_pylist() for n in source.column_names})
@@ -160,6 +197,18 @@ class TestReaders:
         with pytest.raises(InputError, match="cannot be written"):
             data.to_parquet(tmp_path / "nowhere" / "out.parquet")
 
+    def test_round_trip_of_a_part(self, tmp_path: Path) -> None:
+        """Indices keep their meaning, though the part lacks some of the words."""
+        frame = pa.table({"i": [1, 2, 3], "s": [0] * 3, "a": ["p", "q", "z"], "r": [0.0] * 3})
+        part = Trajectories.from_table(frame, **PLAIN)[2:]
+        names = part.to_parquet(tmp_path / "a.parquet")
+        again = Trajectories.from_parquet(tmp_path / "a.parquet", **names)
+        same(part, again)
+        assert again.facts.action_vocabulary_read
+        assert again.private_facts == part.private_facts
+        (batch,) = stream_parquet(tmp_path / "a.parquet", **names)
+        same(part, batch)
+
     def test_arrays(self) -> None:
         data = Trajectories.from_arrays(**SMALL)
         by_ids = SMALL | {"lengths": None, "trajectory_ids": [0, 0, 0, 1, 2, 2]}
@@ -187,6 +236,8 @@ class TestReaders:
             ({"final_states": [[0.5], [0.5], [0.5]]}, "whole number|dimensions"),
             ({"states": np.zeros((6, 2, 2)), "num_states": None}, "axes"),
             ({"states": [object()] * 6}, "numbers or words"),
+            ({"rewards": np.ma.array(np.zeros(6), mask=[False, True] * 3)}, "masked"),
+            ({"reward": 1}, "no option 'reward'"),
         ],
     )
     def test_bad_arrays(self, change: dict[str, Any], words: str) -> None:
@@ -236,6 +287,8 @@ class TestReaders:
             Trajectories.from_minari(dataset, behavior_prob="q")
         with pytest.raises(InputError, match="cannot load"):
             Trajectories.from_minari("test/absent-v0")
+        with pytest.raises(InputError, match="not a Minari data set"):
+            Trajectories.from_minari(3)
 
     def test_timestamps(self) -> None:
         stamps = pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-01"], utc=True)
@@ -250,6 +303,30 @@ class TestReaders:
         with pytest.raises(InputError, match=r"row 1 .* goes back"):
             Trajectories.from_table(backwards, **given)
         same(data, Trajectories.from_table(backwards, sort=True, **given))
+
+    def test_long_numbers(self) -> None:
+        """Ids and codes beyond 64 bits are refused by row, and none turns into another."""
+        long = pa.array([Decimal(1), Decimal(10**30)], pa.decimal128(38, 0))
+        frame = pa.table({"i": long, "s": [0, 0], "a": [0, 0], "r": [0.0, 0.0]})
+        with pytest.raises(InputError, match=r"'i', row 1 .* 64 bits"):
+            Trajectories.from_table(frame, **PLAIN)
+        codes = pa.array([0, None, 2**64 - 1], pa.uint64())
+        frame = pa.table({"i": [1, 2, 3], "s": [0] * 3, "a": codes, "r": [0.0] * 3})
+        given: dict[str, Any] = {"action_vocabulary": [-1, 0], "nulls": {"a": "fill"},
+                                 "fill": {"a": 0}}  # fmt: skip
+        with pytest.raises(InputError, match=r"'a', row 2 .* 64 bits"):
+            Trajectories.from_table(frame, **PLAIN, **given)
+
+    def test_words_beside_a_number_of_them(self) -> None:
+        """How many there are is a public fact: it is not counted in the data instead."""
+        frame = pa.table({"i": [1, 2], "s": [0, 0], "a": ["x", "y"], "r": [0.0, 0.0]})
+        with pytest.raises(InputError, match="action_vocabulary"):
+            Trajectories.from_table(frame, **PLAIN, num_actions=3)
+        coded = frame.set_column(2, "a", pa.array([b"x", b"y"]))
+        with pytest.raises(InputError, match="holds binary"):
+            Trajectories.from_table(coded, **PLAIN, action_vocabulary=["x", "y"])
+        with pytest.raises(InputError, match="not valid text"):
+            Trajectories.from_table(frame, **PLAIN, action_vocabulary=["x", "\ud800"])
 
     def test_files_that_are_not_there(self, tmp_path: Path) -> None:
         given: list[Any] = [tmp_path / "no.parquet", tmp_path, f"{tmp_path}/*.parquet", [], 3]
@@ -278,6 +355,119 @@ class TestReaders:
             Trajectories.from_table(source, **COLUMNS),
             Trajectories.from_parquet(tmp_path, **COLUMNS),
         )
+
+    def test_names_of_files(self, tmp_path: Path) -> None:
+        """Numbers in names count as numbers; other tools' own folders are not looked into."""
+        for number in range(12):
+            one = pa.table({"i": [1], "s": [number], "a": [0], "r": [float(number)]})
+            pq.write_table(one, tmp_path / f"data_{number}.parquet")
+        stray = pa.table({"i": [2], "s": [0], "a": [0], "r": [99.0]})
+        for folder in ("_temporary", ".ipynb_checkpoints"):
+            (tmp_path / folder / "0").mkdir(parents=True)
+            pq.write_table(stray, tmp_path / folder / "0" / "part.parquet")
+        for paths in (tmp_path, f"{tmp_path}/*.parquet"):
+            assert Trajectories.from_parquet(paths, **PLAIN).rewards.tolist() == list(range(12))
+
+    @pytest.mark.parametrize(
+        "path", ["", "a\0b", "s3://bucket/a.parquet", "https://x.org/*.parquet"]
+    )
+    def test_odd_paths(self, path: str) -> None:
+        with pytest.raises(InputError, match=r"A path must name|not on this machine"):
+            Trajectories.from_parquet(path, **PLAIN)
+
+    def test_names_with_dots(self, tmp_path: Path) -> None:
+        """A column is the one of that name, not a field of a struct that is spelled the same."""
+        frame = pa.table({"i": [1, 1], "v": [{"hr": 5.0}] * 2, "v.hr": [1.0, 2.0], "a\nb c": [0, 1],
+                          "r": [0.0, 1.0]})  # fmt: skip
+        pq.write_table(frame, tmp_path / "a.parquet")
+        given = PLAIN | {"state": ["v.hr"], "action": "a\nb c"}
+        data = Trajectories.from_parquet(tmp_path / "a.parquet", **given)
+        assert data.states.tolist() == [[1.0], [2.0]]
+        assert data.actions.tolist() == [0, 1]
+
+    @pytest.mark.parametrize(
+        ("first", "second", "fits"),
+        [
+            (pa.timestamp("ms"), pa.timestamp("ns"), True),
+            (pa.timestamp("ns"), pa.timestamp("s"), True),
+            (pa.timestamp("s", "UTC"), pa.timestamp("us", "Europe/Berlin"), True),
+            (pa.timestamp("ms", "UTC"), pa.timestamp("ms"), False),
+            (pa.timestamp("ms"), pa.int64(), False),
+            (pa.float64(), pa.timestamp("ms"), False),
+            (pa.int64(), pa.float64(), True),
+        ],
+    )
+    def test_kinds_of_time(self, first: Any, second: Any, fits: bool, tmp_path: Path) -> None:
+        """Files may differ in type where their times can be compared."""
+        for number, kind in enumerate((first, second)):
+            stamped = pa.types.is_timestamp(kind)
+            scale = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit] if stamped else 1
+            times = pa.array([(number + 1) * scale, (number + 3) * scale]).cast(kind)
+            # The second trajectory straddles both files.
+            frame = pa.table({"i": [number, number + 1], "s": [0, 0], "a": [0, 0], "r": [0.0, 0.0],
+                              "t": times})  # fmt: skip
+            pq.write_table(frame, tmp_path / f"{number}.parquet")
+        given = PLAIN | {"time": "t"}
+        if not fits:
+            with pytest.raises(InputError, match=r"1\.parquet: column 't' holds .* compared"):
+                Trajectories.from_parquet(tmp_path, **given)
+            return
+        with pytest.raises(InputError, match=r"1\.parquet, column 't', row 0 .* goes back"):
+            Trajectories.from_parquet(tmp_path, **given)
+        data = Trajectories.from_parquet(tmp_path / "1.parquet", **given)
+        assert data.num_trajectories == 2
+
+    def test_times_that_do_not_fit(self, tmp_path: Path) -> None:
+        """No time wraps around, and none loses its order by being joined with others."""
+        far = pa.array([0, 2**53]).cast(pa.timestamp("ms"))
+        pairs: list[tuple[Any, Any]] = [
+            (pa.array([0, 1]).cast(pa.timestamp("ns")), far),
+            (far, pa.array([0, 1]).cast(pa.timestamp("ns"))),
+            (pa.array([2**53, 2**53 + 1]), pa.array([0.0, 0.5])),
+            (pa.array([0.0, 0.5]), pa.array([2**53, 2**53 + 1])),
+        ]
+        for pair in pairs:
+            for number, times in enumerate(pair):
+                frame = pa.table({"i": [number] * 2, "s": [0, 0], "a": [0, 0], "r": [0.0, 0.0],
+                                  "t": times})  # fmt: skip
+                pq.write_table(frame, tmp_path / f"{number}.parquet")
+            with pytest.raises(InputError, match=r"1\.parquet: column 't' holds"):
+                Trajectories.from_parquet(tmp_path, **PLAIN, time="t")
+        never = pa.array([5, -(2**63)]).cast(pa.timestamp("ns"))
+        bad = pa.table({"i": [1, 1], "s": [0, 0], "a": [0, 0], "r": [0.0, 0.0], "t": never})
+        with pytest.raises(InputError, match=r"'t', row 1 .* outside the range"):
+            Trajectories.from_table(bad, **PLAIN, time="t")
+
+    def test_narrow_after_wide(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A column is widened where a file needs it, not for every batch after."""
+        frame = pa.table({"i": [1, 2], "s": [0, 0], "a": [0, 0], "r": [0.0, 0.0], "t": [1, 2]})
+        pq.write_table(frame, tmp_path / "0.parquet")
+        for number in range(1, 4):
+            ids = pa.array([2 * number + 1, 2 * number + 2])
+            narrow = frame.set_column(0, "i", ids).set_column(4, "t", pa.array([1, 2], pa.int16()))
+            pq.write_table(narrow, tmp_path / f"{number}.parquet")
+        growing = readers.Growing(8)
+        growing.add(np.zeros(2, np.int64))
+        before = growing._whole
+        growing.add(np.zeros(2, np.int32))
+        assert growing._whole is before
+        data = Trajectories.from_parquet(tmp_path, **PLAIN, time="t")
+        assert data.times is not None
+        assert data.times.tolist() == [1, 2] * 4
+
+    def test_memory_is_not_shared(self) -> None:
+        """What was checked stays so, whatever happens to the arrays or the frame it came from."""
+        r, final = np.zeros(3), np.zeros((3, 1))
+        states = np.zeros((3, 1))
+        data = Trajectories.from_arrays(states, [0] * 3, r, lengths=[1, 1, 1], final_states=final)
+        frame = pd.DataFrame({"i": [1, 1], "s": [0.0, 1.0], "a": [0, 1], "r": [0.0, 1.0]})
+        read = Trajectories.from_table(frame, **PLAIN)
+        r[0] = states[0] = final[0] = np.nan
+        frame.loc[0, ["r", "s"]] = np.nan
+        for one in (data, read):
+            assert np.isfinite(one.rewards).all()
+            assert np.isfinite(one.states).all()
+        assert np.isfinite(np.asarray(data.final_states)).all()
 
     def test_nothing_heavy_is_imported(self) -> None:
         code = (
@@ -314,6 +504,28 @@ class TestOrder:
         file, row = ("0.parquet", place) if place < 4 else ("1.parquet", place - 4)
         with pytest.raises(InputError, match=rf"{file}, column 'r', row {row} "):
             Trajectories.from_parquet(tmp_path, sort=True, **COLUMNS)
+
+    def test_ids_of_several_users(self) -> None:
+        """Where sorting has been done, the advice is not to sort."""
+        frame = pa.table({"i": [1, 2, 1], "u": [1, 1, 2], "s": [0] * 3, "a": [0] * 3,
+                          "r": [0.0] * 3})  # fmt: skip
+        with pytest.raises(InputError, match=r"'i', row 2 .* several users") as caught:
+            Trajectories.from_table(frame, sort=True, user="u", **PLAIN)
+        assert "sort" not in str(caught.value)
+
+    def test_sort_of_different_types(self, source: Any, tmp_path: Path) -> None:
+        """Words are words, in whatever form Arrow keeps them."""
+        index = source.column_names.index("patient")
+        for number, kind in enumerate((pa.string(), pa.large_string(), pa.string_view())):
+            piece = source.slice(number * 10, 10 if number < 2 else None)
+            patient = piece.column("patient").cast(kind)
+            if number == 1:
+                patient = patient.combine_chunks().dictionary_encode()
+            pq.write_table(
+                piece.set_column(index, "patient", patient), tmp_path / f"{number}.parquet"
+            )
+        expected = Trajectories.from_table(source, sort=True, **COLUMNS)
+        same(expected, Trajectories.from_parquet(tmp_path, sort=True, **COLUMNS))
 
     def test_without_time(self, source: Any) -> None:
         data = Trajectories.from_table(source, **COLUMNS | {"time": None})
@@ -382,6 +594,48 @@ class TestNulls:
         with pytest.raises(InputError, match=r"'x', row 0 .* before any of its lists"):
             Trajectories.from_table(pieces, nulls={"x": "fill"}, fill={"x": 9}, **given)
 
+    @pytest.mark.parametrize("rows", [1, 2, 10])
+    def test_one_column_in_two_roles(self, rows: int) -> None:
+        """Each role carries its own form of the value: an index here, a number there."""
+        frame = self.frame(x=[0.0] * 5, a=pa.array([20, None, 10, 10, None]))
+        pieces = pa.Table.from_batches(frame.to_batches(rows))
+        given = self.GIVEN | {"reward": "a", "action_vocabulary": [10, 20], "nulls": "carry"}
+        data = Trajectories.from_table(pieces, **given)
+        assert data.actions.tolist() == [1, 1, 0, 0, 0]
+        assert data.rewards.tolist() == [20.0, 20.0, 10.0, 10.0, 10.0]
+
+    def test_fill_words_with_words(self) -> None:
+        words = self.frame(x=[0.0] * 5, a=["u", None, "v", "u", "v"])
+        for value in (3, True):
+            with pytest.raises(InputError, match="a number, but the column holds words"):
+                Trajectories.from_table(words, nulls={"a": "fill"}, fill={"a": value}, **self.GIVEN)
+        filled = Trajectories.from_table(
+            words, nulls={"a": "fill"}, fill={"a": "none"}, **self.GIVEN
+        )
+        assert filled.facts.action_vocabulary == ("none", "u", "v")
+        for odd in (10**400, "\ud800", None):
+            with pytest.raises(InputError, match="finite number or a word"):
+                Trajectories.from_table(words, nulls={"a": "fill"}, fill={"a": odd}, **self.GIVEN)
+
+    def test_next_states_have_no_rule(self) -> None:
+        """Their nulls are left to the next row, so nothing may claim to have answered them."""
+        frame = self.frame(x=[0.5, 1.0, 1.5, 2.0, 2.5], n=[1.0, None, None, None, None])
+        given = self.GIVEN | {"next_state": ["n"], "terminated": True}
+        data = Trajectories.from_table(frame, nulls="carry", **given)
+        assert not any("'n'" in note.text for note in data.notes)
+        assert data.nulls_answered == {}
+        for rule in ("carry", "fill"):
+            with pytest.raises(InputError, match="'n' have no rule"):
+                Trajectories.from_table(frame, nulls={"n": rule}, fill=None, **given)
+
+    @pytest.mark.parametrize("rows", [1, 2, 10])
+    def test_lists_of_fixed_size(self, rows: int) -> None:
+        """Their size is known before any of them is seen."""
+        lists = pa.array([None, None, [3.0], [5.0], [7.0]], pa.list_(pa.float64(), 1))
+        pieces = pa.Table.from_batches(self.frame(x=lists).to_batches(rows))
+        given = self.GIVEN | {"state": "x", "nulls": {"x": "fill"}, "fill": {"x": 9}}
+        assert Trajectories.from_table(pieces, **given).states[:, 0].tolist() == [9, 9, 3, 5, 7]
+
     def test_other_columns_stay_strict(self) -> None:
         with pytest.raises(InputError, match=r"'r', row 2 .* null"):
             Trajectories.from_table(
@@ -420,6 +674,16 @@ class TestParts:
         with pytest.raises(InputError):
             data[3:]
 
+    @pytest.mark.parametrize("chosen", [[-1], [3], [0.7], [False, True], [[0, 1]], [], [0, 0], "a"])
+    def test_positions(self, chosen: Any) -> None:
+        with pytest.raises(InputError):
+            self.data().take(chosen)
+
+    def test_read_only(self) -> None:
+        data = self.data()
+        for array in (data.lengths, data.unit_index, data.unit_ids, data.offsets, data.users):
+            assert not np.asarray(array).flags.writeable
+
     def test_by_user(self) -> None:
         groups = dict(self.data().by_user())
         assert list(groups) == ["b", "a"]
@@ -451,6 +715,8 @@ class TestParts:
             data.split([0.999, 0.001], key=0)
         with pytest.raises(InputError, match="add up to 1"):
             data.split([0.5, 0.4], key=0)
+        with pytest.raises(InputError, match="numbers"):
+            data.split(["most", "rest"], key=0)  # type: ignore[list-item]
 
     def test_batches_keep_users_whole(self) -> None:
         data = Trajectories.from_table(table(np.random.default_rng(0), users=40), **COLUMNS)
@@ -532,6 +798,7 @@ class TestViews:
         assert cut.final_states.tolist() == [2, 0, 0]
 
     def test_summary(self) -> None:
+        assert "inf" in Trajectories.from_arrays(**SMALL | {"rewards": [1e308] * 6}).summary()
         text = Trajectories.from_arrays(**SMALL, users=[1, 2, 1]).summary()
         for words in ("3 trajectories, 2 users, 6 steps", "1 to 3", "mean 2.5", "not for pub"):
             assert words in text
@@ -545,6 +812,18 @@ class TestViews:
             Trajectories.from_arrays(**SMALL).with_target(Tabular.uniform(2, 2))
         with pytest.raises(InputError, match="3 actions, but the data has 2"):
             Trajectories.from_arrays(**SMALL).with_target(Tabular.uniform(3, 3))
+
+    def test_target_is_checked(self, tmp_path: Path) -> None:
+        """Probabilities of any function are in [0, 1], so that they can be read back."""
+        data = Trajectories.from_arrays(**SMALL)
+        loose = data.with_target(Tabular(np.array([[1.0 + 5e-7, 0.0], [0.0, 1.0], [0.5, 0.5]])))
+        assert np.asarray(loose.target_probs).max() == 1.0
+        same(loose, Trajectories.from_table(loose, **loose.column_names))
+        for odd in (np.nan, -0.5, 1.5):
+            row = jnp.array([odd, 1.0 - odd])
+            policy = FunctionPolicy(lambda s: jnp.tile(row, (len(s), 1)), 2)  # noqa: B023
+            with pytest.raises(InputError, match=r"row 0 .* outside \[0, 1\]"):
+                data.with_target(policy)
 
     def test_densities(self) -> None:
         """Of continuous actions, what is logged is a density, which may exceed 1."""

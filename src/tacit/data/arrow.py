@@ -23,6 +23,11 @@ def plain(array: Any) -> Any:
     return array
 
 
+def plain_batch(batch: Any) -> Any:
+    """A batch of plain columns: those of many files then have one type and can be joined."""
+    return pa.record_batch([plain(column) for column in batch.columns], batch.schema.names)
+
+
 def is_list(t: Any) -> bool:
     return bool(pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t))
 

@@ -11,7 +11,6 @@ for (release the counts or the weights through a mechanism, and hand over the re
 """
 
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +66,7 @@ def estimated(
         warnings.warn(f"{behavior}: no certificate covers them.", PrivateEstimate, stacklevel=3)
     note = Note("origin" if public else "private", str(behavior))
     clipped = np.clip(probabilities, FLOOR, 1.0)
-    return replace(data, behavior_probs=clipped, behavior=behavior).with_notes(note)
+    return data._behaving(clipped, behavior, note)
 
 
 def _counts(data: "Trajectories", smoothing: float) -> Floats:
@@ -99,8 +98,11 @@ def _logistic(data: "Trajectories", smoothing: float, features: Features | None)
             raise InputError("num_states is needed: say, when loading, how many states there are.")
         x = OneHot(data.num_states)(data.states)
     else:
-        spread = data.states.std(axis=0)
-        x = (data.states - data.states.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        # Divided by the largest first: the square of 1e200 is no number.
+        largest = np.abs(data.states).max(axis=0)
+        x = data.states / np.where(largest > 0, largest, 1.0)
+        spread = x.std(axis=0)
+        x = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     x = np.hstack([x, np.ones((n, 1))])
     taken = np.zeros((n, actions))
     taken[np.arange(n), data.actions] = 1.0

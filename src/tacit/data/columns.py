@@ -43,6 +43,24 @@ class Columns(TypedDict, total=False):
     fill: Mapping[str, object] | None
 
 
+class Arrays(TypedDict, total=False):
+    """The keyword arguments of `Trajectories.from_arrays`, besides states, actions and rewards."""
+
+    lengths: Any
+    trajectory_ids: Any
+    users: Any
+    behavior_probs: Any
+    target_probs: Any
+    times: Any
+    terminated: Any
+    truncated: Any
+    final_states: Any
+    num_states: int | None
+    num_actions: int | None
+    state_vocabulary: Sequence[Word] | None
+    action_vocabulary: Sequence[Word] | None
+
+
 @dataclass(frozen=True)
 class Facts:
     """What anyone may know about states and actions, because the caller said so.
@@ -108,11 +126,7 @@ class Plan:
 
 def plan(given: Mapping[str, Any]) -> Plan:
     """Check the caller's words, or say in one sentence which of them cannot be meant."""
-    unknown = sorted(set(given) - set(Columns.__annotations__))
-    if unknown:
-        raise InputError(
-            f"There is no option {unknown[0]!r}: use {', '.join(sorted(Columns.__annotations__))}."
-        )
+    check_options(given, Columns)
     for role in ("trajectory", "state", "action", "reward"):
         if given.get(role) is None:
             raise InputError(f"{role} is needed: say which column holds it.")
@@ -155,6 +169,13 @@ def plan(given: Mapping[str, Any]) -> Plan:
     )
     nulls, fill = _nulls(checked, given.get("nulls", "refuse"), given.get("fill"))
     return Plan(**{**vars(checked), "nulls": nulls, "fill": fill})
+
+
+def check_options(given: Mapping[str, Any], known: type) -> None:
+    """Every keyword is one of a `TypedDict`'s."""
+    names = sorted(known.__annotations__)
+    for name in sorted(set(given) - set(names)):
+        raise InputError(f"There is no option {name!r}: use {', '.join(names)}.")
 
 
 def _name(role: str, value: object) -> str | None:
@@ -204,9 +225,30 @@ def _vocabulary(role: str, value: object, count: object) -> tuple[Word, ...] | N
         raise InputError(f"{role} holds an entry twice.")
     if kinds == {int} and any(not -(2**63) <= int(w) < 2**63 for w in words):
         raise InputError(f"{role} holds a number that does not fit into 64 bits.")
+    if any(isinstance(w, str) and not _is_text(w) for w in words):
+        raise InputError(f"{role} holds a word that is not valid text.")
     if count is not None and count != len(words):
         raise InputError(f"{role} has {len(words)} entries, which contradicts {count!r}.")
     return words
+
+
+def _is_text(word: str) -> bool:
+    """Whether the word can be written at all: half of a surrogate pair cannot."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_value(value: object) -> bool:
+    """A finite number, a truth value or a word."""
+    if isinstance(value, str):
+        return _is_text(value)
+    try:
+        return isinstance(value, Real) and math.isfinite(float(value))
+    except OverflowError:
+        return False
 
 
 def _nulls(
@@ -214,7 +256,10 @@ def _nulls(
 ) -> tuple[dict[str, NullRule], dict[str, object]]:
     """The rule for each column, and the values to fill with."""
     fixed = {checked.trajectory, checked.user, checked.time}
-    free = [name for name in checked.names if name not in fixed]
+    after = checked.next_state
+    # A next state may be null: the next row has it too, and nothing follows a terminated one.
+    following = set(after if isinstance(after, tuple) else [after])
+    free = [name for name in checked.names if name not in fixed | following]
     rules: dict[str, NullRule]
     if isinstance(given, Mapping):
         rules = dict(given)
@@ -227,6 +272,11 @@ def _nulls(
             raise InputError(f"nulls must be 'refuse', 'carry' or 'fill', not {rule!r}.")
         if name in fixed and rule != "refuse":
             raise InputError(f"Nulls in {name!r} are always refused: it says whose row it is.")
+        if name in following:
+            raise InputError(
+                f"Nulls in {name!r} have no rule: they are allowed where the next row says what "
+                "follows or nothing does, and refused elsewhere."
+            )
         if name not in checked.names:
             raise InputError(f"nulls names {name!r}, which is not a column that is read.")
     values: Mapping[str, object] = {} if fill is None else fill  # type: ignore[assignment]
@@ -235,10 +285,7 @@ def _nulls(
     for name, value in values.items():
         if rules.get(name) != "fill":
             raise InputError(f"fill gives a value for {name!r}, whose nulls are not filled.")
-        ok = isinstance(value, str | bool) or (
-            isinstance(value, Real) and math.isfinite(float(value))
-        )
-        if not ok:
+        if not _is_value(value):
             raise InputError(f"fill must give a finite number or a word for {name!r}.")
     lacking = [name for name, rule in rules.items() if rule == "fill" and name not in values]
     if lacking:

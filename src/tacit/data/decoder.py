@@ -38,6 +38,14 @@ from tacit.privacy.errors import InputError
 Kind = Literal["index", "word", "vector"]
 
 _SORT_HINT = "sort the rows by trajectory and time, or pass sort=True"
+_TOO_LONG = "the number does not fit into 64 bits with a sign"
+# What one column of time may hold, in its several files.
+_COMPARABLE = (
+    {"whole numbers", "whole numbers beyond 2**53"},
+    {"whole numbers", "fractions"},
+    {"timestamps with a time zone"},
+    {"timestamps without a time zone"},
+)
 _NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
@@ -123,8 +131,9 @@ class Decoder:
     answered: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     _last: _Last | None = None
-    _carried: dict[str, Any] = field(default_factory=dict)
+    _carried: dict[tuple[str, str], Any] = field(default_factory=dict)
     _id_types: dict[str, str] = field(default_factory=dict)
+    _time_types: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
     _seen_users: Seen = field(default_factory=Seen)
 
@@ -153,7 +162,10 @@ class Decoder:
             raise at(
                 chunk.place(int(starts[again])),
                 plan.trajectory,
-                f"a trajectory that had ended appears again: {_SORT_HINT}",
+                f"a trajectory that had ended appears again: {_SORT_HINT}"
+                if chunk.origin is None
+                # Sorted by user and trajectory, this is the only way left.
+                else "several users have a trajectory of this id, which must be unique",
             )
         columns: dict[str, Array] = {}
         if plan.time is not None:
@@ -202,7 +214,7 @@ class Decoder:
         """64-bit integers, or words as Arrow keeps them."""
         array = plain(chunk.column(name))
         if pa.types.is_decimal(array.type) and array.type.scale == 0:
-            array = pc.cast(array, pa.int64())  # as DuckDB hands over its longest integers
+            array = _from_decimals(chunk, name, array)  # DuckDB's longest integers
         if pa.types.is_integer(array.type):
             kind = "whole numbers"
         elif pa.types.is_large_string(array.type):
@@ -269,16 +281,10 @@ class Decoder:
                     chunk.place(first_true(~np.isfinite(times))), name, "the time is not finite"
                 )
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-            if pa.types.is_date(kind):
-                array = pc.cast(array, pa.timestamp("s"))
-            whole = to_numpy(pc.cast(array, pa.int64()))
-            times = whole.view(f"datetime64[{array.type.unit}]")
+            times = self._timestamps(chunk, name, array)
         else:
             raise self._wrong_type(chunk, name, array, "a time must be a number or a timestamp")
-        if last is not None and (last.time.dtype.kind == "M") != (times.dtype.kind == "M"):
-            raise InputError(
-                f"{chunk.file}: column {name!r} mixes timestamps and numbers across files."
-            )
+        self._same_times(chunk, name, times, getattr(kind, "tz", None) is not None)
         late = np.empty(new.size, dtype=bool)
         np.less_equal(times[1:], times[:-1], out=late[1:])
         late[0] = last is not None and times[0] <= last.time
@@ -295,6 +301,45 @@ class Decoder:
             )
         return times
 
+    def _timestamps(self, chunk: Chunk, name: str, array: Any) -> Array:
+        """In the unit of the first file, if every later one fits into it exactly."""
+        if pa.types.is_date(array.type):
+            array = pc.cast(array, pa.timestamp("s"))
+        unit, zone = array.type.unit, array.type.tz
+        if self._last is not None and self._last.time.dtype.kind == "M":
+            unit = np.datetime_data(self._last.time.dtype)[0]
+        if unit != array.type.unit:
+            try:
+                array = pc.cast(array, pa.timestamp(unit, zone))
+            except pa.ArrowException:
+                raise InputError(
+                    f"{chunk.file}: column {name!r} holds {array.type}, with times that do not fit "
+                    f"the timestamp[{unit}] before."
+                ) from None
+        times: Array = to_numpy(pc.cast(array, pa.int64())).view(f"datetime64[{unit}]")
+        if np.isnat(times).any():
+            row = first_true(np.isnat(times))
+            raise at(chunk.place(row), name, "the time lies outside the range of timestamps")
+        return times
+
+    def _same_times(self, chunk: Chunk, name: str, times: Array, zoned: bool) -> None:
+        """Files may hold different types of time, if those can be compared and joined."""
+        if times.dtype.kind == "M":
+            found = "timestamps with a time zone" if zoned else "timestamps without a time zone"
+        elif times.dtype.kind == "f":
+            found = "fractions"
+        elif times.dtype == np.int64 and max(-int(times.min()), int(times.max())) > 2**53:
+            found = "whole numbers beyond 2**53"
+        else:
+            found = "whole numbers"
+        before = self._time_types
+        self._time_types = before | {found}
+        if not any(self._time_types <= one for one in _COMPARABLE):
+            raise InputError(
+                f"{chunk.file}: column {name!r} holds {found}, which cannot be compared with the "
+                f"{' and '.join(sorted(before))} before."
+            )
+
     # --- states and actions --------------------------------------------------------------------
 
     def _field(
@@ -310,7 +355,7 @@ class Decoder:
             there = np.ones(new.size, dtype=bool)
             for position, name in enumerate(names):
                 values, valid = self._number(chunk, name, role)
-                values, valid = self._answer(chunk, name, values, valid, new, free)
+                values, valid = self._answer(chunk, role, name, values, valid, new, free)
                 self._finite(chunk, name, values, role)
                 out[:, position] = values
                 if valid is not None:
@@ -326,7 +371,7 @@ class Decoder:
             decoded, valid = self._index(chunk, role, names, array)
         # Only a column that was understood settles what the next ones must be.
         self.kinds[role] = kind
-        decoded, valid = self._answer(chunk, names, decoded, valid, new, free)
+        decoded, valid = self._answer(chunk, role, names, decoded, valid, new, free)
         if kind == "vector":
             self._finite(chunk, names, decoded, role)
         return decoded, (np.ones(new.size, dtype=bool) if valid is None else valid)
@@ -339,6 +384,14 @@ class Decoder:
             self.vocabularies[role] = Vocabulary(list(words), given=True)
             return "word"
         if pa.types.is_large_string(t):
+            if count is not None:
+                raise self._wrong_type(
+                    chunk,
+                    name,
+                    array,
+                    f"num_{role}s is for whole numbers (say which words there can be by "
+                    f"{role}_vocabulary)",
+                )
             if not self.may_collect_words:
                 raise InputError(
                     f"{chunk.file}: column {name!r} holds words, so a stream needs "
@@ -396,11 +449,12 @@ class Decoder:
         whole = isinstance(known.words[0], int) if known.words else False
         if pa.types.is_null(array.type) or not known.words:
             return np.zeros(len(array), dtype=np.int32), np.zeros(len(array), dtype=bool)
-        if whole != pa.types.is_integer(array.type):
+        if not (pa.types.is_integer if whole else pa.types.is_large_string)(array.type):
             raise self._wrong_type(
                 chunk, name, array, f"{role}_vocabulary holds {'numbers' if whole else 'words'}"
             )
         if whole:
+            _integers(chunk, name, array.fill_null(0))
             array = pc.cast(array, pa.int64(), safe=False)
         codes = pc.index_in(array, value_set=pa.array(known.words, array.type), skip_nulls=True)
         valid = valid_mask(array)
@@ -424,7 +478,7 @@ class Decoder:
             lengths = to_numpy(array.value_lengths().fill_null(0))
         there = valid_mask(array)
         present = np.ones(len(array), dtype=bool) if there is None else there
-        if present.any():
+        if present.any() or pa.types.is_fixed_size_list(array.type):
             dimension = self.dimensions.setdefault(role, int(lengths[first_true(present)]))
         else:
             dimension = self.dimensions.get(role, 0)
@@ -473,13 +527,13 @@ class Decoder:
     def _reward(self, chunk: Chunk, new: Array) -> Array:
         name = self.plan.reward
         values, valid = self._number(chunk, name, "reward")
-        values, _ = self._answer(chunk, name, values, valid, new)
+        values, _ = self._answer(chunk, "reward", name, values, valid, new)
         self._finite(chunk, name, values, "reward")
         return values
 
     def _probability(self, chunk: Chunk, name: str, new: Array, zero: bool) -> Array:
         values, valid = self._number(chunk, name, "probability")
-        values, _ = self._answer(chunk, name, values, valid, new)
+        values, _ = self._answer(chunk, "probability", name, values, valid, new)
         density = self.kinds["action"] == "vector"
         fits = values >= 0.0 if zero else values > 0.0
         fits &= values < np.inf if density else values <= 1.0
@@ -539,7 +593,7 @@ class Decoder:
         ):
             return to_numpy(array)
         values, valid = floats(array), valid_mask(array)
-        values, _ = self._answer(chunk, name, values, valid, new)
+        values, _ = self._answer(chunk, "flag", name, values, valid, new)
         odd = (values != 0.0) & (values != 1.0)
         if odd.any():
             raise at(chunk.place(first_true(odd)), name, "it is neither true nor false")
@@ -604,13 +658,17 @@ class Decoder:
     def _answer(
         self,
         chunk: Chunk,
+        role: str,
         name: str,
         values: Array,
         valid: Array | None,
         new: Array,
         free: bool = False,
     ) -> tuple[Array, Array | None]:
-        """Apply the rule for nulls. `free` leaves them be, to be judged by the caller."""
+        """Apply the rule for nulls. `free` leaves them be, to be judged by the caller.
+
+        A column may have two roles, and another form in each: what is carried is kept by both.
+        """
         if free:
             return values, valid
         rule = self.plan.rule(name)
@@ -624,22 +682,24 @@ class Decoder:
                 )
             values = values.copy()
             if rule == "fill":
-                values[missing] = self._fill(name, values)
+                values[missing] = self._fill(role, name)
             else:
-                values = self._carry(chunk, name, values, valid, new)
+                values = self._carry(chunk, role, name, values, valid, new)
             self.answered[name] = self.answered.get(name, 0) + int(missing.sum())
         if rule == "carry":
-            self._carried[name] = values[-1].copy()
+            self._carried[role, name] = values[-1].copy()
         return values, None
 
-    def _carry(self, chunk: Chunk, name: str, values: Array, valid: Array, new: Array) -> Array:
+    def _carry(
+        self, chunk: Chunk, role: str, name: str, values: Array, valid: Array, new: Array
+    ) -> Array:
         here = np.arange(new.size)
         source = np.maximum.accumulate(np.where(valid, here, -1))
         begin = np.maximum.accumulate(np.where(new, here, -1))
         # Where no row of this batch gives the value, the trajectory may have begun in an earlier
         # one.
         earlier = (source < 0) & (begin < 0)
-        lost = (source < begin) | (earlier & (name not in self._carried))
+        lost = (source < begin) | (earlier & ((role, name) not in self._carried))
         if lost.any():
             raise at(
                 chunk.place(first_true(lost)),
@@ -648,32 +708,33 @@ class Decoder:
             )
         carried = values[np.maximum(source, 0)]
         if earlier.any():
-            carried[earlier] = self._carried[name]
+            carried[earlier] = self._carried[role, name]
         return carried
 
-    def _fill(self, name: str, values: Array) -> float | int:
+    def _fill(self, role: str, name: str) -> float | int:
         given = self.plan.fill[name]
-        plan = self.plan
-        for role, names in (("state", plan.state), ("action", plan.action)):
-            if names == name and self.kinds[role] == "word":
-                words = self.vocabularies[role]
-                if given not in words.words:
-                    if words.given:
-                        raise InputError(
-                            f"fill gives {name!r} a value that is not in {role}_vocabulary."
-                        )
-                    words.words.append(given)  # type: ignore[arg-type]
-                return words.words.index(given)  # type: ignore[arg-type]
-            if names == name and self.kinds[role] == "index":
-                facts = plan.facts
-                count = facts.num_states if role == "state" else facts.num_actions
-                top = MOST_VALUES if count is None else count
-                if isinstance(given, str) or given != int(given) or not 0 <= int(given) < top:  # type: ignore[call-overload]
-                    raise InputError(f"fill gives {name!r} a value that is no {role}.")
-                return int(given)  # type: ignore[call-overload, no-any-return]
+        kind = self.kinds.get(role)
+        if kind == "word":
+            words = self.vocabularies[role]
+            if given not in words.words:
+                if words.given:
+                    raise InputError(
+                        f"fill gives {name!r} a value that is not in {role}_vocabulary."
+                    )
+                if not isinstance(given, str):
+                    raise InputError(f"fill gives {name!r} a number, but the column holds words.")
+                words.words.append(given)
+            return words.words.index(given)
         if isinstance(given, str):
             raise InputError(f"fill gives {name!r} a word, but the column holds numbers.")
-        return float(given)  # type: ignore[arg-type]
+        number = float(given)  # type: ignore[arg-type]
+        if kind == "index":
+            facts = self.plan.facts
+            count = facts.num_states if role == "state" else facts.num_actions
+            if number != int(number) or not 0 <= number < (count or MOST_VALUES):
+                raise InputError(f"fill gives {name!r} a value that is no {role}.")
+            return int(number)
+        return number
 
     def _wrong_type(self, chunk: Chunk, name: str, array: Any, needed: str) -> InputError:
         """The sentence for a column of the wrong type; for words, where the first one is."""
@@ -686,10 +747,20 @@ class Decoder:
         return InputError(f"{chunk.file}: column {name!r} holds {kind}, but {needed}.")
 
 
+def _from_decimals(chunk: Chunk, name: str, array: Any) -> Any:
+    """Decimals without fractions as 64-bit integers."""
+    try:
+        return pc.cast(array, pa.int64())
+    except pa.ArrowInvalid:
+        cells = array.to_pylist()
+        long = [cell is not None and not -(2**63) <= cell < 2**63 for cell in cells]
+        raise at(chunk.place(long.index(True)), name, _TOO_LONG) from None
+
+
 def _integers(chunk: Chunk, name: str, array: Any) -> Array:
     """64-bit integers; the array holds no null."""
     values: Array = to_numpy(array)
     if values.dtype == np.uint64 and values.size and values.max() > np.uint64(2**63 - 1):
         row = first_true(values > np.uint64(2**63 - 1))
-        raise at(chunk.place(row), name, "the number does not fit into 64 bits with a sign")
+        raise at(chunk.place(row), name, _TOO_LONG)
     return values.astype(np.int64, copy=False)

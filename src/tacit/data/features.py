@@ -5,8 +5,9 @@ infinities, values outside every range. So each map here
 
 - is *total*: a coordinate outside [low, high] is clamped to it, a NaN becomes the middle of its
   range;
-- has an L2 `norm_bound` proven in its docstring, in floating point and not only on paper, for
-  64-bit NumPy and 32-bit JAX arrays alike;
+- has an L2 `norm_bound` proven in its docstring, in floating point and not only on paper, for 64
+  and 32 bits, NumPy and JAX alike (states of 16 bits or fewer are widened first: in 8 bits of
+  precision 256 and 257 are one number);
 - is fixed by *public* settings: `low` and `high` say what a state could be, not what the data held.
 
 A map takes (n, k) vectors, or (n,) indices, to (n, d); further leading axes are kept. With
@@ -61,7 +62,8 @@ class OneHot:
     """One feature for each of `num_states` discrete states.
 
     A row has a single 1, or, for anything that is no state (an index out of range, a fraction,
-    NaN), nothing but zeros. So its norm is 1 or 0: the bound is 1.
+    NaN), nothing but zeros. So its norm is 1 or 0: the bound is 1. Floats of 32 bits tell all
+    indices apart, since there are at most 10^6 < 2^24 of them.
     """
 
     num_states: int
@@ -69,6 +71,7 @@ class OneHot:
 
     def __post_init__(self) -> None:
         _set(self, num_states=_whole("num_states", self.num_states, 1))
+        _size(self.num_states)
 
     @property
     def dimension(self) -> int:
@@ -115,10 +118,10 @@ class _Ranged:
             x = x[..., None]
         if x.ndim == 0 or x.shape[-1] != width:
             raise InputError(f"States must have {width} coordinates, not {x.shape[-1:] or 'none'}.")
-        low, high = xp.asarray(self.low, dtype=x.dtype), xp.asarray(self.high, dtype=x.dtype)
-        x = xp.where(xp.isnan(x), (low + high) / 2, xp.clip(x, low, high))
-        u = (x - low) / (high - low)
         # In 32 bits a range may be empty or infinite that was neither in 64: stay total.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            low, high = xp.asarray(self.low, dtype=x.dtype), xp.asarray(self.high, dtype=x.dtype)
+            u = (xp.clip(x, low, high) - low) / (high - low)
         return xp, xp.where(xp.isnan(u), 0.5, xp.clip(u, 0.0, 1.0)).astype(x.dtype)
 
 
@@ -140,7 +143,7 @@ class Fourier(_Ranged):
     ) -> None:  # order first, as in every text about the basis
         _set(self, order=_whole("order", order, 1), low=low, high=high, normalised=normalised)
         self._box()
-        _size((self.order + 1.0) ** len(self.low))
+        _size(_power(self.order + 1, len(self.low)))
 
     @property
     def dimension(self) -> int:
@@ -265,9 +268,9 @@ class Radial(_Ranged):
     ) -> "Radial":
         """Centres on a regular grid, corners included."""
         count = _whole("per_dimension", per_dimension, 2)
-        box = zip(_numbers("low", low), _numbers("high", high), strict=True)
+        box = list(zip(_numbers("low", low), _numbers("high", high), strict=False))
+        _size(_power(count, len(box)))
         axes = [np.linspace(a, b, count).tolist() for a, b in box]
-        _size(float(count) ** len(axes))
         return cls(list(itertools.product(*axes)), low, high, width, normalised)
 
     @property
@@ -312,7 +315,9 @@ class Polynomial(_Ranged):
     def __init__(self, degree: int, low: Any, high: Any, normalised: bool = False) -> None:
         _set(self, degree=_whole("degree", degree, 0), low=low, high=high, normalised=normalised)
         self._box()
-        _size(math.comb(len(self.low) + self.degree, self.degree))
+        # There are at least as many; the number itself may be too long to be worked out.
+        _size(len(self.low) * self.degree)
+        _size(self.dimension)
 
     @property
     def dimension(self) -> int:
@@ -406,6 +411,7 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "radial": (frozenset({"centers", "low", "high"}), frozenset({"width", "normalised"})),
     "polynomial": (frozenset({"degree", "low", "high"}), frozenset({"normalised"})),
 }
+_WHOLE = {"num_states", "order", "num_features", "seed", "degree"}
 
 
 def features_from_dict(given: object) -> Features:
@@ -423,6 +429,10 @@ def features_from_dict(given: object) -> Features:
         raise InputError(f"Features of kind {kind!r} have no setting {name!r}.")
     if not isinstance(settings.get("normalised", False), bool):
         raise InputError("normalised must be true or false.")
+    # To JSON, 3 and 3.0 are the same number.
+    for name in _WHOLE & set(settings):
+        if isinstance(settings[name], float) and settings[name].is_integer():
+            settings[name] = int(settings[name])
     return _KINDS[kind](**settings)
 
 
@@ -440,7 +450,8 @@ def _array(states: Any) -> tuple[ModuleType, Any]:
     if is_jax(states):
         import jax.numpy as jnp
 
-        return jnp, states
+        wide = jnp.issubdtype(states.dtype, jnp.floating) and states.dtype.itemsize < 4
+        return jnp, states.astype(jnp.float32) if wide else states
     try:
         x = np.asarray(states)
     except ValueError:
@@ -476,9 +487,14 @@ def _whole(name: str, value: object, least: int) -> int:
     return int(value)
 
 
-def _size(count: float) -> None:
+def _power(base: int, exponent: int) -> int:
+    """Not worked out if it is beyond every limit."""
+    return base**exponent if exponent * math.log2(base) < 64 else 2**64
+
+
+def _size(count: int) -> None:
     if count > MOST_FEATURES:
-        raise InputError(f"That makes {count:.0f} features, more than {MOST_FEATURES}.")
+        raise InputError(f"That makes more than {MOST_FEATURES} features.")
 
 
 def _numbers(name: str, value: object) -> tuple[float, ...]:

@@ -20,7 +20,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -41,6 +41,7 @@ Floats = NDArray[np.float64]
 
 FORMAT = "tacit-policy"
 VERSION = 1
+_LARGEST_SCORE = 1e30
 
 
 class Policy(ABC):
@@ -66,9 +67,10 @@ class Policy(ABC):
         """The probabilities of the given actions; 0 for what is no action."""
         p = self.probabilities(states)
         xp, a = _array(actions)
-        index = xp.clip(a, 0, self.num_actions - 1).astype(int)
+        known = _inside(xp, a, self.num_actions)
+        index = xp.where(known, a, 0).astype(int)
         chosen = xp.take_along_axis(p, index[..., None], axis=-1)[..., 0]
-        return xp.where((a >= 0) & (a < self.num_actions), chosen, 0.0)
+        return xp.where(known, chosen, 0.0)
 
     def log_prob(self, states: Any, actions: Any) -> Any:
         """Natural logarithms of `prob`; minus infinity where it is 0."""
@@ -103,15 +105,19 @@ class Policy(ABC):
 
     def save(self, path: "str | Path") -> None:
         """Write `policy.json`, whole or not at all."""
-        text, target = self.to_json(), Path(path)
+        text, target, temporary = self.to_json(), Path(path), None
         try:
             with NamedTemporaryFile(
                 "w", dir=target.parent, prefix=f".{target.name}-", delete=False, encoding="utf-8"
             ) as file:
+                temporary = Path(file.name)
                 file.write(text)
-            os.replace(file.name, target)
+            os.replace(temporary, target)
         except OSError as error:
             raise InputError(f"{target} cannot be written: {error.strerror}.") from None
+        finally:
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
 
 
 def choose(xp: Any, p: Any, uniform: Any) -> Any:
@@ -171,6 +177,10 @@ class Softmax(Policy):
             weights=_frozen(_weights(self.features, self.weights)),
             temperature=checks.positive("temperature", self.temperature),
         )
+        # Scores beyond the range of 32 bits would be taken for no numbers, and act uniformly.
+        top = _LARGEST_SCORE * self.temperature / self.features.norm_bound
+        if float(np.abs(self.weights).max()) * math.sqrt(self.weights.shape[0]) > top:
+            raise InputError("temperature is too small for such weights.")
 
     @property
     def num_actions(self) -> int:
@@ -234,7 +244,8 @@ class EpsilonGreedy(Policy):
             table = (1.0 - self.epsilon) * greedy + self.epsilon / count
             return _looked_up(table, states, 1.0 / count)
         xp, phi = _array(self.features(states))
-        q = phi @ xp.asarray(self.values, dtype=phi.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = phi @ xp.asarray(self.values, dtype=phi.dtype)
         best = (xp.argmax(q, axis=-1)[..., None] == xp.arange(count)).astype(phi.dtype)
         p = (1.0 - self.epsilon) * best + self.epsilon / count
         return xp.where(xp.all(xp.isfinite(q), axis=-1, keepdims=True), p, 1.0 / count)
@@ -328,7 +339,6 @@ class FunctionPolicy(Policy):
     actions: int
     states: int | None = None
     kind: ClassVar[str] = "function"
-    _checked: None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -345,9 +355,10 @@ class FunctionPolicy(Policy):
 
     def probabilities(self, states: Any) -> Any:
         p = self.function(states)
-        if np.shape(p)[-1:] != (self.actions,):
+        shape = np.shape(p)
+        if len(shape) < 2 or shape[-1] != self.actions or shape[0] != len(states):
             raise InputError(
-                f"The policy function gave the shape {np.shape(p)}, not (n, {self.actions})."
+                f"The policy function gave the shape {shape}, not ({len(states)}, {self.actions})."
             )
         if not is_jax(p):
             p = np.asarray(p, dtype=np.float64)
@@ -385,8 +396,14 @@ def policy_from_json(text: str) -> Policy:
     def refuse(word: str) -> object:
         raise InputError(f"A policy holds {word}, which is no number in JSON.")
 
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise InputError("The policy says the same thing twice.")
+        return found
+
     try:
-        given = json.loads(text, parse_constant=refuse)
+        given = json.loads(text, parse_constant=refuse, object_pairs_hook=once)
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
@@ -477,12 +494,15 @@ def _softmax(xp: Any, scores: Any) -> Any:
     return raised / xp.sum(raised, axis=-1, keepdims=True)
 
 
+def _inside(xp: Any, values: Any, count: int) -> Any:
+    """Which values are whole numbers from 0 to count - 1."""
+    inside = (values >= 0) & (values < count)
+    return inside & (values == xp.floor(values))
+
+
 def _looked_up(table: Floats, states: Any, outside: float) -> Any:
     xp, s = _array(states)
-    rows = table.shape[0]
-    inside = (s >= 0) & (s < rows)
-    if xp.issubdtype(s.dtype, xp.floating):
-        inside &= s == xp.floor(s)
+    inside = _inside(xp, s, table.shape[0])
     index = xp.where(inside, s, 0).astype(int)
     return xp.where(inside[..., None], xp.asarray(table)[index], outside)
 
@@ -491,7 +511,7 @@ def _numbers(name: str, value: object, axes: int) -> Floats:
     try:
         # Via a list of objects, so that truth values and words are not taken for numbers.
         kind = value.dtype.kind if isinstance(value, np.ndarray) else None
-        if kind is None and not _all_numbers(value):
+        if kind is None and not _all_numbers(value, axes):
             raise ValueError
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -505,9 +525,10 @@ def _numbers(name: str, value: object, axes: int) -> Floats:
     return array
 
 
-def _all_numbers(value: object) -> bool:
+def _all_numbers(value: object, axes: int) -> bool:
+    """Numbers, in at most so many layers of lists."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return all(_all_numbers(entry) for entry in value)
+        return axes > 0 and all(_all_numbers(entry, axes - 1) for entry in value)
     if isinstance(value, bool | str | bytes | None):
         return False
     return isinstance(value, int | float | np.number) or hasattr(value, "__array__")

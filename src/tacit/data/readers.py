@@ -1,7 +1,9 @@
 """The doors: files, tables, arrays and Minari data sets, each checked by `tacit.data.decoder`."""
 
+import csv
 import glob
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +16,11 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from tacit.data.arrow import to_numpy
-from tacit.data.columns import Facts, Plan, plan
+from tacit.data.columns import Arrays, Facts, Plan, check_options, plan
 from tacit.data.decoder import Block, Decoder
 from tacit.data.sources import (
     Chunk,
+    ahead,
     check_schema,
     first_line,
     open_parquet,
@@ -30,6 +33,9 @@ from tacit.privacy.errors import InputError
 
 Array = NDArray[Any]
 Paths = str | Path | Sequence[str | Path]
+
+# Cells of a CSV file that are nulls, unless in quotes. NaN is not among them: it is refused.
+NULL_WORDS = ["", "NA", "N/A", "#N/A", "NULL", "null"]
 
 
 def files(paths: Paths, suffix: str) -> list[Path]:
@@ -44,11 +50,18 @@ def files(paths: Paths, suffix: str) -> list[Path]:
     for one in given:
         if not isinstance(one, str | Path):
             raise InputError(f"A path must be text, not {one!r}.")
+        if not str(one) or "\0" in str(one):
+            raise InputError(f"A path must name a file or a folder, not {str(one)!r}.")
+        if "://" in str(one):
+            raise InputError(
+                f"{one} is not on this machine: copy it, or pass from_table what a library that "
+                "can read it hands over."
+            )
         path = Path(one)
         if path.is_dir():
-            # Names that begin with a dot or an underscore are other tools' own files.
             inside = sorted(
-                p for p in path.rglob(f"*{suffix}") if p.is_file() and p.name[0] not in "._"
+                (p for p in path.rglob(f"*{suffix}") if p.is_file() and not _hidden(path, p)),
+                key=_in_order,
             )
             if not inside:
                 raise InputError(f"The folder {path} holds no *{suffix} file.")
@@ -56,7 +69,7 @@ def files(paths: Paths, suffix: str) -> list[Path]:
         elif path.exists() or not glob.has_magic(str(one)):
             found.append(path)
         else:
-            matching = sorted(Path(name) for name in glob.glob(str(one), recursive=True))
+            matching = sorted(map(Path, glob.glob(str(one), recursive=True)), key=_in_order)
             if not matching:
                 raise InputError(f"No file matches {str(one)!r}.")
             found += matching
@@ -65,10 +78,21 @@ def files(paths: Paths, suffix: str) -> list[Path]:
     return found
 
 
+def _hidden(folder: Path, path: Path) -> bool:
+    """Names that begin with a dot or an underscore are other tools' own files and folders."""
+    return any(part[0] in "._" for part in path.relative_to(folder).parts)
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    """Numbers in names count as numbers: part-2 comes before part-10."""
+    parts = re.split(r"([0-9]+)", str(path))
+    return [(int(p), p) if i % 2 else (0, p) for i, p in enumerate(parts)]
+
+
 def from_parquet(paths: Paths, sort: bool, columns: Mapping[str, Any]) -> Trajectories:
     checked, found = plan(columns), files(paths, ".parquet")
     rows, carried = inspected(found, checked)
-    data = _load(parquet_chunks(found, checked), checked, sort, title(found), rows)
+    data = _load(ahead(parquet_chunks(found, checked)), checked, sort, title(found), rows)
     return with_carried(data, carried)
 
 
@@ -80,52 +104,80 @@ def inspected(paths: Iterable[Path], checked: Plan) -> tuple[int, dict[str, Any]
     rows = 0
     notes: list[Any] = []
     told: list[Any] = []
+    read: list[Any] = []
     for path in paths:
         with open_parquet(path) as file:
             check_schema(str(path), file.schema_arrow, checked)
             rows += file.metadata.num_rows
             carried = _carried(file.schema_arrow)
         notes += carried.get("notes", ())
+        read += carried.get("read", ())
         told.append(carried.get("behavior", {}))
     told.sort(key=lambda one: (one.get("source") != "estimated", one.get("public") is True))
-    return rows, {"notes": notes, "behavior": told[0]}
+    return rows, {"notes": notes, "behavior": told[0], "read": read}
 
 
 def from_csv(
     paths: Paths, sort: bool, types: Mapping[str, Any] | None, columns: Mapping[str, Any]
 ) -> Trajectories:
     checked, found = plan(columns), files(paths, ".csv")
-    try:
-        kept = {
-            name: pa.type_for_alias(kind) if isinstance(kind, str) else kind
-            for name, kind in (types or {}).items()
-        }
-    except ValueError as error:
-        raise InputError(f"types names a type that Arrow does not know: {error}.") from None
+    kept = {}
+    for name, kind in (types or {}).items():
+        if name not in checked.names:
+            raise InputError(f"types names {name!r}, which is not a column that is read.")
+        try:
+            kept[name] = pa.type_for_alias(kind) if isinstance(kind, str) else kind
+        except ValueError as error:
+            raise InputError(f"types names a type that Arrow does not know: {error}.") from None
+        if not isinstance(kept[name], pa.DataType):
+            raise InputError(f"types must give {name!r} the name of a type, not {kind!r}.")
     return _load(_csv_chunks(found, checked, kept), checked, sort, title(found))
 
 
 def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iterator[Chunk]:
     for path in paths:
+        options = pa_csv.ConvertOptions(
+            column_types=types,
+            null_values=NULL_WORDS,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
         try:
             # A line with too few or too many cells stops the reading rather than being skipped.
-            table = pa_csv.read_csv(path, convert_options=pa_csv.ConvertOptions(column_types=types))
+            table = pa_csv.read_csv(path, convert_options=options)
         except FileNotFoundError:
             raise InputError(f"There is no file {path}.") from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} cannot be read as CSV: {_csv_reason(error)}.") from None
+            raise _csv_error(path, error, options) from None
         check_schema(str(path), table.schema, checked)
         yield from table_chunks(str(path), table.select(checked.names).to_reader(), checked)
 
 
-def _csv_reason(error: BaseException) -> str:
+def _csv_error(path: Path, error: Exception, options: Any) -> InputError:
     """Arrow quotes the line, which is private: keep what was expected and where."""
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    for mark in (": ", "CSV parse error"):
-        if text.startswith("CSV parse error") or "Expected" in text:
-            parts = [p for p in text.split(": ") if "Expected" in p or p.startswith("Row")]
-            return ", ".join(p.rstrip(".") for p in parts) or mark.strip(": ")
-    return "a value does not fit the type of its column" if "conversion" in text else text[:80]
+    if isinstance(error, pa.ArrowInvalid):
+        try:
+            # Once more in one thread, which counts the rows.
+            alone = pa_csv.ReadOptions(use_threads=False)
+            pa_csv.read_csv(path, read_options=alone, convert_options=options)
+        except (pa.ArrowException, OSError) as again:
+            error = again
+    text = str(error)
+    row = re.match(r"(CSV parse error|In CSV column #\d+): Row #(\d+): ", text)
+    # Arrow counts from 1, and the header too.
+    place = "" if row is None else f", row {int(row[2]) - 2} (counting from 0)"
+    cells = re.search(r"Expected (\d+) columns, got (\d+)", text)
+    column = re.match(r"In CSV column #(\d+): ", text)
+    if cells is not None:
+        return InputError(f"{path}{place}: there are {cells[2]} cells instead of {cells[1]}.")
+    if column is not None:
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+            name = next(csv.reader(file))[int(column[1])]
+        return InputError(
+            f"{path}, column {name!r}{place}: the value does not fit the type of the column."
+        )
+    reason = "" if text.startswith("CSV parse error") else f": {first_line(error)}"
+    return InputError(f"{path} cannot be read as CSV{reason}.")
 
 
 def from_table(table: Any, sort: bool, columns: Mapping[str, Any]) -> Trajectories:
@@ -173,9 +225,10 @@ class Growing:
         if self._whole is None:
             self._parts.append(values)
             return
-        if values.dtype != self._whole.dtype:
+        wider = np.promote_types(values.dtype, self._whole.dtype)
+        if wider != self._whole.dtype:
             # A later file may keep wider numbers than the first.
-            self._whole = self._whole.astype(np.promote_types(values.dtype, self._whole.dtype))
+            self._whole = self._whole.astype(wider)
         end = self._filled + len(values)
         self._whole[self._filled : end] = values
         self._filled = end
@@ -183,7 +236,8 @@ class Growing:
     def done(self) -> Array:
         if self._whole is not None:
             return self._whole[: self._filled]
-        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+        # A copy even of a single part: it may be the caller's own memory, who may change it later.
+        return np.concatenate(self._parts)
 
 
 def _load(
@@ -296,7 +350,11 @@ def with_carried(data: Trajectories, carried: Mapping[str, Any]) -> Trajectories
         if n.get("kind") in known - {"ends", "order"}
     ]
     told = carried.get("behavior", {})
-    if data.behavior_probs is not None and told.get("source") in ("recorded", "estimated"):
+    if data.behavior_probs is not None and told.get("source") in (
+        "logged",
+        "recorded",
+        "estimated",
+    ):
         method = told.get("method")
         data = replace(
             data,
@@ -304,7 +362,13 @@ def with_carried(data: Trajectories, carried: Mapping[str, Any]) -> Trajectories
                 told["source"], None if method is None else str(method), told.get("public") is True
             ),
         )
-    return data.with_notes(*notes)
+    # A vocabulary that was read from the data stays private when its words are passed back in.
+    read: dict[str, Any] = {
+        f"{role}_vocabulary_read": True
+        for role in ("state", "action")
+        if role in carried.get("read", ()) and getattr(data.facts, f"{role}_vocabulary")
+    }
+    return replace(data, facts=replace(data.facts, **read)).with_notes(*notes)
 
 
 def _carried(schema: Any) -> dict[str, Any]:
@@ -315,7 +379,7 @@ def _carried(schema: Any) -> dict[str, Any]:
     # The file may be anybody's: what does not have the form that `to_parquet` writes is dropped.
     if not isinstance(found, dict):
         return {}
-    notes, told = found.get("notes"), found.get("behavior")
+    notes, told, read = found.get("notes"), found.get("behavior"), found.get("read")
     return {
         "notes": [
             n
@@ -323,6 +387,7 @@ def _carried(schema: Any) -> dict[str, Any]:
             if isinstance(n, dict) and "text" in n
         ],
         "behavior": told if isinstance(told, dict) else {},
+        "read": read if isinstance(read, list) else [],
     }
 
 
@@ -334,21 +399,10 @@ def title(found: Iterable[Path]) -> str:
 # --- arrays --------------------------------------------------------------------------------------
 
 
-def from_arrays(
-    states: Any,
-    actions: Any,
-    rewards: Any,
-    lengths: Any = None,
-    trajectory_ids: Any = None,
-    users: Any = None,
-    behavior_probs: Any = None,
-    target_probs: Any = None,
-    times: Any = None,
-    terminated: Any = None,
-    truncated: Any = None,
-    final_states: Any = None,
-    **facts: Any,
-) -> Trajectories:
+def from_arrays(states: Any, actions: Any, rewards: Any, arrays: Mapping[str, Any]) -> Trajectories:
+    """`arrays` are the keyword arguments of `Trajectories.from_arrays`."""
+    check_options(arrays, Arrays)
+    lengths, trajectory_ids = arrays.get("lengths"), arrays.get("trajectory_ids")
     steps = _length("rewards", rewards)
     if steps == 0:
         raise InputError("The arrays have no rows.")
@@ -382,17 +436,18 @@ def from_arrays(
         ("state", "states", states),
         ("action", "actions", actions),
         ("reward", "rewards", rewards),
-        ("time", "times", times),
-        ("behavior_prob", "behavior_probs", behavior_probs),
-        ("target_prob", "target_probs", target_probs),
+        ("time", "times", arrays.get("times")),
+        ("behavior_prob", "behavior_probs", arrays.get("behavior_probs")),
+        ("target_prob", "target_probs", arrays.get("target_probs")),
     ):
         if values is not None:
             columns[role] = _column(label, values, steps, two=role in ("state", "action"))
             given[role] = role
-    if users is not None:
-        columns["user"] = _repeated("users", users, sizes)
+    if arrays.get("users") is not None:
+        columns["user"] = _repeated("users", arrays["users"], sizes)
         given["user"] = "user"
-    for role, flag in (("terminated", terminated), ("truncated", truncated)):
+    for role in ("terminated", "truncated"):
+        flag = arrays.get(role)
         if isinstance(flag, bool) or flag is None:
             given[role] = flag
             continue
@@ -402,10 +457,12 @@ def from_arrays(
         flags = np.zeros(steps, dtype=bool)
         flags[last] = values
         columns[role], given[role] = pa.array(flags), role
+    facts = {name: arrays[name] for name in Facts.__dataclass_fields__ if name in arrays}
     checked = plan({**given, **facts})
     reader = pa.table(columns).to_reader()
     data = _load(table_chunks("The arrays", reader, checked), checked, False, "The arrays")
-    return data if final_states is None else _with_final(data, final_states)
+    final = arrays.get("final_states")
+    return data if final is None else _with_final(data, final)
 
 
 def _with_final(data: Trajectories, final_states: Any) -> Trajectories:
@@ -426,7 +483,7 @@ def _with_final(data: Trajectories, final_states: Any) -> Trajectories:
     found = block.columns["states"]
     if found.shape[1:] != data.states.shape[1:]:
         raise InputError("final_states and states have different dimensions.")
-    return replace(data, final_states=found)
+    return replace(data, final_states=found.copy())
 
 
 def _length(label: str, values: Any) -> int:
@@ -440,6 +497,8 @@ def _column(label: str, values: Any, rows: int, two: bool = False) -> Any:
     """An array as an Arrow column; two axes make a column of lists."""
     if _length(label, values) != rows:
         raise InputError(f"{label} has {len(values)} entries, but there are {rows} rows.")
+    if np.ma.is_masked(values):
+        raise InputError(f"{label} has masked entries: every entry must be there.")
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     try:
@@ -482,6 +541,8 @@ def from_minari(
             dataset = minari.load_dataset(dataset)
         except (FileNotFoundError, ValueError) as error:
             raise InputError(f"Minari cannot load the data set: {first_line(error)}.") from None
+    if not hasattr(dataset, "iterate_episodes"):
+        raise InputError(f"A {type(dataset).__name__} is not a Minari data set or the name of one.")
     parts: dict[str, list[Array]] = {}
     for position, episode in enumerate(dataset.iterate_episodes()):
         where = f"Minari episode {position} (counting from 0)"
@@ -515,7 +576,10 @@ def from_minari(
             if behavior_prob not in infos:
                 raise InputError(f"{where} has no {behavior_prob!r} in its infos.")
             # Minari keeps infos of the reset too: with one entry more, the first is dropped.
-            logged = np.asarray(infos[behavior_prob], dtype=np.float64).ravel()
+            try:
+                logged = np.asarray(infos[behavior_prob], dtype=np.float64).ravel()
+            except (TypeError, ValueError):
+                raise InputError(f"{where}: {behavior_prob!r} must be numbers.") from None
             if len(logged) not in (steps, steps + 1):
                 raise InputError(f"{where} has {len(logged)} {behavior_prob!r} for {steps} steps.")
             row["behavior_probs"] = logged[-steps:]
@@ -523,10 +587,13 @@ def from_minari(
             parts.setdefault(name, []).append(values)
     if not parts:
         raise InputError("The Minari data set has no episodes.")
-    if len({p.shape[1:] for p in parts["states"]}) > 1:
-        raise InputError("The Minari data set mixes observations of different dimensions.")
+    for name in ("states", "actions"):
+        if len({p.shape[1:] for p in parts[name]}) > 1:
+            raise InputError(f"The Minari data set mixes {name} of different dimensions.")
     joined: dict[str, Any] = {name: np.concatenate(values) for name, values in parts.items()}
-    data = from_arrays(**joined, num_states=num_states, num_actions=num_actions)
+    joined |= {"num_states": num_states, "num_actions": num_actions}
+    states, actions, rewards = (joined.pop(name) for name in ("states", "actions", "rewards"))
+    data = from_arrays(states, actions, rewards, joined)
     return data.with_notes(Note("origin", "from a Minari data set"))
 
 

@@ -5,6 +5,7 @@ No message quotes a cell: rows are private, their positions are for their owner 
 
 import difflib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tacit.data.arrow import Array, is_list, plain, to_numpy
+from tacit.data.arrow import Array, is_list, plain_batch, to_numpy
 from tacit.data.columns import Plan
 from tacit.privacy.errors import InputError
 
@@ -115,6 +116,15 @@ def parquet_chunks(
                 ) from None
 
 
+def ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """The same chunks, each read from disk while the one before it is being checked."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(next, chunks, None)
+            yield chunk
+
+
 def table_chunks(name: str, reader: Any, plan: Plan, rows: int = READ_ROWS) -> Iterator[Chunk]:
     """The batches of a `pyarrow.RecordBatchReader`, cut to at most `rows` rows each."""
     check_schema(name, reader.schema, plan)
@@ -143,12 +153,13 @@ def sorted_chunks(chunks: Iterator[Chunk], plan: Plan) -> Iterator[Chunk]:
         if not files or files[-1] != chunk.file or chunk.first == 0:
             files.append(chunk.file)
             begins.append(total)
-        if pieces and chunk.batch.schema != pieces[0].schema:
+        batch = plain_batch(chunk.batch)
+        if pieces and batch.schema != pieces[0].schema:
             raise InputError(
                 f"{chunk.file} has other column types than {files[0]}, so they cannot be sorted "
                 "together."
             )
-        pieces.append(chunk.batch)
+        pieces.append(batch)
         total += chunk.batch.num_rows
     if total == 0:
         return
@@ -163,18 +174,14 @@ def sorted_chunks(chunks: Iterator[Chunk], plan: Plan) -> Iterator[Chunk]:
 
 
 def sort_order(table: Any, plan: Plan, file: str) -> Array:
-    """The permutation that sorts rows by user, trajectory and time, ties in their order."""
-    names = [n for n in (plan.user, plan.trajectory, plan.time) if n is not None]
-    keys: dict[str, Any] = {}
-    for name in dict.fromkeys(names):
-        array = table.column(name).combine_chunks()
-        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-        array = plain(array)
-        if is_list(array.type) or pa.types.is_nested(array.type):
-            raise InputError(f"{file}: column {name!r} holds {array.type}, which has no order.")
-        keys[name] = array
+    """The permutation that sorts plain rows by user, trajectory and time, ties in their order."""
+    names = dict.fromkeys(n for n in (plan.user, plan.trajectory, plan.time) if n is not None)
+    for name in names:
+        kind = table.column(name).type
+        if is_list(kind) or pa.types.is_nested(kind):
+            raise InputError(f"{file}: column {name!r} holds {kind}, which has no order.")
     try:
-        order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
+        order = pc.sort_indices(table, [(name, "ascending") for name in names])
     except pa.ArrowException as error:
         raise InputError(f"{file} cannot be sorted: {first_line(error)}.") from None
     found: Array = to_numpy(order).astype(np.int64)

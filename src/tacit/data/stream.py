@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tacit.data.arrow import plain, to_numpy
+from tacit.data.arrow import plain, plain_batch, to_numpy
 from tacit.data.columns import Columns, Plan
 from tacit.data.columns import plan as checked_plan
 from tacit.data.decoder import Decoder
@@ -34,6 +34,8 @@ from tacit.data.sources import (
     READ_ROWS,
     Chunk,
     Origin,
+    ahead,
+    first_line,
     open_parquet,
     parquet_chunks,
     sort_order,
@@ -79,21 +81,26 @@ class TrajectoryStream:
         )
         _, carried = inspected(self.paths, self.plan)
         waiting = _Waiting(decoder, self.batch_rows, self.sort, carried)
-        with TemporaryDirectory(prefix="tacit-", dir=self.scratch) as folder:
-            paths, rows = list(self.paths), min(READ_ROWS, self.batch_rows)
-            chunks = (
-                _dealt(paths, self.plan, self.batch_rows, Path(folder))
-                if self.sort
-                else parquet_chunks(paths, self.plan, rows)
-            )
-            for chunk in chunks:
-                if chunk.batch.num_rows:
-                    waiting.add(chunk)
-                    yield from waiting.full()
+        for chunk in self._chunks():
+            if chunk.batch.num_rows:
+                waiting.add(chunk)
+                yield from waiting.full()
         if decoder.rows == 0:
             raise InputError(f"{title(self.paths)} has no rows.")
         waiting.close()
         yield from waiting.rest()
+
+    def _chunks(self) -> Iterator[Chunk]:
+        paths = list(self.paths)
+        if not self.sort:
+            yield from ahead(parquet_chunks(paths, self.plan, min(READ_ROWS, self.batch_rows)))
+            return
+        try:
+            scratch = TemporaryDirectory(prefix="tacit-", dir=self.scratch)
+        except OSError as error:
+            raise InputError(f"scratch {self.scratch} cannot be used: {error.strerror}.") from None
+        with scratch as folder:
+            yield from _dealt(paths, self.plan, self.batch_rows, Path(folder))
 
     def check(self) -> "Totals":
         """Read everything once, so that the first bad row is known, and count."""
@@ -209,9 +216,10 @@ def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> I
     inspector = Decoder(checked)
     try:
         for chunk in parquet_chunks(paths, checked):
+            batch = plain_batch(chunk.batch)
             if schema is None:
-                schema = chunk.batch.schema
-            elif chunk.batch.schema != schema:
+                schema = batch.schema
+            elif batch.schema != schema:
                 raise InputError(
                     f"{chunk.file} has other column types than {paths[0]}, so they cannot be "
                     "sorted together."
@@ -219,18 +227,19 @@ def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> I
             part = _part(inspector._ids(chunk, role, owner), parts)
             order = np.argsort(part, kind="stable")
             ends = np.searchsorted(part[order], np.arange(parts + 1))
-            numbered = chunk.batch.append_column(
-                _ROW, pa.array(row + np.arange(chunk.batch.num_rows))
-            ).take(pa.array(order))
+            numbered = batch.append_column(_ROW, pa.array(row + np.arange(batch.num_rows))).take(
+                pa.array(order)
+            )
             for number in np.unique(part).tolist():
                 if number not in writers:
                     writers[number] = pa.ipc.new_file(folder / f"{number}.arrow", numbered.schema)
                 piece = numbered.slice(ends[number], ends[number + 1] - ends[number])
                 writers[number].write_batch(piece)
-            row += chunk.batch.num_rows
-    finally:
+            row += batch.num_rows
         for writer in writers.values():
             writer.close()
+    except OSError as error:
+        raise InputError(f"Sorting needs room in {folder.parent}: {first_line(error)}.") from None
     names = tuple(str(path) for path in paths)
     for number in sorted(writers):
         path = folder / f"{number}.arrow"

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tacit.data.arrow import to_numpy
-from tacit.data.columns import Columns, Facts, Word
+from tacit.data.columns import Arrays, Columns, Facts, Word
 from tacit.data.keys import generator
 from tacit.privacy.errors import InputError
 from tacit.privacy.promise import Unit
@@ -147,7 +147,11 @@ class Padded:
 @dataclass(frozen=True, eq=False)
 class Trajectories:
     """See the module. Made by `from_parquet`, `from_csv`, `from_table`, `from_arrays`,
-    `from_minari` and `tacit.data.collect`, which check what they are given."""
+    `from_minari` and `tacit.data.collect`, which check what they are given.
+
+    `nulls_answered` counts all that were answered while loading: a part keeps the number of the
+    whole, and a batch of a stream has the number so far.
+    """
 
     offsets: Array
     states: Array
@@ -169,9 +173,7 @@ class Trajectories:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray) and value.flags.writeable:
-                view = value.view()
-                view.flags.writeable = False
-                object.__setattr__(self, name, view)
+                object.__setattr__(self, name, _read_only(value))
 
     # --- in ----------------------------------------------------------------------------------
 
@@ -217,20 +219,7 @@ class Trajectories:
         states: Any,
         actions: Any,
         rewards: Any,
-        *,
-        lengths: Any = None,
-        trajectory_ids: Any = None,
-        users: Any = None,
-        behavior_probs: Any = None,
-        target_probs: Any = None,
-        times: Any = None,
-        terminated: Any = None,
-        truncated: Any = None,
-        final_states: Any = None,
-        num_states: int | None = None,
-        num_actions: int | None = None,
-        state_vocabulary: Sequence[Word] | None = None,
-        action_vocabulary: Sequence[Word] | None = None,
+        **arrays: Unpack[Arrays],
     ) -> "Trajectories":
         """From arrays with one entry per step, and either `lengths` or an id for each step.
 
@@ -239,8 +228,7 @@ class Trajectories:
         """
         from tacit.data import readers
 
-        given = {k: v for k, v in locals().items() if k not in ("cls", "readers")}
-        return readers.from_arrays(**given)
+        return readers.from_arrays(states, actions, rewards, arrays)
 
     @classmethod
     def from_minari(
@@ -269,7 +257,7 @@ class Trajectories:
     @cached_property
     def lengths(self) -> Array:
         """Steps of each trajectory."""
-        return np.diff(self.offsets)
+        return _read_only(np.diff(self.offsets))
 
     @property
     def num_states(self) -> int | None:
@@ -298,11 +286,11 @@ class Trajectories:
     def _grouped(self) -> tuple[Array, Array]:
         """Distinct users in the order of their first trajectory, and each trajectory's position."""
         if self.users is None:
-            return self.trajectory_ids, np.arange(self.num_trajectories)
+            return self.trajectory_ids, _read_only(np.arange(self.num_trajectories))
         dictionary = pa.array(self.users).dictionary_encode()
         names: Array = to_numpy(dictionary.dictionary)
         index: Array = to_numpy(dictionary.indices).astype(np.int64)
-        return names, index
+        return _read_only(names), _read_only(index)
 
     @property
     def num_users(self) -> int | None:
@@ -373,9 +361,14 @@ class Trajectories:
 
     def take(self, positions: Any) -> "Trajectories":
         """The trajectories at these positions, in this order."""
-        chosen = np.asarray(positions, dtype=np.int64)
+        chosen = np.asarray(positions)
         if chosen.size == 0:
             raise InputError("There is no trajectory to take.")
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise InputError("Positions of trajectories must be a list of whole numbers.")
+        if chosen.min() < 0 or chosen.max() >= len(self):
+            raise InputError(f"Positions of trajectories must lie in 0 to {len(self) - 1}.")
+        chosen = chosen.astype(np.int64)
         if chosen.size != np.unique(chosen).size:
             raise InputError("A trajectory can be taken only once.")
         lengths = self.lengths[chosen]
@@ -424,7 +417,10 @@ class Trajectories:
 
     def split(self, fractions: Sequence[float], key: Any) -> "tuple[Trajectories, ...]":
         """Random parts with whole users (or whole trajectories, without a user column)."""
-        shares = np.asarray(fractions, dtype=np.float64)
+        try:
+            shares = np.asarray(fractions, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("fractions must be numbers, one for each part.") from None
         if shares.ndim != 1 or shares.size == 0 or not np.all(shares > 0):
             raise InputError("fractions must be positive numbers, one for each part.")
         if abs(shares.sum() - 1.0) > 1e-9:
@@ -550,8 +546,7 @@ class Trajectories:
         from tacit.data.policies import check_covers
 
         check_covers(policy, self)
-        probabilities = np.asarray(policy.prob(self.states, self.actions), dtype=np.float64)
-        return replace(self, target_probs=probabilities)
+        return replace(self, target_probs=self._probabilities(policy))
 
     def with_behavior(self, policy: "Policy") -> "Trajectories":
         """The same data with `behavior_probs` of a known policy: a protocol, or a paid-for
@@ -562,7 +557,7 @@ class Trajectories:
         from tacit.data.policies import check_covers
 
         check_covers(policy, self)
-        probabilities = np.asarray(policy.prob(self.states, self.actions), dtype=np.float64)
+        probabilities = self._probabilities(policy)
         if not np.all(probabilities > 0.0):
             row = int(np.argmin(probabilities > 0.0))
             raise InputError(
@@ -570,10 +565,25 @@ class Trajectories:
                 "so it is not how the data came about."
             )
         note = Note("origin", "behaviour probabilities computed from a policy that was given")
-        behavior = Behavior("logged", "policy")
-        return replace(
-            self, behavior_probs=np.minimum(probabilities, 1.0), behavior=behavior
-        ).with_notes(note)
+        return self._behaving(probabilities, Behavior("logged", "policy"), note)
+
+    def _probabilities(self, policy: "Policy") -> Array:
+        """Of the logged actions, by a policy that may be any function."""
+        found = np.asarray(policy.prob(self.states, self.actions), dtype=np.float64)
+        # Rows of a policy may add up to 1 within 1e-6.
+        odd = ~((found >= 0.0) & (found <= 1.0 + 1e-6))
+        if odd.any():
+            raise InputError(
+                f"states, row {int(np.argmax(odd))} (counting from 0): the policy's probability "
+                "lies outside [0, 1]."
+            )
+        return np.minimum(found, 1.0)
+
+    def _behaving(self, probabilities: Array, behavior: Behavior, note: Note) -> "Trajectories":
+        """With other behaviour probabilities; what was said of those before is dropped."""
+        kept = tuple(n for n in self.notes if n.text != str(self.behavior))
+        data = replace(self, behavior_probs=probabilities, behavior=behavior, notes=kept)
+        return data.with_notes(note)
 
     def with_estimated_behavior(
         self,
@@ -610,7 +620,8 @@ class Trajectories:
     def to_parquet(self, path: "str | Path") -> dict[str, Any]:
         """Write one Parquet file, whole or not at all, and return the names to read it back with.
 
-        Pages carry checksums; facts, notes and the origin of the probabilities travel along.
+        Pages carry checksums; notes, the origin of the probabilities and whether a vocabulary is
+        private travel along.
         """
         target = Path(path)
         step = max(1, int(WRITE_ROWS // max(1.0, float(self.lengths.mean()))))
@@ -639,7 +650,11 @@ class Trajectories:
 
     @property
     def column_names(self) -> dict[str, Any]:
-        """The keyword arguments that read this data back from `to_parquet` or `to_arrow`."""
+        """The keyword arguments that read this data back from `to_parquet` or `to_arrow`.
+
+        A vocabulary is among them even if it was read from the data, so that indices stay what they
+        are; the table remembers that it is private.
+        """
         names: dict[str, Any] = {
             role: role
             for role in ("trajectory", "state", "action", "reward", "terminated", "truncated")
@@ -656,9 +671,9 @@ class Trajectories:
         facts = self.facts
         for what in ("state", "action"):
             words = getattr(facts, f"{what}_vocabulary")
-            if words is not None and not getattr(facts, f"{what}_vocabulary_read"):
+            if words is not None:
                 names[f"{what}_vocabulary"] = list(words)
-            elif words is None and getattr(facts, f"num_{what}s") is not None:
+            elif getattr(facts, f"num_{what}s") is not None:
                 names[f"num_{what}s"] = getattr(facts, f"num_{what}s")
         return names
 
@@ -692,12 +707,19 @@ class Trajectories:
         carried = {
             "behavior": asdict(self.behavior),
             "notes": [asdict(note) for note in self.notes],
+            "read": [
+                role
+                for role in ("state", "action")
+                if getattr(self.facts, f"{role}_vocabulary_read")
+            ],
         }
         return pa.table(columns).replace_schema_metadata({"tacit": json.dumps(carried)})
 
     def summary(self) -> str:
         """What is in here, for the data's owner: the figures are exact, so do not publish them."""
         lengths, rewards = self.lengths, self.rewards
+        with np.errstate(over="ignore"):
+            mean = rewards.mean()
         people = f", {self.num_users:,} users" if self.users is not None else ""
         lines = [
             f"{self.num_trajectories:,} trajectories{people}, {self.num_steps:,} steps",
@@ -705,7 +727,7 @@ class Trajectories:
             f"{float(np.median(lengths)):g}",
             f"  states: {_described(self.states, self.facts.num_states)}",
             f"  actions: {_described(self.actions, self.facts.num_actions)}",
-            f"  rewards: {rewards.min():g} to {rewards.max():g}, mean {rewards.mean():g}",
+            f"  rewards: {rewards.min():g} to {rewards.max():g}, mean {mean:g}",
             f"  ends: {int(self.terminated.sum()):,} terminated, "
             f"{int((~self.terminated).sum()):,} cut off",
             f"  {self.behavior}",
@@ -725,6 +747,12 @@ class Trajectories:
             f"Trajectories({self.num_trajectories} trajectories{people}, "
             f"{self.num_steps} steps{loud})"
         )
+
+
+def _read_only(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def _entries(values: Array, vocabulary: tuple[Word, ...] | None) -> Any:
