@@ -259,3 +259,15 @@ def test_a_refuted_promise_is_a_failure(
 def test_what_can_be_attacked_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert tacit("audit", "--list") == 0
     assert "gaussian" in capsys.readouterr().out.split()
+
+
+def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "limits", "--epsilon", "0.9", "--delta", "1e-4", "--tasks", "16")
+    assert found["accuracy"] == pytest.approx(0.141, abs=5e-4)
+    apart = ["--distance", "0.05", "--radius", "0.01"]
+    found = answer(capsys, "limits", "--epsilon", "0.9", "--delta", "1e-4", *apart)
+    assert found["steps"] == 5
+    assert tacit("limits", "--epsilon", "0.9") == 0
+    assert "0.7109" in capsys.readouterr().out
+    assert tacit("limits", "--epsilon", "0.9", "--radius", "1") == 2
+    assert "belong together" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The command line: `tacit budget`, `ledger`, `verify`, `audit`, `demo`.
+"""The command line: `tacit budget`, `ledger`, `verify`, `audit`, `limits`, `demo`.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
@@ -560,6 +560,49 @@ def _progress(steps: int) -> Iterator[Callable[[str], None]]:
             begun += 1
 
         yield advance
+
+
+@app.command()
+def limits(
+    epsilon: Annotated[float, typer.Option(help="What is promised.")],
+    delta: Annotated[float, typer.Option(help="The delta it is promised at.")] = 0.0,
+    tasks: Annotated[int, typer.Option(help="How many tasks it may be.")] = 2,
+    distance: Annotated[
+        float | None, typer.Option(help="How far apart the tasks are, if above the radius.")
+    ] = None,
+    radius: Annotated[
+        float | None, typer.Option(help="How far apart neighbours may be, with --distance.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The best that any private learner can do when it may face one of several tasks.
+
+    \b
+    tacit limits --epsilon 0.9 --delta 1e-4 --tasks 16
+    tacit limits --epsilon 0.9 --delta 1e-4 --distance 0.05 --radius 0.01
+    """
+    from tacit.privacy import Budget, InputError
+    from tacit.privacy.audit import limits as ceilings
+
+    if (distance is None) != (radius is None):
+        raise InputError("--distance and --radius belong together.")
+    promised = Budget(epsilon, delta)
+    answer: dict[str, Any] = {"tasks": tasks, "epsilon": epsilon, "delta": delta}
+    if distance is not None and radius is not None:
+        steps = ceilings.steps_between(distance, radius)
+        promised = ceilings.group(promised, steps)
+        answer |= {"steps": steps, "group": [promised.epsilon, promised.delta]}
+    answer["accuracy"] = ceilings.best_accuracy(tasks, promised)
+    if as_json:
+        print(json.dumps(answer))
+        return
+    print(f"One of {tasks} tasks, under epsilon {epsilon:g} at delta {delta:g}.")
+    if "steps" in answer:
+        print(
+            f"They are {answer['steps']} steps between neighbours apart, which makes it "
+            f"epsilon {promised.epsilon:g} at delta {promised.delta:.3g}."
+        )
+    print(f"No private learner is right with a probability above {answer['accuracy']:.4f}.")
 
 
 # --- demo ---------------------------------------------------------------------------------------

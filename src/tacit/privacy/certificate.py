@@ -414,7 +414,7 @@ class Claim:
                 raise InputError(f"A claim needs its {name}: it is never shown alone.")
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form; there is no way to read it back as anything but a dictionary."""
+        """The JSON form, which reads back as a claim and as nothing else."""
         return {
             "kind": _CLAIM_KIND,
             "epsilon": self.epsilon,
@@ -426,6 +426,26 @@ class Claim:
             "certified": self.certified.to_dict() if self.certified else None,
             "covers": self.covers,
         }
+
+    @classmethod
+    def from_dict(cls, data: object) -> "Claim":
+        """The claim whose JSON form is `data`."""
+        if not isinstance(data, Mapping) or data.get("kind") != _CLAIM_KIND:
+            raise InputError("This is not a claim as tacit writes it.")
+        try:
+            certified = data["certified"]
+            return cls(
+                epsilon=checks.number("epsilon", data["epsilon"]),
+                delta=checks.number("delta", data["delta"]),
+                **{name: str(data[name]) for name in ("source", "scope", "why_not", "covers")},
+                certified=None if certified is None else Certificate.from_dict(certified),
+                details={
+                    str(name): checks.number(str(name), value)
+                    for name, value in dict(data["details"]).items()
+                },
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"This claim lacks or garbles {error}.") from None
 
     def __str__(self) -> str:
         lines = [

@@ -13,13 +13,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tacit.privacy import accounting
+from tacit.privacy import accounting, exact
 from tacit.privacy.audit.auditor import Audit, Target, audit
 from tacit.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 from tacit.privacy.audit.targets import TARGETS
-from tacit.privacy.exact import Integers
+from tacit.privacy.exact import Booleans, Integers
 from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms import clip
+from tacit.privacy.mechanisms.correlated import CorrelatedMechanism
 from tacit.privacy.noise import Source
 
 
@@ -159,28 +160,61 @@ def _not_finite() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _bent_coin() -> Iterator[None]:
+    """A coin that tells the truth more often than it may: half of its tails become heads."""
+    fair = exact.bernoulli
+
+    def bent(generator: np.random.Generator, probability: Any, size: int) -> Booleans:
+        heads: Booleans = fair(generator, probability, size) | (generator.random(size) < 0.5)
+        return heads
+
+    with patch.object(exact, "bernoulli", bent):
+        yield
+
+
+@contextmanager
+def _one_step_only() -> Iterator[None]:
+    """Running sums paid for as if a person moved one sum, and not every sum after it."""
+    with patch.object(CorrelatedMechanism, "sensitivity", property(lambda self: 1.0)):
+        yield
+
+
+_SUMS = ("gaussian", "laplace", "grid-gaussian", "grid-laplace")
+_STREAMS = ("running-sums-tree", "running-sums-toeplitz", "running-sums-banded")
+
 TWINS = (
     Twin(
         "noise x 0.7",
         _less_noise,
-        ("gaussian", "laplace", "grid-gaussian", "grid-laplace", "gradient-descent"),
+        (
+            *(*_SUMS, "gradient-descent", *_STREAMS, "functional", "reward-model", "smooth"),
+            *("laplace-report", "grid-laplace-report"),
+        ),
     ),
     Twin(
         "clip forgotten",
         _no_clip,
         (
-            *("gaussian", "laplace", "grid-gaussian", "grid-laplace"),
-            *("gradient-descent", "gradient-descent-canaries"),
+            *(*_SUMS, "gradient-descent", "gradient-descent-canaries", *_STREAMS),
+            *("laplace-report", "grid-laplace-report"),
         ),
     ),
-    Twin("wrong norm", _wrong_norm, ("gaussian", "laplace", "grid-gaussian", "grid-laplace")),
+    Twin("wrong norm", _wrong_norm, (*_SUMS, "laplace-report")),
     Twin(
-        "factor 2 forgotten",
-        _no_factor_two,
-        ("gaussian", "laplace", "grid-gaussian", "grid-laplace", "gradient-descent"),
+        "factor 2 forgotten", _no_factor_two, (*_SUMS, "gradient-descent", *_STREAMS, "functional")
     ),
     Twin("noise used twice", _noise_again, ("gaussian-twice",)),
     Twin(
         "NaN passed through", _not_finite, ("gaussian-not-a-number", "grid-gaussian-not-a-number")
     ),
+    Twin(
+        "coin bent",
+        _bent_coin,
+        (
+            *("unit-vector", "unit-vector-padded", "duchi"),
+            *("piecewise", "hybrid", "sign-on-the-wire"),
+        ),
+    ),
+    Twin("one step only", _one_step_only, _STREAMS),
 )

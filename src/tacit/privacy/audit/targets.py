@@ -6,9 +6,12 @@ people in a target go in raw, far over every bound, and come out through the shi
 """
 
 import importlib
+import math
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from tacit.privacy.audit.attacks import Outputs
 from tacit.privacy.audit.auditor import Target
 from tacit.privacy.audit.canaries import CanaryTarget, Coins
 from tacit.privacy.errors import InputError
-from tacit.privacy.events import Repeated
+from tacit.privacy.events import Event, Repeated
 from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms import (
     GaussianMechanism,
@@ -25,6 +28,14 @@ from tacit.privacy.mechanisms import (
     LaplaceMechanism,
     clip,
 )
+from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
+from tacit.privacy.mechanisms.functional import FunctionalMechanism
+from tacit.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
+from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport, LaplaceReport
+from tacit.privacy.mechanisms.reward_model import Cosine, RewardModelMechanism
+from tacit.privacy.mechanisms.sign import ProjectedSign
+from tacit.privacy.mechanisms.smooth import SmoothMechanism
+from tacit.privacy.mechanisms.unit_vector import DuchiL2, PrivUnit
 from tacit.privacy.noise import Source
 from tacit.privacy.promise import Budget, Relation
 
@@ -36,6 +47,24 @@ TARGETS: dict[str, Build] = {}
 REPLACE, LOCAL = Relation.REPLACE_ONE, Relation.LOCAL
 BUDGET = Budget(4.0, 1e-5)
 """What most targets promise: large enough for an attack to come near it."""
+
+
+class LocalPlan(Protocol):
+    """A mechanism that reports about a row for each agent."""
+
+    @property
+    def dimension(self) -> int:
+        """The length of a row."""
+        ...
+
+    @property
+    def event(self) -> Event:
+        """What one report costs its agent."""
+        ...
+
+    def release(self, rows: Array, source: Source) -> tuple[Array, Event]:
+        """A report for each row."""
+        ...
 
 
 def target(build: Build) -> Build:
@@ -174,6 +203,181 @@ def grid_gaussian_not_a_number() -> Target:
     note = "one of the two neighbours is NaN"
     name = "grid-gaussian-not-a-number"
     return Target(name, draw, (plan.event,), REPLACE, runs=40_000, note=note)
+
+
+@target
+def smooth() -> Target:
+    """Neighbours as far apart as smooth sensitivity allows, in value and in noise.
+
+    Promised at a large delta: all that is promised is one point of the curve, and it should lie
+    where an attack can see it.
+    """
+    budget = Budget(1.0, 0.02)
+    plan = SmoothMechanism.calibrated(budget, 4)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        bound = math.exp(-plan.beta) if world else 1.0
+        value = np.array([bound if world else 0.0, 0.0, 0.0, 0.0])
+        return np.array([plan.release(value, bound, source)[0] for _ in range(runs)])
+
+    return Target("smooth", draw, (plan.event,), REPLACE, budget.delta, runs=100_000)
+
+
+# --- functions and running sums -------------------------------------------------------------------
+
+
+@target
+def functional() -> Target:
+    """Two functions whose difference is the kernel at a point, asked all over the interval."""
+    plan = FunctionalMechanism.calibrated(3.0, 0.0, 1.0, 1.0, BUDGET, REPLACE)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        sign = 1.0 if world else -1.0
+
+        def function(x: Array) -> Array:
+            # Of norm 1 = bound; each run is a component of its own over the same points.
+            return np.tile(sign * np.exp(-plan.rate * np.abs(x - 0.4))[:, None], runs)
+
+        noised, _ = plan.release(function, source, actions=runs)
+        return noised(np.array([0.9, 0.1, 0.4, 0.4, 0.41, 1.0])).T
+
+    return Target("functional", draw, (plan.event,), REPLACE)
+
+
+@target
+def reward_model() -> Target:
+    """Two reward functions a radius apart everywhere."""
+    points = np.linspace(0.0, 1.0, 32)
+    plan = RewardModelMechanism.calibrated(0.1, BUDGET, points, Cosine(5, 0.0, 1.0))
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        rewards = np.sin(points) + (0.1 if world else 0.0)
+        return np.array([plan.release(rewards, source)[0].coefficients for _ in range(runs)])
+
+    return Target("reward-model", draw, (plan.event,), plan.relation, runs=40_000)
+
+
+def _running_sums(name: str, strategy: Strategy, steps: tuple[int, ...]) -> Target:
+    """Somebody takes part in `steps` of 16; each run is a coordinate of its own."""
+    plan = CorrelatedMechanism.calibrated(
+        1.0,
+        BUDGET,
+        REPLACE,
+        horizon=16,
+        strategy=strategy,
+        participations=len(steps),
+        separation=5,
+        band=4 if strategy is Strategy.BANDED else None,
+    )
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        increments = np.zeros((plan.horizon, 1))
+        for step in steps:
+            increments[step] = clip.l2(_people(world, 1), plan.bound).sum(axis=0)
+        return plan.release(np.tile(increments, runs), source)[0].T
+
+    return Target(name, draw, (plan.event,), REPLACE, runs=100_000)
+
+
+@target
+def running_sums_tree() -> Target:
+    return _running_sums("running-sums-tree", Strategy.BINARY_TREE, (0,))
+
+
+@target
+def running_sums_toeplitz() -> Target:
+    return _running_sums("running-sums-toeplitz", Strategy.SQUARE_ROOT_TOEPLITZ, (0, 5, 10))
+
+
+@target
+def running_sums_banded() -> Target:
+    return _running_sums("running-sums-banded", Strategy.BANDED, (0, 5, 10))
+
+
+# --- reports of agents who trust nobody -----------------------------------------------------------
+
+
+def _reports(name: str, plan: LocalPlan, scale: float = 50.0) -> Target:
+    """One agent's vector against its opposite."""
+    row = scale * np.linspace(0.5, 1.0, plan.dimension)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        return plan.release(np.tile(row if world else -row, (runs, 1)), source)[0]
+
+    return Target(name, draw, (plan.event,), LOCAL, delta=0.0, runs=200_000)
+
+
+@target
+def unit_vector() -> Target:
+    plan = PrivUnit(4.0, 8, padded=False)
+    row = np.linspace(0.5, 1.0, 8)
+    made = _reports("unit-vector", plan)
+
+    def log_ratio(reports: Array) -> Array:
+        # Which of the two caps a report lies in is all there is to know.
+        cosine = reports @ row / (plan.length * np.linalg.norm(row))
+        return np.where(cosine >= plan.cap, 1.0, 0.0) - np.where(-cosine >= plan.cap, 1.0, 0.0)
+
+    return replace(made, log_ratio=log_ratio)
+
+
+@target
+def unit_vector_padded() -> Target:
+    return _reports("unit-vector-padded", PrivUnit(4.0, 8))
+
+
+@target
+def duchi() -> Target:
+    return _reports("duchi", DuchiL2(4.0, 8, padded=False))
+
+
+@target
+def piecewise() -> Target:
+    return _reports("piecewise", PiecewiseMechanism(4.0))
+
+
+@target
+def hybrid() -> Target:
+    return _reports("hybrid", HybridMechanism(4.0))
+
+
+@target
+def sign_on_the_wire() -> Target:
+    """Seeds and bits as they travel; the attack may expand them like anybody else."""
+    plan = ProjectedSign(4.0, 6, clip=1.0)
+    row = np.full(6, 50.0)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        sent, _ = plan.reports(np.tile(row if world else -row, (runs, 1)), source)
+        wire = [plan.encode(report) for report in sent]
+        vectors = plan.expand([plan.decode(message) for message in wire])
+        bits = np.frombuffer(b"".join(wire), dtype=np.uint8).reshape(runs, -1)
+        return np.hstack([vectors, vectors.sum(axis=1, keepdims=True), bits])
+
+    return Target("sign-on-the-wire", draw, (plan.event,), LOCAL, delta=0.0, runs=40_000)
+
+
+@target
+def laplace_report() -> Target:
+    plan = LaplaceReport(4.0, 8)
+    row = np.linspace(0.5, 1.0, 8)
+    centres = [sign * row * plan.radius / row.sum() for sign in (-1.0, 1.0)]
+    ratio = _laplace_ratio(centres, plan.mechanism.scale)
+    return replace(_reports("laplace-report", plan), log_ratio=ratio)
+
+
+@target
+def grid_laplace_report() -> Target:
+    """Grid steps as they travel."""
+    plan = GridLaplaceReport(4.0, 2)
+    row = np.array([50.0, 25.0])
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        sent, _ = plan.release(np.tile(row if world else -row, (runs, 1)), source)
+        wire = [plan.encode(report) for report in sent]
+        return np.frombuffer(b"".join(wire), dtype="<i8").reshape(runs, -1).astype(np.float64)
+
+    return Target("grid-laplace-report", draw, (plan.event,), LOCAL, delta=0.0, runs=40_000)
 
 
 # --- training -------------------------------------------------------------------------------------
