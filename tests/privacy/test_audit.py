@@ -23,7 +23,7 @@ from tacit.privacy import (
 from tacit.privacy.audit import CanaryTarget, Counts, Target, audit, audit_with_canaries, bounds
 from tacit.privacy.audit import attacks as attack_module
 from tacit.privacy.audit.canaries import Coins
-from tacit.privacy.audit.sabotage import TWINS, attacked, bite
+from tacit.privacy.audit.sabotage import TWINS, Twin, attacked, bite
 from tacit.privacy.audit.targets import TARGETS, find
 from tacit.privacy.exact import bernoulli
 from tacit.privacy.grid import Array
@@ -31,6 +31,7 @@ from tacit.privacy.noise import Source, secure
 from tests.statistics import FALSE_ALARM
 
 LOCAL = Relation.LOCAL
+TRAINING = "gradient-descent-canaries"
 
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -323,12 +324,24 @@ def test_what_ships_keeps_its_promise(name: str) -> None:
     assert found.epsilon > 0.0
 
 
+# One target for each way of going wrong; the others are slow tests.
+QUICK = {(twin.name, twin.targets[0]) for twin in TWINS} | {("clip forgotten", TRAINING)}
+
+
 @pytest.mark.parametrize(
-    ("twin", "name"), [(twin, name) for twin in TWINS for name in twin.targets], ids=str
+    ("twin", "name"),
+    [
+        pytest.param(
+            *(twin, name),
+            id=f"{twin.name}, {name}",
+            marks=() if (twin.name, name) in QUICK else pytest.mark.slow,
+        )
+        for twin in TWINS
+        for name in twin.targets
+    ],
 )
-def test_every_twin_is_caught(twin: object, name: str) -> None:
-    chosen = next(item for item in TWINS if item is twin)
-    assert bite(chosen, name).caught
+def test_every_twin_is_caught(twin: Twin, name: str) -> None:
+    assert bite(twin, name).caught
 
 
 def test_sabotage_ends_with_its_block() -> None:
