@@ -225,7 +225,7 @@ def test_an_audit_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixtur
     assert "holds" in printed
     assert "caught" in printed
     assert "NOT CAUGHT" not in printed
-    assert max(map(len, printed.splitlines())) <= 88
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_audits_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,6 +254,14 @@ def test_a_refuted_promise_is_a_failure(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert tacit("audit", "leaks:target") == 1
     assert "BROKEN" in capsys.readouterr().out
+    # A module that cannot be used is bad input, which is not the same as a refuted promise.
+    (tmp_path / "wrong.py").write_text("def target(x): pass\n")
+    (tmp_path / "garbled.py").write_text("def target(:\n")
+    for name in ("wrong:target", "garbled:target", ".leaks:target"):
+        assert tacit("audit", name) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert tacit("audit", "leaks:target", "--teeth") == 2
+    assert "no sabotaged twin" in capsys.readouterr().err
 
 
 def test_what_can_be_attacked_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

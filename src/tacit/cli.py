@@ -481,6 +481,8 @@ def audit(
         raise InputError("Say what to attack: --all, --teeth, or names from --list.")
     twins = [(twin, name) for twin in sabotage.TWINS for name in twin.targets] if teeth else []
     twins = [(twin, name) for twin, name in twins if not chosen or name in chosen]
+    if teeth and not twins:
+        raise InputError(f"There is no sabotaged twin of {', '.join(chosen)}.")
     with _progress(len(chosen) + len(twins)) as advance:
         found = []
         for name, build in chosen.items():
@@ -508,31 +510,40 @@ def audit(
 
 
 def _show_audits(found: "list[Audit | CanaryAudit]", bitten: "list[Bite]") -> None:
+    wide = max(len(item.target) for item in [*found, *(twin.found for twin in bitten)]) + 1
     if found:
-        print(f"{'target':<28}{'delta':>7}{'promised':>10}{'shown':>8}{'shaped':>8}  verdict")
+        print(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
         for item in found:
             delta = f"{item.delta:.0e}" if item.delta else "0"
             verdict = "BROKEN" if item.broken else "holds"
             print(
-                f"{item.target:<28}{delta:>7}{item.certified:>10.4g}{item.epsilon:>8.3g}"
-                f"{_shaped(item):>8}  {verdict}"
+                f"{item.target:<{wide}}{delta:>7}{item.certified:>9.4g}{item.epsilon:>7.3g}"
+                f"{_shaped(item):>8}  {verdict}{_failed(item)}"
             )
     if bitten:
         if found:
             print()
-        print(f"{'sabotaged twin':<20}{'of':<28}{'promised':>9}{'shown':>8}{'shaped':>8}  verdict")
-        for twin in bitten:
-            verdict = "caught" if twin.caught else "NOT CAUGHT"
-            print(
-                f"{twin.twin:<20}{twin.found.target:<28}{twin.found.certified:>9.4g}"
-                f"{twin.found.epsilon:>8.3g}{_shaped(twin.found):>8}  {verdict}"
-            )
+        print(f"{'sabotaged':<{wide}}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
+        for name in dict.fromkeys(twin.twin for twin in bitten):
+            print(f"{name}:")
+            for twin in (item for item in bitten if item.twin == name):
+                verdict = "caught" if twin.caught else "NOT CAUGHT"
+                print(
+                    f"{' ' + twin.found.target:<{wide}}{twin.found.certified:>9.4g}"
+                    f"{twin.found.epsilon:>7.3g}{_shaped(twin.found):>8}  {verdict}"
+                )
     sure = f"{100 * (found or [twin.found for twin in bitten])[0].confidence:.6g} %"
     print()
     print(f"shown: no smaller epsilon is true, with confidence {sure}.")
     print("shaped: the same if the privacy loss is Gaussian in shape, an assumption.")
-    print("verdict: whether the attack contradicts delta(epsilon) at any epsilon; it errs once in")
-    print("a million audits, whatever the confidence.")
+    print("verdict: whether the attack contradicts delta(epsilon) at any epsilon; it")
+    print("errs once in a million audits, whatever the confidence.")
+
+
+def _failed(item: "Audit | CanaryAudit") -> str:
+    """That runs ended in errors, if they did."""
+    failures: tuple[float, float] = getattr(item, "failures", (0.0, 0.0))
+    return f" ({max(failures):.1%} of runs failed)" if any(failures) else ""
 
 
 def _shaped(item: "Audit | CanaryAudit") -> str:

@@ -1,5 +1,6 @@
 """The auditor: its bounds are valid, honest mechanisms hold, and sabotaged twins are caught."""
 
+import contextlib
 import math
 from fractions import Fraction
 
@@ -19,6 +20,9 @@ from tacit.privacy import (
     Relation,
     Release,
     Unit,
+    accounting,
+    exact,
+    noise,
 )
 from tacit.privacy.audit import CanaryTarget, Counts, Target, audit, audit_with_canaries, bounds
 from tacit.privacy.audit import attacks as attack_module
@@ -27,6 +31,7 @@ from tacit.privacy.audit.sabotage import TWINS, Twin, attacked, bite
 from tacit.privacy.audit.targets import TARGETS, find
 from tacit.privacy.exact import bernoulli
 from tacit.privacy.grid import Array
+from tacit.privacy.mechanisms import CorrelatedMechanism, clip
 from tacit.privacy.noise import Source, secure
 from tests.statistics import FALSE_ALARM
 
@@ -67,12 +72,6 @@ def test_gaussian_mu_of_exact_rates() -> None:
     assert float(bounds.gaussian_mu(0.0, 0.5)) == 0.0
 
 
-def test_the_noise_an_audit_would_catch_shrinks_towards_what_is_promised() -> None:
-    caught = [bounds.noise_that_would_be_caught(1.0, n, 1 - 1e-6) for n in (30, 1000, 10**6)]
-    assert caught[0] < caught[1] < caught[2]
-    assert caught[2] > 0.98
-
-
 @pytest.mark.parametrize("units", [1, 7, 60])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-4, 0.05])
@@ -88,6 +87,14 @@ def test_one_run_p_values_bound_the_worst_private_release(
         assert stated >= truth * (1 - 1e-9)
         if delta == 0.0:
             assert stated == pytest.approx(truth, rel=1e-9)
+
+
+def test_abstaining_leaves_the_p_value_valid() -> None:
+    # Guessing only 20 of 60 coins, all of them answered at random: binomial with 20 trials.
+    for correct in range(21):
+        truth = stats.binom.sf(correct - 1, 20, math.e / (1 + math.e))
+        assert bounds.one_run_p_value(60, 20, correct, 1.0, 0.0) == pytest.approx(truth, rel=1e-9)
+        assert bounds.one_run_p_value(60, 20, correct, 1.0, 1e-3) >= truth
 
 
 def test_one_run_p_values_bound_a_release_that_tells_all_at_once() -> None:
@@ -190,7 +197,7 @@ def test_a_mechanism_that_always_fails_is_no_audit() -> None:
     def mechanism(value: float, source: Source) -> bytes:
         raise ValueError("wrong key")
 
-    with pytest.raises(InputError, match="failed in every run: wrong key"):
+    with pytest.raises(InputError, match="failed in every run: ValueError: wrong key"):
         audit(Target.of(mechanism, (0.0, 1.0), Budget(1.0), runs=100))
 
 
@@ -213,6 +220,116 @@ def test_a_message_whose_length_tells_is_caught() -> None:
         return source.generator.bytes(8 + value)
 
     assert audit(Target.of(mechanism, (0, 1), Budget(2.0), relation=LOCAL, runs=400)).broken
+
+
+LEAKS: dict[str, tuple[object, object]] = {
+    "the sign of an infinity": (math.inf, -math.inf),
+    "NaN or infinity": (math.nan, math.inf),
+    "where NaN stands": ([math.nan, 0.0], [0.0, math.nan]),
+    "the last bit of a large integer": (np.int64(2**60), np.int64(2**60 + 1)),
+    "an imaginary part": (1.0 + 0.0j, 1.0 + 10.0j),
+    "the length of an array": (np.zeros(1), np.zeros(4)),
+    "the shape of an array": (np.zeros((2, 3)), np.zeros((3, 2))),
+    "the sign of zero": (0.0, -0.0),
+    "the type of a number": (np.int64(1), np.float64(1.0)),
+    "nothing or something": (np.zeros(0), np.zeros(1)),
+    "bytes or a number": (b"1", 1.0),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_everything_that_can_be_seen_is_seen(name: str) -> None:
+    target = Target.of(lambda value, source: value, LEAKS[name], Budget(1.0), relation=LOCAL)
+    found = audit(target, runs=400)
+    assert found.broken
+    same = Target.of(lambda value, s: value, (LEAKS[name][0],) * 2, Budget(1.0), relation=LOCAL)
+    assert audit(same, runs=400).epsilon == 0.0
+
+
+@pytest.mark.parametrize("messages", [("a", "b"), ("a", "a b")])
+def test_the_message_of_an_error_is_seen(messages: tuple[str, str]) -> None:
+    def mechanism(message: str, source: Source) -> float:
+        if source.generator.random() < 0.5:
+            raise ValueError(message)
+        return 0.0
+
+    found = audit(Target.of(mechanism, messages, Budget(1.0), relation=LOCAL, runs=400))
+    assert found.broken
+    assert 0.4 < min(found.failures) <= max(found.failures) < 0.6
+
+
+@pytest.mark.parametrize("messages", [("a", "b"), ("a", "a b")])
+def test_errors_in_every_run_are_told_apart(messages: tuple[str, str]) -> None:
+    def mechanism(message: str, source: Source) -> float:
+        raise ValueError(message)
+
+    assert audit(Target.of(mechanism, messages, Budget(1.0), runs=400)).broken
+
+
+def test_numbers_of_any_size_are_compared() -> None:
+    def mechanism(sign: float, source: Source) -> Array:
+        noise = source.normal(1.0, (2,))
+        return np.array([noise[0], sign * 1e200 * (1 + 0.01 * noise[1])])
+
+    assert audit(Target.of(mechanism, (1.0, -1.0), Budget(1.0), runs=400)).broken
+
+
+def _raising(together: bool) -> Target:
+    """Exactly 1-DP: all there is to see is whether a run failed, rarely, in one world or other."""
+    rates = (0.004, 0.004 * math.e)
+
+    def draw(world: int, count: int, source: Source) -> list[object]:
+        fails = bernoulli(source.generator, Fraction(rates[world]), count)
+        if together:
+            if fails.any():
+                raise ValueError("no")
+            return [np.zeros(1)] * count
+        return [1.0 if fail else 0.0 for fail in fails]
+
+    return Target("raising", draw, (PureDP(1.0, relation=LOCAL),), LOCAL, delta=0.0, runs=20_000)
+
+
+def test_rare_errors_are_counted_at_their_rate() -> None:
+    plain, raised = audit(_raising(False)), audit(_raising(True))
+    assert not plain.broken
+    assert not raised.broken
+    # Five standard errors of a rate.
+    for share, rate in zip(raised.failures, (0.004, 0.004 * math.e), strict=True):
+        assert abs(share - rate) < 5 * math.sqrt(rate / 20_000)
+
+
+def test_outputs_longer_than_any_seen_before() -> None:
+    def mechanism(value: int, source: Source) -> bytes:
+        return source.generator.bytes(8 if source.generator.random() > 0.004 else 9)
+
+    for _ in range(10):
+        target = Target.of(mechanism, (0, 1), Budget(1.0), relation=LOCAL, runs=400)
+        assert not audit(target).broken
+
+
+def test_one_neighbour_is_not_two() -> None:
+    with pytest.raises(InputError, match="Two neighbouring inputs"):
+        Target.of(lambda x, s: x, (0.0,), Budget(1.0))  # type: ignore[arg-type]
+
+
+def test_what_an_audit_would_catch_is_caught_about_half_the_time() -> None:
+    def target(factor: float, promise: Budget | tuple[Gaussian]) -> Target:
+        def mechanism(value: float, source: Source) -> Array:
+            return value + source.normal(factor, (1,))
+
+        return Target.of(mechanism, (0.0, 1.0), promise, relation=Relation.ADD_REMOVE, runs=4000)
+
+    promise = (Gaussian(1.0, 1.0),)
+    limit = audit(target(1.0, promise)).would_catch
+    assert limit is not None
+    assert 0.5 < limit < 1.0
+    caught = sum(audit(target(limit - 0.1, promise)).broken for _ in range(10))
+    assert caught >= 5
+    # A budget promises one point of the curve only, and less is caught.
+    one_point = audit(target(1.0, Budget(4.377, 1e-5))).would_catch
+    assert one_point is not None
+    assert one_point < limit
+    assert audit(_response(1.0)).would_catch is None
 
 
 def test_nan_is_seen() -> None:
@@ -244,7 +361,7 @@ def test_a_certificate_is_a_promise() -> None:
 def test_attacks_ignore_what_does_not_differ() -> None:
     rows = attack_module.observed(np.ones((50, 3)))
     for attack in attack_module.fitted(rows, rows):
-        assert np.ptp(attack.score(rows)) == 0.0
+        assert np.ptp(attack.score(rows)) == 0.0, attack.name
 
 
 @pytest.mark.parametrize(
@@ -266,8 +383,8 @@ def test_draws_of_the_wrong_shape_are_refused() -> None:
     few = Target("few", lambda w, n, s: np.zeros((n - 1, 2)), events, LOCAL, delta=0.0, runs=100)
     with pytest.raises(InputError, match="a row for each"):
         audit(few)
-    text = Target("text", lambda w, n, s: ["a"] * n, events, LOCAL, delta=0.0, runs=100)  # type: ignore[list-item]
-    with pytest.raises(InputError, match="numbers or bytes"):
+    text = Target("text", lambda w, n, s: ["a"] * n, events, LOCAL, delta=0.0, runs=100)
+    with pytest.raises(InputError, match="numbers of at most 64 bits, or bytes"):
         audit(text)
 
 
@@ -305,6 +422,33 @@ def test_canary_bounds_err_no_more_often_than_they_say() -> None:
     assert wrong <= stats.binom.isf(FALSE_ALARM, trials, 0.2)
 
 
+@pytest.mark.parametrize("canaries", [2, 3, 5, 10, 20, 31, 59, 60])
+def test_few_canaries_that_say_nothing_refute_nothing(canaries: int) -> None:
+    events = (PureDP(1.0, relation=LOCAL),)
+
+    def train(coins: Coins, source: Source) -> Array:
+        return source.generator.random(len(coins))
+
+    for _ in range(20):
+        found = audit_with_canaries(
+            CanaryTarget("nothing", train, canaries, events, LOCAL, delta=0.0)
+        )
+        assert not found.broken
+        assert found.correct <= found.guesses <= canaries
+
+
+def test_a_training_function_that_fails() -> None:
+    events = (PureDP(1.0, relation=LOCAL),)
+
+    def train(coins: Coins, source: Source) -> Array:
+        raise KeyError("weights")
+
+    with pytest.raises(InputError, match="failed: KeyError"):
+        audit_with_canaries(CanaryTarget("t", train, 10, events, LOCAL, delta=0.0))
+    with pytest.raises(InputError, match="at least 2"):
+        CanaryTarget("t", train, 1, events, LOCAL)
+
+
 def test_canaries_need_a_score_each() -> None:
     events = (PureDP(1.0, relation=LOCAL),)
     short = CanaryTarget("short", lambda coins, s: np.zeros(3), 10, events, LOCAL, delta=0.0)
@@ -320,8 +464,9 @@ def test_what_ships_keeps_its_promise(name: str) -> None:
     found = attacked(TARGETS[name]())
     assert found.target == name
     assert not found.broken
-    # Not idle either: against the same promise halved, the attack would have had something to say.
-    assert found.epsilon > 0.0
+    # Not idle either: something of what is lost is seen. (At points that are all but the same it
+    # drowns in the noise that keeps them apart.)
+    assert found.epsilon > 0.1 * found.certified or name == "field-close"
 
 
 # One target for each way of going wrong; the others are slow tests.
@@ -345,10 +490,21 @@ def test_every_twin_is_caught(twin: Twin, name: str) -> None:
 
 
 def test_sabotage_ends_with_its_block() -> None:
+    def shipped() -> list[object]:
+        return [
+            *(clip.l1, clip.l2, accounting.movement, exact.bernoulli, noise.jax_normal),
+            *(Source.normal, Source.laplace, Source.discrete_gaussian, Source.discrete_laplace),
+            *(CorrelatedMechanism.sensitivity, np.geterr()),
+        ]
+
+    before = shipped()
     for twin in TWINS:
-        with twin.sabotage():
-            pass
-    assert not attacked(TARGETS["gaussian"](), runs=40_000).broken
+        changed: list[object] = []
+        with contextlib.suppress(KeyError), twin.sabotage():
+            changed = shipped()
+            raise KeyError
+        assert changed != before
+        assert shipped() == before
 
 
 def test_targets_of_ones_own(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ the law with real noise have a designed false-alarm rate of 1e-6 and show their 
 """
 
 import functools
+import itertools
 import math
 import stat
 from collections.abc import Callable, Iterable
@@ -34,6 +35,7 @@ from tacit.privacy.mechanisms.functional import (
     rkhs_norm,
 )
 from tacit.privacy.mechanisms.functional_fields import (
+    NUGGET,
     CholeskyPath,
     FeatureKernel,
     FieldMechanism,
@@ -155,7 +157,7 @@ def test_the_famous_edge_error_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 points_in = st.lists(
-    st.one_of(st.floats(-1.0, 2.0), st.sampled_from([-1.0, 2.0, 0.0, 5e-324, 1e-300, 1e-9, 0.5])),
+    st.one_of(st.floats(-1.0, 2.0), st.sampled_from([-1.0, 2.0, 0.0, 5e-324, 1e-12, 1e-9, 0.5])),
     min_size=1,
     max_size=12,
     unique=True,
@@ -169,8 +171,54 @@ def test_the_map_from_normals_to_values(
 ) -> None:
     x = np.array(points)
     path = NoisePath(1.0, rate, -1.0, 2.0, fed(Unit()), actions=len(x))
-    factor = way(path, x)
-    np.testing.assert_allclose(factor @ factor.T, kernel(x, rate), rtol=0, atol=1e-13)
+    factor, inside = way(path, x), path.inside(x)
+    np.testing.assert_allclose(factor @ factor.T, kernel(inside, rate), rtol=0, atol=1e-13)
+    assert np.max(np.abs(inside - x)) * rate <= 2.0**-40
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.floats(allow_nan=False), min_size=2, max_size=20),
+    st.floats(-1e9, 1e9),
+    st.floats(-11, 300),
+    st.floats(-11, 9),
+)
+def test_points_are_on_a_grid(points: list[float], low: float, log: float, length: float) -> None:
+    """Kept apart, each its own nearest, not moved by more than the step, one by one or together."""
+    high = low + 10.0**length
+    rate = 10.0**log / (high - low) if high > low else math.inf
+    if not (math.isfinite(rate) and 5e-12 < rate * (high - low) < 1e299):
+        return
+    grid = functional.Grid(rate, low, high)
+    assert rate * grid.step <= 2.0**-40 or grid.step == 2.0**-1000
+    given = np.array([*points, low, high, math.nan, *(low + np.array(points) * grid.step)])
+    found = grid.nearest(given, np)
+    np.testing.assert_array_equal(grid.nearest(found, np), found)
+    np.testing.assert_array_equal([grid.nearest_one(x) for x in given.tolist()], found)
+    np.testing.assert_array_equal(grid.nearest(np.array([low, high]), np), [low, high])
+    exact = sorted({Fraction(x) for x in found.tolist()})
+    for a, b in itertools.pairwise(exact):
+        assert b - a >= Fraction(grid.step) / 2
+    moved = np.abs(found - np.clip(given, low, high))
+    assert np.nanmax(moved) <= grid.step
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_noise_is_lost_between_points_that_are_close(way: Callable[..., Array]) -> None:
+    """A function that turns within 1e-33: with the same noise at both ends, rounding would tell."""
+    plan = FunctionalMechanism(1.0, 1.0, 0.0, 1.0, 1.0)
+    points = np.array([0.0, 1e-33, 5e-324, 1e-300, 1e-20, 1e-13])
+    for function in (np.zeros_like, lambda x: np.where(x > 0.0, 7.9e-17, 3.4e-17)):
+        noised, _ = plan.release(cast(Any, function), secure())
+        found = way(noised, points)
+        np.testing.assert_array_equal(found, found[0])
+    # The least distance there is still has noise in sight of rounding.
+    path = NoisePath(1.0, 1.0, 0.0, 1.0, secure(), actions=PATHS)
+    values = way(path, np.array([0.5, 0.5 + 2.0**-42, 0.5 + 2.0**-41]))
+    assert len(path) == 2
+    step = values[2] - values[0]
+    assert has_covariance(step[None], np.array([[2.0**-40]]))
+    assert not has_covariance(step[None] * 1.1, np.array([[2.0**-40]]))
 
 
 def test_blocks_keep_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,28 +272,19 @@ def test_weights_are_accurate_at_any_distance(log_u: float, log_v: float) -> Non
 
 @pytest.mark.parametrize("way", WAYS)
 def test_clusters(way: Callable[..., Array]) -> None:
-    """Gaps of 1e-20, 1e-300 and less: increments of the right size, or out of sight."""
-    gap = 1e-20
-    points = np.array([gap, 0.0, 3 * gap, 5e-324, 1e-323, 1e-300, 2e-300, 2 * gap, 1.0])
+    """Gaps of 1e-9: increments of the right size."""
+    gap = 1e-9
+    points = np.array([gap, 0.0, 3 * gap, 5e-324, 2 * gap, 1.0])
     path = NoisePath(1.0, 1.0, 0.0, 1.0, secure(), actions=PATHS)
     values = dict(zip(points.tolist(), way(path, points), strict=True))
     steps = np.array([values[(i + 1) * gap] - values[i * gap] for i in range(3)])
     # Increments over disjoint gaps are independent but for terms of the order of the gap.
-    assert has_covariance(steps, 2 * gap * np.eye(3))
-    assert not has_covariance(steps * 1.1, 2 * gap * np.eye(3))
-    for near in (5e-324, 1e-323, 1e-300, 2e-300):
-        # Weights that add up to one do so but for rounding.
-        np.testing.assert_allclose(values[near], values[0.0], rtol=1e-15, atol=1e-140)
+    inside = np.append(0.0, path.inside(gap * np.arange(1, 4)))
+    expected = 2 * np.diag(np.diff(inside))
+    assert has_covariance(steps, expected)
+    assert not has_covariance(steps * 1.1, expected)
+    np.testing.assert_array_equal(values[5e-324], values[0.0])
     assert follows(values[2 * gap], stats.norm.cdf)
-
-
-def test_gaps_that_vanish_when_multiplied_by_the_rate() -> None:
-    points = np.array([0.0, 1e-323, 5e-324, 1e-310])
-    for way in WAYS:
-        path = NoisePath(1.0, 1e-5, 0.0, 1.0, secure(), actions=3)
-        found = way(path, points)
-        np.testing.assert_allclose(found, np.tile(found[0], (4, 1)), rtol=1e-15, atol=1e-140)
-        assert len(path) == 4
 
 
 def test_far_apart_is_independent() -> None:
@@ -362,6 +401,14 @@ def test_files_that_hold_no_path(tmp_path: Path) -> None:
         NoisePath.load(tmp_path / "none.npz", secure())
     with pytest.raises(InputError, match="cannot be written"):
         path.save(tmp_path / "nowhere" / "path.npz")
+    for folder in (tmp_path / "folder", tmp_path / "full"):
+        folder.mkdir()
+    (tmp_path / "full" / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for folder in (tmp_path / "folder", tmp_path / "full"):
+        with pytest.raises(InputError, match="cannot be written"):
+            path.save(folder)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 # --- the mechanism --------------------------------------------------------------------------------
@@ -404,7 +451,7 @@ def test_functions_that_fail_in_places() -> None:
 def test_calibrated_plans_spend_the_budget(relation: Relation, bound: float) -> None:
     budget = Budget(1.5, 1e-6)
     line = FunctionalMechanism.calibrated(2.0, 0.0, 1.0, bound, budget, relation, times=7)
-    field = FieldMechanism.calibrated(KERNELS[0], bound, budget, relation, times=7)
+    field = FieldMechanism.calibrated(PRODUCT, bound, budget, relation, times=7)
     for event in (line.event, field.event):
         spent = epsilon([event] * 7, 1e-6, relation)
         assert 1.5 * (1 - 1e-3) <= spent <= 1.5 + 1e-9
@@ -538,29 +585,51 @@ def cubes(x: Array) -> Array:
     return np.column_stack([np.ones(len(x)), a, b, a * b, a**2, b**2])
 
 
-KERNELS: list[ProductExponential | FeatureKernel] = [
-    ProductExponential((0.5, 3.0)),
-    FeatureKernel(cubes, 2),
-]
+PRODUCT = ProductExponential((0.5, 3.0))
+KERNELS: list[ProductExponential | FeatureKernel] = [PRODUCT, FeatureKernel(cubes, 2)]
 
 
-@pytest.mark.parametrize("k", KERNELS)
 @pytest.mark.parametrize("way", ["alone", "together", "in groups"])
-def test_field_covariance_is_the_kernel(
-    k: ProductExponential | FeatureKernel, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_field_covariance_is_the_kernel(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "in groups":
         monkeypatch.setattr("tacit.privacy.mechanisms.functional_fields._GROUP", 3)
     x = np.random.default_rng(0).uniform(-1, 1, (40, 2))
-    path = CholeskyPath(1.0, k, fed(Unit()), actions=40)
+    path = CholeskyPath(1.0, PRODUCT, fed(Unit()), actions=40)
     factor = np.array([path(p) for p in x]) if way == "alone" else path(x)
-    np.testing.assert_allclose(factor @ factor.T, k(x, x), rtol=0, atol=1e-12)
-    # With six features the other values are determined: no further noise is drawn.
-    rank = 6 if isinstance(k, FeatureKernel) else 40
-    assert np.count_nonzero(np.any(factor != 0.0, axis=0)) == rank
+    expected = PRODUCT(x, x) + NUGGET * np.eye(40)
+    np.testing.assert_allclose(factor @ factor.T, expected, rtol=0, atol=1e-12)
     # Asked again, in any order and company, every value is the same bit for bit.
     np.testing.assert_array_equal(path(x[::-1]), factor[::-1])
     np.testing.assert_array_equal(path(x[7]), factor[7])
+
+
+@pytest.mark.parametrize("gap", [0.0, 5e-324, 1e-17, 2e-15, 5e-15, 1e-14, 5e-14, 1e-11, 1e-6, 1.0])
+@pytest.mark.parametrize("together", [True, False])
+def test_two_points_side_by_side_tell_no_more_than_the_bound(gap: float, together: bool) -> None:
+    """Against f = (k(x, .) - k(x + h, .)) / norm, of norm 1, and with all components of the map."""
+    x = np.array([[0.0, 0.0], [gap, 0.0]])
+    path = CholeskyPath(1.0, ProductExponential((1.0, 1.0)), fed(Unit()), actions=2)
+    factor = path(x) if together else np.array([path(p) for p in x])
+    if gap == 0.0:
+        np.testing.assert_array_equal(factor[0], factor[1])
+        return
+    # f(x) = -f(x + h) = (1 - k) / sqrt(2 (1 - k)).
+    difference = math.sqrt(-math.expm1(-gap) / 2.0) * np.array([1.0, -1.0])
+    assert np.linalg.norm(np.linalg.solve(factor, difference)) <= 1.0
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1e-14, 1e-12, 1e-8, 1e-3])
+def test_clusters_in_the_plane_have_at_least_the_noise_of_the_kernel(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L L' - K is positive definite, whatever rounding did: none shows more than its norm."""
+    monkeypatch.setattr("tacit.privacy.mechanisms.functional_fields._GROUP", 16)
+    x = np.random.default_rng(0).uniform(0, scale, (150, 2))
+    x = np.concatenate([x, x[:20] * 2, np.random.default_rng(1).uniform(-1, 1, (30, 2))])
+    path = CholeskyPath(1.0, PRODUCT, fed(Unit()), actions=len(x))
+    factor = np.concatenate([path(part) for part in np.array_split(x, 3)])
+    surplus = factor @ factor.T - PRODUCT(x, x)
+    assert np.linalg.eigvalsh(surplus)[0] > NUGGET / 2
 
 
 def test_in_one_dimension_the_field_is_the_path() -> None:
@@ -568,25 +637,31 @@ def test_in_one_dimension_the_field_is_the_path() -> None:
     noise = np.random.default_rng(0).standard_normal((6, 4))
     line = NoisePath(2.0, 3.0, 0.0, 1.0, fed(Fed(noise)), actions=4)
     field = CholeskyPath(2.0, ProductExponential((3.0,)), fed(Fed(noise)), actions=4)
-    np.testing.assert_allclose(field(x[:, None]), one_by_one(line, x), rtol=0, atol=1e-12)
+    # But for the nugget, whose share is the larger the closer points are: here, a twentieth.
+    found, expected = field(x[:, None]), one_by_one(line, x)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=20 * NUGGET)
+    assert not np.allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_noise_on_weights_is_the_path() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (30, 2))
     k = FeatureKernel(cubes, 2)
-    # The map from weights to values is the features, and both maps have the same covariance.
+    # The map from weights to values is the features, so that the covariance is the kernel.
     weights = WeightsPath(1.5, k, fed(Unit()), actions=6)
-    dense = CholeskyPath(1.5, k, fed(Unit()), actions=30)
     np.testing.assert_array_equal(weights(x), 1.5 * cubes(x))
-    np.testing.assert_allclose(weights(x) @ weights(x).T, dense(x) @ dense(x).T, atol=1e-12)
-    # Drawn with real noise, each has the law, and ten percent is seen.
-    for path in (
+    np.testing.assert_allclose(weights(x) @ weights(x).T, 1.5**2 * k(x, x), atol=1e-12)
+    # Drawn with real noise, each path has the law of its kernel, and ten percent is seen.
+    paths: list[WeightsPath | CholeskyPath] = [
         WeightsPath(1.5, k, secure(), actions=PATHS),
-        CholeskyPath(1.5, k, secure(), actions=PATHS),
-    ):
-        draws, expected = path(x[:5]), 1.5**2 * k(x[:5], x[:5])
+        CholeskyPath(1.5, PRODUCT, secure(), actions=PATHS),
+    ]
+    for path in paths:
+        draws, expected = path(x[:5]), 1.5**2 * path.kernel(x[:5], x[:5])
         assert has_covariance(draws, expected)
         assert not has_covariance(draws * 1.1, expected)
+    # Features so small that their products vanish still have noise in proportion.
+    tiny = WeightsPath(1.0, FeatureKernel(lambda p: p * 1e-200, 2), secure())([1.0, 1.0])
+    assert 1e-206 < abs(tiny) < 1e-198
     # Released as a function or as weights, a linear function gets the same noise.
     noised, event = FieldMechanism(1.5, k, 0.2).release(lambda p: cubes(p) @ np.ones(6), secure())
     assert event == Gaussian(1.5, 0.2)
@@ -615,14 +690,17 @@ def test_no_points_see_more_than_the_norm_of_the_weights(
 def test_fields_answer_everything(k: ProductExponential | FeatureKernel) -> None:
     odd = [[math.nan, 0.0], [math.inf, 1e308], [-math.inf, 5e-324], [-0.0, 0.0], [1e308, -1e308]]
     noised, _ = FieldMechanism(1.0, k, 1.0).release(lambda x: x[..., 0] * math.nan, secure())
-    for noise in (noised, CholeskyPath(1.0, k, secure())):
-        found = noise(odd)
-        assert found.shape == (5,)
-        assert np.all(np.isfinite(found))
-        assert found[0] == found[3] == noise([0.0, -0.0])
-        assert noise(np.zeros((0, 2))).shape == (0,)
-        assert noise(np.zeros((2, 3, 2))).shape == (2, 3)
-    path = CholeskyPath(1.0, k, secure(), actions=2)
+    found = noised(odd)
+    assert found.shape == (5,)
+    assert np.all(np.isfinite(found))
+    assert found[0] == found[3] == noised([0.0, -0.0])
+    assert noised([[10**400, 0.0]]) == noised([[math.inf, 0.0]])
+    assert noised(np.zeros((0, 2))).shape == (0,)
+    assert noised(np.zeros((2, 3, 2))).shape == (2, 3)
+
+
+def test_a_field_is_forgotten() -> None:
+    path = CholeskyPath(1.0, PRODUCT, secure(), actions=2)
     first = path([0.5, 0.5])
     path.reset()
     assert not np.array_equal(path([0.5, 0.5]), first)
@@ -736,6 +814,7 @@ def test_compiled_paths_side_by_side() -> None:
         ({"low": math.nan}, "low must be a number"),
         ({"low": -1e308, "high": 1e308}, "times the length"),
         ({"rate": 1e305}, "times the length"),
+        ({"rate": 1e-12}, "the same everywhere"),
     ],
 )
 def test_bad_plans(change: dict[str, float], sentence: str) -> None:
@@ -772,9 +851,9 @@ def test_other_bad_parameters() -> None:
     with pytest.raises(InputError, match="dimension"):
         FeatureKernel(cubes, 0)
     with pytest.raises(InputError, match="2 coordinates"):
-        CholeskyPath(1.0, KERNELS[0], secure())([1.0, 2.0, 3.0])
+        CholeskyPath(1.0, PRODUCT, secure())([1.0, 2.0, 3.0])
     with pytest.raises(InputError, match="points must be"):
-        CholeskyPath(1.0, KERNELS[0], secure())(cast(Any, ["a", "b"]))
+        CholeskyPath(1.0, PRODUCT, secure())(cast(Any, ["a", "b"]))
     with pytest.raises(InputError, match="a row for each point"):
         WeightsPath(1.0, FeatureKernel(lambda x: x[:, 0], 2), secure())([1.0, 2.0])
     changing = WeightsPath(1.0, FeatureKernel(lambda x: np.ones((len(x), len(x))), 1), secure())
@@ -782,9 +861,47 @@ def test_other_bad_parameters() -> None:
     with pytest.raises(InputError, match="same number of features"):
         changing([[1.0], [2.0]])
     with pytest.raises(InputError, match="std"):
-        FieldMechanism(0.0, KERNELS[0], 1.0)
+        FieldMechanism(0.0, PRODUCT, 1.0)
     with pytest.raises(InputError, match="need features"):
-        WeightsPath(1.0, cast(Any, KERNELS[0]), secure())
+        WeightsPath(1.0, cast(Any, PRODUCT), secure())
+    with pytest.raises(InputError, match="use a WeightsPath"):
+        CholeskyPath(1.0, cast(Any, KERNELS[1]), secure())
+    for actions in (2**62, 2**24 + 1):
+        with pytest.raises(InputError, match="actions must be at most"):
+            NoisePath(1.0, 1.0, 0.0, 1.0, secure(), actions=actions)
+    with pytest.raises(InputError, match="lipschitz / sup must be positive and finite"):
+        best_rate(1e-308, 1e308)
+
+
+def test_numbers_beyond_all_range() -> None:
+    huge: Any = 10**400
+    path = NoisePath(1.0, 1.0, 0.0, 1.0, secure())
+    np.testing.assert_array_equal(path(cast(Any, [huge, -huge, None])), path([1.0, 0.0, 0.0]))
+    noised, _ = FunctionalMechanism(1.0, 1.0, 0.0, 1.0, 1.0).release(lambda x: [huge], secure())
+    assert noised([0.5]) == noised.noise([0.5])
+    bads: list[Any] = [["a"], [[1.0], [1.0, 2.0]], [{}]]
+    for bad in bads:
+
+        def wrong(x: Array, bad: Any = bad) -> Any:
+            return bad
+
+        noised, _ = FunctionalMechanism(1.0, 1.0, 0.0, 1.0, 1.0).release(wrong, secure())
+        with pytest.raises(InputError, match="What the function gives must be"):
+            noised([0.5])
+        with pytest.raises(InputError, match="features must be"):
+            FeatureKernel(wrong, 1).rows(np.zeros((1, 1)))
+        with pytest.raises(InputError, match="knots must be"):
+            rkhs_norm(cast(Any, bad), [0.0], 1.0)
+    with pytest.raises(InputError, match="knots must increase"):
+        rkhs_norm([0, huge], [0.0, 1.0], 1.0)
+    # Squares overflow where roots do not.
+    assert rkhs_bound(1e200, 1.0, 1.0, 1.0) == pytest.approx(1e200 * math.sqrt(1.5))
+    assert rkhs_bound(0.0, 1e200, 1e-100, 1e100) == pytest.approx(1e300 * math.sqrt(0.5))
+    assert rkhs_norm([0.0, 1.0], [1e200, 1e200], 1.0) == pytest.approx(1e200 * math.sqrt(1.5))
+    with pytest.raises(InputError, match="too large"):
+        rkhs_bound(1e308, 1e308, 1e-10, 1e10)
+    with pytest.raises(InputError, match="too large"):
+        rkhs_norm([0.0, 1.0], [1e308, -1e308], 1e-10)
 
 
 def test_a_noised_function_resumes(tmp_path: Path) -> None:

@@ -189,10 +189,33 @@ def test_group_privacy_of_chained_learners_is_exact_for_pure_guarantees() -> Non
 
 
 def test_steps_between() -> None:
-    assert [steps_between(d, 0.25) for d in (0.0, 0.1, 0.25, 0.2500001, 1.0)] == [0, 1, 1, 2, 4]
+    assert [steps_between(d, 0.25) for d in (0.1, 0.25, 0.2500001, 1.0)] == [1, 1, 2, 4]
     assert steps_between(0.5, 0.01) == 50  # 0.01 is a little more than a hundredth in 64 bits
     assert steps_between(1e308, 1e-3) > 10**310
     assert steps_between(5e-324, 1e308) == 1
+    with pytest.raises(InputError, match="distance must be positive"):
+        steps_between(0.0, 1.0)
+
+
+@pytest.mark.parametrize("eps", [5e-324, 1e-310, 1e-300])
+def test_groups_at_tiny_epsilon(eps: float) -> None:
+    assert group(Budget(eps, 1e-5), 2).delta == pytest.approx(2e-5, rel=1e-12)
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1.0, 20.0, 29.0, 31.0])
+def test_a_ceiling_is_at_most_the_best_of_every_task(eps: float) -> None:
+    assert ceiling(np.eye(4), Budget(eps, 1e-9)) <= 1.0
+    values = [[1.0, 2.0], [5.0, -3.0]]
+    assert ceiling(values, Budget(eps, 1e-9)) <= 3.5
+
+
+@pytest.mark.parametrize("scale", [1e308, 1e300, 1e-300, 5e-324])
+def test_ceilings_of_any_size(scale: float) -> None:
+    values = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    budget = Budget(1.0, 1e-5)
+    expected = ceiling(values, budget)
+    found = ceiling(values * scale, budget)
+    assert found == pytest.approx(expected * scale, rel=1e-9, abs=5e-324)
 
 
 def test_bad_questions() -> None:
@@ -207,8 +230,8 @@ def test_bad_questions() -> None:
         group(budget, 50)
     with pytest.raises(InputError, match="Nothing is promised"):
         group(budget, 10_000)
-    for values in ([1.0, 2.0], [], [[math.nan]], [["a"]], [[1.0], [1.0, 2.0]]):
-        with pytest.raises(InputError, match="values must be a table"):
+    for values in ([1.0, 2.0], [], [[math.nan]], [[10**400]], [["a"]], [[1.0], [1.0, 2.0]]):
+        with pytest.raises(InputError, match="values must be a"):
             ceiling(values, budget)
     for apart in (
         [[0.0]],

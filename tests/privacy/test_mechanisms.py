@@ -74,7 +74,22 @@ def test_pure_laplace_is_the_textbook_one() -> None:
     assert plan.scale == pytest.approx(2.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("value", [[1.0, math.nan], math.inf, ["a"], [[1.0], [1.0, 2.0]], None])
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1.0, math.nan],
+        math.inf,
+        10**400,
+        [-(10**400), 0.0],
+        ["a"],
+        ["1"],
+        b"1",
+        [1j],
+        [[1.0], [1.0, 2.0]],
+        [{}],
+        None,
+    ],
+)
 def test_values_that_cannot_be_released(value: object) -> None:
     for plan in (GaussianMechanism(1.0, 1.0), LaplaceMechanism(1.0, 1.0)):
         with pytest.raises(InputError, match="value must be"):

@@ -1,6 +1,7 @@
 """Sources of noise, noise on a grid, and the attack on low-order bits that the grid defeats."""
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import Budget, InputError, NoiseOrigin, Relation, epsilon
+from tacit.privacy import Budget, InputError, NoiseOrigin, Relation, epsilon, exact
 from tacit.privacy.mechanisms import (
     GridGaussianMechanism,
     GridLaplaceMechanism,
     LaplaceMechanism,
 )
-from tacit.privacy.noise import Source, jax_normal, reproducible, secure
+from tacit.privacy.noise import Source, jax_normal, numbers, reproducible, secure
 from tests.statistics import FALSE_ALARM, follows, follows_discrete
 
 DRAWS = 200_000
@@ -133,6 +134,56 @@ def test_one_unit_moves_the_integer_sum_by_no_more_than_charged(bad: list[float]
         limit = plan.event.to_dict()["bound"]
         size = sum(m**order for m in moved)
         assert size <= limit**order
+
+
+@pytest.mark.parametrize("kind", [GridGaussianMechanism, GridLaplaceMechanism])
+@pytest.mark.parametrize("times", [1, 20])
+@pytest.mark.parametrize("dimension", [1, 2, 112])
+@pytest.mark.parametrize("eps", [10.0, 1.0, 0.03])
+def test_calibrated_grids_are_as_fine_as_is_quick(
+    kind: type[GridGaussianMechanism] | type[GridLaplaceMechanism],
+    times: int,
+    dimension: int,
+    eps: float,
+) -> None:
+    plan = kind.calibrated(0.7, Budget(eps, 1e-6), dimension=dimension, times=times)
+    assert 4096 <= plan.width <= plan.widest
+    fine = plan.step <= 0.7 / 4096 / dimension
+    if kind is GridLaplaceMechanism:
+        assert fine
+        # A dense row of the largest norm keeps all but a 4096th of it.
+        row = plan.integers(np.full((1, dimension), 0.7 / dimension))
+        assert row.sum() * plan.step >= 0.7 * (1 - 1 / 4096) - 1e-9
+    else:
+        assert fine or plan.width > 8191
+        p, t = plan.width**2, plan.width + 1
+        assert 2 * p * t * t < exact._SAFE  # the condition of the quick sampler
+
+
+def test_numbers_of_all_kinds() -> None:
+    huge: Any = 10**400
+    np.testing.assert_array_equal(numbers("x", [huge, -huge, 1]), [math.inf, -math.inf, 1.0])
+    np.testing.assert_array_equal(
+        numbers("x", [[Fraction(huge)], [None]]), [[math.inf], [math.nan]]
+    )
+    assert numbers("x", huge).shape == ()
+    assert numbers("x", 2**64) == 2.0**64
+    assert numbers("x", np.longdouble("1e4000")) == math.inf
+    assert numbers("x", [True, False]).dtype == np.float64
+    for bad in (
+        "1",
+        ["a", 0, 0],
+        [[1.0], [1.0, 2.0]],
+        [{}],
+        1j,
+        [huge, "a"],
+        [huge, [1]],
+        object(),
+    ):
+        with pytest.raises(InputError, match="x must be a number or an array of numbers"):
+            numbers("x", bad)
+    plan = GridGaussianMechanism(4096, 2.0**-12, 1.0, 2)
+    np.testing.assert_array_equal(plan.integers([[huge, 1], [0.5, 0]]), [[0, 0], [2048, 0]])
 
 
 def test_grid_sums_do_not_depend_on_order() -> None:

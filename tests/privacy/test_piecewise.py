@@ -16,7 +16,7 @@ from scipy import integrate
 from tacit.privacy import InputError, PureDP, Relation
 from tacit.privacy.mechanisms import piecewise
 from tacit.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
-from tacit.privacy.noise import secure
+from tacit.privacy.noise import reproducible, secure
 from tests.statistics import follows, follows_discrete
 
 Floats = NDArray[np.floating[Any]]
@@ -213,6 +213,15 @@ def test_any_row_gives_a_report_in_range(
     reports, _ = plan.release(rows, secure())
     largest = max(1 / math.tanh(float(plan.each) / 4), 1 / math.tanh(float(plan.each) / 2))
     assert np.all(np.abs(reports) <= 0.5 * 4 / plan.sampled * largest * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("kind", [PiecewiseMechanism, HybridMechanism])
+def test_whole_numbers_beyond_all_range_are_not_finite(kind: type[PiecewiseMechanism]) -> None:
+    plan = kind(3.0, 2)
+    found = [plan.release([row, [1, 0]], reproducible(1))[0] for row in ([-(10**400), 1], [0, 0])]
+    np.testing.assert_array_equal(found[0], found[1])
+    with pytest.raises(InputError, match="t must be"):
+        plan.variance("a")
 
 
 def test_rows_that_are_not_finite_count_as_zeros() -> None:

@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import os
+import stat
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -308,6 +310,20 @@ def test_models_are_saved_and_loaded_bit_for_bit(tmp_path: Path) -> None:
         RewardModel.load(tmp_path / "none.json", Cosine(3))
     with pytest.raises(InputError, match="cannot be written"):
         RewardModel.load(path, Cosine(3)).save(tmp_path / "no" / "where.json")
+    # A model is public, and its file readable; nothing is left where none can be written.
+    umask = os.umask(0o027)
+    try:
+        RewardModel.load(path, Cosine(3)).save(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    finally:
+        os.umask(umask)
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match="cannot be written"):
+        RewardModel.load(path, Cosine(3)).save(tmp_path / "folder")
+    with pytest.raises(InputError, match="cannot be written"):
+        RewardModel.load(path, Cosine(3)).save("a\0b")
+    assert sorted(tmp_path.iterdir()) == before
     good = json.loads(path.read_text())
     for change in ({"version": 2}, {"coefficients": "x"}, {"std": None}, {"coefficients": [1.0]}):
         path.write_text(json.dumps({**good, **change}))
@@ -335,7 +351,7 @@ def test_plans_cannot_be_changed_from_outside() -> None:
         ({"std": 0.0}, "std must be positive"),
         ({"radius": math.inf}, "radius must be positive"),
         ({"points": []}, "points must be"),
-        ({"points": [[1.0], [1.0, 2.0]]}, "points must be numbers"),
+        ({"points": [[1.0], [1.0, 2.0]]}, "points must be a number or an array of numbers"),
         ({"points": [0.0, math.nan]}, "points must be finite"),
         ({"weights": [1.0]}, "weights must be 3 numbers"),
         ({"weights": [1.0, -1.0, 1.0]}, "must not be negative"),
@@ -366,7 +382,11 @@ def test_bad_rewards_and_bases_are_refused() -> None:
     for rewards in ([1.0, 2.0], 1.0, np.ones((3, 1)), [], ["a", "b", "c"], lambda x: x[:2]):
         with pytest.raises(InputError, match="rewards must be"):
             plan.release(rewards, secure())
+    huge = plan.coefficients([10**400, 1, -(10**400)])
+    np.testing.assert_array_equal(huge, plan.coefficients([0.0, 1.0, 0.0]))
     model, _ = plan.release([0.0, 0.0, 0.0], secure())
+    with pytest.raises(InputError, match="points must be"):
+        model(["a"])
     with pytest.raises(InputError, match="features gave"):
         RewardModel(model.coefficients, model.transform, Cosine(4), 1.0)([0.5])
     with pytest.raises(InputError, match="order"):

@@ -15,7 +15,7 @@ from scipy import stats
 
 from tacit.privacy import InputError, PureDP, Relation
 from tacit.privacy.mechanisms.sign import ProjectedSign, SignReport, rounded_sign, share, truthful
-from tacit.privacy.noise import secure
+from tacit.privacy.noise import reproducible, secure
 from tests.statistics import FALSE_ALARM, follows_discrete
 
 Floats = NDArray[np.float64]
@@ -337,6 +337,13 @@ def test_shapes() -> None:
         assert plan.release(np.zeros(shape), secure())[0].shape == shape
     with pytest.raises(InputError, match="rows must be"):
         plan.release(np.zeros((2, 4)), secure())
+    for bad in (3, None, SignReport("x" * 16, (True,)), SignReport(bytes(16), [True])):  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="A report of this plan has"):
+            plan.encode(bad)  # type: ignore[arg-type]
+    found = [
+        plan.release([row, [1, 2, 3]], reproducible(1))[0] for row in ([10**400, 0, 0], [0] * 3)
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize(

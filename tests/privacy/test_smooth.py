@@ -18,7 +18,7 @@ from tacit.privacy.mechanisms.smooth import (
     smooth_bound,
     wide,
 )
-from tacit.privacy.noise import secure
+from tacit.privacy.noise import reproducible, secure
 from tests.statistics import follows
 
 CASES = [
@@ -334,3 +334,23 @@ def test_bad_parameters() -> None:
         smooth_bound(lambda ks: [1.0], 0.1, 3)
     with pytest.raises(InputError, match="max_distance"):
         smooth_bound(lambda ks: [1.0], 0.1, 0)
+    with pytest.raises(InputError, match="max_distance must be at most"):
+        smooth_bound(lambda ks: [1.0], 0.1, 2**50)
+    with pytest.raises(InputError, match="use a larger alpha"):
+        SmoothMechanism(1.0, 1e-5, 1, 1e-200, 0.01)
+    for make in (SmoothMechanism.calibrated, SmoothMechanism.published):
+        with pytest.raises(InputError, match="delta must be above 1e-100"):
+            make(Budget(100.0, 1e-300), 1)
+    assert SmoothMechanism.calibrated(Budget(1.0, 1e-99), 1).alpha > 1.0
+
+
+def test_whole_numbers_beyond_all_range() -> None:
+    huge = 10**400
+    plan = SmoothMechanism.calibrated(Budget(1.0, 1e-5), 2)
+    found = [plan.release([x, 1.0], 1.0, reproducible(1))[0] for x in (huge, -huge, 0.0)]
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[1], found[2])
+    for bound in (huge, -huge):
+        noised = plan.release([0.0, 0.0], bound, secure())[0]
+        assert np.all(np.abs(noised) == np.finfo(float).max)
+    assert smooth_bound(lambda ks: [huge] * len(ks), 0.1, 3) == math.inf

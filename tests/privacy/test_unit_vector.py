@@ -17,7 +17,7 @@ from tacit.privacy import InputError, PureDP, Relation
 from tacit.privacy.mechanisms import unit_vector
 from tacit.privacy.mechanisms.report_laplace import as_rows
 from tacit.privacy.mechanisms.unit_vector import DuchiL2, PrivUnit, cap_probability
-from tacit.privacy.noise import secure
+from tacit.privacy.noise import reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
 Floats = NDArray[np.float64]
@@ -217,7 +217,12 @@ def test_no_other_cap_has_less_error(dimension: int, eps: float) -> None:
 
 @pytest.mark.parametrize(
     ("eps", "figure", "duchi"),
-    [(1.0, 705.0, 819.0), (2.0, 180.0, 301.0), (5.0, 32.1, 179.0), (10.0, 10.0, 174.0)],
+    [
+        pytest.param(1.0, 705.0, 819.0, marks=pytest.mark.slow),
+        pytest.param(2.0, 180.0, 301.0, marks=pytest.mark.slow),
+        (5.0, 32.1, 179.0),
+        (10.0, 10.0, 174.0),
+    ],
 )
 def test_known_figures_at_112_dimensions(eps: float, figure: float, duchi: float) -> None:
     plain, padded = PrivUnit(eps, 112, padded=False), PrivUnit(eps, 112)
@@ -268,7 +273,14 @@ def assert_law(points: Floats, plan: PrivUnit, v: Floats) -> None:
 
 
 @pytest.mark.parametrize(
-    ("eps", "dimension"), [(1.0, 20), (5.0, 112), (3.0, 2), (3.0, 3), (3.0, 4)]
+    ("eps", "dimension"),
+    [
+        pytest.param(1.0, 20, marks=pytest.mark.slow),
+        pytest.param(5.0, 112, marks=pytest.mark.slow),
+        (3.0, 2),
+        (3.0, 3),
+        (3.0, 4),
+    ],
 )
 def test_reports_have_the_law_on_paper_and_ten_percent_off_is_seen(
     eps: float, dimension: int
@@ -350,7 +362,7 @@ def test_jax_quantiles_are_those_of_scipy() -> None:
             assert np.max(np.abs(found - expected)) < 1e-13
 
 
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("padded", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_jax_makes_the_same_reports_from_the_same_draws(padded: bool) -> None:
     import jax
 
@@ -389,6 +401,7 @@ def test_jax_makes_the_same_reports_from_the_same_draws(padded: bool) -> None:
     assert np.max(gaps) < 1e-7
 
 
+@pytest.mark.slow
 def test_jax_reports_have_the_same_law() -> None:
     import jax
 
@@ -407,10 +420,33 @@ def test_jax_reports_have_the_same_law() -> None:
     assert_law(np.asarray(found / plan.length), plan, v)
     ours = plan.release(many, secure())[0]
     assert stats.ks_2samp(ours[:, 0], found[:, 0]).pvalue > FALSE_ALARM
+
+
+def test_what_jax_reports_refuse() -> None:
+    import jax
+
+    from tacit.privacy.mechanisms import unit_vector_jax
+
+    plan, key = PrivUnit(3.0, 30, padded=False), secure().key()
     with pytest.raises(InputError, match="64 bits"):
         unit_vector_jax.reports(plan, jax.numpy.zeros((2, 30)), key)
     with pytest.raises(InputError, match="30 columns"):
         unit_vector_jax.reports(plan, jax.numpy.zeros((2, 29)), key)
+    with pytest.raises(InputError, match="30 columns"):
+        unit_vector_jax.reports(plan, [[1.0, 2.0, 3.0]], key)
+    for bad in ([["a"] * 30], [[1.0], [1.0, 2.0]]):
+        with pytest.raises(InputError, match="rows must be"):
+            unit_vector_jax.reports(plan, bad, key)
+
+
+@pytest.mark.parametrize("kind", [PrivUnit, DuchiL2])
+def test_whole_numbers_beyond_all_range_count_as_not_finite(kind: type[PrivUnit]) -> None:
+    plan = kind(3.0, 2)
+    reports = [plan.release([row, [1, 0]], reproducible(1))[0] for row in ([10**400, 1], [0, 0])]
+    np.testing.assert_array_equal(reports[0], reports[1])
+    for bad in (["a", 0], [[1.0], [2.0]], [math.nan, 0.0], [10**400, 0]):
+        with pytest.raises(InputError, match="report"):
+            plan.encode(bad)  # type: ignore[arg-type]
 
 
 def test_the_cap_is_chosen_by_an_exact_coin() -> None:

@@ -13,6 +13,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ _FORMAT = 1
 _KIND = "tacit certificate"
 # The same accountant on the same events must come back to the same figure, up to this.
 _REPRODUCES = 1e-6
+
+
+@lru_cache(1)
+def _version() -> str:
+    return version("tacit")  # reads a file
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class Certificate:
     noise: NoiseOrigin = NoiseOrigin.NOT_DRAWN
     reward_radius: float | None = None
     population: Population | None = None
-    tacit: str = field(default_factory=lambda: version("tacit"))
+    tacit: str = field(default_factory=lambda: _version())
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:

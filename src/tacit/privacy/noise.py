@@ -18,9 +18,10 @@ Three kinds of noise, in the order in which they should be preferred:
 Never 32-bit normals: JAX's take at most 2^23 values and stop at 5.42 standard deviations.
 """
 
+import math
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,12 +112,38 @@ def _x64() -> bool:
     return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
 
 
+def numbers(name: str, value: object) -> Array:
+    """`value` as a 64-bit array, or a sentence that says what is wrong with its kind or shape.
+
+    Total in the values themselves: a number beyond the range of 64 bits, such as the whole number
+    10^400, is an infinity here, so that it is treated like any other that is not finite.
+    """
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind in "USMmc":  # text, dates, complex numbers
+            raise TypeError
+        if given.dtype.kind == "O":
+            given = np.array([_number(one) for one in given.ravel()]).reshape(given.shape)
+        with np.errstate(over="ignore"):
+            return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name} must be a number or an array of numbers, in rows of equal length."
+        ) from None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def finite(name: str, value: object) -> Array:
     """`value` as a 64-bit array of finite numbers, or a sentence that says what is wrong."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number or an array of numbers.") from None
+    array = numbers(name, value)
     if not np.all(np.isfinite(array)):
         raise InputError(f"{name} must be finite: clip each contribution before summing them.")
     return array

@@ -3,11 +3,16 @@
 An attack is fitted on runs that are never used again; its score is large where it believes in the
 second world. It may be as clever or as silly as it likes: which attack wins is decided on held-out
 runs too, and the bound is computed on fresh ones, so a bad attack costs power, never validity.
+
+What an attacker sees of a run is a row of finite numbers: the values (`observed`), and last the
+*pattern*, a number that stands for everything else there is to see: the shape, which entries are
+NaN, infinite or negative zeros, and the error, if the run ended in one.
 """
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +20,24 @@ from numpy.typing import NDArray
 from tacit.privacy.errors import InputError
 from tacit.privacy.grid import Array
 
-Outputs = NDArray[np.generic] | Sequence[bytes]
+Outputs = NDArray[np.generic] | Sequence[object]
+"""An array with a row for each run, or for each run an array, a number, bytes or a `Failure`."""
+
 Score = Callable[[Array], Array]
 
 # Above this many columns the full covariance costs more than it tells.
 _MOST_CORRELATED = 256
 _MOST_VALUES = 4096
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that ended in an error, which is an output like any other."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 @dataclass(frozen=True)
@@ -32,38 +49,93 @@ class Attack:
 
 
 def observed(outputs: Outputs) -> Array:
-    """What an attacker sees: a row of finite numbers per run.
-
-    Arrays are flattened; bytes are taken apart into their length and bits. The last column counts
-    entries that are not finite, which are 0 elsewhere: a NaN is seen for what it is.
-    """
+    """What an attacker sees: a row of numbers per run, the pattern last."""
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
             raise InputError("What was drawn must have a row for each run.")
-        try:
-            rows = outputs.reshape(len(outputs), -1).astype(np.float64)
-        except (TypeError, ValueError):
-            raise InputError("What was drawn must be numbers or bytes.") from None
-    else:
-        rows = _bits(outputs)
-    bad = ~np.isfinite(rows)
-    return np.column_stack([np.where(bad, 0.0, rows), bad.sum(axis=1)])
+        return _numbers(outputs)
+    groups: dict[object, list[int]] = {}
+    for i, output in enumerate(outputs):
+        groups.setdefault(_kind(output), []).append(i)
+    parts = [_alike([outputs[i] for i in places]) for places in groups.values()]
+    found = np.zeros((len(outputs), max((p.shape[1] for p in parts), default=1)))
+    for places, part in zip(groups.values(), parts, strict=True):
+        found[places, : part.shape[1] - 1] = part[:, :-1]
+        found[places, -1] = part[:, -1]
+    return found
 
 
-def _bits(messages: Sequence[bytes]) -> Array:
-    if not all(isinstance(message, bytes) for message in messages):
-        raise InputError("What was drawn must be numbers or bytes.")
-    lengths = np.array([len(message) for message in messages], dtype=np.float64)
-    longest = int(lengths.max(initial=0))
-    whole = b"".join(message.ljust(longest, b"\0") for message in messages)
-    table = np.frombuffer(whole, dtype=np.uint8).reshape(len(messages), longest)
-    return np.column_stack([lengths, np.unpackbits(table, axis=1).astype(np.float64)])
+def _kind(output: object) -> object:
+    """Runs with the same kind of output are looked at together."""
+    if isinstance(output, Failure):
+        return str(output)
+    if isinstance(output, bytes):
+        return len(output)
+    array = _array(output)
+    return (array.shape, array.dtype.str)
+
+
+def _alike(outputs: list[object]) -> Array:
+    first = outputs[0]
+    if isinstance(first, Failure):
+        return np.full((len(outputs), 1), _mark(str(first).encode()))
+    if isinstance(first, bytes):
+        whole = b"".join(cast(list[bytes], outputs))
+        table = np.frombuffer(whole, dtype=np.uint8).reshape(len(outputs), len(first))
+        bits = np.unpackbits(table, axis=1).astype(np.float64)
+        return np.column_stack([bits, np.full(len(outputs), _mark(b"%d bytes" % len(first)))])
+    return _numbers(np.stack([_array(output) for output in outputs]))
+
+
+def _array(output: object) -> NDArray[np.generic]:
+    try:
+        array: NDArray[Any] = np.asarray(output)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.dtype == np.longdouble:
+        raise InputError("What was drawn must be numbers of at most 64 bits, or bytes.")
+    return array
+
+
+def _numbers(outputs: NDArray[Any]) -> Array:
+    """The values of an array with a row for each run, and their pattern."""
+    shape = f"{outputs.shape[1:]} {_array(outputs).dtype.kind}".encode()
+    flat = outputs.reshape(len(outputs), -1)
+    if flat.dtype.kind == "c":
+        flat = np.concatenate([flat.real, flat.imag], axis=1)
+    columns = [flat.astype(np.float64)]
+    if flat.dtype.kind in "iu" and flat.dtype.itemsize == 8:
+        # A 64-bit integer does not fit into a 64-bit float: its low bits are seen apart.
+        columns.append((flat & flat.dtype.type(0xFFFFF)).astype(np.float64))
+    rows = np.concatenate(columns, axis=1)
+    odd = ~np.isfinite(rows) | ((rows == 0.0) & np.signbit(rows))
+    pattern = np.full(len(rows), _mark(shape))
+    for i in np.flatnonzero(odd.any(axis=1)):
+        # NaN, the infinities and -0.0, each at its place.
+        pattern[i] = _mark(shape + np.where(odd[i], rows[i], 1.0).tobytes())
+    return np.column_stack([np.where(np.isfinite(rows), rows, 0.0) + 0.0, pattern])
+
+
+def _mark(description: bytes) -> float:
+    return float(zlib.crc32(description))
 
 
 def fitted(first: Array, second: Array) -> list[Attack]:
     """Every attack, fitted on rows as `observed` gives them."""
-    makers = (_direction, _coordinate, _spread, _size, _values, _not_finite)
-    return [attack for make in makers if (attack := make(first, second)) is not None]
+    # Brought to a common size first, by powers of two: no square of what follows overflows.
+    largest = np.maximum(np.abs(first).max(axis=0), np.abs(second).max(axis=0))[:-1]
+    scale = np.exp2(-np.clip(np.frexp(largest)[1], -1000, 1000))
+    numbers = [part[:, :-1] * scale for part in (first, second)]
+    found = [_pattern(first, second)]
+    if len(scale):
+        made = [make(*numbers) for make in (_direction, _coordinate, _spread, _size)]
+        made += [attack for attack in [_values(*numbers)] if attack is not None]
+        found += [_scaled(attack, scale) for attack in made]
+    return found
+
+
+def _scaled(attack: Attack, scale: Array) -> Attack:
+    return Attack(attack.name, lambda rows: attack.score(rows[:, :-1] * scale))
 
 
 def _direction(first: Array, second: Array) -> Attack:
@@ -115,36 +187,40 @@ def _size(first: Array, second: Array) -> Attack:
     return Attack("size", lambda rows: sign * np.abs(rows).max(axis=1))
 
 
-def _not_finite(first: Array, second: Array) -> Attack:
-    """How many numbers were NaN or infinite."""
-    sign = 1.0 if second[:, -1].mean() >= first[:, -1].mean() else -1.0
-    return Attack("not finite", lambda rows: sign * rows[:, -1])
+def _pattern(first: Array, second: Array) -> Attack:
+    """Log-odds of shapes, of what is not finite, and of errors."""
+    score = _odds(first[:, -1], second[:, -1])
+    return Attack("pattern", lambda rows: score(rows[:, -1]))
 
 
 def _values(first: Array, second: Array) -> Attack | None:
     """Log-odds of each whole output, where there are few different ones."""
-    keys = _keys(np.concatenate([first, second]))
-    known, inverse = np.unique(keys, return_inverse=True)
-    if len(known) > min(_MOST_VALUES, len(keys) // 8):
+    keys = [_keys(first), _keys(second)]
+    if len(np.unique(np.concatenate(keys))) > min(_MOST_VALUES, (len(first) + len(second)) // 8):
         return None
-    inverse = inverse.reshape(-1)
+    score = _odds(*keys)
+    return Attack("values", lambda rows: score(_keys(rows)))
+
+
+def _odds(first: NDArray[Any], second: NDArray[Any]) -> Callable[[NDArray[Any]], Array]:
+    """How much more often each value was seen in the second world, as a logarithm."""
+    known, inverse = np.unique(np.concatenate([first, second]), return_inverse=True)
     counts = [
         np.bincount(part, minlength=len(known)) + 0.5
         for part in (inverse[: len(first)], inverse[len(first) :])
     ]
     odds = np.log(counts[1] / counts[0])
 
-    def score(rows: Array) -> Array:
-        seen = _keys(rows)
+    def score(seen: NDArray[Any]) -> Array:
         place = np.clip(np.searchsorted(known, seen), 0, len(known) - 1)
         return np.where(known[place] == seen, odds[place], 0.0)
 
-    return Attack("values", score)
+    return score
 
 
 def _keys(rows: Array) -> NDArray[np.uint64]:
     """Each row as one number; rows that share one by chance cost a little power."""
-    words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # + 0.0 turns -0.0 into 0.0
+    words = np.ascontiguousarray(rows).view(np.uint64)
     words = (words ^ (words >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
     words = (words ^ (words >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
     places = np.random.default_rng(0).integers(1, 2**63, rows.shape[1], dtype=np.uint64)

@@ -28,10 +28,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from tacit.privacy import accounting, checks
 from tacit.privacy.audit import attacks, bounds
-from tacit.privacy.audit.attacks import Attack, Outputs
+from tacit.privacy.audit.attacks import Attack, Failure, Outputs
 from tacit.privacy.audit.bounds import Counts
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
@@ -55,7 +56,7 @@ class Target:
     name: str
     draw: Callable[[int, int, Source], Outputs]
     """`draw(world, runs, source)`: what so many independent runs in world 0 or 1 give away, as an
-    array with a row for each run or as a list of bytes."""
+    array with a row for each run, or as a list with an array or bytes for each."""
 
     events: tuple[Event, ...]
     """What one run does, for `accounting`: the promise."""
@@ -71,7 +72,7 @@ class Target:
 
     log_ratio: Callable[[Array], Array] | None = None
     """The logarithm of the second world's density over the first's, where it is known; it is given
-    what `draw` returned."""
+    the numbers of many runs as rows, 0 in place of what is not finite."""
 
     note: str = ""
     """What a reader of the table should know."""
@@ -100,11 +101,11 @@ class Target:
         A `Budget` promises nothing beyond its own epsilon and delta.
         """
 
+        if len(neighbours) != 2:
+            raise InputError(f"Two neighbouring inputs are needed, not {len(neighbours)}.")
+
         def draw(world: int, count: int, source: Source) -> Outputs:
-            results = [mechanism(neighbours[world], source) for _ in range(count)]
-            if all(isinstance(result, bytes) for result in results):
-                return results
-            return np.array([np.asarray(result, dtype=np.float64) for result in results])
+            return [_outcome(mechanism, neighbours[world], source) for _ in range(count)]
 
         if isinstance(promise, Certificate):
             events: tuple[Event, ...] = promise.events
@@ -119,6 +120,13 @@ class Target:
         else:
             events = as_events(promise)
         return cls(name, draw, events, relation, delta, runs)
+
+
+def _outcome(mechanism: Callable[[Any, Source], Any], given: Any, source: Source) -> object:
+    try:
+        return mechanism(given, source)
+    except Exception as error:  # an error is an output: it may depend on the input
+        return Failure(error)
 
 
 @dataclass(frozen=True)
@@ -149,9 +157,13 @@ class Audit:
     could_show: float
     """The largest epsilon that so many runs can show, were every guess right."""
 
-    would_catch: float
-    """The best attack with so many runs exposes noise that is smaller than promised by this factor
-    (0.9: a tenth too small). 0 if none would be."""
+    would_catch: float | None
+    """If the privacy loss is Gaussian in shape: noise smaller than promised by this factor (0.9: a
+    tenth too small) is exposed in about half of such audits by the best attack. 0 if none is;
+    `None` for a pure promise, to which no Gaussian shape corresponds."""
+
+    failures: tuple[float, float]
+    """The share of runs that ended in an error, in each world."""
 
     curve: tuple[tuple[float, float], ...] = field(repr=False)
     """Rates of false alarms and of hits of the winning attack, threshold by threshold."""
@@ -175,6 +187,7 @@ class Audit:
             "runs": self.runs,
             "could_show": self.could_show,
             "would_catch": self.would_catch,
+            "failures": list(self.failures),
             "curve": [list(point) for point in self.curve],
             "note": self.note,
         }
@@ -198,8 +211,17 @@ def audit(
     confidence = checks.confidence(confidence)
     rng = secure() if source is None else source
     promise = _Promise(target)
+    try:
+        return _audited(promise, total, confidence, _Arena(target, rng, together=True))
+    except _RunError:
+        # Which of the runs failed matters. Nothing seen so far is used: everything begins anew.
+        return _audited(promise, total, confidence, _Arena(target, rng, together=False))
+
+
+def _audited(promise: "_Promise", total: int, confidence: float, arena: "_Arena") -> Audit:
+    target = arena.target
     quarter = total // 4
-    arena = _Arena(target, rng)
+    judged = total - 2 * quarter
     candidates = arena.fitted(quarter)
     tried = [arena.scores(candidates, world, quarter) for world in (0, 1)]
     for_epsilon = _chosen(tried, lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta))
@@ -208,14 +230,14 @@ def audit(
     picks = (for_epsilon, for_curve, for_shape)
     used = sorted({pick.attack for pick in picks})
     place = {attack: i for i, attack in enumerate(used)}
-    fresh = [arena.scores([candidates[i] for i in used], w, total - 2 * quarter) for w in (0, 1)]
+    fresh = [arena.scores([candidates[i] for i in used], world, judged) for world in (0, 1)]
 
     def counted(pick: _Pick) -> Counts:
         return pick.counts(fresh, place[pick.attack])
 
     counts = counted(for_epsilon)
     mu = float(bounds.gaussian_mu(*bounds.rates(counted(for_shape), confidence)))
-    judged = total - 2 * quarter
+    error = FALSE_ALARM / len(picks)
     return Audit(
         target=target.name,
         relation=target.relation,
@@ -224,12 +246,13 @@ def audit(
         epsilon=bounds.epsilon_from_counts(counts, target.delta, confidence),
         confidence=confidence,
         gaussian=GaussianFit(mu, _epsilon_of_mu(mu, target.delta)),
-        broken=any(promise.broken(counted(pick), FALSE_ALARM / len(picks)) for pick in picks),
+        broken=any(promise.broken(counted(pick), error) for pick in picks),
         attack=candidates[for_epsilon.attack].name,
         counts=counts,
         runs=total,
         could_show=bounds.most_detectable(judged, target.delta, confidence),
-        would_catch=bounds.noise_that_would_be_caught(promise.mu, judged, 1.0 - FALSE_ALARM),
+        would_catch=promise.would_catch(judged, error),
+        failures=(arena.failed[0] / total, arena.failed[1] / total),
         curve=_curve([scores[place[for_epsilon.attack]] for scores in fresh]),
         note=target.note,
     )
@@ -252,7 +275,7 @@ class _Promise:
         self.deltas = np.array(
             [accounting.delta(target.events, float(e), target.relation) for e in self.epsilons]
         )
-        self.mu = _mu_of_epsilon(self.epsilon, target.delta or 1e-9)
+        self.mu = _mu_of_epsilon(self.epsilon, target.delta) if target.delta else None
 
     def excess(self, hit_rate: Array, false_alarm_rate: Array) -> Array:
         """By how much rates break hit <= e^epsilon false alarm + delta(epsilon), at the worst."""
@@ -263,6 +286,24 @@ class _Promise:
         """Whether fresh counts refute the promise; wrongly with probability `error` at most."""
         hit, false_alarm = bounds.rates(counts, 1.0 - error)
         return bool(self.excess(np.asarray(hit), np.asarray(false_alarm)) > 0.0)
+
+    def would_catch(self, runs: int, error: float) -> float | None:
+        """The largest factor on Gaussian noise that the best attack exposes in the median audit."""
+        if self.mu is None:
+            return None
+        cuts = np.linspace(-2.0, 8.0, 201)
+
+        def exposed(factor: float) -> bool:
+            hits = np.floor(runs * special.ndtr(self.mu / factor - cuts))
+            false_alarms = np.ceil(runs * special.ndtr(-cuts))
+            rates = (
+                bounds.at_least(hits, runs, error / 2),
+                bounds.at_most(false_alarms, runs, error / 2),
+            )
+            return bool(np.any(self.excess(*rates) > 0.0))
+
+        factors = np.linspace(0.01, 1.0, 100)
+        return float(max((f for f in factors if exposed(float(f))), default=0.0))
 
 
 def _epsilon_of_mu(mu: float, delta: float) -> float:
@@ -288,21 +329,33 @@ def _mu_of_epsilon(epsilon: float, delta: float) -> float:
 # --- runs and scores ------------------------------------------------------------------------------
 
 
-class _Arena:
-    """Runs the target in chunks and lets attacks score what comes out."""
+class _RunError(Exception):
+    """A draw of many runs at once ended in an error."""
 
-    def __init__(self, target: Target, source: Source) -> None:
+
+class _Arena:
+    """Runs the target, many runs `together` or one by one, and lets attacks score what comes out.
+
+    One by one, an error is the output of its run.
+    """
+
+    def __init__(self, target: Target, source: Source, *, together: bool) -> None:
         self.target = target
         self.source = source
+        self.together = together
         self.width = 1
-        self.failure: Exception | None = None
+        self.failed = [0, 0]
+        self.errors: set[str] = set()
 
     def fitted(self, runs: int) -> list[Attack]:
         """Every attack, fitted; the likelihood ratio first where it is known."""
-        first, second = (np.concatenate(list(self._rows(world, runs))) for world in (0, 1))
-        if self.failure is not None and self.width == 1:
-            raise InputError(f"{self.target.name} failed in every run: {self.failure}")
-        found = attacks.fitted(_wide(first, self.width), _wide(second, self.width))
+        parts = [list(self._rows(world, runs)) for world in (0, 1)]
+        if self.failed == [runs, runs] and len(self.errors) == 1:
+            raise InputError(f"{self.target.name} failed in every run: {min(self.errors)}")
+        # From here on the width is fixed; what is longer shows in the pattern.
+        self.width = max(rows.shape[1] for world in parts for rows in world)
+        first, second = (np.concatenate([_wide(r, self.width) for r in world]) for world in parts)
+        found = attacks.fitted(first, second)
         ratio = self.target.log_ratio
         if ratio is not None:
             found.insert(0, Attack("likelihood ratio", lambda rows: ratio(rows[:, :-1])))
@@ -319,38 +372,48 @@ class _Arena:
 
     def _rows(self, world: int, runs: int) -> Iterator[Array]:
         """What an attacker sees of so many runs, some at a time."""
-        done = 0
+        done, width = 0, self.width
         while done < runs:
-            count = min(runs - done, max(1, _CHUNK // max(self.width, 64)))
-            rows = self._drawn(world, count)
-            self.width = max(self.width, rows.shape[1])
+            count = min(runs - done, max(1, _CHUNK // max(width, 64)))
+            outputs = self._drawn(world, count)
+            if len(outputs) != count:
+                raise InputError(
+                    f"{self.target.name} must give a row for each of {count} runs, "
+                    f"not {len(outputs)}."
+                )
+            if not isinstance(outputs, np.ndarray):
+                errors = [output for output in outputs if isinstance(output, Failure)]
+                self.failed[world] += len(errors)
+                self.errors.update(map(str, errors))
+            rows = attacks.observed(outputs)
+            width = max(width, rows.shape[1])
             done += count
             yield rows
 
-    def _drawn(self, world: int, count: int) -> Array:
-        try:
-            outputs = self.target.draw(world, count, self.source)
-        except Exception as error:  # an error is an output: it may depend on the input
-            self.failure = error
-            if count == 1:
-                return np.array([[-1.0]])
-            # Which of the runs failed matters, so they are tried one by one.
-            parts = [self._drawn(world, 1) for _ in range(count)]
-            width = max(part.shape[1] for part in parts)
-            return np.concatenate([_wide(part, width) for part in parts])
-        if len(outputs) != count:
-            raise InputError(
-                f"{self.target.name} must give a row for each of {count} runs, not {len(outputs)}."
-            )
-        return attacks.observed(outputs)
+    def _drawn(self, world: int, count: int) -> Outputs:
+        draw = self.target.draw
+        if self.together:
+            try:
+                return draw(world, count, self.source)
+            except Exception as error:
+                raise _RunError from error
+        results: list[object] = []
+        for _ in range(count):
+            try:
+                results.extend(draw(world, 1, self.source))
+            except Exception as error:  # an error is an output: it may depend on the input
+                results.append(Failure(error))
+        return results
 
 
 def _wide(rows: Array, width: int) -> Array:
-    """`rows` with columns of zeros put in before the last, which counts what is not finite."""
-    missing = width - rows.shape[1]
-    if missing <= 0:
+    """`rows` cut or filled up with zeros to `width` columns, the last of which stays the last."""
+    if rows.shape[1] == width:
         return rows
-    return np.column_stack([rows[:, :-1], np.zeros((len(rows), missing)), rows[:, -1]])
+    wide = np.zeros((len(rows), width))
+    kept = min(width, rows.shape[1]) - 1
+    wide[:, :kept], wide[:, -1] = rows[:, :kept], rows[:, -1]
+    return wide
 
 
 @dataclass(frozen=True)
@@ -376,7 +439,7 @@ def _chosen(scores: list[list[Array]], worth: Callable[[Array, Array], Array]) -
     Rates are judged at a confidence far above the bound's own: a threshold that looks good by luck,
     as the extreme ones do, would look worse on fresh runs.
     """
-    best, found = -math.inf, _Pick(0, math.inf, True)
+    best, found = (-math.inf, -math.inf), _Pick(0, math.inf, True)
     for i, (first, second) in enumerate(zip(*scores, strict=True)):
         thresholds = _thresholds(first, second)
         runs = len(first)
@@ -389,9 +452,12 @@ def _chosen(scores: list[list[Array]], worth: Callable[[Array, Array], Array]) -
                 bounds.at_least(hits, runs, FALSE_ALARM / 2.0),
                 bounds.at_most(false_alarms, runs, FALSE_ALARM / 2.0),
             )
-            top = int(np.argmax(values))
-            if values[top] > best:
-                best, found = float(values[top]), _Pick(i, float(thresholds[top]), names_second)
+            # Where nothing is worth anything, the largest gap between the rates.
+            gaps = (hits - false_alarms) / runs
+            top = int(np.lexsort((gaps, values))[-1])
+            worthy = (float(values[top]), float(gaps[top]))
+            if worthy > best:
+                best, found = worthy, _Pick(i, float(thresholds[top]), names_second)
     return found
 
 

@@ -75,24 +75,6 @@ def most_detectable(runs: int, delta: float, confidence: float) -> float:
     return epsilon_from_counts(Counts(runs, runs, 0, runs), delta, confidence)
 
 
-def noise_that_would_be_caught(mu: float, runs: int, confidence: float) -> float:
-    """The largest factor on the noise of a mu-GDP release that the best attack would expose.
-
-    The best attack on Gaussian noise with factor c hits with probability Phi(mu / 2c) and raises
-    false alarms with probability Phi(-mu / 2c); `gaussian_mu` of these counts exceeds mu for every
-    c below the answer, in the median run. 0 means that nothing would be caught.
-    """
-
-    def shown(factor: float) -> float:
-        hits = math.floor(runs * stats.norm.cdf(mu / (2.0 * factor)))
-        counts = Counts(hits, runs, runs - hits, runs)
-        return float(gaussian_mu(*rates(counts, confidence)))
-
-    factors = np.linspace(0.005, 1.0, 200)
-    caught = [factor for factor in factors if shown(float(factor)) > mu]
-    return float(max(caught, default=0.0))
-
-
 # --- many guesses about one run -------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.privacy import accounting, checks
 from tacit.privacy.audit import bounds
 from tacit.privacy.audit.auditor import FALSE_ALARM
-from tacit.privacy.errors import InputError
+from tacit.privacy.errors import InputError, TacitError
 from tacit.privacy.events import Event, as_events
 from tacit.privacy.grid import Array
 from tacit.privacy.noise import Source, secure
@@ -92,6 +92,8 @@ class CanaryTarget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "canaries", checks.count("canaries", self.canaries))
+        if self.canaries < 2:
+            raise InputError("canaries must be at least 2: one to be sure of, one to compare with.")
         object.__setattr__(self, "events", as_events(self.events))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
         object.__setattr__(self, "delta", checks.probability("delta", self.delta))
@@ -111,31 +113,27 @@ def audit_with_canaries(
     repeats = target.runs if runs is None else checks.count("runs", runs)
     rng = secure() if source is None else source
     promised = accounting.epsilon(target.events, delta, target.relation)
-    right: dict[int, int] = {}
+    # How many of the highest and of the lowest scores are guessed; each canary at most once.
+    sizes = sorted({max(1, min(count // 2, round(count * share / 2.0))) for share in _SHARES})
+    right = dict.fromkeys(sizes, 0)
     for _ in range(repeats):
         coins = rng.generator.integers(0, 2, count).astype(np.bool_)
-        scores = np.asarray(target.train(coins, rng), dtype=np.float64)
-        if scores.shape != (count,):
-            raise InputError(
-                f"{target.name} must score each of {count} canaries, not give shape {scores.shape}."
-            )
-        # The surest guesses are the extreme scores. What is not a number is no score.
-        order = np.argsort(np.nan_to_num(scores))
-        for share in _SHARES:
-            each = max(1, round(count * share / 2.0))
+        # The surest guesses are the extreme scores.
+        order = np.argsort(_scores(target, coins, rng))
+        for each in sizes:
             low, high = order[:each], order[count - each :]
-            hits = int(np.count_nonzero(coins[high]) + np.count_nonzero(~coins[low]))
-            right[each] = right.get(each, 0) + hits
-    # Trying every share and taking the best is paid for by splitting the error among them.
+            right[each] += int(np.count_nonzero(coins[high]) + np.count_nonzero(~coins[low]))
+    # Trying every size and taking the best is paid for by splitting the error among them.
     units = count * repeats
 
     def bound(each: int, confidence: float) -> float:
-        shared = 1.0 - (1.0 - confidence) / len(right)
+        shared = 1.0 - (1.0 - confidence) / len(sizes)
         return bounds.one_run_epsilon(units, 2 * each * repeats, right[each], delta, shared)
 
-    best = max(right, key=lambda each: bound(each, confidence))
-    certain = max(bound(each, 1.0 - FALSE_ALARM) for each in right)
-    ideal = 1.0 - (1.0 - confidence) / len(right)
+    best = max(sizes, key=lambda each: (bound(each, confidence), right[each] / each))
+    certain = max(bound(each, 1.0 - FALSE_ALARM) for each in sizes)
+    ideal = 1.0 - (1.0 - confidence) / len(sizes)
+    guessed = 2 * sizes[-1] * repeats
     return CanaryAudit(
         target=target.name,
         relation=target.relation,
@@ -148,6 +146,21 @@ def audit_with_canaries(
         runs=repeats,
         guesses=2 * best * repeats,
         correct=right[best],
-        could_show=bounds.one_run_epsilon(units, units, units, delta, ideal),
+        could_show=bounds.one_run_epsilon(units, guessed, guessed, delta, ideal),
         note=target.note,
     )
+
+
+def _scores(target: CanaryTarget, coins: Coins, source: Source) -> Array:
+    try:
+        scores = np.asarray(target.train(coins, source), dtype=np.float64)
+    except TacitError:
+        raise
+    except Exception as error:  # whatever a training function of the caller's may raise
+        raise InputError(f"{target.name} failed: {type(error).__name__}: {error}") from error
+    if scores.shape != coins.shape:
+        raise InputError(
+            f"{target.name} must score each of {len(coins)} canaries, not give shape "
+            f"{scores.shape}."
+        )
+    return np.nan_to_num(scores)  # what is not a number is no score

@@ -27,6 +27,7 @@ from tacit.privacy import accounting, checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event
 from tacit.privacy.grid import Array
+from tacit.privacy.noise import numbers
 from tacit.privacy.promise import Budget, Relation
 
 # Beyond this the linear program is no longer a matter of seconds.
@@ -79,7 +80,9 @@ def steps_between(distance: float, radius: float) -> int:
 
     Both are taken as written in decimal, so that 0.05 is five times 0.01.
     """
-    apart = Fraction(repr(checks.non_negative("distance", distance)))
+    if checks.non_negative("distance", distance) == 0.0:
+        raise InputError("distance must be positive: at distance 0 there is one input, not two.")
+    apart = Fraction(repr(float(distance)))
     return math.ceil(apart / Fraction(repr(checks.positive("radius", radius))))
 
 
@@ -114,7 +117,8 @@ def ceiling(values: ArrayLike, budget: Budget, steps: ArrayLike | None = None) -
     pair then has the `group` budget, and the ceiling is an upper bound.
 
     What is returned follows from the solver's *dual* prices by weak duality, which holds for any
-    prices, so that the solver's tolerances do not make it too small.
+    prices, so that the solver's tolerances do not make it too small; and it is at most the mean of
+    the best values of the tasks, which no learner exceeds.
     """
     worth = _matrix("values", values)
     tasks, decisions = worth.shape
@@ -147,13 +151,17 @@ def _group(budget: Budget, steps: int) -> tuple[float, float]:
         return epsilon, 0.0
     if epsilon > 700.0:
         return epsilon, math.inf
-    return epsilon, budget.delta * math.expm1(epsilon) / math.expm1(budget.epsilon)
+    # The quotient first: delta times a tiny epsilon would vanish.
+    return epsilon, budget.delta * (math.expm1(epsilon) / math.expm1(budget.epsilon))
 
 
 def _bounded(worth: Array, pairs: list[tuple[int, int, float, float]]) -> float:
     from scipy import optimize
 
     tasks, decisions = worth.shape
+    # A power of two for a unit, so that differences of huge numbers do not overflow.
+    size = math.frexp(float(np.max(np.abs(worth))))[1]
+    worth = np.ldexp(worth, -size)
     # Centred and scaled per task, which moves the answer by a constant: the solver likes units.
     offset = worth.min(axis=1, keepdims=True)
     unit = float(np.max(worth - offset)) or 1.0
@@ -186,6 +194,8 @@ def _bounded(worth: Array, pairs: list[tuple[int, int, float, float]]) -> float:
         b_eq=np.ones(tasks),
         bounds=(0.0, 1.0),
         method="highs",
+        # The bound below holds at any tolerance; it is as close as the prices are good.
+        options={"dual_feasibility_tolerance": 1e-10, "primal_feasibility_tolerance": 1e-10},
     )
     if found.ineqlin is None or found.eqlin is None:
         raise InputError("The linear program was not solved: try fewer tasks or other values.")
@@ -193,7 +203,9 @@ def _bounded(worth: Array, pairs: list[tuple[int, int, float, float]]) -> float:
     levels = -found.eqlin.marginals
     left = gain - upper.T @ prices - equal.T @ levels
     bound = prices @ limits + levels.sum() + np.maximum(left, 0.0).sum()
-    return float(offset.mean() + unit * bound)
+    # The best decision in every task is a ceiling too, and the solver does not know it exactly.
+    known = math.fsum(worth.max(axis=1)) / tasks
+    return math.ldexp(min(float(offset.mean() + unit * bound), known), size)
 
 
 def _sparse(entries: Sequence[_Entries], shape: tuple[int, int]) -> Any:
@@ -206,10 +218,7 @@ def _sparse(entries: Sequence[_Entries], shape: tuple[int, int]) -> Any:
 
 
 def _matrix(name: str, value: ArrayLike) -> Array:
-    try:
-        matrix = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a table of numbers.") from None
+    matrix = numbers(name, value)
     if matrix.ndim != 2 or matrix.size == 0 or not np.all(np.isfinite(matrix)):
         raise InputError(f"{name} must be a table of finite numbers with a row for each task.")
     return matrix

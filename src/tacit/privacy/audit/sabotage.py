@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tacit.privacy import accounting, exact
+from tacit.privacy import accounting, exact, noise
 from tacit.privacy.audit.auditor import Audit, Target, audit
 from tacit.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 from tacit.privacy.audit.targets import TARGETS
@@ -91,6 +91,22 @@ def _less_noise() -> Iterator[None]:
         patch.object(Source, "laplace", smaller_laplace),
         patch.object(Source, "discrete_gaussian", smaller_gaussian_steps),
         patch.object(Source, "discrete_laplace", smaller_laplace_steps),
+    ):
+        yield
+
+
+@contextmanager
+def _less_compiled_noise() -> Iterator[None]:
+    """The same in compiled loops."""
+    normal = noise.jax_normal
+
+    def smaller(key: Any, shape: tuple[int, ...]) -> Any:
+        return 0.7 * normal(key, shape)
+
+    with (
+        patch.object(noise, "jax_normal", smaller),
+        patch("tacit.privacy.mechanisms.functional_jax.jax_normal", smaller),
+        patch("tacit.privacy.mechanisms.correlated_jax.jax_normal", smaller),
     ):
         yield
 
@@ -181,16 +197,32 @@ def _one_step_only() -> Iterator[None]:
 
 
 _SUMS = ("gaussian", "laplace", "grid-gaussian", "grid-laplace")
-_STREAMS = ("running-sums-tree", "running-sums-toeplitz", "running-sums-banded")
+_STREAMS = (
+    *("running-sums-tree", "running-sums-refined-tree", "running-sums-toeplitz"),
+    "running-sums-banded",
+)
 
 TWINS = (
     Twin(
         "noise x 0.7",
         _less_noise,
         (
-            *(*_SUMS, "gradient-descent", *_STREAMS, "functional", "reward-model", "smooth"),
+            *(
+                *_SUMS,
+                "gradient-descent",
+                *_STREAMS,
+                "functional",
+                "field",
+                "reward-model",
+                "smooth",
+            ),
             *("laplace-report", "grid-laplace-report"),
         ),
+    ),
+    Twin(
+        "noise x 0.7, compiled",
+        _less_compiled_noise,
+        ("functional-compiled", "running-sums-compiled"),
     ),
     Twin(
         "clip forgotten",

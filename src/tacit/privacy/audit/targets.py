@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +32,7 @@ from tacit.privacy.mechanisms import (
 )
 from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
 from tacit.privacy.mechanisms.functional import FunctionalMechanism
+from tacit.privacy.mechanisms.functional_fields import FieldMechanism, ProductExponential
 from tacit.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
 from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport, LaplaceReport
 from tacit.privacy.mechanisms.reward_model import Cosine, RewardModelMechanism
@@ -87,12 +90,13 @@ def find(name: str) -> Build:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"{name!r} cannot be imported: {error}.") from None
-    made = found() if callable(found) else found
+        made = found() if callable(found) else found
+    except Exception as error:  # whatever the caller's module may do when it is imported
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"{name!r} cannot be used: {said}") from error
     if not isinstance(made, Target | CanaryTarget):
         raise InputError(f"{name!r} must be a Target, or a function that makes one.")
-    return found if callable(found) else lambda: made
+    return lambda: made
 
 
 def _people(world: int, dimension: int) -> Array:
@@ -244,6 +248,35 @@ def functional() -> Target:
     return Target("functional", draw, (plan.event,), REPLACE)
 
 
+def _field(name: str, points: Array, weights: Array) -> Target:
+    """Two opposite functions of two variables, sums of the kernel at `points`, of norm `bound`."""
+    plan = FieldMechanism.calibrated(ProductExponential((1.0, 1.0)), 1.0, BUDGET, REPLACE)
+    gram = np.asarray(plan.kernel(points, points))
+    scaled = weights / math.sqrt(weights @ gram @ weights)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        sign = 1.0 if world else -1.0
+
+        def function(x: Array) -> Array:
+            return np.tile((sign * (plan.kernel(x, points) @ scaled))[:, None], runs)
+
+        return plan.release(function, source, actions=runs)[0](points).T
+
+    return Target(name, draw, (plan.event,), REPLACE)
+
+
+@target
+def field() -> Target:
+    return _field("field", np.array([[0.4, 0.4], [0.9, 0.1], [0.1, 0.8]]), np.array([1.0, 0, 0]))
+
+
+@target
+def field_close() -> Target:
+    """Nothing but the difference between two points that are all but the same."""
+    points = np.array([[0.5, 0.5], [0.5 + 2e-15, 0.5], [0.1, 0.9]])
+    return _field("field-close", points, np.array([1.0, -1.0, 0.0]))
+
+
 @target
 def reward_model() -> Target:
     """Two reward functions a radius apart everywhere."""
@@ -282,6 +315,36 @@ def _running_sums(name: str, strategy: Strategy, steps: tuple[int, ...]) -> Targ
 @target
 def running_sums_tree() -> Target:
     return _running_sums("running-sums-tree", Strategy.BINARY_TREE, (0,))
+
+
+@target
+def running_sums_refined_tree() -> Target:
+    return _running_sums("running-sums-refined-tree", Strategy.REFINED_TREE, (0,))
+
+
+@target
+def running_sums_independent() -> Target:
+    return _running_sums("running-sums-independent", Strategy.INDEPENDENT, (0, 5, 10))
+
+
+@target
+def running_sums_resumed() -> Target:
+    """Saved and resumed half way; each run is a coordinate of its own."""
+    plan = CorrelatedMechanism.calibrated(1.0, BUDGET, REPLACE, horizon=8)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        first = clip.l2(_people(world, 1), plan.bound).sum(axis=0)
+        stream = plan.start(source, runs)
+        with TemporaryDirectory() as folder:
+            state = Path(folder) / "stream"
+            seen = [stream.next_sum(np.tile(first, runs)).total]
+            seen += [stream.noise().total for _ in range(3)]
+            stream.save(state)
+            resumed = plan.load(state)
+        seen += [resumed.noise().total for _ in range(4)]
+        return np.stack(seen, axis=1)
+
+    return Target("running-sums-resumed", draw, (plan.event,), REPLACE, runs=100_000)
 
 
 @target
@@ -377,7 +440,83 @@ def grid_laplace_report() -> Target:
         wire = [plan.encode(report) for report in sent]
         return np.frombuffer(b"".join(wire), dtype="<i8").reshape(runs, -1).astype(np.float64)
 
-    return Target("grid-laplace-report", draw, (plan.event,), LOCAL, delta=0.0, runs=40_000)
+    centre = plan.mechanism.integers(row[None, :])[0].astype(np.float64)
+    ratio = _laplace_ratio([-centre, centre], plan.mechanism.width)
+    made = Target("grid-laplace-report", draw, (plan.event,), LOCAL, delta=0.0, runs=40_000)
+    return replace(made, log_ratio=ratio)
+
+
+# --- the same, compiled ---------------------------------------------------------------------------
+
+
+def _compiled(name: str, plan: LocalPlan, module: str) -> Target:
+    """The same reports from a compiled loop, driven by one of the source's keys."""
+    row = 50.0 * np.linspace(0.5, 1.0, plan.dimension)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        import jax
+
+        reports = importlib.import_module(f"tacit.privacy.mechanisms.{module}").reports
+        with jax.enable_x64(True):
+            rows = jax.numpy.asarray(np.tile(row if world else -row, (runs, 1)))
+            return np.asarray(reports(plan, rows, source.key()))
+
+    return Target(name, draw, (plan.event,), LOCAL, delta=0.0, runs=40_000)
+
+
+@target
+def unit_vector_compiled() -> Target:
+    plan = PrivUnit(4.0, 8, padded=False)
+    return _compiled("unit-vector-compiled", plan, "unit_vector_jax")
+
+
+@target
+def sign_compiled() -> Target:
+    # In one dimension a report's sign is all that its seed leaves to be seen.
+    return _compiled("sign-compiled", ProjectedSign(2.0, 1, clip=1.0), "sign_jax")
+
+
+@target
+def laplace_report_compiled() -> Target:
+    return _compiled("laplace-report-compiled", LaplaceReport(4.0, 1), "report_laplace_jax")
+
+
+@target
+def functional_compiled() -> Target:
+    """The path for compiled loops, with the same two functions as above."""
+    plan = FunctionalMechanism.calibrated(3.0, 0.0, 1.0, 1.0, BUDGET, REPLACE)
+    points = np.array([0.9, 0.1, 0.4, 0.4, 0.41, 1.0])
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        import jax
+
+        from tacit.privacy.mechanisms import functional_jax
+
+        sign = 1.0 if world else -1.0
+        with jax.enable_x64(True):
+            state = functional_jax.init(8, runs)
+            _, noise = functional_jax.query(plan, state, source.key(), jax.numpy.asarray(points))
+        bump = sign * np.exp(-plan.rate * np.abs(points - 0.4))
+        return (np.asarray(noise) + bump[:, None]).T
+
+    return Target("functional-compiled", draw, (plan.event,), REPLACE, runs=100_000)
+
+
+@target
+def running_sums_compiled() -> Target:
+    plan = CorrelatedMechanism.calibrated(1.0, BUDGET, REPLACE, horizon=8)
+
+    def draw(world: int, runs: int, source: Source) -> Outputs:
+        import jax
+
+        from tacit.privacy.mechanisms import correlated_jax
+
+        with jax.enable_x64(True):
+            noise = np.asarray(correlated_jax.all_noise(plan, source.key(), runs))
+        first = clip.l2(_people(world, 1), plan.bound).sum(axis=0)
+        return np.cumsum(noise + np.eye(8)[:, :1] * first, axis=0).T
+
+    return Target("running-sums-compiled", draw, (plan.event,), REPLACE, runs=100_000)
 
 
 # --- training -------------------------------------------------------------------------------------

@@ -76,8 +76,6 @@ import hashlib
 import io
 import json
 import math
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -86,13 +84,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms import clip
-from tacit.privacy.noise import Source, finite, secure
+from tacit.privacy.noise import Source, finite, numbers, secure
 from tacit.privacy.promise import Budget, NoiseOrigin, Relation, Word
 
 AnyArray = NDArray[Any]
@@ -103,7 +101,9 @@ _MARGIN = 1e-9
 # Toeplitz noise is made this many steps at a time, in one matrix product: few of them, because each
 # waits for all threads of the linear algebra library, which is long on a busy machine.
 _BLOCK = 256
-_FORMAT = 1
+_FORMAT = 2
+# A stream of more 64-bit numbers than this, 64 GiB, is a mistake.
+_MOST_NUMBERS = 2**33
 
 
 class Strategy(Word):
@@ -242,8 +242,14 @@ class Stream:
         self.dimension = checks.count("dimension", dimension)
         self.step = 0
         self._recurrence = recurrence(plan.strategy, plan.horizon, plan.band)
-        self._memory = np.zeros((self._recurrence.rows, self.dimension))
-        self._block: Array = np.zeros((self._recurrence.block, self.dimension))
+        rows, block = self._recurrence.rows, self._recurrence.block
+        if (2 * rows + 2 * block) * self.dimension > _MOST_NUMBERS:
+            raise InputError(f"dimension ({self.dimension}) is too large for a stream's memory.")
+        # The memory after the block of noise at hand, and before it with the z it was made of.
+        self._memory = np.zeros((rows, self.dimension))
+        self._before = self._memory
+        self._z: Array = np.zeros((block, self.dimension))
+        self._block: Array = np.zeros((block, self.dimension))
         self._noise: Array = np.zeros(self.dimension)
         # The last total, not the sum without noise: that is never kept.
         self._released: Array = np.zeros(self.dimension)
@@ -258,10 +264,7 @@ class Stream:
 
         Each row is clipped to the plan's bound; a row with NaN or infinity in it counts as zero.
         """
-        try:
-            rows = np.asarray(contributions, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("contributions must be numbers, with rows of equal length.") from None
+        rows = numbers("contributions", contributions)
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise InputError(
                 f"contributions must have a row for each unit and {self.dimension} columns, "
@@ -294,29 +297,41 @@ class Stream:
             )
         within = self.step % self._recurrence.block
         if within == 0:
-            z = self.source.normal(self.plan.std, self._block.shape)
-            self._block = self._recurrence.run(self._memory, z, self.step)
+            self._run(self.source.normal(self.plan.std, self._block.shape))
         before, self._noise = self._noise, self._block[within].copy()
         self.step += 1
         return self._noise - before
 
+    def _run(self, z: Array) -> None:
+        """Make the noise of the block in which the next step is."""
+        self._z = z
+        # Blocks of one step are never left half used, and need no copy.
+        self._before = self._memory.copy() if len(z) > 1 else self._memory
+        first = self.step - self.step % self._recurrence.block
+        self._block = self._recurrence.run(self._memory, z, first)
+
     def save(self, path: str | Path) -> None:
         """Write the state to `path`, readable by its owner only (mode 0600); it is **secret**.
 
-        Save before a step is published, not after. Resumed from an older state, a secure stream
-        draws other noise for the steps since; if those were published already, the same sums would
-        be out twice, which the event does not pay for.
+        Use a state once. Save after a step and before it is published, resume from the newest state
+        only, and do not publish again what was published. Noise that is not used yet is not in the
+        file of a secure stream: it is drawn afresh on loading, independent of all that was drawn
+        before, so that a fresh source continues the same process. Two streams from one state thus
+        have independent noise from there on, and the sums that both of them release are out twice.
+        That is private, but the event pays for it once only: it costs another event.
 
-        A reproducible source is saved with the stream, which then continues bit for bit. A secure
-        source is not: noise already drawn is kept, and what is still to be drawn is independent of
-        it, so that a fresh source continues the same process.
+        A reproducible source is saved with the stream, which then continues bit for bit. Whoever
+        resumes it twice with different sums gives away their difference in the clear.
         """
         bits = self.source.generator.bit_generator
         generator = None
+        within = self.step % self._recurrence.block
+        used = within
         if self.source.origin is NoiseOrigin.REPRODUCIBLE:
             if not isinstance(bits, np.random.PCG64):
                 raise InputError("Only streams on a source from tacit.privacy.noise can be saved.")
             generator = bits.state
+            used = len(self._z) if within else 0
         header = {
             "format": _FORMAT,
             "plan": asdict(self.plan),
@@ -326,14 +341,14 @@ class Stream:
         }
         arrays: dict[str, AnyArray] = {
             "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-            "memory": self._memory,
-            "block": self._block,
+            "memory": self._before if within else self._memory,
+            "z": self._z[:used],
             "noise": self._noise,
             "released": self._released,
         }
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays, digest=_digest(arrays))
-        _write_secret(Path(path), buffer.getvalue())
+        files.write(path, buffer.getvalue(), secret=True)
 
 
 # --- state on disk --------------------------------------------------------------------------------
@@ -347,24 +362,6 @@ def _digest(arrays: dict[str, AnyArray]) -> AnyArray:
         sha.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         sha.update(np.ascontiguousarray(array).tobytes())
     return np.frombuffer(sha.digest(), dtype=np.uint8)
-
-
-def _write_secret(path: Path, content: bytes) -> None:
-    """All of `content` at `path`, or what was there before; never readable by others."""
-    try:
-        # mkstemp makes files of mode 0600.
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"No state can be written to {path}: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise InputError(f"No state can be written to {path}: {error.strerror}.") from None
 
 
 def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
@@ -393,11 +390,19 @@ def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
             source = Source(np.random.Generator(bits), NoiseOrigin.REPRODUCIBLE)
         stream = plan.start(source, header["dimension"])
         stream.step = checks.count("step", header["step"] + 1) - 1
-        for name in ("memory", "block", "noise", "released"):
+        for name in ("memory", "noise", "released"):
             old, new = getattr(stream, f"_{name}"), finite(name, arrays[name])
             if old.shape != new.shape or stream.step > plan.horizon:
                 raise ValueError
             setattr(stream, f"_{name}", new)
+        z, block = finite("z", arrays["z"]), stream._recurrence.block
+        within = stream.step % block
+        saved = block if within and source.origin is NoiseOrigin.REPRODUCIBLE else within
+        if z.shape != (saved, stream.dimension):
+            raise ValueError
+        if within:
+            fresh = source.normal(plan.std, (block - len(z), stream.dimension))
+            stream._run(np.concatenate([z, fresh]))
     except Exception:
         raise InputError(f"{path} is not a whole, unedited state of a stream.") from None
     return stream
@@ -588,10 +593,29 @@ def _sensitivity(
         return min(counted, slots * _refined_column(horizon) * (1.0 + _MARGIN))
     column = np.zeros(horizon)
     column[: band or horizon] = square_root(band or horizon)
-    moved = column.copy()
-    for start in range(separation, slots * separation, separation):
-        moved[start:] += column[: horizon - start]
+    moved = _over_slots(column, slots, separation)
     return math.sqrt(float(moved @ moved)) * (1.0 + _MARGIN)
+
+
+def _over_slots(column: Array, slots: int, separation: int) -> Array:
+    """The sum over i < slots of the column moved down by i separation.
+
+    By doubling: twice as many slots are the same sum and the same moved further down. All terms are
+    non-negative and each is in at most 2 log2(slots) additions, so that rounding is far below the
+    margin.
+    """
+    moved, done = np.zeros_like(column), 0
+    power, size = column, 1
+    while True:
+        if slots & size:
+            start = done * separation
+            moved[start:] += power[: column.size - start]
+            done += size
+        if 2 * size > slots:
+            return moved
+        start, doubled = size * separation, power.copy()
+        doubled[start:] += power[: column.size - start]
+        power, size = doubled, 2 * size
 
 
 def _root_up(square: int) -> float:

@@ -34,8 +34,9 @@ needs a fresh path and is an event of its own.
 
 What is enforced and what is not. `bound` is the caller's promise about the function; nobody can
 check it at finitely many points. Points outside the interval are moved to its nearer end and NaN to
-`low`, for function and noise alike. Where the function yields NaN or an infinity, 0 is put in its
-place, so that no error depends on private values; `bound` must hold for what that makes.
+`low`, and all points to a public grid (below), for function and noise alike. Where the function
+yields NaN or an infinity, 0 is put in its place, so that no error depends on private values;
+`bound` must hold for what that makes.
 Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
 
 Drawing. The process is Markov: given its values at the two neighbours a < x < b among the points
@@ -45,11 +46,19 @@ drawn so far, nothing else counts. With u = rate (x - a) and v = rate (b - x),
     variance = std^2 (1 - e^-2u) (1 - e^-2v) / (1 - e^-2(u + v)),
 
 and a neighbour that does not exist is one at infinite distance.
+
+The grid. In floating point nothing may rest on gaps so small that the noise between two points is
+lost in the rounding of its values. Two neighbours may differ by bound sqrt(2 rate h) more at x + h
+than at x; if the noise had the same bits at both, and the function values of that size, a
+difference of the two answers would tell the neighbours apart for sure. So points are rounded to
+multiples of a power of two q, with rate q between 2^-41 and 2^-40, and those within q / 2 of an end
+to that end: no two of them are closer than q / 2, and the noise between them has a standard
+deviation of at least 2^-21 std. The function is evaluated at the rounded points too. So what is
+released is f(round(x)) + g(round(x)): a function of the path, and the theorem covers it.
 """
 
+import io
 import math
-import os
-import tempfile
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -62,13 +71,13 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.exact import Integers
 from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms.gaussian import GaussianMechanism
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Budget, Relation
 
 # Points per block of the sorted store: a block is split in two when it reaches twice that.
@@ -76,10 +85,11 @@ _BLOCK = 512
 # A batch is drawn as a whole, which takes time for each point there is, when it has at least one
 # new point for so many old ones; that keeps the time for each new point bounded.
 _OLD_PER_NEW = 64
-# Gaps this small (rate x distance) count as this: the variance between such points, 2e-300, is out
-# of sight, and no number below is subnormal or zero.
-LEAST_GAP = 1e-300
+# Points are rounded to 2 to this power, in units of 1 / rate: see above.
+_RESOLUTION = -40
 _LARGEST_GAP = 1e300
+# Eight rows of so many numbers, the least that is set aside, take a gigabyte.
+_MOST_ACTIONS = 2**24
 
 
 def bridge(u: Any, v: Any, xp: ModuleType) -> tuple[Any, Any, Any]:
@@ -97,6 +107,44 @@ def bridge(u: Any, v: Any, xp: ModuleType) -> tuple[Any, Any, Any]:
         xp.exp(-v) * (left / whole),
         xp.sqrt(left * (right / whole)),
     )
+
+
+class Grid:
+    """Multiples of a power of two, `step`, inside an interval, and its two ends; see the module.
+
+    No two are closer than step / 2: an end takes all multiples that near to it. (In floating point:
+    a multiple that exceeds the rounded low + step / 2 exceeds the exact one, since rounding keeps
+    order; and the multiple nearest to `low` does not, so that `low` is its own nearest.)
+    """
+
+    def __init__(self, rate: float, low: float, high: float) -> None:
+        # Not so small that the compiled version would take it for zero.
+        exponent = max(_RESOLUTION - math.frexp(rate)[1], -1000)
+        self.step = math.ldexp(1.0, exponent)
+        self.low, self.high = low, high
+        # From here on, every number is a multiple.
+        self.coarse = math.ldexp(1.0, min(exponent + 53, 1023))
+        self.least, self.most = low + self.step / 2.0, high - self.step / 2.0
+
+    def nearest(self, x: Any, xp: ModuleType) -> Any:
+        """`x`, moved into the interval and to its nearest point; NaN to the lower end."""
+        # fmax and fmin take the number where the other is NaN.
+        inside = xp.fmin(self.high, xp.fmax(self.low, x))
+        fine = xp.abs(inside) < self.coarse
+        # Adding zero makes one of the two zeros of floating point.
+        y = xp.where(fine, xp.rint(xp.where(fine, inside, 0.0) / self.step) * self.step, inside)
+        y = xp.where(y >= self.most, self.high, y + 0.0)
+        return xp.where(y <= self.least, self.low, y)
+
+    def nearest_one(self, x: float) -> float:
+        """The same for one number, without the way through arrays."""
+        # max takes the first if neither is larger, so that NaN is `low`.
+        y = min(self.high, max(self.low, x))
+        if abs(y) < self.coarse:
+            y = round(y / self.step) * self.step
+        if y <= self.least:
+            return self.low
+        return self.high if y >= self.most else y
 
 
 class _Sites:
@@ -159,9 +207,10 @@ class NoisePath:
 
     `path(points)` has the shape of `points`, followed by `actions` if that is given: so many
     independent paths that share their points. Points outside [low, high] are moved to the nearer
-    end, and NaN to `low`. Asked again, a point has the same value, bit for bit. Batches have the
-    law of the same points one after the other, in any order. A new point among n takes time
-    proportional to log n (up to 10^8 points or so), alone or in a batch.
+    end, NaN to `low`, and all to a grid far finer than 1 / rate (see the module). Asked again, a
+    point has the same value, bit for bit. Batches have the law of the same points one after the
+    other, in any order. A new point among n takes time proportional to log n (up to 10^8 points or
+    so), alone or in a batch.
 
     The path is the secret that protects what it is added to: so are its files.
     """
@@ -178,7 +227,8 @@ class NoisePath:
     ) -> None:
         self.std = checks.positive("std", std)
         self.rate, self.low, self.high = _interval(rate, low, high)
-        self.actions = None if actions is None else checks.count("actions", actions)
+        self.actions = None if actions is None else components(actions)
+        self._grid = Grid(self.rate, self.low, self.high)
         self.source = source
         self.reset()
 
@@ -194,19 +244,13 @@ class NoisePath:
         return self._count
 
     def inside(self, points: ArrayLike) -> Array:
-        """`points` as they are understood: within the interval, NaN at its lower end."""
-        try:
-            given = np.asarray(points, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("points must be a number or an array of numbers.") from None
-        # fmax and fmin take the number where the other is NaN.
-        return np.asarray(np.fmin(self.high, np.fmax(self.low, given)))
+        """`points` as they are understood: on the grid, NaN at the interval's lower end."""
+        return np.asarray(self._grid.nearest(numbers("points", points), np))
 
     def __call__(self, points: ArrayLike | float) -> Array:
         """The path at `points`."""
         if isinstance(points, float):
-            # As `inside`, without the way through arrays: max takes the first if neither is larger.
-            row = self._row(min(self.high, max(self.low, float(points))))
+            row = self._row(self._grid.nearest_one(float(points)))
             if self.actions is None:
                 return np.array(self._flat[row] * self.std)
             values: Array = self._values[row] * self.std
@@ -223,31 +267,24 @@ class NoisePath:
         at all. The source is not in it: `load` is given one for the points still to be drawn.
         """
         sites, rows = self._store.sorted()
-        target = Path(file)
-        try:
-            # Temporary files are made with mode 0600, before anything is in them.
-            descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        except OSError as error:
-            raise InputError(f"{str(file)!r} cannot be written: {error.strerror}.") from None
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                np.savez(
-                    stream,
-                    plan=np.array([self.std, self.rate, self.low, self.high]),
-                    actions=np.array(self.actions or 0),
-                    sites=sites,
-                    values=self._values[rows],
-                )
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        content = io.BytesIO()
+        np.savez(
+            content,
+            plan=np.array([self.std, self.rate, self.low, self.high]),
+            actions=np.array(self.actions or 0),
+            sites=sites,
+            values=self._values[rows],
+        )
+        files.write(file, content.getvalue(), secret=True)
 
     @classmethod
     def load(cls, file: str | Path, source: Source) -> "NoisePath":
-        """The path saved in `file`: old points keep their values, new ones come from `source`."""
+        """The path saved in `file`: old points keep their values, new ones come from `source`.
+
+        Let the path that was saved be gone. Two that go on from one file have the same values at
+        the old points and different ones at new points: two paths, of which only one is paid for,
+        and whoever sees one function under both sees it with less noise than was promised.
+        """
         try:
             with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as saved:
                 std, rate, low, high = saved["plan"].tolist()
@@ -258,12 +295,12 @@ class NoisePath:
                 and sites.ndim == 1
                 and values.shape == (len(sites), actions or 1)
                 and np.all(np.diff(sites) > 0.0)
-                and np.all((sites >= path.low) & (sites <= path.high))
+                and np.array_equal(path.inside(sites), sites)
                 and np.all(np.isfinite(values))
             )
         except FileNotFoundError:
             raise InputError(f"There is no file {str(file)!r}.") from None
-        except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile):
+        except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile, OverflowError):
             intact = False
         if not intact:
             raise InputError(f"{str(file)!r} does not hold a path of noise.")
@@ -300,8 +337,7 @@ class NoisePath:
         self._reserve(1)
         row = self._count
         left, a, right, b = store.neighbours(x, block, place)
-        u, v = max(self.rate * left, LEAST_GAP), max(self.rate * right, LEAST_GAP)
-        from_left, from_right, spread = bridge(u, v, math)
+        from_left, from_right, spread = bridge(self.rate * left, self.rate * right, math)
         noise = self.source.normal(1.0, () if self.actions is None else (self.actions,))
         if self.actions is None:
             # The same sum in Python's own numbers, which is several times faster.
@@ -354,7 +390,7 @@ class NoisePath:
             drawn = np.array([0])
         for end, nearest in ((0, drawn[0]), (last, drawn[-1])):
             if end != nearest:
-                gap = max(self.rate * abs(sites[end] - sites[nearest]), LEAST_GAP)
+                gap = self.rate * abs(sites[end] - sites[nearest])
                 weight, _, spread = bridge(gap, math.inf, math)
                 noise = self.source.normal(1.0, (components,))
                 values[end] = weight * values[nearest] + spread * noise
@@ -367,8 +403,7 @@ class NoisePath:
                 return
             middle = (left + right) // 2
             x = sites[middle]
-            u = np.maximum(self.rate * (x - sites[left]), LEAST_GAP)
-            v = np.maximum(self.rate * (sites[right] - x), LEAST_GAP)
+            u, v = self.rate * (x - sites[left]), self.rate * (sites[right] - x)
             from_left, from_right, spread = (w[:, None] for w in bridge(u, v, np))
             noise = self.source.normal(1.0, (len(middle), components))
             values[middle] = from_left * values[left] + from_right * values[right] + spread * noise
@@ -402,7 +437,7 @@ class NoisedFunction:
         """The noised function at `points`."""
         inside = self.noise.inside(points)
         noise = self.noise(inside)
-        exact = np.asarray(self.function(inside), dtype=np.float64)
+        exact = numbers("What the function gives", self.function(inside))
         if exact.shape != noise.shape:
             raise InputError(
                 f"For points of shape {inside.shape} the function must give an array of shape "
@@ -475,18 +510,22 @@ def rkhs_norm(knots: ArrayLike, values: ArrayLike, rate: float) -> float:
     On each piece int f'^2 and int f^2 are elementary, so that this is exact but for rounding.
     """
     rate = checks.positive("rate", rate)
-    x, f = np.asarray(knots, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    x, f = numbers("knots", knots), numbers("values", values)
     if x.ndim != 1 or len(x) < 2 or f.ndim not in (1, 2) or len(f) != len(x):
         raise InputError("knots must be two numbers or more, and values a row for each.")
     gaps = np.diff(x)
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(f)) and np.all(gaps > 0.0)):
         raise InputError("knots must increase, and knots and values be finite.")
-    f = f.reshape(len(x), -1)
+    # Scaled to values of at most 1, so that their squares neither overflow nor vanish.
+    size = float(np.max(np.abs(f), initial=0.0)) or 1.0
+    f = f.reshape(len(x), -1) / size
     before, after = f[:-1], f[1:]
-    ends = np.sum(f[0] ** 2 + f[-1] ** 2) / 2.0
-    slopes = np.sum((after - before) ** 2 / gaps[:, None])
-    squares = np.sum((before**2 + before * after + after**2) * gaps[:, None]) / 3.0
-    return math.sqrt(ends + slopes / (2.0 * rate) + squares * rate / 2.0)
+    with np.errstate(over="ignore"):
+        ends = np.sum(f[0] ** 2 + f[-1] ** 2) / 2.0
+        slopes = np.sum((after - before) ** 2 / gaps[:, None])
+        squares = np.sum((before**2 + before * after + after**2) * gaps[:, None]) / 3.0
+        square = float(ends + slopes / (2.0 * rate) + squares * rate / 2.0)
+    return _representable("The norm", size * math.sqrt(square))
 
 
 def rkhs_bound(sup: float, lipschitz: float, rate: float, length: float) -> float:
@@ -497,7 +536,10 @@ def rkhs_bound(sup: float, lipschitz: float, rate: float, length: float) -> floa
     """
     sup, slope = checks.non_negative("sup", sup), checks.non_negative("lipschitz", lipschitz)
     rate, length = checks.positive("rate", rate), checks.positive("length", length)
-    return math.sqrt(sup**2 * (1.0 + rate * length / 2.0) + slope**2 * length / (2.0 * rate))
+    # Roots before products: no square overflows or vanishes unless the bound itself does.
+    flat = sup * math.sqrt(1.0 + rate * length / 2.0)
+    steep = slope * math.sqrt(length / 2.0) / math.sqrt(rate)
+    return _representable("The bound", math.hypot(flat, steep))
 
 
 def best_rate(sup: float, lipschitz: float) -> float:
@@ -506,7 +548,21 @@ def best_rate(sup: float, lipschitz: float) -> float:
     The noise has the same standard deviation at every point for every rate; this is the rate at
     which the least of it is needed, sqrt(sup^2 + length sup lipschitz) / mu for mu-GDP.
     """
-    return checks.positive("lipschitz", lipschitz) / checks.positive("sup", sup)
+    rate = checks.positive("lipschitz", lipschitz) / checks.positive("sup", sup)
+    return checks.positive("The rate lipschitz / sup", rate)
+
+
+def _representable(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise InputError(f"{name} is too large for a 64-bit number.")
+    return value
+
+
+def components(actions: int) -> int:
+    """A number of components that memory may hold."""
+    if checks.count("actions", actions) > _MOST_ACTIONS:
+        raise InputError(f"actions must be at most 2^24, not {actions}.")
+    return int(actions)
 
 
 def _flat(values: Array) -> "memoryview[float]":
@@ -521,4 +577,9 @@ def _interval(rate: float, low: float, high: float) -> tuple[float, float, float
         raise InputError(f"low must be below high and both finite, not {low:g} and {high:g}.")
     if not rate * (high - low) <= _LARGEST_GAP:
         raise InputError(f"rate ({rate:g}) times the length of the interval is too large.")
+    if rate * (high - low) < 4.0 * 2.0**_RESOLUTION:
+        raise InputError(
+            f"rate ({rate:g}) times the length of the interval is below 4e-12: the noise would be "
+            "the same everywhere; use a larger rate."
+        )
     return rate, low, high

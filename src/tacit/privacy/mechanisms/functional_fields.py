@@ -18,6 +18,24 @@ Two kernels, and what their norms mean:
 There is no Markov property to use in several dimensions. `CholeskyPath` adds rows to a Cholesky
 factor, n^2 operations for a new point among n. For features there is a better way: noise on the
 weights *is* the path, `WeightsPath`, at the cost of one product.
+
+Why a nugget. Let two points be so close that their values differ by less noise than rounding leaves
+of a variance. To call the second value determined by the first would be an error that tells:
+neighbours may differ there by bound sqrt(2 (1 - k)), about 1e-7 bound, and with no noise between
+the two answers that is seen. So `CholeskyPath` adds to every distinct point an independent normal
+of variance NUGGET std^2, drawn once like everything else, and its covariance is K + NUGGET I.
+
+- *Exactly.* (f + g)(x) + e(x), with e independent of f and g, is post-processing of f + g. In
+  matrices: K + NUGGET I >= K (Loewner), so d' (K + NUGGET I)^-1 d <= d' K^-1 d <= ||d||^2.
+- *With the factor rounded.* What is drawn has the covariance L L' of the computed factor L, which
+  is K + NUGGET I + E with |E_ij| at most n + d + 10 roundoffs (the rows of L have length 1, and
+  sums of up to n products are rounded; d coordinates enter the kernel). The norm of E is at most n
+  times that, which is below NUGGET up to 8,000 points; then L L' >= K still. Beyond that the
+  bound, which no example comes near, is part of the idealised arithmetic.
+- *Later points* see the factor of K + NUGGET I, so they are conditioned on what was really given
+  out. Every pivot is at least NUGGET in exact arithmetic, and is raised to it where it is not.
+
+Only an exact repeat of a point repeats its value.
 Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
 """
 
@@ -33,23 +51,22 @@ from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.grid import Array
-from tacit.privacy.mechanisms.functional import NoisedFunction
+from tacit.privacy.mechanisms.functional import NoisedFunction, components
 from tacit.privacy.mechanisms.gaussian import GaussianMechanism
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Budget, Relation
 
 # New points are worked off in groups of this size, by products of matrices.
 _GROUP = 128
-# A point's value is determined by earlier ones if all but this share of its variance is, times the
-# number of these: what rounding leaves of a variance that is zero.
-_ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
+# The share of independent noise at every point: a standard deviation of std / 8192.
+NUGGET = 2.0**-26
 # Coordinates and features are cut off here, so that products of them are finite.
 _LARGEST = 1e100
 
 
-def _total(values: ArrayLike) -> Array:
+def _total(name: str, values: ArrayLike) -> Array:
     """Numbers within the range of computation, NaN as 0: whatever is asked has an answer."""
-    return np.clip(np.nan_to_num(np.asarray(values, dtype=np.float64)), -_LARGEST, _LARGEST)
+    return np.clip(np.nan_to_num(numbers(name, values)), -_LARGEST, _LARGEST)
 
 
 @dataclass(frozen=True)
@@ -92,7 +109,7 @@ class FeatureKernel:
 
     def rows(self, x: Array) -> Array:
         """The features of every row of `x`."""
-        found = _total(self.features(x))
+        found = _total("features", self.features(x))
         if found.ndim != 2 or len(found) != len(x):
             raise InputError(f"features must give a row for each point, not shape {found.shape}.")
         return found
@@ -114,7 +131,7 @@ class _Field:
         self.std = checks.positive("std", std)
         self.kernel = kernel
         self.source = source
-        self.actions = None if actions is None else checks.count("actions", actions)
+        self.actions = None if actions is None else components(actions)
         self.reset()
 
     def reset(self) -> None:
@@ -123,10 +140,7 @@ class _Field:
 
     def inside(self, points: ArrayLike) -> Array:
         """`points` as they are understood: NaN as 0, and no coordinate beyond 1e100."""
-        try:
-            found = _total(points)
-        except (TypeError, ValueError):
-            raise InputError("points must be an array of numbers.") from None
+        found = _total("points", points)
         if found.ndim == 0 or found.shape[-1] != self.kernel.dimension:
             raise InputError(
                 f"points must have {self.kernel.dimension} coordinates along the last axis, "
@@ -147,17 +161,30 @@ class _Field:
 
 
 class CholeskyPath(_Field):
-    """One path of the process with covariance std^2 kernel(x, y), drawn where it is asked.
+    """One path of the process with covariance std^2 (kernel(x, y) + NUGGET [x = y]).
 
-    Asked again, a point has the same value, bit for bit. A value that those before it determine
-    (features can be fewer than points) is computed from them: it counts as determined when no more
-    of its variance is left than 4e-15 times the number of points, so that with a thousand points a
-    value is off by 2e-6 std at the most.
+    Drawn where it is asked; asked again, a point has the same value, bit for bit. The module says
+    why the nugget is there. For features `WeightsPath` is the path.
 
-    With L the factor of the covariance of the points so far (those not determined by others) and z
-    the standard normals they were made of, a new point x has l = L^-1 k(X, x) and the value
-    l . z + sqrt(k(x, x) - l . l) times a fresh normal; l and the root are the next row of L.
+    With L the factor of the covariance of the points so far and z the standard normals they were
+    made of, a new point x has l = L^-1 k(X, x) and the value l . z + sqrt(1 + NUGGET - l . l) times
+    a fresh normal; l and the root are the next row of L.
     """
+
+    kernel: ProductExponential
+
+    def __init__(
+        self,
+        std: float,
+        kernel: ProductExponential,
+        source: Source,
+        *,
+        actions: int | None = None,
+    ) -> None:
+        # Features may be so small that their products vanish, and the noise with them.
+        if not isinstance(kernel, ProductExponential):
+            raise InputError("For features use a WeightsPath, which needs no factor.")
+        super().__init__(std, kernel, source, actions=actions)
 
     def reset(self) -> None:
         """Forget the path. What is drawn from now on is another one, and a new event."""
@@ -178,42 +205,38 @@ class CholeskyPath(_Field):
 
     def _draw(self, new: Array) -> Array:
         """Values at new points, which join those on which later ones depend."""
-        rank, count = len(self._points), len(new)
         old = solve_triangular(self._factor, self.kernel(self._points, new), lower=True)
-        covariance = self.kernel(new, new)
-        variances = covariance.diagonal().copy()
-        covariance -= old.T @ old
+        covariance = self.kernel(new, new) - old.T @ old
+        rank, count = len(self._points), len(new)
         values = old.T @ self._normals
         columns = np.zeros((count, count))
-        kept: list[int] = []
-        normals: list[Array] = []
+        normals = np.zeros((count, values.shape[1]))
         for j in range(count):
-            rest = covariance[j, j]
-            if rest <= _ROUNDING * (rank + len(kept) + 1) * variances[j]:
-                continue
-            column = covariance[j:, j] / math.sqrt(rest)
+            # At least the nugget on paper; so it is made to be, should rounding say otherwise.
+            rest = math.sqrt(max(covariance[j, j], 0.0) + NUGGET)
+            column = covariance[j:, j] / rest
+            column[0] = rest
             covariance[j:, j:] -= np.outer(column, column)
-            columns[j:, len(kept)] = column
-            fresh = self.source.generator.standard_normal((values.shape[1],))
-            values[j:] += np.outer(column, fresh)
-            kept.append(j)
-            normals.append(fresh)
-        factor = np.zeros((rank + len(kept), rank + len(kept)))
+            columns[j:, j] = column
+            normals[j] = self.source.normal(1.0, (values.shape[1],))
+            values[j:] += np.outer(column, normals[j])
+        factor = np.zeros((rank + count, rank + count))
         factor[:rank, :rank] = self._factor
-        factor[rank:, :rank] = old[:, kept].T
-        factor[rank:, rank:] = columns[kept, : len(kept)]
+        factor[rank:, :rank] = old.T
+        factor[rank:, rank:] = columns
         self._factor = factor
-        self._points = np.concatenate([self._points, new[kept]])
-        self._normals = np.concatenate([self._normals, *(fresh[None] for fresh in normals)])
+        self._points = np.concatenate([self._points, new])
+        self._normals = np.concatenate([self._normals, normals])
         return values
 
 
 class WeightsPath(_Field):
     """The path for a `FeatureKernel`, as phi(x) . w with weights w ~ N(0, std^2 I), drawn once.
 
-    The same law as `CholeskyPath`, since phi(x) . w and phi(y) . w have covariance
-    std^2 phi(x) . phi(y). So noising a linear function w . phi at all points and noising its
-    weights are one mechanism.
+    The process of the kernel: phi(x) . w and phi(y) . w have covariance std^2 phi(x) . phi(y). A
+    value is determined by others only where features depend on one another, and there so are the
+    values of the functions that are noised. So noising a linear function w . phi at all points and
+    noising its weights are one mechanism.
     """
 
     kernel: FeatureKernel
@@ -233,7 +256,7 @@ class WeightsPath(_Field):
         phi = self.kernel.rows(rows)
         if self._weights is None:
             shape = (phi.shape[1], self.actions or 1)
-            self._weights = self.source.generator.standard_normal(shape)
+            self._weights = self.source.normal(1.0, shape)
         if phi.shape[1] != len(self._weights):
             raise InputError("features must give the same number of features for all points.")
         values = np.zeros((len(rows), self._weights.shape[1]))

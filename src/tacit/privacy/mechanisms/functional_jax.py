@@ -5,8 +5,9 @@
     check(state)                                       # after the run
 
 `plan` is a `FunctionalMechanism`; the law is that of its `NoisePath`, and so are the rules about
-points (NaN is `low`; outside is the nearer end) and about repeats (the same value, bit for bit).
-Run inside `with jax.enable_x64(True):`. A new point costs time proportional to the capacity.
+points (NaN is `low`; outside is the nearer end; all are on its grid) and about repeats (the same
+value, bit for bit). Run inside `with jax.enable_x64(True):`. A new point costs time proportional to
+the capacity.
 
 When the capacity is used up, a new point gets NaN and `overflowed` is set for good; points drawn
 before keep their values. `check` raises then: call it before anything is released.
@@ -26,7 +27,7 @@ import numpy as np
 
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
-from tacit.privacy.mechanisms.functional import LEAST_GAP, FunctionalMechanism, bridge
+from tacit.privacy.mechanisms.functional import FunctionalMechanism, Grid, bridge, components
 from tacit.privacy.noise import jax_normal
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -43,7 +44,7 @@ class PathState(NamedTuple):
 
 def init(capacity: int, actions: int) -> PathState:
     """A path of so many components, drawn nowhere yet, with room for `capacity` points."""
-    capacity, actions = checks.count("capacity", capacity), checks.count("actions", actions)
+    capacity, actions = checks.count("capacity", capacity), components(actions)
     sites = jnp.asarray(np.full(capacity, math.inf))
     if sites.dtype != jnp.float64:
         raise InputError("A path is drawn in 64 bits: run inside `with jax.enable_x64(True):`.")
@@ -56,7 +57,7 @@ def query(
 ) -> tuple[PathState, jax.Array]:
     """The path at `x`, of shape `x.shape + (actions,)`, and the state that remembers it."""
     x = jnp.asarray(x)
-    points = jnp.fmin(plan.high, jnp.fmax(plan.low, x.astype(jnp.float64)))
+    points = Grid(plan.rate, plan.low, plan.high).nearest(x.astype(jnp.float64), jnp)
     # One draw for each point asked, used or not: the stream does not tell which were repeats.
     noise = jax_normal(key, (*x.shape, state.values.shape[1]))
     one = functools.partial(_one, plan)
@@ -92,9 +93,8 @@ def _one(
 
     def insert(loop: tuple[jax.Array, PathState]) -> tuple[jax.Array, PathState]:
         sites, values, used, overflowed = loop[1]
-        left = jnp.where(place > 0, plan.rate * (x - sites[before]), math.inf)
-        right = jnp.where(place < used, plan.rate * (sites[here] - x), math.inf)
-        u, v = jnp.maximum(left, LEAST_GAP), jnp.maximum(right, LEAST_GAP)
+        u = jnp.where(place > 0, plan.rate * (x - sites[before]), math.inf)
+        v = jnp.where(place < used, plan.rate * (sites[here] - x), math.inf)
         from_left, from_right, spread = bridge(u, v, jnp)
         # Rows that are not drawn yet are zeros, so a missing neighbour adds zero times a number.
         mean = from_left * values[before] + from_right * values[here]

@@ -6,12 +6,22 @@ shorten it. So each unit contributes an integer vector of L2 (L1) norm at most `
 sum is exact in 64-bit integers, and exact discrete noise is added to it. Multiplying by the step
 again is post-processing.
 
+What cutting off costs. A coordinate loses less than one step, always towards zero. So a row loses
+less than dimension step of its L1 norm, and over n units the losses add up. `calibrated` takes a
+step of at most bound / (4096 dimension), with which no more than 1/4096 of a full row is lost,
+where that slows no sampler and loosens no account: for Laplace noise always, but for several
+releases in more than 120 dimensions (the accountant composes up to 2 10^6 steps of movement well);
+for Gaussian noise only while std <= 4 bound / dimension, because its quick sampler ends at a width
+of 2^14. Beyond, a step is 1/8192 of the noise or less, and a coordinate's bias at most n / 8192 of
+the noise: for many units with many small coordinates prefer `GaussianMechanism`.
+
 Sensitivity: `movement(bound / step, relation)` in grid units. Theorems: Canonne, Kamath and Steinke
 (2020) for the discrete Gaussian, zCDP in several dimensions; pure DP for the discrete Laplace. No
 step is idealised; certificates need no assumption about arithmetic.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -24,13 +34,19 @@ from tacit.privacy.errors import InputError
 from tacit.privacy.events import DiscreteGaussian, DiscreteLaplace, Event, Repeated
 from tacit.privacy.exact import Integers
 from tacit.privacy.grid import Array
+from tacit.privacy.losses import MOST_ATOMS
 from tacit.privacy.mechanisms import clip
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Budget, Relation
 
-# The noise is between this and twice this many grid steps wide: rounding to the grid is then a
-# ten-thousandth of the noise, and the exact samplers stay within 64 bits.
+# The noise is at least this many grid steps wide, and a row of norm `bound` so many for each
+# coordinate, if the samplers are quick for noise so wide.
 _RESOLUTION = 4096
+
+
+def _power(value: float, rounded: Callable[[float], int]) -> float:
+    """The power of two next to `value`, below or above it."""
+    return math.ldexp(1.0, rounded(math.log2(value)))
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,8 @@ class _OnGrid:
     dimension: int = 1
 
     norm: ClassVar[str]
+    widest: ClassVar[int]
+    """The exact sampler is quick up to this width."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", checks.count("width", self.width))
@@ -65,11 +83,16 @@ class _OnGrid:
         times: int = 1,
     ) -> Self:
         """The least noise, and a grid for it, with which `times` releases stay within `budget`."""
-        bound = checks.positive("bound", bound)
+        bound, dimension = checks.positive("bound", bound), checks.count("dimension", dimension)
 
         def fitted(noise_over_bound: float) -> tuple[int, float]:
             noise = noise_over_bound * bound
-            step = 2.0 ** math.floor(math.log2(noise / _RESOLUTION))
+            step = _power(noise / _RESOLUTION, math.floor)
+            fine = _power(bound / _RESOLUTION / dimension, math.floor)
+            if times > 1:  # the accountant composes tightly up to so many steps of movement
+                fine = max(fine, _power(2.0 * bound / MOST_ATOMS, math.ceil))
+            quick = _power(noise / cls.widest, math.ceil)
+            step = max(min(step, fine), quick)
             return math.ceil(noise / step), step
 
         def build(noise_over_bound: float) -> Event:
@@ -84,10 +107,7 @@ class _OnGrid:
 
     def integers(self, contributions: ArrayLike) -> Integers:
         """Each row of `contributions` clipped to `bound` and cut off to the grid, as integers."""
-        try:
-            rows = np.asarray(contributions, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("contributions must be numbers, with rows of equal length.") from None
+        rows = numbers("contributions", contributions)
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise InputError(
                 f"contributions must have a row for each unit and {self.dimension} columns, "
@@ -96,7 +116,8 @@ class _OnGrid:
         if self.bound / self.step >= 2.0**53 or len(rows) * self.bound / self.step >= 2.0**62:
             raise InputError("The sum does not fit into 64-bit integers: use a coarser grid.")
         clipped = (clip.l2 if self.norm == "L2" else clip.l1)(rows, self.bound)
-        return np.trunc(clipped / self.step).astype(np.int64)
+        found: Integers = np.trunc(clipped / self.step).astype(np.int64)
+        return found
 
     def release(self, contributions: ArrayLike, source: Source) -> tuple[Array, Event]:
         """The sum over units, with noise from `source`, and what was done.
@@ -124,6 +145,7 @@ class GridGaussianMechanism(_OnGrid):
     """Discrete Gaussian noise on a sum of contributions of L2 norm at most `bound`."""
 
     norm: ClassVar[str] = "L2"
+    widest: ClassVar[int] = 2**14 - 1
 
     @property
     def event(self) -> Event:
@@ -139,6 +161,7 @@ class GridLaplaceMechanism(_OnGrid):
     """Discrete Laplace noise on a sum of contributions of L1 norm at most `bound`."""
 
     norm: ClassVar[str] = "L1"
+    widest: ClassVar[int] = 2**40
 
     @property
     def event(self) -> Event:

@@ -41,7 +41,7 @@ from tacit.privacy.exact import Integers
 from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms.report_laplace import as_rows
 from tacit.privacy.mechanisms.sign import parts_of, rounded_sign, share, truthful
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Relation
 
 CELLS = 2**40
@@ -105,7 +105,7 @@ class PiecewiseMechanism:
     def variance(self, t: ArrayLike) -> Array:
         """The variance of one coordinate's report about t in [-1, 1]."""
         square, constant = self._variance()
-        return np.asarray(t, dtype=np.float64) ** 2 * square + constant
+        return numbers("t", t) ** 2 * square + constant
 
     def error(self, row: ArrayLike) -> float:
         """E |report - row|^2 for a row within the radius."""

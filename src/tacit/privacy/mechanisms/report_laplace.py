@@ -30,7 +30,7 @@ from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms import clip
 from tacit.privacy.mechanisms.laplace import LaplaceMechanism
 from tacit.privacy.mechanisms.on_grid import GridLaplaceMechanism
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Budget, Relation
 
 # Grid reports beyond this never happen (the noise would be 10^12 scales out) and are refused.
@@ -39,10 +39,7 @@ _LARGEST = 2**53
 
 def as_rows(rows: ArrayLike, dimension: int) -> Array:
     """`rows` as 64-bit rows of the given dimension, those that are not finite as zeros."""
-    try:
-        array = np.asarray(rows, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("rows must be numbers, with rows of equal length.") from None
+    array = numbers("rows", rows)
     if array.ndim not in (1, 2) or array.shape[-1] != dimension:
         raise InputError(
             f"rows must be one vector of {dimension} numbers or have one in each row, "
@@ -53,10 +50,17 @@ def as_rows(rows: ArrayLike, dimension: int) -> Array:
 
 def to_bytes(report: ArrayLike, dimension: int) -> bytes:
     """One report as little-endian 64-bit floating-point numbers."""
-    array = np.asarray(report, dtype="<f8")
+    return _report(report, dimension).astype("<f8").tobytes()
+
+
+def _report(report: ArrayLike, dimension: int) -> Array:
+    """One report as it may be sent."""
+    array = numbers("A report", report)
     if array.shape != (dimension,):
         raise InputError(f"A report has {dimension} numbers, not shape {array.shape}.")
-    return array.tobytes()
+    if not np.all(np.isfinite(array)):
+        raise InputError("A report must be finite, and this one is not.")
+    return array
 
 
 def from_bytes(data: bytes, dimension: int) -> Array:
@@ -125,7 +129,9 @@ class GridLaplaceReport:
 
     Step and width of the noise are those of `GridLaplaceMechanism.calibrated`, whose code also
     clips the rows and cuts them off towards zero. That makes coordinates shorter by less than one
-    step, which is 1/4096 of the noise's scale or less.
+    step. A step is at most 1/4096 of the noise's scale, and at most radius / (4096 dimension), so
+    that a row loses no more than 1/4096 of `radius` in L1 norm; only where epsilon is below 1e-8
+    times the dimension, or so, are steps larger, to keep the noise within 2^40 of them.
     """
 
     epsilon: float
@@ -165,10 +171,11 @@ class GridLaplaceReport:
 
     def encode(self, report: ArrayLike) -> bytes:
         """One report as a 64-bit integer of grid steps per coordinate."""
-        array = np.asarray(report, dtype=np.float64)
-        if array.shape != (self.dimension,):
-            raise InputError(f"A report has {self.dimension} numbers, not shape {array.shape}.")
-        return (array / self.mechanism.step).astype("<i8").tobytes()
+        with np.errstate(over="ignore"):
+            steps = _report(report, self.dimension) / self.mechanism.step
+        if np.any(steps != np.floor(steps)) or np.any(np.abs(steps) > _LARGEST):
+            raise InputError("A report on this grid has whole numbers of steps, at most 2^53.")
+        return steps.astype("<i8").tobytes()
 
     def decode(self, data: bytes) -> Array:
         """The report in `data`; what is beyond any possible report is refused."""

@@ -9,15 +9,17 @@ Randomness: JAX's counter-based generator; simulations, or runs on a fresh secre
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms import clip
 from tacit.privacy.mechanisms.report_laplace import LaplaceReport
-from tacit.privacy.noise import jax_normal
+from tacit.privacy.noise import jax_normal, numbers
 
 
-def reports(plan: LaplaceReport, rows: jax.Array, key: jax.Array) -> jax.Array:
+def reports(plan: LaplaceReport, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
+    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(numbers("rows", rows))
     if rows.ndim != 2 or rows.shape[1] != plan.dimension:
         raise InputError(f"rows must have {plan.dimension} columns, not shape {rows.shape}.")
     jax_normal(key, ())  # refuses to work in 32 bits

@@ -42,23 +42,21 @@ real arithmetic".
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian, Repeated
 from tacit.privacy.grid import Array
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Budget, Relation, Unit
 
 Features = Callable[[Any], Any]
@@ -102,8 +100,10 @@ class RewardModel:
         return phi if hasattr(phi, "__matmul__") else np.asarray(phi)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON, whole or not at all; numbers survive bit for bit."""
-        target = Path(path)
+        """Write the model as JSON, whole or not at all; numbers survive bit for bit.
+
+        The model is public, and so is its file: mode 0644, unless the process says otherwise.
+        """
         text = json.dumps(
             {
                 "format": _FORMAT,
@@ -115,14 +115,7 @@ class RewardModel:
             },
             allow_nan=False,
         )
-        try:
-            with NamedTemporaryFile(
-                "w", dir=target.parent, prefix=f".{target.name}-", delete=False, encoding="utf-8"
-            ) as file:
-                file.write(text)
-            os.replace(file.name, target)
-        except OSError as error:
-            raise InputError(f"{target} cannot be written: {error.strerror}.") from None
+        files.write(path, text.encode(), secret=False)
 
     @classmethod
     def load(cls, path: str | Path, features: Features) -> "RewardModel":
@@ -218,10 +211,7 @@ class RewardModelMechanism:
     def coefficients(self, rewards: ArrayLike | Callable[[Any], ArrayLike]) -> Array:
         """M r, *without noise*: a private vector, for proofs and tests, never for release."""
         values = rewards(self.points) if callable(rewards) else rewards
-        try:
-            r = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("rewards must be numbers, one for each point.") from None
+        r = numbers("rewards", values)
         if r.shape != self.matrix.shape[1:]:
             raise InputError(
                 f"rewards must be {self.matrix.shape[1]} numbers, one for each point, "
@@ -381,10 +371,7 @@ def quadrature(
 
 
 def _public(name: str, value: object) -> Array:
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be numbers, in rows of equal length.") from None
+    array = numbers(name, value).copy()
     if not np.all(np.isfinite(array)):
         raise InputError(f"{name} must be finite.")
     return array
@@ -434,6 +421,8 @@ def _array(points: Any) -> tuple[ModuleType, Any]:
         import jax.numpy as jnp
 
         xp = jnp
+    elif not (isinstance(points, np.ndarray) and np.issubdtype(points.dtype, np.floating)):
+        points = numbers("points", points)
     x = xp.asarray(points)
     return xp, x if xp.issubdtype(x.dtype, xp.floating) else x.astype(float)
 

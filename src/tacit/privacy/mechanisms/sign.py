@@ -232,7 +232,14 @@ class ProjectedSign:
 
     def encode(self, report: SignReport) -> bytes:
         """The seed, then the bits, eight to a byte with the first one lowest."""
-        if len(report.seed) != _SEED_BYTES or len(report.bits) != self.bits:
+        whole = (
+            isinstance(report, SignReport)
+            and isinstance(report.seed, bytes)
+            and len(report.seed) == _SEED_BYTES
+            and isinstance(report.bits, tuple)
+            and len(report.bits) == self.bits
+        )
+        if not whole:
             raise InputError(f"A report of this plan has a 16-byte seed and {self.bits} bits.")
         packed = sum(1 << i for i, bit in enumerate(report.bits) if bit)
         return report.seed + packed.to_bytes((self.bits + 7) // 8, "little")

@@ -12,10 +12,11 @@ import math
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms.sign import ProjectedSign
-from tacit.privacy.noise import jax_normal
+from tacit.privacy.noise import jax_normal, numbers
 
 _GRAIN = 2**62
 _MARGIN = 1e-12  # far more than the error of the exponential below
@@ -27,8 +28,9 @@ def lies(plan: ProjectedSign) -> int:
     return math.ceil(_GRAIN / (1.0 + math.exp(x)) * (1.0 + _MARGIN))
 
 
-def reports(plan: ProjectedSign, rows: jax.Array, key: jax.Array) -> jax.Array:
+def reports(plan: ProjectedSign, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
+    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(numbers("rows", rows))
     if rows.ndim != 2 or rows.shape[1] != plan.dimension:
         raise InputError(f"rows must have {plan.dimension} columns, not shape {rows.shape}.")
     jax_normal(key, ())  # refuses to work in 32 bits

@@ -59,7 +59,7 @@ from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import ApproxDP, Event
 from tacit.privacy.grid import Array
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Budget, Relation
 
 # Tails are widened by this much, relatively. With a noncentrality of at most _FARTHEST the weights
@@ -67,6 +67,9 @@ from tacit.privacy.promise import Budget, Relation
 _SLACK = 1e-8
 _FARTHEST = 2e5
 _LARGEST_EPSILON = 100.0
+# Added to what is compared with delta: no delta below it can be verified.
+_FLOOR = 1e-100
+_FARTHEST_DISTANCE = 10**8
 _LARGEST_ALPHA = 1e12
 _LARGEST = np.finfo(np.float64).max
 
@@ -159,10 +162,10 @@ class SmoothMechanism:
         in `value` counts as 0 (a function with a smooth bound has neither). Results too large for
         64 bits are cut off, so that an infinite bound gives a random sign and tells nothing.
         """
-        exact = _numbers("value", value)
+        exact = numbers("value", value)
         if exact.shape != (self.dimension,):
             raise InputError(f"value must have {self.dimension} entries, not shape {exact.shape}.")
-        scale = _numbers("smooth_sensitivity", smooth_sensitivity)
+        scale = numbers("smooth_sensitivity", smooth_sensitivity)
         if scale.shape != ():
             raise InputError("smooth_sensitivity must be one number.")
         exact = np.where(np.isfinite(exact), exact, 0.0)
@@ -194,8 +197,10 @@ def smooth_bound(
     e^(-k beta) there: beta/2-smooth, so valid, and never smaller. NaN counts as infinite.
     """
     beta = checks.positive("beta", beta)
-    distances = np.arange(checks.count("max_distance", max_distance) + 1)
-    local = _numbers("local_at_distance", local_at_distance(distances))
+    if checks.count("max_distance", max_distance) > _FARTHEST_DISTANCE:
+        raise InputError(f"max_distance must be at most {_FARTHEST_DISTANCE}, not {max_distance}.")
+    distances = np.arange(max_distance + 1)
+    local = numbers("local_at_distance", local_at_distance(distances))
     if local.shape != distances.shape:
         raise InputError(
             f"local_at_distance must give {distances.size} numbers, not shape {local.shape}."
@@ -221,7 +226,7 @@ def wide(shift: float, beta: float, dimension: int, epsilon: float) -> float:
     p = _tail(square * narrower, dimension, center**2 * narrower)
     # |v - c| without cancellation: shift (1/k - 1).
     q = _tail(square, dimension, (center * narrower) ** 2)
-    return p * (1.0 + _SLACK) + 1e-100 - math.exp(epsilon) * q * (1.0 - _SLACK)
+    return p * (1.0 + _SLACK) + _FLOOR - math.exp(epsilon) * q * (1.0 - _SLACK)
 
 
 def _tail(x: float, dimension: int, noncentrality: float) -> float:
@@ -243,7 +248,8 @@ def _smooth_enough(beta: float, dimension: int, epsilon: float) -> bool:
 
 def _holds(shift: float, beta: float, dimension: int, epsilon: float, delta: float) -> bool:
     """Whether the theorem of this module's docstring is verified for these numbers."""
-    if shift**2 / 2.0 > epsilon or not _smooth_enough(beta, dimension, epsilon):
+    # A product, since a power that overflows is an error and not infinite.
+    if shift * shift / 2.0 > epsilon or not _smooth_enough(beta, dimension, epsilon):
         return False
     # `wide` rises with the ratio, so one too close to 1 for the sums may be raised.
     return wide(shift, max(beta, shift / math.sqrt(_FARTHEST)), dimension, epsilon) <= delta
@@ -252,13 +258,8 @@ def _holds(shift: float, beta: float, dimension: int, epsilon: float, delta: flo
 def _checked(budget: Budget, dimension: int) -> tuple[Budget, int]:
     if budget.delta == 0.0:
         raise InputError("delta must be above 0: Gaussian noise is never pure.")
+    if budget.delta <= _FLOOR:
+        raise InputError(f"delta must be above {_FLOOR:g} here, not {budget.delta:g}.")
     if budget.epsilon > _LARGEST_EPSILON:
         raise InputError(f"epsilon must be at most {_LARGEST_EPSILON:g} here.")
     return budget, checks.count("dimension", dimension)
-
-
-def _numbers(name: str, value: object) -> Array:
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number or an array of numbers.") from None

@@ -13,10 +13,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms.unit_vector import PrivUnit, from_draws, log_cap_moment
-from tacit.privacy.noise import jax_normal
+from tacit.privacy.noise import jax_normal, numbers
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(30)
 # Where the integrand has fallen to e^-40 of its largest value the integral is cut off.
@@ -24,8 +25,9 @@ _NEGLIGIBLE = 40.0
 _NEWTON_STEPS = 5
 
 
-def reports(plan: PrivUnit, rows: jax.Array, key: jax.Array) -> jax.Array:
+def reports(plan: PrivUnit, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
+    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(numbers("rows", rows))
     if rows.ndim != 2 or rows.shape[1] != plan.dimension:
         raise InputError(f"rows must have {plan.dimension} columns, not shape {rows.shape}.")
     count = rows.shape[0]
