@@ -1,5 +1,6 @@
 """The interface: ends, resets, compilation, keys, and running many at once."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -35,7 +36,7 @@ ALL: list[Environment[Any, Any]] = [
     Taxi(),
     MountainCar(),
     CartPole(),
-    HIV(substeps=20),
+    HIV(substeps=10),
     ObstacleGrid(),
     Interval(),
 ]
@@ -267,8 +268,126 @@ def test_policies_draw_what_they_say() -> None:
     assert follows_discrete(drawn, dict.fromkeys(range(3), 1 / 3))
 
 
+def test_policies_in_32_bits_are_policies() -> None:
+    """Sums that are off by rounding are put right; what cannot happen does not."""
+    table = np.array([[0.1] * 10 + [0.0]], np.float32)
+    assert float(table.astype(np.float64).sum()) != 1.0
+    keys = jax.random.split(KEY, 20_000)
+    drawn = np.asarray(jax.vmap(lambda key: table_policy(table)(key, jnp.asarray(0)))(keys))
+    assert follows_discrete(drawn, dict.fromkeys(range(10), 0.1))
+
+
 def test_bad_policies_are_refused() -> None:
-    with pytest.raises(InputError, match="table of probabilities"):
-        table_policy([[0.5, 0.4]])
+    for table, words in (
+        ([[0.5, 0.4]], "must sum to 1, and are off by 0.1"),
+        ([[1.5, -0.5]], "at least 0"),
+        ([0.5, 0.5], "states by actions"),
+        ([["a"]], "an array of numbers"),
+        ([[1.0], [0.5, 0.5]], "an array of numbers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            table_policy(table)
     with pytest.raises(InputError, match="num_actions"):
         random_policy(0)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def given(action: Any) -> Any:
+    return lambda key, observation: action
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (given(jnp.zeros(1, jnp.int32)), "one whole number, not of type int32 and shape \\(1,\\)"),
+        (given(jnp.zeros(2)), "one whole number, not of type float32"),
+        (given(0.7), "one whole number, not of type float32"),
+        (given(None), "one whole number, not None"),
+        (Chain().uniform(), "must be a function"),
+    ],
+)
+def test_what_a_policy_gives_is_an_action(policy: Any, words: str) -> None:
+    for run in (
+        lambda: rollout(Clock(), policy, KEY, 3),
+        lambda: episodes(Clock(), policy, KEY, 3),
+        lambda: collect(Clock(), policy, KEY, 3),
+    ):
+        with pytest.raises(InputError, match=words) as caught:
+            run()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("env", [MountainCar(), CartPole(), Taxi()], ids=name)
+def test_an_action_of_any_whole_type_is_the_same_action(env: Environment[Any, Any]) -> None:
+    """Unsigned numbers must not wrap around, nor booleans select rows."""
+    state, _ = env.reset(KEY)
+    for action in (0, 1):
+        plain = env.step(KEY, state, action)
+        for kind in (jnp.uint8, jnp.int8, jnp.uint32, jnp.bool_):
+            same = env.step(KEY, state, jnp.asarray(action, kind))
+            assert same.observation.shape == plain.observation.shape
+            np.testing.assert_array_equal(same.observation, plain.observation)
+
+
+def test_actions_that_are_none_are_refused() -> None:
+    state, _ = Taxi().reset(KEY)
+    wrong: list[Any] = [6, -1, np.int64(99)]
+    for action in wrong:
+        with pytest.raises(InputError, match="Taxi must be from 0 to 5"):
+            Taxi().step(KEY, state, action)
+    wrong = [0.5, "north", None, [0]]
+    for action in wrong:
+        with pytest.raises(InputError, match="one whole number"):
+            Taxi().step(KEY, state, action)
+
+
+def test_old_keys_are_keys() -> None:
+    """`jax.random.PRNGKey` makes two bare words, which mean the same as a key of today."""
+    old, new = jax.random.PRNGKey(5), jax.random.key(5)
+    policy = random_policy(1)
+    for run in (
+        lambda key: Chain().reset(key)[1],
+        lambda key: Chain().auto_step(key, Chain().reset(key)[0], 0).observation,
+        lambda key: rollout(Chain(), policy, key, 9)[1].observation,
+        lambda key: collect(Chain(), policy, key, 3).transitions.observation,
+    ):
+        np.testing.assert_array_equal(run(old), run(new))
+
+
+def test_bad_keys_numbers_and_params_are_one_sentence() -> None:
+    policy, many = random_policy(2), jax.random.split(KEY, 3)
+    state, _ = Clock().reset(KEY)
+    nothing: Any = ()
+    cases: list[tuple[Any, str]] = [
+        (lambda: Clock().reset(0), "key must be a random key"),  # type: ignore[arg-type]
+        (lambda: Clock().step(0, state, 0), "key must be a random key"),  # type: ignore[arg-type]
+        (lambda: Clock().reset(jnp.zeros(3)), "key must be a random key"),
+        (lambda: Clock().reset(many), "use jax.vmap"),
+        (lambda: collect(Clock(), policy, 0, 3), "key must be a random key"),  # type: ignore[arg-type]
+        (lambda: rollout(Clock(), policy, KEY, 0), "steps must be at least 1"),
+        (lambda: rollout(Clock(), policy, KEY, 2.5), "steps must be a whole"),  # type: ignore[arg-type]
+        (lambda: rollout("Chain", policy, KEY, 2), "cannot be compiled"),  # type: ignore[arg-type]
+        (lambda: collect("Chain", policy, KEY, 2), "must be an environment"),  # type: ignore[arg-type]
+        (lambda: collect(Clock(), policy, KEY, 2).returns(float("nan")), "gamma must be a number"),
+        (lambda: CartPole().reset(KEY, {"gravity": 9.0}), "must be CartPoleParams, not dict"),  # type: ignore[arg-type]
+        (lambda: CartPole().step(KEY, state, 0, MountainCar().default_params), "CartPoleParams"),  # type: ignore[arg-type]
+        (lambda: rollout(CartPole(), policy, KEY, 2, nothing), "CartPoleParams, not tuple"),
+    ]
+    for call, words in cases:
+        with pytest.raises(InputError, match=words) as caught:
+            call()
+        assert str(caught.value).count(". ") == 0
+        assert "\n" not in str(caught.value)
+
+
+def test_policies_need_no_hash() -> None:
+    @dataclass
+    class Constant:
+        action: np.ndarray[Any, Any]
+
+        def __call__(self, key: jax.Array, observation: jax.Array) -> jax.Array:
+            return jnp.asarray(self.action)
+
+    assert np.all(collect(Clock(), Constant(np.array(1)), KEY, 2).transitions.action == 1)

@@ -99,6 +99,48 @@ def test_the_wrapper_refuses_bad_parameters_and_modes() -> None:
         GymnasiumEnv(Chain(), render_mode="rgb_array")
 
 
+def test_the_wrapper_takes_parameters_and_jax_scalars() -> None:
+    heavy: Any = gymnasium.make("tacit/CartPole-v0", params=CartPoleParams(gravity=20.0))
+    light: Any = gymnasium.make("tacit/CartPole-v0")
+    for env in (heavy, light):
+        env.reset(seed=0)
+    apart = [env.step(jnp.asarray(1))[0][3] for env in (heavy, light)]
+    assert apart[0] != apart[1]
+    with pytest.raises(InputError, match="must be CartPoleParams, not dict"):
+        GymnasiumEnv(CartPole(), {"gravity": 9.0})
+
+
+@pytest.mark.parametrize("mode", list(gymnasium.vector.AutoresetMode)[:2])
+def test_vectors_of_gymnasium(mode: Any) -> None:
+    """Its two ways to start afresh, both with the last observation of the old episode."""
+    many = gymnasium.make_vec(
+        "tacit/Chain-v0",
+        num_envs=2,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": mode},
+        states=2,
+        stay=0.0,
+    )
+    first, _ = many.reset(seed=0)
+    assert first.tolist() == [0, 0]
+    seen, rewards, terminated, truncated, info = many.step(np.array([0, 0]))
+    assert rewards.tolist() == [1.0, 1.0]
+    assert terminated.all()
+    assert not truncated.any()
+    if mode == gymnasium.vector.AutoresetMode.SAME_STEP:
+        assert seen.tolist() == [0, 0]
+        assert [int(o) for o in info["final_obs"]] == [1, 1]
+    else:
+        assert seen.tolist() == [1, 1]
+        assert many.step(np.array([0, 0]))[0].tolist() == [0, 0]
+
+
+def test_a_name_may_bring_its_module() -> None:
+    """Without importing tacit first, as Gymnasium's `module:name` does."""
+    code = "import gymnasium; gymnasium.make('tacit.envs:tacit/Chain-v0').reset(seed=0)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
 def test_rendering_through_gymnasium() -> None:
     env = gymnasium.make("tacit/Chain-v0", render_mode="ansi")
     state, _ = env.reset(seed=0)
@@ -143,8 +185,11 @@ def test_unknown_options_are_one_sentence() -> None:
         make("Chain", length=3)
     with pytest.raises(InputError, match="has been made already"):
         make(Chain(), states=3)
-    with pytest.raises(InputError, match="could not make 'FrozenLake-v1'"):
-        make("FrozenLake-v1", colour="blue")
+    for option in ({"colour": "blue"}, {"map_name": "9x9"}):
+        with pytest.raises(InputError, match="could not make 'FrozenLake-v1'"):
+            make("FrozenLake-v1", **option)
+    with pytest.raises(InputError, match="Taxi does not take the option 'is_rainy'"):
+        make("Taxi-v2", is_rainy=True)
 
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1"])
@@ -201,6 +246,73 @@ def test_a_fickle_passenger_is_not_in_the_table() -> None:
     rainy = make("Taxi-v4", is_rainy=True)
     assert isinstance(rainy, TabularMDP)
     assert rainy.tables.probabilities.shape == (500, 6, 3)
+    older = make("Taxi-v3", is_rainy=True)  # the name it had; the same table
+    assert isinstance(older, TabularMDP)
+    np.testing.assert_array_equal(older.tables.successors, rainy.tables.successors)
+
+
+def test_the_earliest_limit_counts() -> None:
+    for limit, expected in ((500, 100), (50, 50)):
+        twice = gymnasium.wrappers.TimeLimit(gymnasium.make("FrozenLake-v1"), limit)
+        assert make(twice).step_limit == expected
+    ours = make(gymnasium.make("tacit/Chain-v0", max_episode_steps=3))
+    assert isinstance(ours, HostEnvironment)
+    made = collect(ours, random_policy(1), KEY, 4)
+    assert made.valid.shape == (4, 3)
+    cut = made.lengths == 3
+    assert np.all(made.transitions.truncated[cut, 2] | made.transitions.terminated[cut, 2])
+
+
+class Odd(gymnasium.Env[Any, Any]):
+    """Observations of two dimensions, actions from 7 to 8, and a `P` that is no table."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2, 3))
+    action_space = gymnasium.spaces.Discrete(2, start=7)
+    P = np.eye(3)
+    initial_state_distrib = np.full(3, 1 / 3)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros((2, 3), np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        assert action in (7, 8)
+        return np.full((2, 3), 0.5, np.float32), float(action), False, False, {}
+
+
+class Both(Odd):
+    """Says of its first step that it terminates and is truncated."""
+
+    def step(self, action: Any) -> Any:
+        seen, reward, _, _, info = super().step(action)
+        return seen, reward, True, True, info
+
+
+def test_both_ends_at_once_are_termination() -> None:
+    made = collect(HostEnvironment(Both()), random_policy(2), KEY, 2, steps=3)
+    assert made.lengths.tolist() == [1, 1]
+    assert made.transitions.terminated[:, 0].all()
+    assert not made.transitions.truncated.any()
+
+
+def test_odd_environments() -> None:
+    host = make(Odd())
+    assert isinstance(host, HostEnvironment)
+    made = collect(host, random_policy(2), KEY, 2, steps=5)
+    assert made.transitions.observation.shape[2:] == host.observation.shape == (6,)  # type: ignore[union-attr]
+    np.testing.assert_array_equal(made.transitions.reward, made.transitions.action + 7)
+    cases: list[tuple[Any, Any, str]] = [
+        (host, random_policy(9), "is none of Odd's"),
+        (host, lambda key, seen: jnp.asarray(0.7), "is none of Odd's"),
+        (host, lambda key, seen: jnp.zeros(3), "is none of Odd's"),
+        (host, [0, 1], "must be a function"),
+        (make("Pendulum-v1"), random_policy(2), "has the shape \\(1,\\), not \\(\\)"),
+    ]
+    for env, policy, words in cases:
+        with pytest.raises(InputError, match=words):
+            collect(env, policy, KEY, 2, steps=30)
+    with pytest.raises(InputError, match="key must be a random key"):
+        collect(host, random_policy(2), 0, 2, steps=3)  # type: ignore[arg-type]
 
 
 def test_the_host_collects_what_we_would() -> None:

@@ -86,6 +86,104 @@ def test_undiscounted_values_need_an_end() -> None:
         mdp.values(mdp.greedy([0, 0]), 1.0)
 
 
+def loop(pays: float, *, ends: bool = False) -> TabularMDP:
+    """0 goes to 1 for a reward of 1; 1 stays for `pays`, terminating or not; 2 pays 1 for ever."""
+    return TabularMDP.from_tables(
+        [[[1]], [[1]], [[2]]],
+        np.ones((3, 1, 1)),
+        [[[1.0]], [[pays]], [[1.0]]],
+        [[[False]], [[ends]], [[False]]],
+        [1.0, 0.0, 0.0],
+    )
+
+
+def test_undiscounted_values_where_they_exist() -> None:
+    """The start's, even if elsewhere nothing ends; and where nothing is paid any more."""
+    policy = loop(0.0).uniform()
+    assert loop(0.0).start_value(policy, 1.0) == pytest.approx(1.0)
+    assert loop(5.0, ends=True).start_value(policy, 1.0) == pytest.approx(6.0)
+    for mdp in (loop(0.0), loop(5.0, ends=True)):
+        with pytest.raises(InputError, match="never terminate"):
+            mdp.values(policy, 1.0)  # state 2 has none
+    with pytest.raises(InputError, match="never terminate"):
+        loop(5.0).start_value(policy, 1.0)
+    # An end that is possible is not an end that is certain.
+    fork = TabularMDP.from_tables(
+        [[[0, 1]], [[1, 1]]],
+        [[[0.5, 0.5]], [[1.0, 0.0]]],
+        [[[0.0, 0.0]], [[1.0, 1.0]]],
+        [[[True, False]], [[False, False]]],
+        [1.0, 0.0],
+    )
+    with pytest.raises(InputError, match="never terminate"):
+        fork.start_value(fork.uniform(), 1.0)
+    # A reward that is zero only in the mean is not no reward.
+    coin = TabularMDP.from_tables([[[0, 0]]], [[[0.5, 0.5]]], [[[-1.0, 1.0]]])
+    with pytest.raises(InputError, match="never terminate"):
+        coin.values(coin.uniform(), 1.0)
+
+
+def test_what_a_policy_lacks_is_no_chance_to_end() -> None:
+    """Rows that sum to slightly less than 1 are put right, not taken for termination."""
+    mdp = two_states()
+    short = mdp.greedy([0, 0]) * (1.0 - 5e-10)
+    with pytest.raises(InputError, match="never terminate"):
+        mdp.values(short, 1.0)
+    soft = jax.nn.softmax(jax.random.normal(KEY, (100, 2)))
+    assert soft.dtype == np.float32
+    exact = np.asarray(soft, np.float64)
+    exact /= exact.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        MDP100().values(soft, 0.99), MDP100().values(exact, 0.99), rtol=1e-12
+    )
+
+
+def choice(stay: float, leave: float) -> TabularMDP:
+    """In state 0, stay or leave for a reward each; leaving terminates."""
+    return TabularMDP.from_tables(
+        [[[0], [1]], [[1], [1]]],
+        np.ones((2, 2, 1)),
+        [[[stay], [leave]], [[0.0], [0.0]]],
+        [[[False], [True]], [[True], [True]]],
+        [1.0, 0.0],
+    )
+
+
+def test_undiscounted_optimum() -> None:
+    # Staying is as good as leaving later: a tie that must not lead to staying for ever.
+    found = choice(0.0, 1.0).optimal(1.0)
+    assert found.values[0] == pytest.approx(1.0)
+    assert found.policy[0].tolist() == [0.0, 1.0]
+    assert choice(-1.0, -7.0).optimal(1.0).values[0] == pytest.approx(-7.0)
+    with pytest.raises(InputError, match="rewards can be collected for ever"):
+        choice(0.5, 1.0).optimal(1.0)
+    with pytest.raises(InputError, match="no end can be reached"):
+        loop(5.0).optimal(1.0)
+    # Against a discount that hardly matters.
+    lake = make("FrozenLake-v1")
+    assert isinstance(lake, TabularMDP)
+    for mdp in (lake, ObstacleGrid(), MDP100()):
+        near = mdp.optimal(1.0 - 1e-9).values
+        np.testing.assert_allclose(mdp.optimal(1.0).values, near, rtol=1e-4, atol=1e-6)
+
+
+def test_tables_belong_to_nobody_else() -> None:
+    rewards = np.zeros((1, 1, 1))
+    mdp = TabularMDP.from_tables([[[0]]], [[[1.0]]], rewards)
+    rewards[:] = 7.0
+    assert mdp.tables.rewards[0, 0, 0] == 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        mdp.tables.rewards[0, 0, 0] = 7.0
+
+
+def test_dense_rewards_in_three_forms() -> None:
+    dense = np.full((2, 3, 2), 0.5)
+    for given in (4.0, np.full((2, 3), 4.0), np.full((2, 3, 2), 4.0)):
+        assert np.all(TabularMDP.from_dense(dense, given).tables.rewards == 4.0)
+    by_action = TabularMDP.from_dense(dense, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert by_action.expected_rewards().tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+
 def test_sparse_and_dense_solves_agree() -> None:
     long = Chain(states=1500)
     gamma, n = 0.999, 1499
@@ -327,6 +425,17 @@ def test_bad_settings_are_one_sentence() -> None:
         (lambda: Chain().values([[0.5]], 0.9), "a table of 40 states by 1 actions"),
         (lambda: Chain().values(np.full((40, 1), 0.5), 0.9), "policy must sum to 1"),
         (lambda: Chain().greedy([1] * 40), "actions must be from 0 to 0"),
+        (lambda: MDP100().greedy([0.9] * 100), "actions must be whole numbers"),
+        (lambda: MDP100().greedy(np.zeros((100, 3))), "one action is needed for each"),
+        (lambda: MDP100().greedy(np.full((100, 2), math.nan)), "not NaN"),
+        (lambda: MDP100().values("uniform", 0.9), "policy must be an array of numbers"),
+        (lambda: ObstacleGrid(obstacles=((1, 2),)), "x, y and a penalty"),  # type: ignore[arg-type]
+        (lambda: ObstacleGrid(obstacles=((1.5, 2, 3.0),)), "whole numbers"),  # type: ignore[arg-type]
+        (lambda: ObstacleGrid(obstacles=((1, 2, math.inf),)), "finite"),
+        (lambda: ObstacleGrid(obstacles=((1, 2, 3.0), (1, 2, 4.0))), "same cell"),
+        (lambda: make("ObstacleGrid", obstacles=5), "x, y and a penalty"),
+        (lambda: Chain(start_at_end="yes"), "start_at_end must be true or false"),  # type: ignore[arg-type]
+        (lambda: Taxi(legacy_map="no"), "legacy_map must be true or false"),  # type: ignore[arg-type]
     ]
     for call, words in cases:
         with pytest.raises(InputError, match=words) as caught:
@@ -353,12 +462,35 @@ def test_bad_tables_are_one_sentence() -> None:
         ({"start": [0.5, 0.6]}, "start must sum to 1"),
         ({"start": [1.0]}, "one entry for each of the 2 states"),
         ({"step_limit": -1}, "step_limit"),
+        ({"successors": [[[0, 0.7]], [[0, 1]]]}, "successors must be whole numbers"),
+        ({"successors": [[["a", 1]], [[0, 1]]]}, "successors must be an array of numbers"),
+        ({"successors": [[[0], [0, 1]], [[0, 1]]]}, "successors must be an array of numbers"),
+        ({"terminated": [[[0, 2]], [[0, 1]]]}, "terminated must be true or false"),
     ]
     for change, words in cases:
         with pytest.raises(InputError, match=words):
             TabularMDP.from_tables(**{**good, **change})
-    with pytest.raises(InputError, match="states, actions, states"):
-        TabularMDP.from_dense(np.ones((2, 1, 3)), 0.0)
+    half = np.full((2, 1, 2), 0.5)
+    dense: list[tuple[Any, str]] = [
+        (lambda: TabularMDP.from_dense(np.ones((2, 1, 3)), 0.0), "states, actions, states"),
+        (lambda: TabularMDP.from_dense(np.ones((0, 1, 0)), 0.0), "states, actions, states"),
+        (lambda: TabularMDP.from_dense(half, [0.0, 1.0]), "rewards must be a number or have"),
+        (lambda: TabularMDP.from_dense(half, 0.0, terminal=[True]), "each of the 2 states"),
+        (lambda: TabularMDP.from_dense(half, 0.0, terminal=[0, 2]), "true or false"),
+    ]
+    rows = [(1.0, 0, 0.0, False)]
+    for table in ({}, {1: {0: rows}}, {0: {0: [(1.0, 0)]}}, {0: {0: rows, 1: rows}, 1: {0: rows}}):
+        dense.append((lambda table=table: TabularMDP.from_dict(table, [1.0]), "must list"))
+    for call, words in dense:
+        with pytest.raises(InputError, match=words):
+            call()
+
+
+def test_obstacles_may_be_lists() -> None:
+    listed: Any = [[4, 8, 25], (5, 5, 10.0)]
+    assert ObstacleGrid(obstacles=listed) == ObstacleGrid(obstacles=((4, 8, 25.0), (5, 5, 10.0)))
+    assert len(collect(ObstacleGrid(obstacles=listed), random_policy(4), KEY, 2).lengths) == 2
+    assert ObstacleGrid(size=2, obstacles=()).tables.rewards.min() == -1.0
 
 
 # --- for people -----------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs import arrays
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 
@@ -132,8 +133,8 @@ class Environment(ABC, Generic[Inner, Params]):
 
     def reset(self, key: jax.Array, params: Params | None = None) -> tuple[State[Inner], jax.Array]:
         """A first state and its observation."""
-        given = self.default_params if params is None else params
-        inner = self._reset(key, given)
+        given = self._given(params)
+        inner = self._reset(typed_key(key), given)
         return self.at(inner), self._observe(inner, given)
 
     def at(self, inner: Inner) -> State[Inner]:
@@ -148,8 +149,23 @@ class Environment(ABC, Generic[Inner, Params]):
         params: Params | None = None,
     ) -> Step[Inner]:
         """One step, without a reset. Actions outside the range are not noticed in compiled code."""
-        given = self.default_params if params is None else params
-        return self._advance(self._draw(key), state, jnp.asarray(action), given)
+        if isinstance(action, int | np.integer) and not 0 <= action < self.num_actions:
+            last = self.num_actions - 1
+            raise InputError(f"an action of {self.name} must be from 0 to {last}, not {action}.")
+        given = self._given(params)
+        return self._advance(self._draw(typed_key(key)), state, _whole_action(action), given)
+
+    def _given(self, params: Params | None) -> Params:
+        default = self.default_params
+        if params is None:
+            return default
+        # A default that is a plain number is no class to hold anybody to.
+        if isinstance(default, tuple) and not isinstance(params, type(default)):
+            raise InputError(
+                f"the params of {self.name} must be {type(default).__name__}, "
+                f"not {type(params).__name__}."
+            )
+        return params
 
     def _advance(
         self, chance: Any, state: State[Inner], action: jax.Array, given: Params
@@ -172,7 +188,7 @@ class Environment(ABC, Generic[Inner, Params]):
         params: Params | None = None,
     ) -> Step[Inner]:
         """One step; after an end, `state` and `observation` are those of a new episode."""
-        step_key, reset_key = jax.random.split(key)
+        step_key, reset_key = jax.random.split(typed_key(key))
         return _afresh(self.step(step_key, state, action, params), self.reset(reset_key, params))
 
 
@@ -183,6 +199,43 @@ def _afresh(after: Step[Inner], fresh: tuple[State[Inner], jax.Array]) -> Step[I
         state=_choose(over, fresh[0], after.state),
         observation=_choose(over, fresh[1], after.observation),
     )
+
+
+def typed_key(key: jax.Array) -> jax.Array:
+    """The key as a JAX scalar; what `jax.random.PRNGKey` makes is two bare words."""
+    try:
+        typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        scalar = key if typed else jax.random.wrap_key_data(key)
+    except (AttributeError, TypeError, ValueError):
+        raise InputError("key must be a random key, such as jax.random.key(0).") from None
+    if scalar.shape != ():
+        raise InputError("key must be one random key: use jax.vmap for many.")
+    return scalar
+
+
+def _whole_action(action: Any) -> jax.Array:
+    """The action in 32 bits: of other types, `action - 1` might wrap around and `table[action]`
+    select."""
+    try:
+        given = jnp.asarray(action)
+    except (TypeError, ValueError):
+        raise InputError(f"an action must be one whole number, not {action!r}.") from None
+    kind = given.dtype
+    if given.shape != () or not (jnp.issubdtype(kind, jnp.integer) or kind == jnp.bool_):
+        shape = f" and shape {given.shape}" if given.shape else ""
+        raise InputError(f"an action must be one whole number, not of type {kind}{shape}.")
+    return given.astype(jnp.int32)
+
+
+def _check_run(env: object, policy: object) -> None:
+    if not isinstance(env, Environment):
+        raise InputError("env cannot be compiled: `tacit.envs.collect` runs what `make` makes.")
+    check_policy(policy)
+
+
+def check_policy(policy: object) -> None:
+    if not callable(policy):
+        raise InputError("policy must be a function: `table_policy` makes one of a table.")
 
 
 Tree = TypeVar("Tree")
@@ -209,11 +262,10 @@ def random_policy(num_actions: int) -> Policy:
 
 def table_policy(table: ArrayLike) -> Policy:
     """Actions drawn from row `observation` of a table of probabilities (S, A)."""
-    chances = np.asarray(table, dtype=np.float64)
-    if chances.ndim != 2 or not np.allclose(chances.sum(axis=1), 1.0) or np.any(chances < 0.0):
+    chances = arrays.distributions("the rows of a policy", table)
+    if chances.ndim != 2 or 0 in chances.shape:
         raise InputError("a policy must be a table of probabilities, states by actions.")
-    # All but the last: what is left goes to the last action, so rounding cannot leave the range.
-    below = np.cumsum(chances, axis=1)[:, :-1]
+    below = arrays.cumulative(chances)[:, :-1]
 
     def policy(key: jax.Array, observation: jax.Array) -> jax.Array:
         drawn = jax.random.uniform(key) >= jnp.asarray(below)[observation]
@@ -249,7 +301,7 @@ class Episodes(NamedTuple):
 
     def returns(self, gamma: float = 1.0) -> Any:
         """The discounted sum of each episode's rewards."""
-        weights = gamma ** np.arange(self.valid.shape[-1])
+        weights = checks.number("gamma", gamma) ** np.arange(self.valid.shape[-1])
         return (self.transitions.reward * self.valid * weights).sum(axis=-1)
 
 
@@ -282,9 +334,11 @@ def rollout(
     All that chance decides, except in the policy, is drawn before the loop, in bulk: drawing it
     inside, a number at a time, would take most of the time that a step takes.
     """
-    given = env.default_params if params is None else params
+    _check_run(env, policy)
+    checks.count("steps", steps)
+    given = env._given(params)
     # One split, because each of them takes a third of a second to compile.
-    keys = jax.random.split(key, 1 + 3 * steps)
+    keys = jax.random.split(typed_key(key), 1 + 3 * steps)
     begun = begin(env, keys[0], params) if carry is None else carry
     policy_keys, step_keys, reset_keys = keys[1:].reshape(3, steps)
     chances = jax.vmap(env._draw)(step_keys)
@@ -292,8 +346,8 @@ def rollout(
 
     def body(now: Carry[Inner], drawn: Any) -> tuple[Carry[Inner], Transitions]:
         policy_key, chance, first = drawn
-        action = policy(policy_key, now.observation)
-        after = _afresh(env._advance(chance, now.state, jnp.asarray(action), given), first)
+        action = _whole_action(policy(policy_key, now.observation))
+        after = _afresh(env._advance(chance, now.state, action, given), first)
         row = Transitions(
             now.observation,
             action,
@@ -316,11 +370,12 @@ def episodes(
     steps: int | None = None,
 ) -> Episodes:
     """`count` episodes from their start, side by side, padded to `steps` (or the step limit)."""
+    _check_run(env, policy)
     length = env.step_limit if steps is None else checks.count("steps", steps)
     if length is None:
         raise InputError(f"{env.name} has no step limit: say how many `steps` an episode may take.")
 
-    given = env.default_params if params is None else params
+    given = env._given(params)
 
     def one(keys: jax.Array) -> tuple[Transitions, jax.Array]:
         policy_keys, step_keys = keys[1:].reshape(2, length)
@@ -330,8 +385,8 @@ def episodes(
         ) -> tuple[tuple[Carry[Inner], jax.Array], tuple[Transitions, jax.Array]]:
             carry, alive = now
             policy_key, chance = drawn
-            action = policy(policy_key, carry.observation)
-            after = env._advance(chance, carry.state, jnp.asarray(action), given)
+            action = _whole_action(policy(policy_key, carry.observation))
+            after = env._advance(chance, carry.state, action, given)
             row = Transitions(
                 carry.observation,
                 action,
@@ -348,4 +403,4 @@ def episodes(
         return rows
 
     shape = (checks.count("count", count), 1 + 2 * length)
-    return Episodes(*jax.vmap(one)(jax.random.split(key, shape)))
+    return Episodes(*jax.vmap(one)(jax.random.split(typed_key(key), shape)))

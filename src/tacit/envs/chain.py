@@ -10,6 +10,7 @@ from typing import Literal
 import jax
 import numpy as np
 
+from tacit.envs import arrays
 from tacit.envs.base import State
 from tacit.envs.tabular import TableParams, Tables, TabularMDP
 from tacit.privacy import checks
@@ -61,6 +62,7 @@ class Chain(TabularMDP):
     def __post_init__(self) -> None:
         _length(self.states)
         _chance("stay", self.stay)
+        arrays.flag("start_at_end", self.start_at_end)
         if self.step_limit is not None:
             checks.count("step_limit", self.step_limit)
 

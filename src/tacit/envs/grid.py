@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from tacit.envs import arrays
 from tacit.envs.base import State
 from tacit.envs.tabular import TableParams, Tables, TabularMDP
 from tacit.privacy import checks
@@ -67,13 +68,22 @@ class ObstacleGrid(TabularMDP):
             raise InputError(f"penalty_on must be 'enter' or 'leave', not {self.penalty_on!r}.")
         if self.step_limit is not None:
             checks.count("step_limit", self.step_limit)
-        for x, y, penalty in self.obstacles:
+        rows = arrays.floats("obstacles", self.obstacles)
+        rows = rows if rows.size else np.zeros((0, 3))
+        if rows.ndim != 2 or rows.shape[1] != 3 or not np.all(np.isfinite(rows)):
+            raise InputError("obstacles must be rows of finite numbers: x, y and a penalty.")
+        places = [(int(x), int(y)) for x, y in arrays.whole("places of obstacles", rows[:, :2])]
+        for x, y in places:
             if not (0 <= x < self.size and 0 <= y < self.size):
                 raise InputError(f"the obstacle at ({x}, {y}) is outside the grid.")
             if (x, y) in ((0, 0), (self.size - 1, self.size - 1)):
                 raise InputError(f"the obstacle at ({x}, {y}) stands on the start or the target.")
-            if not np.isfinite(checks.number("penalty", penalty)):
-                raise InputError("a penalty must be finite.")
+        if len(set(places)) < len(places):
+            raise InputError("two obstacles stand in the same cell.")
+        # Tuples, because an environment must have a hash to be compiled for.
+        pairs = zip(places, rows[:, 2], strict=True)
+        tidy = tuple((x, y, float(penalty)) for (x, y), penalty in pairs)
+        object.__setattr__(self, "obstacles", tidy)
 
     @classmethod
     def published_code(cls) -> "ObstacleGrid":

@@ -6,7 +6,7 @@ form for an environment of Gymnasium's: ours if it is one of ours, its tables if
 host otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -26,7 +26,9 @@ from tacit.envs.base import (
     State,
     Step,
     Transitions,
+    check_policy,
     episodes,
+    typed_key,
 )
 from tacit.envs.tabular import TabularMDP
 from tacit.privacy import checks
@@ -59,7 +61,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         if render_mode is not None and render_mode != env.render_mode:
             raise InputError(f"{env.name} renders as {env.render_mode!r}, not as {render_mode!r}.")
-        for leaf in jax.tree.leaves(params):
+        for leaf in jax.tree.leaves(env._given(params)):
             if not np.all(np.isfinite(np.asarray(leaf, dtype=np.float64))):
                 raise InputError(f"the params of {env.name} must be finite numbers.")
         self.env = env
@@ -83,7 +85,8 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._state is None or self._key is None:
             raise InputError("reset the environment before the first step.")
-        if not self.action_space.contains(action):
+        # A scalar of JAX's is as good as one of NumPy's.
+        if not self.action_space.contains(np.asarray(action)):
             raise InputError(
                 f"an action must be a whole number from 0 to {self.env.num_actions - 1}, "
                 f"not {action!r}."
@@ -120,15 +123,14 @@ def _space(observation: Discrete | Box) -> spaces.Space[Any]:
 class HostEnvironment:
     """An environment of Gymnasium's that runs on the host: slower, and not differentiable.
 
-    Observations that are not numbers or plain arrays are flattened to vectors by Gymnasium's rules.
+    Observations that are not whole numbers are flattened to vectors by Gymnasium's rules.
     """
 
     def __init__(self, env: "gymnasium.Env[Any, Any]") -> None:
         self.env = env
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self.step_limit = _step_limit(env)
-        self._flat = not isinstance(env.observation_space, spaces.Discrete | spaces.Box)
-        if self._flat and not env.observation_space.is_np_flattenable:
+        if not env.observation_space.is_np_flattenable:
             raise InputError(f"the observations of {self.name} cannot be flattened to vectors.")
 
     @property
@@ -150,13 +152,20 @@ class HostEnvironment:
         space = self.env.observation_space
         if isinstance(space, spaces.Discrete):
             return int(observation) - int(space.start)
-        return spaces.flatten(space, observation) if self._flat else np.asarray(observation)
+        return spaces.flatten(space, observation)
 
     def _act(self, action: Any) -> Any:
         space = self.env.action_space
         if isinstance(space, spaces.Discrete):
+            if not space.contains(action + space.start):
+                raise InputError(f"the policy's action {action!r} is none of {self.name}'s.")
             return int(action) + int(space.start)
-        return np.asarray(action, dtype=space.dtype)
+        # Bounds are not checked: policies may overshoot them, and environments cut off.
+        if action.shape != space.shape:
+            raise InputError(
+                f"an action of {self.name} has the shape {space.shape}, not {action.shape}."
+            )
+        return action.astype(space.dtype)
 
     def episodes(
         self, policy: Policy, key: jax.Array, count: int, steps: int | None = None
@@ -165,6 +174,8 @@ class HostEnvironment:
         length = self.step_limit if steps is None else checks.count("steps", steps)
         if length is None:
             raise InputError(f"{self.name} has no step limit: say how many `steps` at most.")
+        check_policy(policy)
+        key = typed_key(key)
         compiled: Callable[[jax.Array, Any], jax.Array] = jax.jit(policy)
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
         rows = []
@@ -176,8 +187,7 @@ class HostEnvironment:
                 action = np.asarray(compiled(key_now, observation))
                 seen, reward, terminated, truncated, _ = self.env.step(self._act(action))
                 after = self._seen(seen)
-                # The environment's own limit, or that of the caller; never both flags.
-                late = (bool(truncated) or len(row) + 1 == self.step_limit) and not terminated
+                late = bool(truncated) and not terminated  # never both flags
                 row.append(
                     Transitions(observation, action, float(reward), after, bool(terminated), late)
                 )
@@ -215,6 +225,13 @@ def collect(
         if params is not None:
             raise InputError(f"{env.name} runs on the host and takes no params.")
         return env.episodes(policy, key, count, steps)
+    if not isinstance(env, Environment):
+        raise InputError("env must be an environment, such as `tacit.envs.make` makes of a name.")
+    check_policy(policy)
+    try:
+        hash(policy)
+    except TypeError:  # a callable that holds arrays, such as a network: compiled each time
+        policy = partial(policy)
     made: Episodes = jax.tree.map(np.asarray, _episodes(env, policy, key, count, params, steps))
     return made
 
@@ -238,18 +255,19 @@ def from_gymnasium(env: "gymnasium.Env[Any, Any]") -> "Environment[Any, Any] | H
     table, start = getattr(inside, "P", None), getattr(inside, "initial_state_distrib", None)
     # A fickle passenger changes their mind, of which the table of Taxi does not speak.
     fickle = bool(getattr(inside, "fickle_passenger", False))
-    if table is None or start is None or changed or fickle:
+    if not isinstance(table, Mapping) or start is None or changed or fickle:
         return HostEnvironment(env)
     name = env.spec.id if env.spec is not None else type(inside).__name__
     return TabularMDP.from_dict(table, start, step_limit=_step_limit(env), name=name)
 
 
 def _step_limit(env: "gymnasium.Env[Any, Any]") -> int | None:
+    limits: list[int | None] = []
     layer: Any = env
     while isinstance(layer, gymnasium.Wrapper):
         if isinstance(layer, TimeLimit):
-            return int(layer._max_episode_steps)
+            limits.append(int(layer._max_episode_steps))
         layer = layer.env
     if isinstance(layer, GymnasiumEnv):
-        return layer.env.step_limit
-    return None
+        limits.append(layer.env.step_limit)
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -1,7 +1,7 @@
 """Environments by name: ours, and Gymnasium's under the names they have or had."""
 
 import warnings
-from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import gymnasium
@@ -15,7 +15,7 @@ from tacit.envs.host import GymnasiumEnv, HostEnvironment, from_gymnasium
 from tacit.envs.taxi import Taxi
 from tacit.privacy.errors import InputError
 
-OURS: dict[str, Callable[..., Environment[Any, Any]]] = {
+OURS: dict[str, Any] = {
     "Chain": Chain,
     "MDP100": MDP100,
     "Taxi": Taxi,
@@ -56,20 +56,25 @@ def make(
     ours = _ours(env)
     if ours is not None:
         name, settings = ours
-        try:
-            return OURS[name](**{**settings, **options})
-        except TypeError:
-            if env in SAME_AS_OURS:  # an option that only Gymnasium's has, such as `is_rainy`
-                return _theirs(env, options)
-            raise InputError(f"{name} does not take {_listed(options)}.") from None
+        known = {field.name for field in fields(OURS[name])}
+        if set(options) <= known:
+            made: Environment[Any, Any] = OURS[name](**{**settings, **options})
+            return made
+        # An option that only Gymnasium's has, such as `is_rainy`, under the name it has there.
+        same = [k for k, v in SAME_AS_OURS.items() if v == ours and k in gymnasium.registry]
+        if env not in SAME_AS_OURS or not same:
+            raise InputError(f"{name} does not take {_listed(sorted(set(options) - known))}.")
+        return _theirs(same[0], options)
     return _theirs(env, options)
 
 
-def gymnasium_entry(name: str, render_mode: str | None = None, **options: Any) -> GymnasiumEnv:
+def gymnasium_entry(
+    name: str, render_mode: str | None = None, params: Any = None, **options: Any
+) -> GymnasiumEnv:
     """What Gymnasium calls for `tacit/<name>-v0`."""
     made = make(name, **options)
     assert isinstance(made, Environment)
-    return GymnasiumEnv(made, render_mode=render_mode)
+    return GymnasiumEnv(made, params, render_mode)
 
 
 def _ours(name: str) -> tuple[str, dict[str, Any]] | None:
@@ -90,14 +95,13 @@ def _theirs(name: str, options: dict[str, Any]) -> "Environment[Any, Any] | Host
             f"There is no environment {name!r}: use {', '.join(OURS)}, "
             "or an id that Gymnasium knows."
         ) from None
-    except (gymnasium.error.Error, ImportError, TypeError) as problem:
-        reason = " ".join(str(problem).split()).rstrip(".")
+    except InputError:
+        raise
+    # Whatever an environment of somebody else's makes of its options is not ours to list.
+    except Exception as problem:
+        reason = " ".join(f"{type(problem).__name__}, {problem}".split()).rstrip(".")
         raise InputError(f"Gymnasium could not make {name!r}: {reason}.") from None
 
 
-def _listed(options: dict[str, Any]) -> str:
-    return (
-        "the options " + ", ".join(map(repr, options))
-        if len(options) != 1
-        else (f"the option {next(iter(options))!r}")
-    )
+def _listed(options: list[str]) -> str:
+    return f"the option{'s' if len(options) > 1 else ''} {', '.join(map(repr, options))}"

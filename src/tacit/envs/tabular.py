@@ -21,17 +21,18 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import spsolve
 
+from tacit.envs import arrays
+from tacit.envs.arrays import Flags, Floats, Integers
 from tacit.envs.base import Discrete, Environment, State
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+ENDLESS = "gamma must be below 1: under this policy some episodes never terminate."
 
 
 class TableParams(NamedTuple):
@@ -55,34 +56,43 @@ class Tables:
     start: Floats
 
     def __post_init__(self) -> None:
-        shape = self.probabilities.shape
+        kept = {
+            "successors": arrays.whole("successors", self.successors),
+            "probabilities": arrays.distributions("probabilities", self.probabilities),
+            "rewards": arrays.floats("rewards", self.rewards),
+            "terminated": arrays.flags("terminated", self.terminated),
+            "start": arrays.distributions("start", self.start),
+        }
+        shape = kept["probabilities"].shape
         if len(shape) != 3 or 0 in shape:
             raise InputError(
                 f"probabilities must have the shape (states, actions, successors), not {shape}."
             )
         for name in ("successors", "rewards", "terminated"):
-            if getattr(self, name).shape != shape:
+            if kept[name].shape != shape:
                 raise InputError(
                     f"{name} must have the shape {shape} of the probabilities, "
-                    f"not {getattr(self, name).shape}."
+                    f"not {kept[name].shape}."
                 )
-        if self.start.shape != shape[:1]:
+        if kept["start"].shape != shape[:1]:
             raise InputError(f"start must have one entry for each of the {shape[0]} states.")
-        if self.successors.min() < 0 or self.successors.max() >= shape[0]:
+        if kept["successors"].min() < 0 or kept["successors"].max() >= shape[0]:
             raise InputError(f"successors must be states from 0 to {shape[0] - 1}.")
-        if not np.all(np.isfinite(self.rewards)):
+        if not np.all(np.isfinite(kept["rewards"])):
             raise InputError("rewards must be finite.")
-        _check_distribution("probabilities", self.probabilities)
-        _check_distribution("start", self.start)
+        for name, table in kept.items():
+            # What sampling uses is derived from these once, so they must not change.
+            table.setflags(write=False)
+            object.__setattr__(self, name, table)
 
     def params(self) -> TableParams:
         """The form that sampling uses."""
         return TableParams(
             self.successors.astype(np.int32),
-            _cumulative(self.probabilities),
+            arrays.cumulative(self.probabilities),
             self.rewards,
             self.terminated,
-            _cumulative(self.start),
+            arrays.cumulative(self.start),
         )
 
 
@@ -165,9 +175,14 @@ class TabularMDP(Environment[jax.Array, TableParams]):
 
     def greedy(self, actions: ArrayLike) -> Floats:
         """The policy that takes `actions[s]` in state s, or the largest of `actions[s, :]`."""
-        table = np.asarray(actions)
-        chosen = table.argmax(axis=1) if table.ndim == 2 else table.astype(np.int64)
-        if chosen.shape != (self.num_states,):
+        table = arrays.floats("actions", actions)
+        if table.shape == (self.num_states, self.num_actions):
+            if np.any(np.isnan(table)):
+                raise InputError("the values of actions must be numbers, not NaN.")
+            chosen = table.argmax(axis=1)
+        elif table.shape == (self.num_states,):
+            chosen = arrays.whole("actions", table)
+        else:
             raise InputError(f"one action is needed for each of the {self.num_states} states.")
         if chosen.min() < 0 or chosen.max() >= self.num_actions:
             raise InputError(f"actions must be from 0 to {self.num_actions - 1}.")
@@ -185,38 +200,47 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         return rewards
 
     def values(self, policy: ArrayLike, gamma: float) -> Floats:
-        """The exact value of each state under a policy table (S, A): rewards until termination."""
-        table, discount = self._policy(policy), _discount(gamma)
-        kernel = self._kernel(table)
-        if discount == 1.0 and not _ends(kernel):
-            raise InputError(
-                "gamma must be below 1: under this policy some episodes never terminate."
-            )
-        rewards = np.sum(table * self.expected_rewards(), axis=1)
-        system = sparse.identity(self.num_states, format="csc") - discount * kernel.tocsc()
-        if self.num_states <= 1000:
-            solved: Floats = np.linalg.solve(np.asarray(system.todense()), rewards)
-        else:
-            solved = np.asarray(spsolve(system, rewards))
-        return solved
+        """The exact value of each state under a policy table (S, A): rewards until termination.
+
+        With gamma = 1 they exist where an episode ends with certainty, or comes to where nothing is
+        paid any more.
+        """
+        values, exist = self._evaluate(self._policy(policy), _discount(gamma))
+        if not np.all(exist):
+            raise InputError(ENDLESS)
+        return values
 
     def action_values(self, policy: ArrayLike, gamma: float) -> Floats:
         """The exact value of each action in each state, followed by the policy."""
         return self._backup(self.values(policy, gamma), gamma)
 
     def start_value(self, policy: ArrayLike, gamma: float) -> float:
-        """What the policy is worth where episodes start."""
-        return float(self.tables.start @ self.values(policy, gamma))
+        """What the policy is worth where episodes start; no matter what it would do elsewhere."""
+        values, exist = self._evaluate(self._policy(policy), _discount(gamma))
+        begun = self.tables.start > 0.0
+        if not np.all(exist[begun]):
+            raise InputError(ENDLESS)
+        return float(self.tables.start[begun] @ values[begun])
 
     def optimal(self, gamma: float) -> Solution:
-        """An optimal policy by policy iteration: exact, up to the rounding of the linear solves."""
+        """An optimal policy by policy iteration: exact, up to the rounding of the linear solves.
+
+        With gamma = 1 it is the best of those that end, of which there must be one. Proof: the
+        first policy ends. Suppose that one ends, and its improvement has a set of states that it
+        never leaves. Weighted by the stationary distribution there, the gains r + P v - v of its
+        actions sum to the mean reward, since P v and v cancel. They are positive where the action
+        is new, and zero elsewhere; and some action is new, or the old policy would not end either.
+        So the mean reward is positive, and no optimum exists: which is what the error says.
+        """
         discount = _discount(gamma)
-        # The uniform policy terminates wherever termination can be reached at all, so that the
-        # first evaluation exists for gamma = 1 too.
-        values = self.values(self.uniform(), discount)
-        actions = self._backup(values, discount).argmax(axis=1)
+        if discount == 1.0:
+            actions = self._towards_an_end()
+        else:
+            actions = self._backup(self.values(self.uniform(), discount), discount).argmax(axis=1)
         while True:
-            values = self.values(self.greedy(actions), discount)
+            values, exist = self._evaluate(self.greedy(actions), discount)
+            if not np.all(exist):
+                raise InputError("gamma must be below 1: rewards can be collected for ever.")
             options = self._backup(values, discount)
             best = options.max(axis=1)
             kept = np.take_along_axis(options, actions[:, None], axis=1)[:, 0]
@@ -225,6 +249,52 @@ class TabularMDP(Environment[jax.Array, TableParams]):
             if not np.any(better):
                 return Solution(self.greedy(actions), values, options)
             actions = np.where(better, options.argmax(axis=1), actions)
+
+    def _towards_an_end(self) -> Integers:
+        """In each state an action that may lead a step nearer to the end of the episode."""
+        tables, anyhow = self.tables, self.uniform()
+        kernel = self._kernel(anyhow)
+        onward = _leading_to(kernel, self._ends(anyhow, kernel))
+        if np.any(onward < 0):
+            raise InputError("gamma must be below 1: from some states no end can be reached.")
+        there = onward[:, None, None] == self.num_states
+        nearer = ~tables.terminated & (tables.successors == onward[:, None, None])
+        chances = np.sum(tables.probabilities * np.where(there, tables.terminated, nearer), axis=2)
+        actions: Integers = chances.argmax(axis=1)
+        return actions
+
+    def _evaluate(self, policy: Floats, discount: float) -> tuple[Floats, Flags]:
+        """Values, and where they exist."""
+        kernel = self._kernel(policy)
+        exist, solved = np.ones((2, self.num_states), bool)
+        if discount == 1.0:
+            ends = self._ends(policy, kernel)
+            trapped = _leading_to(kernel, ends) < 0
+            exist = _leading_to(kernel, trapped) < 0
+            # Where nothing is paid any more the value is 0, and the matrix may be singular.
+            solved = exist & (_leading_to(kernel, self._pays(policy)) >= 0)
+        rewards = np.sum(policy * self.expected_rewards(), axis=1)
+        values = np.zeros(self.num_states)
+        if np.any(solved):
+            inside = kernel[solved][:, solved]
+            system = sparse.identity(inside.shape[0], format="csc") - discount * inside.tocsc()
+            if inside.shape[0] <= 1000:
+                values[solved] = np.linalg.solve(np.asarray(system.todense()), rewards[solved])
+            else:
+                values[solved] = spsolve(system, rewards[solved])
+        return values, exist
+
+    def _pays(self, policy: Floats) -> Flags:
+        """Where the next step may pay something."""
+        sizes = np.sum(self.tables.probabilities * np.abs(self.tables.rewards), axis=2)
+        paying: Flags = np.sum(policy * sizes, axis=1) > 0.0
+        return paying
+
+    def _ends(self, policy: Floats, kernel: Any) -> Flags:
+        """Where the next step may terminate, or nothing is paid any more."""
+        leaves = np.sum(self.tables.probabilities * self.tables.terminated, axis=2)
+        ends: Flags = np.sum(policy * leaves, axis=1) > 0.0
+        return ends | (_leading_to(kernel, self._pays(policy)) < 0)
 
     def _backup(self, values: Floats, gamma: float) -> Floats:
         tables = self.tables
@@ -238,17 +308,18 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         rows = np.broadcast_to(np.arange(self.num_states)[:, None, None], weights.shape)
         size = (self.num_states, self.num_states)
         entries = (weights.ravel(), (rows.ravel(), tables.successors.ravel()))
-        return sparse.coo_matrix(entries, shape=size).tocsr()
+        kernel = sparse.coo_matrix(entries, shape=size).tocsr()
+        kernel.eliminate_zeros()
+        return kernel
 
     def _policy(self, policy: ArrayLike) -> Floats:
-        table = np.asarray(policy, dtype=np.float64)
+        table = arrays.floats("policy", policy)
         if table.shape != (self.num_states, self.num_actions):
             raise InputError(
                 f"a policy must be a table of {self.num_states} states by {self.num_actions} "
                 f"actions, not of shape {table.shape}."
             )
-        _check_distribution("policy", table)
-        return table
+        return arrays.distributions("policy", table)
 
     # --- for people -------------------------------------------------------------------------------
 
@@ -269,16 +340,14 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         name: str = "table",
     ) -> "GivenMDP":
         """From arrays of shape (S, A, K); nothing terminates and starts are uniform by default."""
-        chances = np.asarray(probabilities, dtype=np.float64)
+        chances = arrays.floats("probabilities", probabilities)
         size = chances.shape[0] if chances.ndim else 0
-        ends = np.zeros(chances.shape, bool) if terminated is None else np.asarray(terminated, bool)
-        first = np.full(size, 1.0 / max(size, 1)) if start is None else start
         tables = Tables(
-            np.asarray(successors, dtype=np.int64),
+            successors,  # type: ignore[arg-type]  # converted when checked, like the others
             chances,
-            np.asarray(rewards, dtype=np.float64),
-            ends,
-            np.asarray(first, dtype=np.float64),
+            rewards,  # type: ignore[arg-type]
+            np.zeros(chances.shape) if terminated is None else terminated,  # type: ignore[arg-type]
+            np.full(size, 1.0 / max(size, 1)) if start is None else start,  # type: ignore[arg-type]
         )
         return GivenMDP(tables, step_limit, name)
 
@@ -292,17 +361,30 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         step_limit: int | None = None,
         name: str = "table",
     ) -> "GivenMDP":
-        """From P(s' | s, a) and rewards, each (S, A, S); entering a `terminal` state terminates."""
-        dense = np.asarray(transitions, dtype=np.float64)
-        if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
+        """From P(s' | s, a) of shape (S, A, S); entering a `terminal` state terminates.
+
+        Rewards are a number, (S, A), or (S, A, S); `terminal` is true or false for each state.
+        """
+        dense = arrays.floats("transitions", transitions)
+        if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
             raise InputError(
                 f"transitions must have the shape (states, actions, states), not {dense.shape}."
             )
-        pay = np.broadcast_to(np.asarray(rewards, dtype=np.float64), dense.shape)
+        pay = arrays.floats("rewards", rewards)
+        if pay.shape not in ((), dense.shape[:2], dense.shape):
+            raise InputError(
+                f"rewards must be a number or have the shape {dense.shape[:2]} or {dense.shape}, "
+                f"not {pay.shape}."
+            )
+        pay = np.broadcast_to(pay[..., None] if pay.ndim == 2 else pay, dense.shape)
+        flags = np.zeros(len(dense), bool)
+        if terminal is not None:
+            flags = arrays.flags("terminal", terminal)
+        if flags.shape != (len(dense),):
+            raise InputError(f"terminal must have one entry for each of the {len(dense)} states.")
         width = max(int((dense != 0.0).sum(axis=2).max()), 1)
         # The possible successors of each row first, in their order.
         successors = np.argsort(dense == 0.0, axis=2, kind="stable")[:, :, :width]
-        flags = np.zeros(dense.shape[0], bool) if terminal is None else np.asarray(terminal, bool)
         return TabularMDP.from_tables(
             successors,
             np.take_along_axis(dense, successors, axis=2),
@@ -322,18 +404,24 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         name: str = "table",
     ) -> "GivenMDP":
         """From Gymnasium's `P[state][action]`: lists of (probability, next, reward, terminated)."""
-        states, actions = len(table), len(table[0])
-        width = max(len(rows) for by_action in table.values() for rows in by_action.values())
-        shape = (states, actions, width)
-        successors, terminated = np.zeros(shape, np.int64), np.zeros(shape, bool)
-        probabilities, rewards = np.zeros(shape), np.zeros(shape)
-        for s in range(states):
-            for a in range(actions):
-                for k, (chance, after, reward, end) in enumerate(table[s][a]):
-                    successors[s, a, k] = after
-                    probabilities[s, a, k] = chance
-                    rewards[s, a, k] = reward
-                    terminated[s, a, k] = end
+        try:
+            states, actions = len(table), len(table[0])
+            width = max(len(table[s][a]) for s in range(states) for a in range(actions))
+            shape = (states, actions, width)
+            successors, terminated = np.zeros(shape), np.zeros(shape)
+            probabilities, rewards = np.zeros(shape), np.zeros(shape)
+            for s in range(states):
+                for a in range(actions):
+                    for k, (chance, after, reward, end) in enumerate(table[s][a]):
+                        successors[s, a, k] = after
+                        probabilities[s, a, k] = chance
+                        rewards[s, a, k] = reward
+                        terminated[s, a, k] = end
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                "table[state][action] must list (probability, next, reward, terminated), "
+                "for states and actions numbered from 0."
+            ) from None
         return TabularMDP.from_tables(
             successors,
             probabilities,
@@ -365,27 +453,6 @@ class GivenMDP(TabularMDP):
         return self.given
 
 
-def _check_distribution(name: str, table: Floats) -> None:
-    if not np.all(np.isfinite(table)) or np.any(table < 0.0):
-        raise InputError(f"{name} must be finite numbers of at least 0.")
-    off = float(np.max(np.abs(table.sum(axis=-1) - 1.0)))
-    if off > 1e-9:
-        raise InputError(f"{name} must sum to 1, and are off by {off:.3g}.")
-
-
-def _cumulative(probabilities: Floats) -> Floats:
-    """Cumulative sums along the last axis, exactly 1 from the last positive entry on.
-
-    Otherwise rounding could leave a sliver at the end that belongs to an impossible successor.
-    """
-    total = np.cumsum(probabilities, axis=-1)
-    positive = probabilities > 0.0
-    size = probabilities.shape[-1]
-    last = size - 1 - np.argmax(positive[..., ::-1], axis=-1)
-    done: Floats = np.where(np.arange(size) >= last[..., None], 1.0, np.minimum(total, 1.0))
-    return done
-
-
 def _discount(gamma: object) -> float:
     value = checks.number("gamma", gamma)
     if not 0.0 <= value <= 1.0:
@@ -393,12 +460,17 @@ def _discount(gamma: object) -> float:
     return value
 
 
-def _ends(kernel: Any) -> bool:
-    """Whether termination can be reached from every state, so that undiscounted values exist."""
-    leaks = np.asarray(kernel.sum(axis=1)).ravel() < 1.0 - 1e-12
-    while True:
-        # A state is good when it may terminate at once, or may move to a good one.
-        more = leaks | (kernel @ leaks.astype(np.float64) > 0.0)
-        if np.array_equal(more, leaks):
-            return bool(np.all(leaks))
-        leaks = more
+def _leading_to(kernel: Any, targets: Flags) -> Integers:
+    """For each state, the next one on a shortest way to a target; S in a target, -1 without a way.
+
+    A breadth-first search, against the direction of the steps, from a node that leads to all
+    targets.
+    """
+    size = len(targets)
+    source = sparse.csr_matrix(targets[None, :].astype(np.float64))
+    graph: Any = sparse.bmat(
+        [[kernel.T, sparse.csr_matrix((size, 1))], [source, None]], format="csr"
+    )
+    _, found_from = breadth_first_order(graph, size)
+    onward: Integers = np.maximum(found_from[:size], -1).astype(np.int64)
+    return onward

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from tacit.envs import arrays
 from tacit.envs.base import State
 from tacit.envs.tabular import TableParams, Tables, TabularMDP
 from tacit.privacy import checks
@@ -35,6 +36,7 @@ class Taxi(TabularMDP):
     step_limit: int | None = 200
 
     def __post_init__(self) -> None:
+        arrays.flag("legacy_map", self.legacy_map)
         if self.step_limit is not None:
             checks.count("step_limit", self.step_limit)
 
