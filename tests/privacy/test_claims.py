@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tacit.privacy import Certificate, Claim, InputError, Relation
+from tacit.privacy import Certificate, CertificateError, Claim, InputError, Relation
 from tacit.privacy.claims import CLAIMS, claim
 
 
@@ -107,8 +107,11 @@ def test_claims_are_never_alone_and_never_certificates(name: str) -> None:
     text = str(made)
     assert "Not a certificate:" in text
     assert ("Certified for the same noise:" in text) or ("No certified figure:" in text)
-    assert not isinstance(made, Certificate)
+    assert type(made) is Claim
     assert made.to_dict()["why_not"] == made.why_not
+    assert Claim.from_dict(made.to_dict()).to_dict() == made.to_dict()
+    with pytest.raises(CertificateError):
+        Certificate.from_dict(made.to_dict())
     if made.certified is not None:
         made.certified.verify()
 

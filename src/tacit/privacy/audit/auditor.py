@@ -280,7 +280,7 @@ class _Promise:
     def excess(self, hit_rate: Array, false_alarm_rate: Array) -> Array:
         """By how much rates break hit <= e^epsilon false alarm + delta(epsilon), at the worst."""
         allowed = np.multiply.outer(false_alarm_rate, np.exp(self.epsilons)) + self.deltas
-        return np.max(np.asarray(hit_rate)[..., None] - allowed, axis=-1)
+        return np.asarray(np.max(np.asarray(hit_rate)[..., None] - allowed, axis=-1))
 
     def broken(self, counts: Counts, error: float) -> bool:
         """Whether fresh counts refute the promise; wrongly with probability `error` at most."""
@@ -291,10 +291,11 @@ class _Promise:
         """The largest factor on Gaussian noise that the best attack exposes in the median audit."""
         if self.mu is None:
             return None
+        mu = self.mu
         cuts = np.linspace(-2.0, 8.0, 201)
 
         def exposed(factor: float) -> bool:
-            hits = np.floor(runs * special.ndtr(self.mu / factor - cuts))
+            hits = np.floor(runs * special.ndtr(mu / factor - cuts))
             false_alarms = np.ceil(runs * special.ndtr(-cuts))
             rates = (
                 bounds.at_least(hits, runs, error / 2),
