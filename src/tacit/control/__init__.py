@@ -1,0 +1,26 @@
+"""Learning agents: a file per algorithm.
+
+>>> from tacit.control import QLearning
+>>> QLearning(steps=1000).gamma
+0.99
+
+`QLearning` is *not* private: it makes policies to evaluate, in simulated environments. JAX loads
+when an agent learns.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.control.q_learning import Learned, QLearning
+
+_HOMES = {"q_learning": ("Learned", "QLearning")}
+
+__all__ = ["Learned", "QLearning"]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"tacit.control.{home}"), name)
+    raise AttributeError(f"module 'tacit.control' has no attribute {name!r}")

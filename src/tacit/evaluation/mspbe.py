@@ -1,0 +1,384 @@
+"""The mean squared projected Bellman error, and the moments linear estimators are made of.
+
+With phi_t the features of s_t, phi'_t those of the next state, g_t = gamma (0 if the trajectory
+terminated at t), rho_t = pi(a_t|s_t) / b(a_t|s_t), and tau the number of a trajectory's steps,
+
+    A = E[1/tau sum_t rho_t phi_t (phi_t - g_t phi'_t)'],    b = E[1/tau sum_t rho_t r_t phi_t],
+    C = E[1/tau sum_t phi_t phi_t'],
+
+    MSPBE(theta) = (b - A theta)' C^-1 (b - A theta),
+
+each trajectory averaged over its steps first, as in xie2019. The inverse is a pseudo-inverse:
+directions in which C has less than `RELATIVE_RANK` of its largest eigenvalue are left out; or with
+a ridge, C + ridge I is inverted.
+
+`moments` takes them from data, `exact_moments` from a model, and `unit_moments` keeps them apart,
+one A_i, b_i, C_i for each unit, which is what private estimators clip.
+
+Nothing here is private: the MSPBE of private data is private data. Estimators show it only if the
+data was declared public.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.evaluation.steps import (
+    Data,
+    batches,
+    discount,
+    importance_ratios,
+    refuse_unpaid,
+    steps,
+)
+from tacit.privacy import checks
+from tacit.privacy.errors import InputError
+from tacit.privacy.promise import Unit
+
+if TYPE_CHECKING:
+    from tacit.envs.tabular import TabularMDP
+
+Floats = NDArray[np.float64]
+
+# Directions in which the Gram matrix is smaller than this, relatively, carry no error.
+RELATIVE_RANK = 1e-10
+# Entries of a piece's features that are held in memory at a time.
+_ENTRIES = 8_000_000
+# Above this share of entries that are not 0, matrices are kept dense.
+_SPARSE = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """A, b and C, averaged over `trajectories`; 0 of them if they come from a model."""
+
+    A: Floats
+    b: Floats
+    C: Floats
+    trajectories: int = 0
+
+
+def mspbe(weights: ArrayLike, moments: Moments, ridge: float = 0.0) -> float:
+    """(b - A theta)' (C + ridge I)^+ (b - A theta), for theta = `weights`."""
+    theta = np.asarray(weights, dtype=np.float64)
+    if theta.shape != moments.b.shape:
+        raise InputError(
+            f"weights must have {moments.b.size} entries, one for each feature, "
+            f"not shape {theta.shape}."
+        )
+    error = moments.b - moments.A @ theta
+    values, vectors = np.linalg.eigh(moments.C)
+    values = values + checks.non_negative("ridge", ridge)
+    kept = values > RELATIVE_RANK * max(float(values[-1]), 0.0)
+    along = vectors.T @ error
+    return float(np.sum(along[kept] ** 2 / values[kept]))
+
+
+def moments(data: Data, policy: Policy | None, features: Features, gamma: float) -> Moments:
+    """The moments of `data`, averaged over the trajectories that have a usable step."""
+    d = features.dimension
+    A, b, C, count = np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0
+    for piece in _pieces(data, d):
+        at = steps(piece, policy, features, gamma)
+        weighed = at.phi * (at.shares * at.ratios)[:, None]
+        A += weighed.T @ at.direction
+        b += weighed.T @ at.rewards
+        C += (at.phi * at.shares[:, None]).T @ at.phi
+        count += np.unique(at.trajectories).size
+    if count == 0:
+        raise InputError("No trajectory of the data has a step whose next state is known.")
+    return Moments(A / count, b / count, C / count, count)
+
+
+def exact_moments(
+    env: "TabularMDP",
+    policy: ArrayLike,
+    features: Features,
+    gamma: float,
+    *,
+    behavior: ArrayLike | None = None,
+    max_steps: int | None = None,
+) -> Moments:
+    """The moments of `policy` on trajectories that `behavior` (or `policy`) would collect.
+
+    Both are tables (S, A). Exact for episodes cut off after `max_steps` (or the environment's own
+    limit), whose last state is known. With e_t(s) the mean of 1/tau given that s is reached at time
+    t, e_H = 1/H for the limit H and
+
+        e_t(s) = P_b(ends | s) / (t + 1) + sum_s' P_b(s' | s) e_{t+1}(s'),
+
+    a transition from s to s' at time t counts with e_{t+1}(s'), and one that ends with 1 / (t + 1).
+    """
+    gamma = discount(gamma)
+    limit = max_steps if max_steps is not None else getattr(env, "step_limit", None)
+    if limit is None:
+        raise InputError("The environment sets no limit to an episode: pass max_steps.")
+    horizon = checks.count("max_steps", limit)
+    tables, n = env.tables, env.num_states
+    target = np.asarray(policy, dtype=np.float64)
+    logged = target if behavior is None else np.asarray(behavior, dtype=np.float64)
+    if np.any((target > 0.0) & (logged == 0.0)):
+        raise InputError("behavior never takes an action that policy takes.")
+    source = np.broadcast_to(np.arange(n)[:, None, None], tables.probabilities.shape)
+
+    def split(table: Floats, value: Floats | float) -> tuple[Floats, Floats]:
+        """Sums of `value` over transitions: (S, S) where they go on, (S,) where they end."""
+        weights = table[:, :, None] * tables.probabilities * value
+        on, end = np.zeros((n, n)), np.zeros(n)
+        np.add.at(on, (source, tables.successors), weights * ~tables.terminated)
+        np.add.at(end, source, weights * tables.terminated)
+        return on, end
+
+    on, end = split(logged, 1.0)
+    inverse = np.empty((horizon + 1, n))
+    inverse[horizon] = 1.0 / horizon
+    for t in reversed(range(horizon)):
+        inverse[t] = end / (t + 1) + on @ inverse[t + 1]
+    here, goes, ends = np.asarray(tables.start), np.zeros((n, n)), np.zeros(n)
+    for t in range(horizon):
+        goes += here[:, None] * inverse[t + 1][None, :]
+        ends += here / (t + 1)
+        here = here @ on
+    phi = np.asarray(features(np.arange(n)), dtype=np.float64)
+    judged_on, judged_end = split(target, 1.0)
+    paid_on, paid_end = split(target, tables.rewards)
+    onward = goes * judged_on
+    visits = onward.sum(axis=1) + ends * judged_end
+    seen = (goes * on).sum(axis=1) + ends * end
+    pay = (goes * paid_on).sum(axis=1) + ends * paid_end
+    A = phi.T @ (visits[:, None] * phi - gamma * onward @ phi)
+    return Moments(A, phi.T @ pay, phi.T @ (seen[:, None] * phi))
+
+
+# --- one by one ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class UnitMoments:
+    """A_i, b_i and, where asked for, A_i' and C_i of each unit.
+
+    Matrices are stacked, d rows for each unit: sparse if the features are, else dense. A person's
+    moments are the mean over their trajectories, so that a person counts once, however many
+    trajectories they have. A unit without a usable step has zeros.
+    """
+
+    A: Any
+    b: Floats
+    transposed: Any
+    C: Any
+    unit: Unit
+
+    @property
+    def count(self) -> int:
+        """How many units there are."""
+        return int(self.b.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        """How many features there are."""
+        return int(self.b.shape[1])
+
+    def times(self, matrices: Any, vector: Floats) -> Floats:
+        """The product of each unit's matrix with `vector`, one row each."""
+        return np.asarray(matrices @ vector).reshape(self.b.shape)
+
+
+def unit_moments(
+    data: Data,
+    policy: Policy | None,
+    features: Features,
+    gamma: float,
+    *,
+    cap: float | None = None,
+    reward_range: tuple[float, float] | None = None,
+    change: Floats | None = None,
+    dual: bool = False,
+    certified: bool = True,
+) -> UnitMoments:
+    """The moments of each unit; a function of that unit's data alone, and total.
+
+    Ratios are at most `cap`, rewards are clipped into `reward_range` (NaN to its middle), and a
+    step whose ratio or features are not finite has no weight. `change` is a public linear map of
+    the features, a matrix or the diagonal of one. `dual` asks for A_i' and C_i too. `certified`
+    refuses behaviour probabilities that nobody paid for.
+    """
+    d = features.dimension
+    parts: dict[str, list[Any]] = {"A": [], "b": [], "transposed": [], "C": []}
+    unit, dense = None, None
+    for piece in _pieces(data, d):
+        if certified:
+            refuse_unpaid(piece)
+        unit = piece.unit
+        with np.errstate(all="ignore"):
+            at = _steps(piece, policy, features, gamma, cap, reward_range, change)
+            if dense is None:
+                dense = _entries(at.phi) + _entries(at.direction) > _SPARSE * 2 * at.size
+            phi, direction = (_as(x, dense) for x in (at.phi, at.direction))
+            left = at.spread(phi, at.ratios)
+            parts["A"].append(left @ direction)
+            parts["b"].append((left @ at.rewards).reshape(at.num_units, d))
+            if dual:
+                parts["transposed"].append(at.spread(direction, at.ratios) @ phi)
+                parts["C"].append(at.spread(phi, 1.0) @ phi)
+    if unit is None:
+        raise InputError("There is no trajectory in the data.")
+
+    def joined(name: str) -> Any:
+        found = parts[name]
+        if not found:
+            return None
+        if name == "b" or dense:
+            return np.concatenate(found)
+        return sparse.vstack(found, format="csr")
+
+    return UnitMoments(unit=unit, **{name: joined(name) for name in parts})
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The usable steps of a piece; their features are dense or sparse."""
+
+    phi: Any
+    direction: Any
+    rewards: Floats
+    ratios: Floats
+    shares: Floats
+    units: NDArray[np.int64]
+    num_units: int
+
+    @property
+    def size(self) -> int:
+        return int(self.phi.shape[0] * self.phi.shape[1])
+
+    def spread(self, rows: Any, weights: Floats | float) -> Any:
+        """(units x d, steps): share_t w_t times row t, in the rows of the unit it belongs to."""
+        found = sparse.coo_matrix(rows)
+        entries = found.data * (self.shares * weights)[found.row]
+        place = self.units[found.row] * rows.shape[1] + found.col
+        shape = (self.num_units * rows.shape[1], rows.shape[0])
+        return sparse.csr_matrix((entries, (place, found.row)), shape=shape)
+
+
+def _steps(
+    piece: Trajectories,
+    policy: Policy | None,
+    features: Features,
+    gamma: float,
+    cap: float | None,
+    reward_range: tuple[float, float] | None,
+    change: Floats | None,
+) -> _Steps:
+    moves = piece.transitions()
+    ratios = importance_ratios(piece, policy, cap)[moves.rows]
+    phi = _features(features, moves.states)
+    g = discount(gamma) * moves.bootstraps
+    following = _features(features, moves.next_states)
+    if is_sparse(phi):
+        direction = phi - sparse.diags(g) @ following
+    else:
+        direction = phi - g[:, None] * following
+    if change is not None:
+        by = sparse.diags(change) if change.ndim == 1 else change.T
+        phi, direction = phi @ by, direction @ by
+    fine = np.isfinite(ratios)
+    if not is_sparse(phi):
+        fine &= np.isfinite(phi).all(axis=1) & np.isfinite(direction).all(axis=1)
+        if not fine.all():
+            phi, direction = (np.where(fine[:, None], x, 0.0) for x in (phi, direction))
+    rewards = np.asarray(moves.rewards, dtype=np.float64)
+    counts = np.bincount(moves.trajectories, minlength=piece.num_trajectories)
+    units = np.asarray(piece.unit_index)[moves.trajectories]
+    owned = np.bincount(piece.unit_index, minlength=piece.num_units)
+    return _Steps(
+        phi=phi,
+        direction=direction,
+        rewards=rewards if reward_range is None else clipped_rewards(rewards, reward_range),
+        ratios=np.where(fine, ratios, 0.0),
+        shares=1.0 / (counts[moves.trajectories] * owned[units]),
+        units=units,
+        num_units=piece.num_units,
+    )
+
+
+def _features(features: Features, states: Any) -> Any:
+    """(n, d) features, sparse where they are one-hot: a table is mostly zeros."""
+    if isinstance(features, OneHot) and np.ndim(states) == 1:
+        known = np.flatnonzero((states >= 0) & (states < features.num_states))
+        shape = (len(states), features.num_states)
+        return sparse.csr_matrix((np.ones(known.size), (known, states[known])), shape=shape)
+    found = np.asarray(features(states), dtype=np.float64)
+    if found.shape != (len(states), features.dimension):
+        raise InputError(
+            f"The features of {len(states)} states must have shape "
+            f"({len(states)}, {features.dimension}), not {found.shape}."
+        )
+    return found
+
+
+def is_sparse(matrix: Any) -> bool:
+    return bool(sparse.issparse(matrix))
+
+
+def _entries(matrix: Any) -> int:
+    return int(matrix.nnz if is_sparse(matrix) else np.count_nonzero(matrix))
+
+
+def _as(matrix: Any, dense: bool) -> Any:
+    if not dense:
+        return sparse.csr_matrix(matrix)
+    return matrix.toarray() if is_sparse(matrix) else matrix
+
+
+def clipped_rewards(rewards: Floats, reward_range: tuple[float, float]) -> Floats:
+    """Rewards within the public range; NaN becomes its middle."""
+    low, high = reward_range
+    return np.where(np.isnan(rewards), low + (high - low) / 2.0, np.clip(rewards, low, high))
+
+
+def checked_range(value: Any) -> tuple[float, float]:
+    """What any reward could be: two finite numbers, the lower first."""
+    if value is None:
+        raise InputError("reward_range is needed: say what any reward could be.")
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise InputError("reward_range must be two numbers, the lowest and highest.") from None
+    low, high = checks.number("reward_range", low), checks.number("reward_range", high)
+    if not (np.isfinite(high - low) and low < high):
+        raise InputError("reward_range must be two finite numbers, the lower first.")
+    return low, high
+
+
+def off_policy(data: Data, policy: Policy | None) -> bool:
+    """Whether another policy is to be judged than the one that collected the data."""
+    if isinstance(data, Trajectories):
+        return policy is not None or data.target_probs is not None
+    plan = getattr(data, "plan", None)
+    return policy is not None or getattr(plan, "target_prob", None) is not None
+
+
+def value_at(
+    features: Features, weights: Floats, start: Any, data: Data, public: bool
+) -> float | None:
+    """The mean value over `start`, or over first states if the data is public; else None."""
+    if start is None:
+        if not (public and isinstance(data, Trajectories)):
+            return None
+        start = data.states[data.offsets[:-1]]
+    return float(np.mean(np.asarray(features(np.asarray(start)), dtype=np.float64) @ weights))
+
+
+def _pieces(data: Data, dimension: int) -> Iterator[Trajectories]:
+    """The data in parts whose features fit into memory, with whole units."""
+    for batch in batches(data):
+        rows = max(_ENTRIES // dimension, 1)
+        if batch.num_steps <= rows:
+            yield batch
+            continue
+        owned = np.bincount(batch.unit_index, weights=batch.lengths, minlength=batch.num_units)
+        yield from batch.batches(max(rows, int(owned.max())))

@@ -1,0 +1,205 @@
+"""Private least-squares temporal differences: one release of clipped sufficient statistics.
+
+Features are changed by a public linear map, as in `private_gtd`. With A_i, b_i the moments of unit
+i (`mspbe.unit_moments`) and a public weight a, unit i contributes the d^2 + d numbers
+
+    clip((a A_i, b_i), c),
+
+scaled jointly to Frobenius norm at most c. Their sum is released once, with N(0, (z c)^2) on each
+entry, divided by the number of units n, and the first block by a. Of what comes out, A~ and b~,
+
+    theta  =  (A~' A~ + ridge d s^2 I)^-1 A~' b~,        s = z c / (a n),
+
+with s the noise on an entry of A~: the noise alone gives A~' A~ about d s^2 I, and directions that
+do not rise above it are shrunk.
+
+Unit: a trajectory, or a person with all of theirs, averaged before clipping. Relation: replace-one;
+n is public. Sensitivity: the sum moves by at most 2 c. Theorem: one event Gaussian(z, 1), in units
+of c; the rest is post-processing. Released: A~ and b~, and whatever is computed from them. One
+pass, so data may stream. Arithmetic: 64-bit floating point, so the certificate lists "idealised
+real arithmetic".
+
+One pass, and no iterations to choose; but noise on d^2 entries. Where d is more than a few and n
+not huge, `PrivateGTD` is much better.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tacit.data import Features, Policy
+from tacit.evaluation.mspbe import (
+    UnitMoments,
+    checked_range,
+    is_sparse,
+    moments,
+    mspbe,
+    off_policy,
+    unit_moments,
+    value_at,
+)
+from tacit.evaluation.payment import Purse
+from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, change_of
+from tacit.evaluation.result import Result
+from tacit.evaluation.steps import Data, batches, discount
+from tacit.privacy import checks
+from tacit.privacy.errors import InputError
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import GaussianMechanism
+from tacit.privacy.promise import Budget, Relation, Unit
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrivateLSTD:
+    """A value function, linear in `features`, from one noisy linear system; see the module."""
+
+    features: Features
+    """Of states; the value is linear in them."""
+
+    reward_range: tuple[float, float]
+    """What any reward could be; rewards outside are clipped into it."""
+
+    budget: Budget
+    """What may be spent; delta above 0."""
+
+    gamma: float = 0.99
+    """The discount factor, from 0 to 1."""
+
+    weight_cap: float | None = None
+    """The largest importance ratio that counts; needed to judge another policy."""
+
+    clip: float | None = None
+    """c, the largest norm of a contribution; by default 0.3 times the largest reward."""
+
+    matrix_weight: float | None = None
+    """a, how much A_i weighs beside b_i in that norm; by default 0.1 times the largest reward."""
+
+    ridge: float = 1.0
+    """How strongly the solution is shrunk, in units of what the noise amounts to."""
+
+    precondition: Any = None
+    """C0, public: a matrix, or the diagonal of one; see `private_gtd.public_gram`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reward_range", checked_range(self.reward_range))
+        discount(self.gamma)
+        for name in ("weight_cap", "clip", "matrix_weight"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name))
+        checks.non_negative("ridge", self.ridge)
+        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+        change_of(self.features, self.precondition)
+
+    def fit(
+        self,
+        data: Data,
+        policy: Policy | None = None,
+        *,
+        start: Any = None,
+        public: bool = False,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """The value function of `policy`, or of the policy that collected the data."""
+        if off_policy(data, policy) and self.weight_cap is None:
+            raise InputError(
+                "weight_cap is needed to judge another policy: say how large a ratio may count."
+            )
+        largest = max(abs(bound) for bound in self.reward_range)
+        clip, a = self.clip or 0.3 * largest, self.matrix_weight or 0.1 * largest
+        change, d = change_of(self.features, self.precondition), self.features.dimension
+        total, count, clipped, unit = np.zeros((d + 1, d)), 0, 0, Unit.TRAJECTORY
+        for batch in batches(data):
+            units = unit_moments(
+                batch,
+                policy,
+                self.features,
+                self.gamma,
+                cap=self.weight_cap,
+                reward_range=self.reward_range,
+                change=change,
+                certified=not public,
+            )
+            factors = clip_factors(units, a, clip)
+            total += weighed_sum(units, a, factors)
+            count, unit = count + units.count, units.unit
+            clipped += int(np.sum(factors < 1.0))
+        mechanism = GaussianMechanism.calibrated(1.0, self.budget)
+        purse = Purse(unit=unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed)
+        purse.pay(mechanism.event)
+        released, _ = mechanism.release(total / clip, purse.source)
+        noised = np.asarray(released * (clip / count), dtype=np.float64)
+        theta = solved(
+            noised[:d] / a, noised[d], self.ridge * d * (mechanism.std * clip / (a * count)) ** 2
+        )
+        weights = change * theta if change.ndim == 1 else change.T @ theta
+        return Result(
+            method="PrivateLSTD",
+            promise=purse.certify(self.budget.delta, assumptions=(CLIPPED, PUBLIC_SETTINGS)),
+            estimate=value_at(self.features, weights, start, data, public),
+            weights=weights,
+            features=self.features,
+            settings={
+                "gamma": self.gamma,
+                "reward_range": self.reward_range,
+                "weight_cap": self.weight_cap,
+                "units": count,
+                "clip": clip,
+                "matrix_weight": a,
+                "ridge": self.ridge,
+                "noise": mechanism.std,
+            },
+            diagnostics=None
+            if not public
+            else {
+                "mspbe": mspbe(weights, moments(data, policy, self.features, self.gamma)),
+                "clipped": clipped / count,
+            },
+        )
+
+
+def clip_factors(units: UnitMoments, a: float, bound: float) -> Floats:
+    """By how much each unit's (a A_i, b_i) is scaled to norm at most `bound`; 0 if not finite.
+
+    The computed norm is off by a factor of at most 1 + (d^2 + d + 8) 2^-52, which the bound gives
+    up.
+    """
+    d = units.dimension
+    with np.errstate(all="ignore"):
+        if is_sparse(units.A):
+            rows = np.asarray(units.A.multiply(units.A).sum(axis=1)).reshape(units.b.shape)
+        else:
+            rows = np.einsum("ij,ij->i", units.A, units.A).reshape(units.b.shape)
+        norms = np.sqrt(a**2 * rows.sum(axis=1) + np.einsum("ij,ij->i", units.b, units.b))
+        safe = bound * (1.0 - (d * d + d + 8) * 2.0**-51)
+        factors = np.where(norms > safe, safe / norms, 1.0)
+    return np.where(np.isfinite(norms), factors, 0.0)
+
+
+def weighed_sum(units: UnitMoments, a: float, factors: Floats) -> Floats:
+    """The sum of factor_i (a A_i, b_i), with b in the last row; a factor of 0 leaves a unit out."""
+    n, d = units.b.shape
+    used = factors > 0.0
+    # d rows, of which row f picks row f of every unit's matrix, times the unit's factor.
+    columns = (np.flatnonzero(used)[:, None] * d + np.arange(d)).ravel()
+    entries = np.repeat(factors[used], d), (np.tile(np.arange(d), int(used.sum())), columns)
+    picked = sparse.csr_matrix(entries, shape=(d, n * d)) @ units.A
+    A = picked.toarray() if is_sparse(picked) else np.asarray(picked)
+    b = factors[used] @ units.b[used]
+    return np.concatenate([a * A, b[None, :]])
+
+
+def solved(A: Floats, b: Floats, ridge: float) -> Floats:
+    """(A' A + ridge I)^-1 A' b, by the singular values of A, so that no ridge is fine too."""
+    left, values, right = np.linalg.svd(A)
+    kept = values > 1e-12 * max(float(values[0]), 1e-300)
+    filtered = np.zeros_like(values)
+    filtered[kept] = values[kept] / (values[kept] ** 2 + ridge)
+    return np.asarray(right.T @ (filtered * (left.T @ b)))

@@ -1,0 +1,130 @@
+"""From trajectories to what linear estimators need of every step.
+
+With phi_t the features of the state, rho_t = pi(a|s) / b(a|s) the importance ratio, and g_t = gamma
+unless the trajectory terminated there, in which case 0:
+
+    direction_t = phi_t - g_t phi_{t+1}
+    A = sum of share_t rho_t phi_t direction_t',   b = sum of share_t rho_t r_t phi_t,
+    C = sum of share_t phi_t phi_t'
+
+over the steps of a trajectory, with share_t = 1 / (number of its steps) as in xie2019, so that a
+long trajectory weighs no more than a short one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data import Features, Policy, Trajectories, TrajectoryStream
+from tacit.privacy import checks
+from tacit.privacy.errors import InputError
+
+Floats = NDArray[np.float64]
+Data = Trajectories | TrajectoryStream
+
+
+@dataclass(frozen=True)
+class Steps:
+    """All usable steps of some trajectories, one row each."""
+
+    phi: Floats
+    direction: Floats
+    rewards: Floats
+    ratios: Floats
+    shares: Floats
+    trajectories: NDArray[np.int64]
+    """To which trajectory of the batch a step belongs."""
+
+    units: NDArray[np.int64]
+    """To which person of the batch, or trajectory if nobody is named, a step belongs."""
+
+    num_trajectories: int
+    num_units: int
+
+
+def batches(data: Data) -> Iterator[Trajectories]:
+    """The data in one piece, or as it streams by; a person's trajectories come together."""
+    if isinstance(data, Trajectories):
+        return iter((data,))
+    if isinstance(data, Iterable):
+        return iter(data)
+    raise InputError("data must be Trajectories, or a stream of them.")
+
+
+def importance_ratios(
+    data: Trajectories, policy: Policy | None, cap: float | None = None
+) -> Floats:
+    """pi(a|s) / b(a|s) for every row of `data`, at most `cap`.
+
+    Without a policy and without target probabilities in the data, the data is on-policy: 1.
+    """
+    if policy is not None:
+        data = data.with_target(policy)
+    if data.target_probs is None:
+        return np.ones(data.num_steps)
+    if data.behavior_probs is None:
+        raise InputError(
+            "Behaviour probabilities are needed to judge another policy: name their column "
+            "(behavior_prob=...), give the policy (with_behavior) or estimate them "
+            "(with_estimated_behavior)."
+        )
+    found = data.target_probs / data.behavior_probs
+    return np.asarray(found if cap is None else np.minimum(found, cap), dtype=np.float64)
+
+
+def refuse_unpaid(data: Trajectories) -> None:
+    """Raise if something in `data` was read off it and nobody paid: certified fits only."""
+    if data.behavior.is_private_estimate:
+        raise InputError(
+            "The behaviour probabilities were estimated from this very data, which a certificate "
+            "would not cover: give a policy that is known (with_behavior), or declare the data "
+            "the estimate came from public."
+        )
+
+
+def steps(
+    data: Trajectories,
+    policy: Policy | None,
+    features: Features,
+    gamma: float,
+    cap: float | None = None,
+) -> Steps:
+    """What linear estimators need of every usable step of `data`."""
+    gamma = discount(gamma)
+    moves = data.transitions()
+    ratios = importance_ratios(data, policy, cap)[moves.rows]
+    phi = _features(features, moves.states)
+    following = _features(features, moves.next_states)
+    counts = np.bincount(moves.trajectories, minlength=data.num_trajectories)
+    return Steps(
+        phi=phi,
+        direction=phi - (gamma * moves.bootstraps)[:, None] * following,
+        rewards=np.asarray(moves.rewards, dtype=np.float64),
+        ratios=ratios,
+        shares=1.0 / counts[moves.trajectories],
+        trajectories=moves.trajectories,
+        units=np.asarray(data.unit_index)[moves.trajectories],
+        num_trajectories=data.num_trajectories,
+        num_units=data.num_units,
+    )
+
+
+def discount(gamma: float) -> float:
+    """`gamma` if it is a discount factor: at least 0 and at most 1."""
+    checked = checks.non_negative("gamma", gamma)
+    if checked > 1.0:
+        raise InputError(f"gamma must be at most 1, not {checked:g}.")
+    return checked
+
+
+def _features(features: Features, states: Any) -> Floats:
+    found = np.asarray(features(states), dtype=np.float64)
+    if found.shape != (len(states), features.dimension):
+        raise InputError(
+            f"The features of {len(states)} states must have shape "
+            f"({len(states)}, {features.dimension}), not {found.shape}."
+        )
+    return found

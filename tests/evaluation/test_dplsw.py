@@ -1,0 +1,247 @@
+"""DP-LSW: first visits by brute force, sensitivity for any neighbours, nothing told of noise."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
+from tacit.evaluation.dplsw import DPLSW, OutputPerturbed, discounted, first_visits, local_lsw
+from tacit.evaluation.result import Result
+from tacit.privacy import ApproxDP, Budget, InputError, Ledger, Unit
+from tacit.privacy.mechanisms.smooth import SmoothMechanism
+from tacit.privacy.noise import Source
+from tests.evaluation.test_mspbe import JUDGED, simulated, weights_of
+from tests.evaluation.test_private_gtd import people, person
+
+Floats = NDArray[np.float64]
+
+BUDGET = Budget(1.0, 1e-5)
+
+
+def plain(**changed: Any) -> DPLSW:
+    given: dict[str, Any] = {
+        "features": OneHot(3),
+        "reward_range": (-0.5, 2.0),
+        "budget": BUDGET,
+        "gamma": 0.9,
+    }
+    return DPLSW(**{**given, **changed})
+
+
+def silent(self: Source, std: float, shape: tuple[int, ...]) -> Floats:
+    """No noise."""
+    return np.zeros(shape)
+
+
+def on_policy(data: Trajectories) -> Trajectories:
+    """Without the target's probabilities."""
+    return replace(data, target_probs=None)
+
+
+def exact_of(judge: OutputPerturbed, data: Trajectories) -> Floats:
+    """The weights before noise is added."""
+    kept: list[Floats] = []
+
+    def keep(self: SmoothMechanism, value: Any, scale: float, source: Source) -> Any:
+        kept.append(np.array(value))
+        return value, self.event
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SmoothMechanism, "release", keep)
+        judge.fit(data)  # type: ignore[attr-defined]
+    return kept[0]
+
+
+def scale_of(judge: OutputPerturbed, data: Trajectories) -> float:
+    """The smooth sensitivity of the data."""
+    kept: list[float] = []
+
+    def keep(self: SmoothMechanism, value: Any, scale: float, source: Source) -> Any:
+        kept.append(scale)
+        return value, self.event
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SmoothMechanism, "release", keep)
+        judge.fit(data)  # type: ignore[attr-defined]
+    return kept[0]
+
+
+def _brute_force(data: Trajectories, gamma: float) -> tuple[Floats, Floats]:
+    """For each state, how many people visit it, and the sum of their mean returns."""
+    counts, sums = np.zeros(3), np.zeros(3)
+    for unit in range(data.num_units):
+        seen: dict[int, list[float]] = {}
+        for one in np.flatnonzero(data.unit_index == unit):
+            x = data[int(one)]
+            for s in set(x.states.tolist()):
+                t = x.states.tolist().index(s)
+                later = x.rewards[t:]
+                seen.setdefault(s, []).append(float(later @ gamma ** np.arange(len(later))))
+        for s, returns in seen.items():
+            counts[s] += 1
+            sums[s] += np.mean(returns)
+    return counts, sums
+
+
+@pytest.mark.parametrize("users", [None, 11])
+def test_first_visits_are_those_of_a_loop(users: int | None) -> None:
+    data = simulated(60, 2, users)
+    found = first_visits(data, 3, 0.9, (-0.5, 2.0), (-math.inf, math.inf))
+    counts, sums = _brute_force(data, 0.9)
+    np.testing.assert_array_equal(found.counts, counts)
+    np.testing.assert_allclose(found.sums, sums, rtol=1e-12)
+    assert found.units == (users or 60)
+
+
+def test_returns_by_hand() -> None:
+    data = Trajectories.from_arrays(
+        [0, 1, 0, 2, 2], [0] * 5, [1.0, 2.0, 4.0, 8.0, 16.0], lengths=[3, 2], num_actions=1
+    )
+    returns = discounted(data, 0.5, (0.0, 10.0))
+    np.testing.assert_array_equal(returns, [3.0, 4.0, 4.0, 13.0, 10.0])  # 16 was clipped
+    found = first_visits(data, 3, 0.5, (0.0, 10.0), (0.0, 12.0))
+    np.testing.assert_array_equal(found.counts, [1, 1, 1])
+    np.testing.assert_array_equal(found.sums, [3.0, 4.0, 12.0])
+
+
+def test_without_noise_it_is_monte_carlo(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = simulated(60, 2)
+    monkeypatch.setattr(Source, "normal", silent)
+    counts, sums = _brute_force(data, 0.9)
+    means = sums / np.maximum(counts, 1)
+    np.testing.assert_allclose(weights_of(plain().fit(data)), means, rtol=1e-12)
+    weights = np.array([0.7, 0.3, 0.0])
+    line = Polynomial(1, 0.0, 2.0)
+    judge = plain(features=line, num_states=3, state_weights=weights)
+    found = weights_of(judge.fit(data))
+    phi = np.asarray(line(np.arange(3)))
+    wanted = np.linalg.lstsq(np.sqrt(weights)[:, None] * phi, np.sqrt(weights) * means)[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(person, min_size=1, max_size=4),
+    person,
+    st.integers(0, 3),
+    st.sampled_from(["calibrated", "published"]),
+    st.sampled_from([None, 1.5]),
+)
+def test_neighbours_are_within_the_smooth_bound_and_the_bound_is_smooth(
+    owned: list[Any], other: Any, which: int, constants: str, limit: float | None
+) -> None:
+    which %= len(owned)
+    here = on_policy(people(*owned))
+    there = on_policy(people(*[other if i == which else x for i, x in enumerate(owned)]))
+    judge = plain(constants=constants, return_bound=limit)
+    values = [exact_of(judge, data) for data in (here, there)]
+    bounds = [scale_of(judge, data) for data in (here, there)]
+    assert np.linalg.norm(values[0] - values[1]) <= min(bounds) * (1.0 + 1e-9)
+    beta = judge.mechanism().beta * (1.0 + 1e-9)
+    assert math.exp(-beta) <= bounds[0] / bounds[1] <= math.exp(beta)
+
+
+def test_the_bound_is_reached_so_the_test_above_could_fail() -> None:
+    judge = plain(features=OneHot(1), reward_range=(0.0, 1.0), return_bound=1.0)
+    pair = [people([([(0, reward, 1.0)], True)]) for reward in (0.0, 1.0)]
+    values = [exact_of(judge, on_policy(x)) for x in pair]
+    assert np.linalg.norm(values[0] - values[1]) == pytest.approx(1.0)
+    assert scale_of(judge, on_policy(pair[0])) == pytest.approx(1.0)
+
+
+def test_the_local_bound_is_the_formula() -> None:
+    weights, counts = np.array([0.2, 0.3, 0.5]), np.array([7, 2, 7])
+    k = np.arange(10)
+    wanted = [
+        3.0 * math.sqrt(sum(w / max(n - j, 1) ** 2 for w, n in zip(weights, counts, strict=True)))
+        for j in k
+    ]
+    np.testing.assert_allclose(local_lsw(3.0, weights, counts, k), wanted, rtol=1e-12)
+
+
+def test_published_constants_are_the_papers() -> None:
+    data, d = simulated(60, 2), 3
+    judge = plain(constants="published", reward_range=(0.0, 2.0))
+    mechanism = judge.mechanism()
+    assert mechanism.alpha == pytest.approx(5.0 * math.sqrt(2.0 * math.log(2e5)))
+    assert mechanism.beta == pytest.approx(1.0 / (4.0 * (d + math.log(2e5))))
+    counts = _brute_force(data, 0.9)[0]
+    psi = max(
+        math.exp(-k * mechanism.beta) * sum(1 / 3 / max(n - k, 1) ** 2 for n in counts)
+        for k in range(61)
+    )
+    wanted = 2.0 / 0.1 * math.sqrt(3.0) * math.sqrt(psi)
+    assert scale_of(judge, data) == pytest.approx(wanted, rel=1e-9)
+    better = plain(reward_range=(0.0, 2.0))
+    less = better.mechanism().alpha * scale_of(better, data)
+    assert less < mechanism.alpha * wanted / 4.0
+
+
+def test_the_certificate_tells_nothing_of_the_noise(tmp_path: Path) -> None:
+    result = plain().fit(simulated(60, 2, users=20), start=[0, 1])
+    assert result.certificate.events == (ApproxDP(1.0, 1e-5),)
+    assert result.certificate.epsilon == pytest.approx(1.0)
+    assert result.certificate.unit is Unit.USER
+    result.certificate.verify(strict=True)
+    assert result.diagnostics is None
+    written = result.to_dict()
+    assert "noise" not in written["settings"]
+    result.save(tmp_path / "r.json")
+    again = Result.load(tmp_path / "r.json")
+    np.testing.assert_array_equal(weights_of(again), weights_of(result))
+    assert json.loads((tmp_path / "r.json").read_text()) == json.loads(json.dumps(written))
+    shown = plain().fit(simulated(60, 2), public=True).diagnostics
+    assert shown is not None
+    assert shown["noise"] > 0.0
+
+
+def test_the_ledger_is_charged_before_noise_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> Floats:
+        raise RuntimeError("no noise today")
+
+    with Ledger.create(tmp_path / "l", "clinic", unit=Unit.TRAJECTORY) as ledger:
+        monkeypatch.setattr(Source, "normal", broken)
+        with pytest.raises(RuntimeError):
+            plain().fit(simulated(60, 2), ledger=ledger, run="first")
+        assert [entry.run for entry in ledger.entries()] == ["first"]
+
+
+def test_where_it_is_not_private_it_is_refused() -> None:
+    data = simulated(60, 2)
+    with pytest.raises(InputError, match="not private off-policy"):
+        plain().fit(data, Tabular(JUDGED))
+    with pytest.raises(InputError, match="not private off-policy"):
+        plain().fit(data.with_target(Tabular(JUDGED)))
+    continuous = Trajectories.from_arrays([[0.5], [0.25]], [0, 0], [0.0, 1.0], lengths=[2])
+    with pytest.raises(InputError, match="continuous"):
+        plain().fit(continuous)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"reward_range": None}, "reward_range is needed"),
+        ({"gamma": 1.0}, "return_bound is needed"),
+        ({"return_bound": 0.0}, "return_bound"),
+        ({"constants": "exact"}, "constants"),
+        ({"budget": Budget(1.0)}, "delta above 0"),
+        ({"state_weights": [1.0]}, "3 entries"),
+        ({"state_weights": [-1.0, 1.0, 1.0]}, "zero or more"),
+        ({"state_weights": [0.0, 0.0, 0.0]}, "not all zero"),
+        ({"state_weights": "abc"}, "numbers"),
+        ({"features": Fourier(1, [0.0], [2.0])}, "num_states is needed"),
+    ],
+)
+def test_what_is_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        plain(**changed)

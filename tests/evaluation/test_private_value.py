@@ -1,0 +1,381 @@
+"""PrivateValue: the bound it rests on, its noise, its figures against enumeration, its coverage."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from tacit.data import Behavior, Tabular, Trajectories, stream_parquet
+from tacit.evaluation.payment import Purse
+from tacit.evaluation.private_figures import CENTRE, SCALE, Figures, moments
+from tacit.evaluation.private_value import BOUND, PrivateValue
+from tacit.evaluation.result import Result
+from tacit.privacy import (
+    Budget,
+    DiscreteGaussian,
+    Gaussian,
+    InputError,
+    NoiseOrigin,
+    OverBudget,
+    Unit,
+)
+from tacit.privacy.ledger import Ledger
+from tests.evaluation import exact
+from tests.statistics import FALSE_ALARM, follows
+
+BUDGET = Budget(1.0, 1e-5)
+LARGEST = max(one.ratio for one in exact.paths())
+
+
+def judge(cap: float = 4.0, **changes: Any) -> PrivateValue:
+    held: dict[str, Any] = {
+        "budget": BUDGET,
+        "weight_cap": cap,
+        "gamma": exact.GAMMA,
+        "horizon": exact.HORIZON,
+        "reward_range": (-1.0, 2.0),
+    }
+    return PrivateValue(**{**held, **changes})
+
+
+# --- the bound -----------------------------------------------------------------------------------
+
+
+def test_the_bound_is_what_the_corners_say() -> None:
+    """In exact fractions, at the corners that the proof names."""
+    scale, centre = ([Fraction(float(x)).limit_denominator(24) for x in v] for v in (SCALE, CENTRE))
+    squares = []
+    for w in (0, 1):
+        for y in (0, 1, -1):
+            row = [w, w * y, y, w**2, w**2 * y, w**2 * y**2, w * y**2, y**2]
+            parts = zip(row, centre, scale, strict=True)
+            squares.append(sum((s * (x - c)) ** 2 for x, c, s in parts))
+    assert max(squares) == Fraction(337, 192)
+    assert math.isclose(BOUND, math.sqrt(337 / 192), rel_tol=1e-15)
+    assert Fraction(BOUND) ** 2 >= Fraction(337, 192)
+
+
+def test_a_fine_search_finds_nothing_above_the_bound() -> None:
+    w, y = np.meshgrid(np.linspace(0, 1, 1001), np.linspace(-1, 1, 2001))
+    norms = np.linalg.norm((moments(w, y) - CENTRE) * SCALE, axis=-1)
+    assert norms.max() <= BOUND * (1 + 1e-12)
+    assert norms.max() > BOUND * (1 - 1e-12)
+
+
+wild = st.floats(allow_nan=True, allow_infinity=True, width=64)
+
+
+@settings(deadline=None)
+@given(
+    hnp.arrays(np.float64, 6, elements=wild),
+    hnp.arrays(np.float64, 6, elements=wild),
+    hnp.arrays(np.float64, 6, elements=wild),
+    st.sampled_from([1e-300, 0.5, 4.0, 1e300]),
+    st.sampled_from([None, np.array([0, 0, 1])]),
+)
+def test_whatever_the_data_holds_a_person_stays_within_the_bound(
+    rewards: Any, behavior: Any, target: Any, cap: float, users: Any
+) -> None:
+    """Probabilities, rewards and products of every kind: each row's exact norm is in bound."""
+    data = Trajectories.from_arrays(
+        np.zeros(6, dtype=int), np.zeros(6, dtype=int), np.zeros(6), lengths=[3, 1, 2], users=users
+    )
+    odd = replace(data, rewards=rewards, behavior_probs=behavior, target_probs=target)
+    for plan in (judge(cap), judge(cap, reward_range=None, return_range=(-3.0, 1e300))):
+        rows = plan.contributions(odd, None)
+        assert rows.shape == (data.num_units, 8)
+        for row in rows:
+            assert sum(Fraction(float(x)) ** 2 for x in row) <= Fraction(BOUND) ** 2
+
+
+def test_bad_trajectories_contribute_a_fixed_value() -> None:
+    data = exact.dataset([0, 1, 2])
+    rewards, probs = data.rewards.copy(), np.array(data.behavior_probs)
+    rewards[data.offsets[0]] = math.nan
+    probs[data.offsets[1]] = 0.0
+    odd = replace(data, rewards=rewards, behavior_probs=probs)
+    w, y = judge()._weights_and_returns(odd, exact.TARGET)
+    assert w[:2].tolist() == [0.0, 0.0]
+    assert y[:2].tolist() == [0.0, 0.0]
+    assert w[2] > 0.0
+    result = judge().fit(odd, exact.TARGET)
+    assert math.isfinite(result.estimate or math.nan)
+
+
+def test_states_and_actions_outside_the_policy_raise_nothing() -> None:
+    """An error would depend on private values: tables act uniformly there, or not at all."""
+    data = Trajectories.from_arrays(
+        [7, 0], [0, 5], [1.0, 1.0], lengths=[1, 1], behavior_probs=[0.5, 0.5]
+    )
+    w, _ = judge(cap=1.0)._weights_and_returns(data, exact.TARGET)
+    assert w.tolist() == [1.0, 0.0]
+
+
+# --- figures against enumeration -----------------------------------------------------------------
+
+
+def capped(cap: float, lower: bool | None = None) -> float:
+    """E[min(rho, c) Y], the clipped value, or an end of what is possible, from all paths."""
+    low, high = judge().returns
+    kept = [(min(one.ratio, cap) * one.behavior, one.value) for one in exact.paths()]
+    mass = sum(p for p, _ in kept)
+    total = sum(p * v for p, v in kept)
+    if lower is None:
+        return total / mass
+    return total + (1.0 - mass) * (low if lower else high)
+
+
+@pytest.mark.parametrize("cap", [1.1, 4.0, 1.01 * LARGEST])
+def test_without_noise_figures_are_exact(cap: float) -> None:
+    found = judge(cap).fit(exact.population(), exact.TARGET, public=True).diagnostics
+    assert found is not None
+    plain = found["without_noise"]
+    assert plain["clipped"]["estimate"] == pytest.approx(capped(cap), abs=1e-12)
+    assert plain["behavior"]["estimate"] == pytest.approx(exact.value(target=False), abs=1e-12)
+    low, high = capped(cap, lower=True), capped(cap, lower=False)
+    assert low <= exact.value() <= high
+    kept = np.array([min(one.ratio, cap) for one in exact.paths()])
+    chances = np.array([one.behavior for one in exact.paths()])
+    mass = float(kept @ chances)
+    assert plain["weight_mass"]["estimate"] == pytest.approx(mass, abs=1e-12)
+    size = 2 * 16**3 * mass**2 / float(kept**2 @ chances)
+    assert plain["effective_sample_size"] == pytest.approx(size, rel=1e-10)
+    share = float((kept >= cap) @ chances)
+    assert found["clipped_share"] == pytest.approx(share, abs=1e-12)
+
+
+def test_the_ends_of_the_interval_converge_to_what_is_possible() -> None:
+    """With ever more people the interval shrinks to the identified set, and not further."""
+    plan, n = judge(2.0), 10**12
+    low, high = plan.returns
+    w = np.array([min(one.ratio, 2.0) / 2.0 for one in exact.paths()])
+    y = np.array([2 * (one.value - low) / (high - low) - 1 for one in exact.paths()])
+    chances = np.array([one.behavior for one in exact.paths()])
+    figures = Figures(n * (chances @ moments(w, y)), 10.0 / SCALE, n, plan.terms)
+    found = figures.target()
+    assert found.low == pytest.approx(capped(2.0, lower=True), abs=1e-4)
+    assert found.high == pytest.approx(capped(2.0, lower=False), abs=1e-4)
+    clipped = figures.clipped()
+    assert clipped.low == pytest.approx(capped(2.0), abs=1e-4)
+    assert clipped.high == pytest.approx(capped(2.0), abs=1e-4)
+    assert found.parts["clipping"] == pytest.approx((found.high - found.low) / 2, abs=1e-4)
+
+
+def test_variances_are_those_of_the_data_and_of_the_noise() -> None:
+    data = exact.sample(500, np.random.default_rng(0))
+    plan = judge()
+    w, y = plan._weights_and_returns(data, exact.TARGET)
+    std = np.linspace(0.1, 0.8, 8)
+    figures = Figures(moments(w, y).sum(axis=0), std, 500, plan.terms)
+    for a, b, d in ((1.0, -2.0, 0.5), (0.0, 0.0, 1.0), (3.0, 0.0, 0.0)):
+        z = a * w + b * w * y + d * y
+        sampling, noise, quantile = figures.error((a, b, d))
+        assert sampling == pytest.approx(500 * z.var(), rel=1e-9)
+        assert noise == pytest.approx((a * std[0]) ** 2 + (b * std[1]) ** 2 + (d * std[2]) ** 2)
+        assert quantile > stats.norm.ppf(0.975)
+        assert figures.error((a, b, d), centred=False)[0] == pytest.approx((z**2).sum())
+
+
+def test_a_person_counts_once() -> None:
+    """Three trajectories of one person are averaged; people weigh equally."""
+    data = exact.dataset([0, 5, 9, 11], users=np.array([1, 1, 1, 2]))
+    plan = judge()
+    w, y = plan._weights_and_returns(data, exact.TARGET)
+    rows = moments(w, y)
+    expected = np.array([rows[:3].mean(axis=0), rows[3]])
+    found = plan.contributions(data, exact.TARGET) / SCALE + CENTRE
+    np.testing.assert_allclose(found, expected, atol=1e-14)
+    result = plan.fit(data, exact.TARGET)
+    assert result.certificate.unit is Unit.USER
+    assert result.details["units"] == 2
+
+
+def test_returns_follow_from_rewards() -> None:
+    assert judge(gamma=1.0, horizon=10).returns == (-10.0, 20.0)
+    assert judge(gamma=0.5, horizon=None).returns == (-2.0, 4.0)
+    assert judge(gamma=0.5, horizon=2).returns == (-1.5, 3.0)
+    # A trajectory may end after one step, so the least of positive rewards is that of one.
+    assert judge(gamma=1.0, horizon=5, reward_range=(1.0, 2.0)).returns == (1.0, 10.0)
+    assert judge(reward_range=None, return_range=(0.0, 1.0)).returns == (0.0, 1.0)
+
+
+def test_the_horizon_cuts_ratios_and_rewards() -> None:
+    data = exact.population()
+    short = replace(judge(1.5, horizon=1), largest_ratio=None)
+    w, _ = short._weights_and_returns(data, exact.TARGET)
+    first = data.offsets[:-1]
+    ratio = np.asarray(exact.TARGET.prob(data.states[first], data.actions[first]))
+    assert data.behavior_probs is not None
+    np.testing.assert_allclose(w, np.minimum(ratio / data.behavior_probs[first], 1.5) / 1.5)
+
+
+# --- the release ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
+    grid: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three independent noises of each fit, standardised: (w, wY, Y)."""
+    # A thousand certificates would all say the same, and take most of the time.
+    certificate = judge().fit(exact.dataset([0]), exact.TARGET).certificate
+    monkeypatch.setattr(Purse, "certify", lambda *_, **__: certificate)
+    data = exact.dataset(np.arange(200) % len(exact.paths()))
+    plan = judge(1.0, grid=grid, budget=Budget(8.0, 1e-5))
+    w, y = plan._weights_and_returns(data, exact.TARGET)
+    low, high = plan.returns
+    seen = []
+    for _ in range(300 if grid else 1000):
+        found = plan.fit(data, exact.TARGET)
+        target, behavior = (
+            (2 * (found.details[k]["estimate"] - low) / (high - low) - 1)
+            for k in ("target", "behavior")
+        )
+        weight = found.details["weight_mass"]["estimate"] * 200
+        seen.append([weight, target * weight, behavior * 200])
+    mechanism = plan.mechanism
+    std = mechanism.std if not grid else mechanism.width * mechanism.step  # type: ignore[union-attr]
+    exactly = moments(w, y).sum(axis=0)[:3]
+    noise = ((np.array(seen) - exactly) * SCALE[:3]).ravel() / std
+    assert follows(noise, stats.norm.cdf)
+    # The sum of 3,000 squares of standard normals is chi-square: 1e-6 two-sided, and 10 % is seen.
+    ends = [float(stats.chi2.ppf(p, noise.size)) for p in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2)]
+    assert ends[0] < (noise**2).sum() < ends[1]
+    for wrong in () if grid else (0.9, 1.1):
+        assert not ends[0] < ((wrong * noise) ** 2).sum() < ends[1]
+
+
+def test_the_certificate_says_what_was_done() -> None:
+    data = exact.sample(100, np.random.default_rng(1))
+    plain = judge().fit(data, exact.TARGET).certificate
+    assert plain.events == (Gaussian(judge().mechanism.std, BOUND),)  # type: ignore[union-attr]
+    assert plain.epsilon == pytest.approx(1.0, abs=1e-3)
+    assert plain.unit is Unit.TRAJECTORY
+    assert plain.noise is NoiseOrigin.SECURE
+    assert any("idealised" in one.statement for one in plain.assumptions)
+    plain.verify()
+    gridded = judge(grid=True).fit(data, exact.TARGET).certificate
+    (event,) = gridded.events
+    assert isinstance(event, DiscreteGaussian)
+    assert event.dimension == 8
+    assert not any("idealised" in one.statement for one in gridded.assumptions)
+    gridded.verify()
+    # The grid is so fine that cutting off is not seen: 10^5 people, less than a thousandth of std.
+    grid = judge(grid=True).mechanism
+    assert 1e5 * grid.step < 0.001 * grid.width * grid.step  # type: ignore[union-attr]
+
+
+def test_a_stream_gives_what_the_whole_gives(tmp_path: Path) -> None:
+    data = exact.sample(300, np.random.default_rng(2), trips=2)
+    columns = data.to_parquet(tmp_path / "stays.parquet")
+    stream = stream_parquet(tmp_path / "stays.parquet", batch_rows=50, **columns)
+    for grid in (False, True):
+        one = judge(grid=grid).fit(data, exact.TARGET, seed=5)
+        other = judge(grid=grid).fit(stream, exact.TARGET, seed=5)
+        assert other.estimate == pytest.approx(one.estimate, abs=1e-12)
+        assert other.details["units"] == 300
+        assert other.certificate.unit is Unit.USER
+        assert one.certificate.noise is NoiseOrigin.REPRODUCIBLE
+
+
+def test_spending_comes_first_and_may_be_refused(tmp_path: Path) -> None:
+    data = exact.sample(50, np.random.default_rng(3))
+    ledger = Ledger.create(
+        tmp_path / "ledger", "people", unit=Unit.TRAJECTORY, limit=Budget(1.2, 1e-5)
+    )
+    first = judge().fit(data, exact.TARGET, ledger=ledger, run="one")
+    assert first.certificate.population is not None
+    with pytest.raises(OverBudget):
+        judge().fit(data, exact.TARGET, ledger=ledger, run="two")
+    with pytest.raises(InputError, match="run's name"):
+        judge().fit(data, exact.TARGET, ledger=ledger)
+
+
+def test_a_saved_result_keeps_its_figures(tmp_path: Path) -> None:
+    found = judge().fit(exact.sample(100, np.random.default_rng(4)), exact.TARGET)
+    found.save(tmp_path / "value.json")
+    again = Result.load(tmp_path / "value.json")
+    assert again.details == found.details
+    assert again.certificate == found.certificate
+    assert again.diagnostics is None
+
+
+def test_nothing_useful_in_little_data_but_nothing_wrong_either() -> None:
+    """Two people: the interval is (almost) everything that is possible, and holds the estimate."""
+    for largest in (None, LARGEST):
+        found = judge(LARGEST, largest_ratio=largest).fit(exact.dataset([0, 1]), exact.TARGET)
+        assert found.interval is not None
+        low, high = judge().returns
+        assert (
+            low <= found.interval.low <= float(found.estimate or 0) <= found.interval.high <= high
+        )
+        assert found.interval.high - found.interval.low > 0.5 * (high - low)
+
+
+def test_on_policy_data_needs_no_probabilities() -> None:
+    data = exact.population()
+    bare = replace(data, behavior_probs=None)
+    found = judge(1.0, largest_ratio=1.0).fit(bare, public=True)
+    assert found.diagnostics is not None
+    plain = found.diagnostics["without_noise"]
+    assert plain["target"]["estimate"] == pytest.approx(exact.value(target=False))
+    assert plain["difference"]["estimate"] == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(InputError, match="Behaviour probabilities are needed"):
+        judge().fit(bare, exact.TARGET)
+
+
+def test_unpaid_estimates_of_behaviour_are_refused() -> None:
+    data = replace(exact.dataset([0]), behavior=Behavior("estimated", "counts"))
+    with pytest.raises(InputError, match="estimated from this very data"):
+        judge().fit(data, exact.TARGET)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"budget": 1.0}, "Budget"),
+        ({"budget": Budget(1.0)}, "delta above 0"),
+        ({"weight_cap": 0.0}, "weight_cap"),
+        ({"reward_range": None}, "reward_range is needed"),
+        ({"return_range": (0.0, 1.0)}, "reward_range is needed"),
+        ({"gamma": 1.0, "horizon": None}, "horizon is needed"),
+        ({"reward_range": (1.0, 1.0), "horizon": 1}, "range of returns"),
+        ({"reward_range": (-math.inf, 1.0)}, "range of returns"),
+        ({"largest_ratio": 0.5}, "at least 1"),
+        ({"horizon": 0}, "horizon"),
+        ({"level": 0.0}, "level"),
+    ],
+)
+def test_what_is_public_is_asked_for(change: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        judge(**{"cap": change.pop("weight_cap", 4.0), **change})
+
+
+def test_policies_that_do_not_fit_the_declared_shape() -> None:
+    data = exact.dataset([0])
+    with pytest.raises(InputError, match="3 actions"):
+        judge().fit(data, Tabular.uniform(3, 3))
+    vectors = Trajectories.from_arrays([[0.0]], [0], [0.0], lengths=[1], behavior_probs=[1.0])
+    with pytest.raises(InputError, match="data has vectors"):
+        judge().fit(vectors, exact.TARGET)
+    continuous = Trajectories.from_arrays([0], [[0.5]], [0.0], lengths=[1], behavior_probs=[1.0])
+    with pytest.raises(InputError, match="finitely many"):
+        judge().fit(continuous, exact.TARGET)
+
+
+@pytest.mark.slow
+def test_intervals_cover_as_often_as_they_say() -> None:
+    """At most one false alarm in 10^6 for each figure; see benchmarks/coverage.py."""
+    from benchmarks import coverage
+
+    row: Any
+    for row in coverage.run(rounds=400):
+        assert stats.binom.cdf(row["hits"], row["rounds"], row["level"]) > FALSE_ALARM, row
