@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit import data, envs, privacy
+    from tacit import control, data, envs, evaluation, privacy
     from tacit.data import Trajectories
     from tacit.privacy import Budget, Certificate, Claim, Ledger
 
@@ -20,12 +20,14 @@ __all__ = [
     "Ledger",
     "Trajectories",
     "__version__",
+    "control",
     "data",
     "envs",
+    "evaluation",
     "privacy",
 ]
 
-_ROOMS = ("data", "envs", "privacy")
+_ROOMS = ("control", "data", "envs", "evaluation", "privacy")
 
 
 def __getattr__(name: str) -> Any:
