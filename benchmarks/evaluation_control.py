@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 from tacit.control import Learned, QLearning
 from tacit.data import Features, Fourier, FunctionPolicy, Policy, Polynomial, Trajectories, collect
 from tacit.envs import HIV, MountainCar
+from tacit.evaluation.bellman_error import Moments, UnitMoments, moments, mspbe
 from tacit.evaluation.gpope import GPOPE
 from tacit.evaluation.lstd import LSTD
-from tacit.evaluation.mspbe import Moments, UnitMoments, moments, mspbe
 from tacit.evaluation.private_gtd import Form, PrivateGTD, change_of, public_gram
 from tacit.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
 from tacit.evaluation.steps import steps

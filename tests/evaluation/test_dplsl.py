@@ -12,8 +12,8 @@ from tacit.data import OneHot, Polynomial, Tabular, Trajectories
 from tacit.evaluation.dplsl import DPLSL, local_lsl
 from tacit.evaluation.dplsw import first_visits
 from tacit.privacy import ApproxDP, Budget, InputError
+from tests.evaluation.test_bellman_error import JUDGED, simulated
 from tests.evaluation.test_dplsw import exact_of, on_policy, scale_of
-from tests.evaluation.test_mspbe import JUDGED, simulated
 from tests.evaluation.test_private_gtd import people, person
 
 BUDGET = Budget(1.0, 1e-5)

@@ -18,7 +18,7 @@ from tacit.evaluation.result import Result
 from tacit.privacy import ApproxDP, Budget, InputError, Ledger, Unit
 from tacit.privacy.mechanisms.smooth import SmoothMechanism
 from tacit.privacy.noise import Source
-from tests.evaluation.test_mspbe import JUDGED, simulated, weights_of
+from tests.evaluation.test_bellman_error import JUDGED, simulated, weights_of
 from tests.evaluation.test_private_gtd import people, person
 
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.data import OneHot, Polynomial, Tabular
+from tacit.evaluation.bellman_error import UnitMoments, unit_moments
 from tacit.evaluation.gpope import GPOPE, _Packed, gradient, lemma1_sigma
-from tacit.evaluation.mspbe import UnitMoments, unit_moments
 from tacit.evaluation.result import Result
 from tacit.privacy import (
     Budget,
@@ -30,7 +30,7 @@ from tacit.privacy import (
 from tacit.privacy.claims import xie2019_lemma1
 from tacit.privacy.mechanisms import clip
 from tacit.privacy.noise import Source, jax_normal, secure
-from tests.evaluation.test_mspbe import JUDGED, simulated, solution, weights_of
+from tests.evaluation.test_bellman_error import JUDGED, simulated, solution, weights_of
 from tests.evaluation.test_private_gtd import people, person
 from tests.statistics import follows_discrete
 

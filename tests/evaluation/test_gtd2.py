@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tacit.data import OneHot
+from tacit.evaluation.bellman_error import moments
 from tacit.evaluation.gtd2 import GTD2
 from tacit.evaluation.lstd import LSTD
-from tacit.evaluation.mspbe import moments
 from tacit.privacy import InputError
 from tests.evaluation import exact
 

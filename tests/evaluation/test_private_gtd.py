@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
-from tacit.evaluation.mspbe import UnitMoments, exact_moments, mspbe, unit_moments
+from tacit.evaluation.bellman_error import UnitMoments, exact_moments, mspbe, unit_moments
 from tacit.evaluation.private_gtd import (
     Form,
     PrivateGTD,
@@ -36,7 +36,7 @@ from tacit.privacy import (
 )
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source, secure
-from tests.evaluation.test_mspbe import (
+from tests.evaluation.test_bellman_error import (
     JUDGED,
     LOGGED,
     simulated,

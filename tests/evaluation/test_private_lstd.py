@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
-from tacit.evaluation.mspbe import moments, mspbe, unit_moments
+from tacit.evaluation.bellman_error import moments, mspbe, unit_moments
 from tacit.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
 from tacit.evaluation.result import Result
 from tacit.privacy import Budget, Gaussian, InputError, Ledger, Unit
 from tacit.privacy.noise import Source
-from tests.evaluation.test_mspbe import JUDGED, dense_one_hot, simulated, solution, weights_of
+from tests.evaluation.test_bellman_error import (
+    JUDGED,
+    dense_one_hot,
+    simulated,
+    solution,
+    weights_of,
+)
 from tests.evaluation.test_private_gtd import people, person
 
 Floats = NDArray[np.float64]

@@ -6,6 +6,7 @@ Without privacy: `LSTD`, `WISLSTD`, `GTD2`, and for a policy's value `IS`, `PDIS
 and `DPLSL` (Balle et al. 2016).
 """
 
+from tacit.evaluation.bellman_error import moments, mspbe
 from tacit.evaluation.doubly_robust import DR, WDR
 from tacit.evaluation.dplsl import DPLSL
 from tacit.evaluation.dplsw import DPLSW
@@ -14,7 +15,6 @@ from tacit.evaluation.gpope import GPOPE
 from tacit.evaluation.gtd2 import GTD2
 from tacit.evaluation.importance import IS, PDIS, WIS, WPDIS
 from tacit.evaluation.lstd import LSTD, WISLSTD
-from tacit.evaluation.mspbe import moments, mspbe
 from tacit.evaluation.private_gtd import PrivateGTD
 from tacit.evaluation.private_lstd import PrivateLSTD
 from tacit.evaluation.private_value import PrivateValue

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
-from tacit.evaluation.mspbe import (
+from tacit.evaluation.bellman_error import (
     checked_range,
     clipped_rewards,
     moments,

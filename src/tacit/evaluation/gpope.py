@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tacit.data import Features, Policy
-from tacit.evaluation.mspbe import UnitMoments, moments, mspbe, unit_moments, value_at
+from tacit.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
 from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from tacit.evaluation.result import Promise, Result

@@ -1,7 +1,7 @@
 """GTD2 as a saddle point (Sutton et al. 2009; Liu et al. 2015; the un-noised form of xie2019).
 
-With A, b, C the means over trajectories of `tacit.evaluation.mspbe`, the point where the mean
-squared projected Bellman error is 0 is the saddle of
+With A, b, C the means over trajectories of `tacit.evaluation.bellman_error`, the point where the
+mean squared projected Bellman error is 0 is the saddle of
 
     L(theta, w) = w' (b - A theta) - w' C w / 2,
 
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, Policy, Trajectories
+from tacit.evaluation.bellman_error import moments, mspbe
 from tacit.evaluation.lstd import starts
-from tacit.evaluation.mspbe import moments, mspbe
 from tacit.evaluation.result import NotPrivate, Result
 from tacit.evaluation.steps import discount, steps
 from tacit.privacy import checks

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data import Features, Policy
-from tacit.evaluation.mspbe import (
+from tacit.evaluation.bellman_error import (
     UnitMoments,
     checked_range,
     moments,
@@ -299,12 +299,14 @@ class Plan:
         size = d if self.form == "residual" else 2 * d
         state, velocity, total = np.zeros(size), np.zeros(size), np.zeros(d)
         averaged = max(1, round(self.average * self.iterations))
+        parts = units.parts()
         for k in range(self.iterations):
-            bound = self.bound(k)
-            drawn = None
-            if self.rate < 1.0:
-                drawn = source.generator.random(units.count) < self.rate
-            exact = clipped_sum(contributions(units, state, self.form), bound, drawn)
+            bound, exact = self.bound(k), np.zeros(size)
+            for part in parts:
+                drawn = None
+                if self.rate < 1.0:
+                    drawn = source.generator.random(part.count) < self.rate
+                exact += clipped_sum(contributions(part, state, self.form), bound, drawn)
             noised = exact + source.normal(self.noise * bound, (size,))
             # Everything from here on sees noised sums only.
             velocity = self.momentum * velocity + noised / (self.rate * units.count)

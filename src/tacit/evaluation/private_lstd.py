@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tacit.data import Features, Policy
-from tacit.evaluation.mspbe import (
+from tacit.evaluation.bellman_error import (
     UnitMoments,
     checked_range,
     is_sparse,

@@ -49,6 +49,8 @@ Floats = NDArray[np.float64]
 RELATIVE_RANK = 1e-10
 # Entries of a piece's features that are held in memory at a time.
 _ENTRIES = 8_000_000
+# Numbers that are worked on at a time where units are gone through again and again.
+_CACHED = 1 << 17
 # Above this share of entries that are not 0, matrices are kept dense.
 _SPARSE = 0.25
 
@@ -182,6 +184,25 @@ class UnitMoments:
     def dimension(self) -> int:
         """How many features there are."""
         return int(self.b.shape[1])
+
+    def parts(self) -> "list[UnitMoments]":
+        """The same units in parts whose products fit into the processor's cache."""
+        d = self.dimension
+        size = max(1, _CACHED // d)
+
+        def cut(stacked: Any, begin: int) -> Any:
+            return None if stacked is None else stacked[begin * d : (begin + size) * d]
+
+        return [
+            UnitMoments(
+                cut(self.A, i),
+                self.b[i : i + size],
+                cut(self.transposed, i),
+                cut(self.C, i),
+                self.unit,
+            )
+            for i in range(0, self.count, size)
+        ]
 
     def times(self, matrices: Any, vector: Floats) -> Floats:
         """The product of each unit's matrix with `vector`, one row each."""

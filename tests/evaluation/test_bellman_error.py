@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tacit.data import Features, FunctionFeatures, OneHot, Polynomial, Tabular, Trajectories
 from tacit.envs import TabularMDP
-from tacit.evaluation import mspbe as module
-from tacit.evaluation.mspbe import (
+from tacit.evaluation import bellman_error as module
+from tacit.evaluation.bellman_error import (
     Moments,
     UnitMoments,
     exact_moments,
@@ -208,6 +208,18 @@ def test_sparse_and_dense_units_are_the_same_and_average_to_the_moments(
     np.testing.assert_allclose(
         table.times(table.A, np.arange(3.0)), _dense(table.A, 50) @ [0, 1, 2]
     )
+
+
+def test_parts_make_up_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    units = unit_moments(simulated(50, 1), None, OneHot(3), 0.9, dual=True)
+    monkeypatch.setattr(module, "_CACHED", 24)
+    parts = units.parts()
+    assert [part.count for part in parts] == [8] * 6 + [2]
+    at = np.arange(3.0)
+    for name in ("A", "transposed", "C"):
+        pieces = [part.times(getattr(part, name), at) for part in parts]
+        np.testing.assert_array_equal(np.concatenate(pieces), units.times(getattr(units, name), at))
+    np.testing.assert_array_equal(np.concatenate([part.b for part in parts]), units.b)
 
 
 def test_a_person_is_the_mean_of_their_trajectories() -> None:
