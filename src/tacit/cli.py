@@ -8,7 +8,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -199,7 +198,7 @@ def _save(
     reward_radius: float | None,
     path: Path,
 ) -> None:
-    from tacit.privacy import Certificate, InputError, Relation, Release, Unit
+    from tacit.privacy import Certificate, InputError, Relation, Release, Unit, files
 
     if unit is None:
         if relation not in (Relation.REWARD_RADIUS, Relation.LOCAL):
@@ -213,27 +212,7 @@ def _save(
         release=Release.EACH_REPORT if relation is Relation.LOCAL else Release.EVERY_ITERATE,
         reward_radius=reward_radius,
     )
-    _write(path, certificate.to_json())
-
-
-def _write(path: Path, text: str) -> None:
-    """Write all of `text` to `path` or leave the file as it was."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tacit-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        from tacit.privacy import InputError
-
-        raise InputError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
+    files.write(path, certificate.to_json().encode(), secret=False)
 
 
 def _show_claim(

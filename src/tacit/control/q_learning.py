@@ -25,10 +25,7 @@ nothing that is learned.
 whose gamma, step, half_life, epsilon or temperature are arrays for many settings.
 """
 
-import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -48,7 +45,7 @@ from tacit.data.keys import is_jax
 from tacit.data.policies import choose
 from tacit.envs.base import Carry, Discrete, Environment, begin, episodes, typed_key
 from tacit.envs.registry import make
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -437,33 +434,12 @@ class Learned:
 
     def save(self, path: str | Path) -> None:
         """Write the result as JSON, wholly or not at all."""
-        target = Path(path)
-        text = json.dumps(self.to_dict(), indent=2, allow_nan=False)
-        try:
-            handle, name = tempfile.mkstemp(dir=target.parent, prefix=".tacit-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(name, target)
-            except BaseException:
-                os.unlink(name)
-                raise
-        except OSError as error:
-            raise InputError(f"{str(target)!r} cannot be written: {error.strerror}.") from None
+        files.write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "Learned":
         """The result that `save` wrote."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
-        except (ValueError, RecursionError):
-            raise InputError(f"{str(path)!r} is not JSON.") from None
-        if not isinstance(data, dict) or data.get("kind") != _KIND:
-            raise InputError(f"{str(path)!r} is not the result of Q-learning.")
-        if data.get("format") != _FORMAT:
-            raise InputError(f"{str(path)!r} was written by another version of tacit.")
+        data = files.read_json(path, _KIND, _FORMAT, "the result of Q-learning")
         try:
             settings = data["settings"]
             return cls(

@@ -17,13 +17,11 @@ say, once and by row, that states lie outside a table.
 
 import json
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -31,7 +29,7 @@ from numpy.typing import NDArray
 
 from tacit.data.features import Features, _array, _set, _whole, features_from_dict
 from tacit.data.keys import generator, is_jax
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
 
 if TYPE_CHECKING:
@@ -105,19 +103,7 @@ class Policy(ABC):
 
     def save(self, path: "str | Path") -> None:
         """Write `policy.json`, whole or not at all."""
-        text, target, temporary = self.to_json(), Path(path), None
-        try:
-            with NamedTemporaryFile(
-                "w", dir=target.parent, prefix=f".{target.name}-", delete=False, encoding="utf-8"
-            ) as file:
-                temporary = Path(file.name)
-                file.write(text)
-            os.replace(temporary, target)
-        except OSError as error:
-            raise InputError(f"{target} cannot be written: {error.strerror}.") from None
-        finally:
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
+        files.write(path, self.to_json().encode(), secret=False)
 
 
 def choose(xp: Any, p: Any, uniform: Any) -> Any:
@@ -371,7 +357,7 @@ class FunctionPolicy(Policy):
 
 def schema() -> dict[str, Any]:
     """The published JSON schema of `policy.json`."""
-    text = files("tacit.data").joinpath("policy.schema.json").read_text(encoding="utf-8")
+    text = resources.files("tacit.data").joinpath("policy.schema.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 

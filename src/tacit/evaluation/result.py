@@ -5,9 +5,6 @@ is its type's business, not a flag's. With a certificate it holds nothing that w
 diagnostics that look at the data again are there only if the caller declared the data public.
 """
 
-import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.data.features import Features, features_from_dict
 from tacit.data.policies import Policy, policy_from_dict
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
 
@@ -191,40 +188,20 @@ class Result:
 
     def save(self, path: str | Path) -> None:
         """Write the result as JSON, wholly or not at all."""
-        target = Path(path)
-        text = json.dumps(self.to_dict(), indent=2, allow_nan=False)
-        try:
-            handle, name = tempfile.mkstemp(dir=target.parent, prefix=".tacit-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(name, target)
-            except BaseException:
-                os.unlink(name)
-                raise
-        except OSError as error:
-            raise InputError(f"{str(target)!r} cannot be written: {error.strerror}.") from None
+        files.write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "Result":
         """The result that `save` wrote."""
+        data = files.read_json(path, _KIND, _FORMAT, "the result of an evaluation")
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
-        except (ValueError, RecursionError):
-            raise InputError(f"{str(path)!r} is not JSON.") from None
-        if not isinstance(data, dict) or data.get("kind") != _KIND:
-            raise InputError(f"{str(path)!r} is not the result of an evaluation.")
-        if data.get("format") != _FORMAT:
-            raise InputError(f"{str(path)!r} was written by another version of tacit.")
-        try:
-            return cls._from_dict(data)
+            return cls.from_dict(data)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"{str(path)!r} is damaged.") from None
 
     @classmethod
-    def _from_dict(cls, data: dict[str, Any]) -> "Result":
+    def from_dict(cls, data: Mapping[str, Any]) -> "Result":
+        """The result of which `to_dict` gave the JSON form."""
         weights, interval = data["weights"], data["interval"]
         return cls(
             method=str(data["method"]),

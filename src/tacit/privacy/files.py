@@ -1,8 +1,10 @@
 """Files that are there as a whole or not at all, and secret ones that only their owner may read."""
 
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tacit.privacy.errors import InputError
 
@@ -33,6 +35,26 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise InputError(f"{str(path)!r} cannot be written: {reason}.") from None
         raise
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Put `value` at `path` as JSON for people; JSON has no NaN and no infinities."""
+    write(path, json.dumps(value, indent=2, allow_nan=False).encode(), secret=False)
+
+
+def read_json(path: str | Path, kind: str, format: int, what: str) -> dict[str, Any]:
+    """The object at `path`, if it says that it is of this kind and format; `what` is for people."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{str(path)!r} is not JSON.") from None
+    if not isinstance(data, dict) or data.get("kind") != kind:
+        raise InputError(f"{str(path)!r} is not {what}.")
+    if data.get("format") != format:
+        raise InputError(f"{str(path)!r} was written by another version of tacit.")
+    return data
 
 
 def _umask() -> int:
