@@ -81,7 +81,7 @@ test: $(STAMP)
 	@$(PY) -m pytest -q -n 2 -m "not slow" --cov --cov-report=term:skip-covered
 
 test-slow: $(STAMP)
-	@$(PY) -m pytest -q -m slow; code=$$?; \
+	@$(PY) -m pytest -q -n 2 -m slow; code=$$?; \
 	if [ $$code -eq 5 ]; then echo "There are no slow tests to run."; else exit $$code; fi
 
 lint: $(STAMP)

@@ -118,6 +118,7 @@ def test_four_category_response_is_not_folded_into_one() -> None:
 # --- exact comparisons ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [1e-4, 0.03, 0.5, 2.0, 9.0])
 @pytest.mark.parametrize("eps", [0.0, 0.01, 0.3, 2.0])
 def test_gaussian_grid_is_exact_on_its_points_and_pessimistic_between(
@@ -254,6 +255,7 @@ def test_round_off_does_not_hide_small_deltas() -> None:
     assert abs(law.get_epsilon_for_delta(1e-13) / found - 1.0) > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [1e-6, 1e-10, 1e-14, 1e-25])
 @pytest.mark.parametrize(
     ("rate", "std", "times"), [(1e-4, 1.0, 10**6), (1e-3, 3.0, 10**6), (0.01, 0.7, 1000)]
@@ -296,6 +298,7 @@ def replace_one_events() -> st.SearchStrategy[Event]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.lists(st.tuples(replace_one_events(), counts), min_size=1, max_size=3))
 def test_floor_below_pld_below_renyi(parts: list[tuple[Event, int]]) -> None:
@@ -416,6 +419,7 @@ def normal(mean: float, std: float) -> Array:
 contributions = st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(contributions, st.floats(-1.0, 1.0), st.sampled_from([0.7, 1.0, 2.0]), st.booleans())
 def test_no_fixed_size_draw_loses_more(
@@ -434,6 +438,7 @@ def test_no_fixed_size_draw_loses_more(
         assert hockey_stick(q, p, eps) <= delta(event, eps, RO) + 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     contributions,

@@ -27,6 +27,7 @@ from tacit.privacy import (
 AR, RO, LO = Relation.ADD_REMOVE, Relation.REPLACE_ONE, Relation.LOCAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "relation"),
     [
@@ -68,6 +69,7 @@ def test_pure_budget() -> None:
     assert epsilon(Laplace(scale, 1), 0.0, LO) <= 0.5
 
 
+@pytest.mark.slow
 def test_what_costs_more_the_larger_it_is() -> None:
     steps = calibrate(lambda n: Repeated(Gaussian(20, 1), int(n)), Budget(1.0, 1e-5), whole=True)
     assert isinstance(steps, int)

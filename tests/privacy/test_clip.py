@@ -74,6 +74,7 @@ def test_jax_in_64_bits(rows: list[list[float]], bound: float) -> None:
     assert_within(array, l1, bound, squared=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(

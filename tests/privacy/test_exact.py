@@ -142,6 +142,7 @@ def test_enumerated_probabilities(law: str, most_draws: int) -> None:
     assert undecided < (Fraction(1, 100) if law == "exp" else Fraction(7, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["discrete_gaussian", "discrete_laplace"])
 @pytest.mark.parametrize("parameter", [Fraction(3, 2), 6])
 def test_one_by_one_agrees_with_whole_arrays(name: str, parameter: Fraction | int) -> None:

@@ -94,6 +94,7 @@ def test_grid_noise_has_the_promised_law() -> None:
         assert follows_discrete(steps, law) is expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [GridGaussianMechanism, GridLaplaceMechanism])
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("dimension", [1, 6])
@@ -136,6 +137,7 @@ def test_one_unit_moves_the_integer_sum_by_no_more_than_charged(bad: list[float]
         assert size <= limit**order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [GridGaussianMechanism, GridLaplaceMechanism])
 @pytest.mark.parametrize("times", [1, 20])
 @pytest.mark.parametrize("dimension", [1, 2, 112])
