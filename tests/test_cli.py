@@ -77,7 +77,7 @@ def test_any_event(capsys: pytest.CaptureFixture[str]) -> None:
 def test_text_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert tacit("budget", "Gaussian(1, 1)", "--delta", "1e-5") == 0
     assert tacit("budget", "--claim", "xie2019", "sigma=1", "trajectories=1000") == 0
-    assert tacit("demo") == 0
+    assert tacit("budget", "--claim", "all") == 0
     out = capsys.readouterr().out
     assert "9.99726" in out
     assert "0.3565" in out

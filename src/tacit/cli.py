@@ -1,4 +1,5 @@
-"""The command line: `tacit budget`, `ledger`, `verify`, `audit`, `limits`, `demo`.
+"""The command line: `tacit evaluate`, `report`, `demo`, `budget`, `ledger`, `verify`, `audit`,
+`limits`.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
@@ -8,8 +9,9 @@ import io
 import json
 import os
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from tacit.privacy import Claim, Event, Relation
     from tacit.privacy.audit import Audit, CanaryAudit
     from tacit.privacy.audit.sabotage import Bite
+    from tacit.run.evaluation import Progress
+    from tacit.run.study import Study
 
 # The base of typer's own usage errors, which moved between packages over its versions.
 _UsageError = typer.BadParameter.__mro__[2]
@@ -118,7 +122,7 @@ def budget(
         str | None, typer.Option(help="Who is protected, for --save.", show_default=False)
     ] = None,
     claim: Annotated[
-        str | None, typer.Option(help="A paper's formula beside its certificate.")
+        str | None, typer.Option(help="A paper's formula beside its certificate; or all.")
     ] = None,
     reward_radius: Annotated[
         float | None, typer.Option(help="For reward-radius and --save.")
@@ -140,6 +144,11 @@ def budget(
     if claim is not None:
         if save is not None:
             raise InputError("A claim is never a certificate, so there is nothing to --save.")
+        if claim == "all":
+            if given or epsilon is not None or delta is not None:
+                raise InputError("--claim all shows every claim as printed: it takes no numbers.")
+            _show_claims(as_json)
+            return
         _show_claim(claim, given, epsilon, delta, as_json)
         return
     if not given:
@@ -233,6 +242,26 @@ def _show_claim(
         print(json.dumps(made.to_dict()))
     else:
         _print_claim(made)
+
+
+def _show_claims(as_json: bool) -> None:
+    """What the five papers claim, beside what the same noise is worth."""
+    from tacit.privacy import claims
+
+    made = {name: formula() for name, formula in claims.CLAIMS.items()}
+    if as_json:
+        print(json.dumps({name: item.to_dict() for name, item in made.items()}))
+        return
+    print("Privacy as claimed by five papers, and as certified for the same noise.")
+    print()
+    print(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
+    for name, item in made.items():
+        scope = item.scope.split(",")[0]
+        certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
+        delta = f"{item.delta:.0e}" if item.delta else "0"
+        print(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
+    print()
+    print("Why they differ: tacit budget --claim xie2019 (or another name above).")
 
 
 def _parameter(text: str) -> tuple[str, float | int | bool]:
@@ -439,7 +468,7 @@ def audit(
     confidence: Annotated[float, typer.Option(help="How sure the bounds are.")] = 0.95,
     as_json: Json = False,
 ) -> None:
-    """Attack mechanisms and bound their epsilon from below.
+    """Attack mechanisms and whole fits, and bound their epsilon from below.
 
     Leaves with exit code 1 if a promise is refuted, or if a sabotaged twin goes unnoticed.
 
@@ -448,6 +477,7 @@ def audit(
     tacit audit gaussian laplace --runs 1000000
     tacit audit my_module:my_target
     """
+    import tacit.evaluation.audits  # noqa: F401  (puts its targets into the catalogue)
     from tacit.privacy import InputError
     from tacit.privacy.audit import sabotage
     from tacit.privacy.audit.targets import TARGETS, find
@@ -531,23 +561,42 @@ def _shaped(item: "Audit | CanaryAudit") -> str:
 
 
 @contextmanager
-def _progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """A bar with the time left on a terminal; nothing elsewhere. Call it as each step begins."""
+def _progress(steps: int | None) -> Iterator["Progress"]:
+    """A bar with the time left on a terminal; nothing elsewhere. Call it as each step begins.
+
+    Without a number of steps the bar moves when it is told which share of everything is done.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
-    columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(20),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         task = bar.add_task("", total=steps)
         begun = 0
 
-        def advance(what: str) -> None:
+        def advance(what: str, share: float | None = None) -> None:
             nonlocal begun
-            bar.update(task, completed=begun, description=what)
-            begun += 1
+            if share is not None:
+                bar.update(task, total=1.0, completed=share, description=what)
+            elif steps is None:
+                bar.update(task, total=None, description=what)
+            else:
+                bar.update(task, completed=begun, description=what)
+                begun += 1
 
         yield advance
 
@@ -595,25 +644,281 @@ def limits(
     print(f"No private learner is right with a probability above {answer['accuracy']:.4f}.")
 
 
+# --- evaluate -----------------------------------------------------------------------------------
+
+
+@app.command()
+def evaluate(
+    table: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TABLE]...",
+            help="Parquet or CSV files, a pattern, or a folder: a row for each step.",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="The policy to judge: a policy.json.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML or JSON file with any of these options.")
+    ] = None,
+    trajectory: Annotated[
+        str | None, typer.Option(help="Column: which trajectory a step is of.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Column: whose trajectory it is.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column: the order of steps.")] = None,
+    state: Annotated[str | None, typer.Option(help="Columns, by commas: the situation.")] = None,
+    action: Annotated[str | None, typer.Option(help="Column: the decision taken.")] = None,
+    reward: Annotated[str | None, typer.Option(help="Column: the reward that followed.")] = None,
+    behavior_prob: Annotated[
+        str | None, typer.Option(help="Column: how likely the decision was.")
+    ] = None,
+    behavior: Annotated[
+        str | None, typer.Option(help="The policy that was followed, instead: a policy.json.")
+    ] = None,
+    target_prob: Annotated[
+        str | None, typer.Option(help="Column, instead of --policy: its probabilities.")
+    ] = None,
+    terminated: Annotated[
+        str | None, typer.Option(help="Column, true or false: did it really end?")
+    ] = None,
+    truncated: Annotated[
+        str | None, typer.Option(help="Column, true or false: was it cut off?")
+    ] = None,
+    next_state: Annotated[
+        str | None, typer.Option(help="Columns: the situation after the step.")
+    ] = None,
+    states: Annotated[str | None, typer.Option(help="What states can be, by commas.")] = None,
+    actions: Annotated[
+        str | None, typer.Option(help="What actions can be, in the policy's order.")
+    ] = None,
+    num_states: Annotated[int | None, typer.Option(help="How many states there can be.")] = None,
+    num_actions: Annotated[int | None, typer.Option(help="How many actions there can be.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="How much may be given away.")] = None,
+    delta: Annotated[float | None, typer.Option(help="How likely the promise may fail.")] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="The data is nobody's: no privacy.")
+    ] = False,
+    reward_range: Annotated[
+        str | None, typer.Option(help="What any reward could be, such as 0,1.")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="How many steps count.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="The discount factor; 1 if not said.")] = None,
+    weight_cap: Annotated[
+        float | None, typer.Option(help="How much a trajectory may count.")
+    ] = None,
+    largest_ratio: Annotated[
+        float | None, typer.Option(help="What the policies' ratio can be at most.")
+    ] = None,
+    level: Annotated[float | None, typer.Option(help="Of the intervals; 0.95 if not said.")] = None,
+    state_range: Annotated[
+        str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="polynomial:2, fourier:3 or table, for values of states.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Known start states, such as 90:70,80:75.")
+    ] = None,
+    estimators: Annotated[
+        str | None, typer.Option(help="value, gtd, lstd, with shares: value:3,gtd:1.")
+    ] = None,
+    return_bound: Annotated[
+        float | None, typer.Option(help="How large a return could be, for gtd.")
+    ] = None,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Integer noise: nothing assumed of arithmetic.")
+    ] = False,
+    nulls: Annotated[str | None, typer.Option(help="refuse or carry.")] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort the rows first.")] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read in parts, however large the table.")
+    ] = False,
+    ray: Annotated[
+        str | None, typer.Option(help="Gather on Ray: local, or a cluster's address.")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger of these people, which pays.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The run's name in the ledger.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; by default runs/<date and time>.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="The report's title.")] = None,
+    target_name: Annotated[str | None, typer.Option(help="What to call the policy.")] = None,
+    behavior_name: Annotated[str | None, typer.Option(help="What to call the old way.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Reproducible noise: for experiments, protects nobody.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The value of a policy from a table of logged decisions, privately.
+
+    Say what you have, and follow the answers: what is missing is asked for. The run's folder gets
+    study.json, certificate.json and report.html.
+
+    \b
+    tacit evaluate stays.parquet --policy policy.json --epsilon 1 --delta 1e-6 \\
+      --trajectory stay_id --user patient --time t --state hr,map --action dose \\
+      --reward r --behavior-prob p --reward-range 0,1 --horizon 20 --weight-cap 10
+    """
+    words = {k: v for k, v in locals().items() if k not in _NOT_WORDS}
+    words["table"] = tuple(table or ())
+    _evaluate(words, config, ledger, name, out, seed, ray, as_json)
+
+
+_NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "as_json")
+
+
+def _evaluate(
+    words: dict[str, Any],
+    config: Path | None = None,
+    ledger: Path | None = None,
+    name: str | None = None,
+    out: Path | None = None,
+    seed: int | None = None,
+    ray: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Answer, and write the run's folder."""
+    from contextlib import nullcontext
+    from datetime import datetime
+
+    from tacit.privacy import InputError, Ledger
+    from tacit.report.folder import write_run
+    from tacit.run.request import Request
+
+    asked = Request.of(words, config)
+    folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    if (folder / "study.json").exists():
+        raise InputError(f"{folder} holds a run already: say another folder with --out.")
+    options: dict[str, Any] = {} if ray is None else {"gather": _on_ray(ray)}
+    with (
+        _made(folder),
+        nullcontext() if ledger is None else Ledger.open(ledger) as opened,
+        _progress(None) as advance,
+    ):
+        run = None if opened is None else name or folder.name
+        study = asked.study(ledger=opened, run=run, seed=seed, progress=advance, **options)
+    try:
+        written = write_run(study, folder)
+    except InputError:
+        # It has been paid for: what cannot be kept is at least shown.
+        print(json.dumps(study.to_dict()) if as_json else _study_words(study))
+        raise
+    if as_json:
+        print(json.dumps({**study.to_dict(), "files": {k: str(v) for k, v in written.items()}}))
+        return
+    print(_study_words(study))
+    print(f"The report is {written['report']}.")
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """`folder`, made before anything is paid for, and gone again if there is nothing to keep."""
+    from tacit.privacy import InputError
+
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(f"{str(folder)!r} cannot be written to: {error.strerror}.") from None
+    try:
+        yield
+    except BaseException:
+        if new:
+            folder.rmdir()
+        raise
+
+
+def _on_ray(address: str) -> Any:
+    from functools import partial
+
+    from tacit.run.cluster import gather
+
+    return partial(gather, workers="ray" if address == "local" else address)
+
+
+def _study_words(study: "Study") -> str:
+    """The figures, and what they promise, for a screen of 79 columns."""
+    import textwrap
+
+    main = study.main
+    level = f"{100 * main.interval.level:g} %" if main.interval else ""
+    lines = textwrap.wrap(study.title, 78)
+    lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
+    names = {
+        "target": study.target_name,
+        "behavior": study.behavior_name,
+        "difference": "difference",
+    }
+    for key, label in names.items():
+        found = main.details.get(key)
+        if found is None and key == "target" and main.interval is not None:
+            found = {"estimate": main.estimate, "interval": main.interval.to_dict()}
+        if found is not None:
+            ends = [found["interval"][end] for end in ("low", "high")]
+            row = "".join(
+                f"{'-' if x is None else format(x, '.4g'):>10}" for x in [found["estimate"], *ends]
+            )
+            lines.append(f"  {label[:21]:<22}{row}")
+    for result in study.results[1:]:
+        if result.estimate is not None:
+            lines.append(f"  {result.method[:21]:<22}{result.estimate:>10.4g}")
+    notes = list(study.notes)
+    if study.certificate is None:
+        notes.insert(0, "Not private: the data was declared public.")
+    else:
+        made = study.certificate
+        promise = f"Certified: epsilon {made.epsilon:.4g} at delta {made.delta:g}, {made.unit}, "
+        notes.insert(0, promise + f"{made.relation}.")
+    for note in notes:
+        lines += textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
+
+
+@app.command()
+def report(
+    run_folder: Annotated[Path, typer.Argument(help="A run's folder, with its study.json.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; by default report.html in the folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the report of a run again."""
+    from tacit.report import write
+    from tacit.run.study import Study
+
+    target = out or run_folder / "report.html"
+    write(Study.load(run_folder / "study.json"), target)
+    print(json.dumps({"report": str(target)}) if as_json else f"The report is {target}.")
+
+
 # --- demo ---------------------------------------------------------------------------------------
 
 
 @app.command()
-def demo(as_json: Json = False) -> None:
-    """What the five papers claim, beside what the same noise is worth."""
-    from tacit.privacy import claims
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to put the data and the run.")] = Path(
+        "tacit-demo"
+    ),
+    people: Annotated[int, typer.Option(help="How many patients to make up.")] = 6000,
+    seed: Annotated[int, typer.Option(help="Which patients; the noise is always fresh.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """A made-up HIV clinic: is the new protocol better, and what does it say of each patient?"""
+    from tacit.run import clinic
 
-    made = {name: formula() for name, formula in claims.CLAIMS.items()}
-    if as_json:
-        print(json.dumps({name: item.to_dict() for name, item in made.items()}))
-        return
-    print("Privacy as claimed by five papers, and as certified for the same noise.")
-    print()
-    print(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
-    for name, item in made.items():
-        scope = item.scope.split(",")[0]
-        certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
-        delta = f"{item.delta:.0e}" if item.delta else "0"
-        print(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
-    print()
-    print("Why they differ: tacit budget --claim xie2019 (or another name above).")
+    with _progress(None) as advance:
+        advance("making up a clinic")
+        words = clinic.write(out, people, seed)
+    _evaluate(words, out=_unused(out / "run"), as_json=as_json)
+
+
+def _unused(folder: Path) -> Path:
+    """`folder`, or with a number behind if a run is in there."""
+    tried, number = folder, 1
+    while (tried / "study.json").exists():
+        number += 1
+        tried = folder.with_name(f"{folder.name}-{number}")
+    return tried

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
+from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
+from tacit.evaluation import bellman_error
 from tacit.evaluation.bellman_error import UnitMoments, exact_moments, mspbe, unit_moments
 from tacit.evaluation.private_gtd import (
     Form,
     PrivateGTD,
+    Walk,
     change_of,
     clipped_sum,
     contributions,
@@ -25,12 +27,14 @@ from tacit.evaluation.private_gtd import (
 from tacit.evaluation.result import Result
 from tacit.privacy import (
     Budget,
+    Disjoint,
     Gaussian,
     InputError,
     Ledger,
     NoiseOrigin,
     OverBudget,
     PoissonSampled,
+    Release,
     Repeated,
     Unit,
 )
@@ -39,6 +43,7 @@ from tacit.privacy.noise import Source, secure
 from tests.evaluation.test_bellman_error import (
     JUDGED,
     LOGGED,
+    dense_one_hot,
     simulated,
     small,
     solution,
@@ -252,6 +257,230 @@ def test_wild_data_gives_finite_weights() -> None:
         assert np.isfinite(weights_of(fitted)).all()
 
 
+# --- one pass ------------------------------------------------------------------------------------
+
+
+def waves(_: Source | None, std: float, shape: tuple[int, ...]) -> Floats:
+    """In place of noise: something known, and different in every step and entry."""
+    return np.asarray(std * np.cos(np.arange(shape[0]) + 10.0 * std))
+
+
+def by_hand(
+    judge: PrivateGTD, data: Trajectories, form: Form, policy: Tabular | None, size: int
+) -> Floats:
+    """Unit by unit, with matrices, and nothing clever."""
+    plan = judge.plan(form, data.num_units)
+    change = np.diag(judge.change)
+    d = len(change)
+    state = np.zeros(d if form == "residual" else 2 * d)
+    velocity, kept = np.zeros_like(state), []
+    for k in range(plan.iterations):
+        total = np.zeros_like(state)
+        for unit in range(k * size, (k + 1) * size):
+            own = data.take(np.flatnonzero(data.unit_index == unit))
+            found = unit_moments(
+                own,
+                policy,
+                judge.features,
+                judge.gamma,
+                cap=judge.weight_cap,
+                reward_range=judge.reward_range,
+                dual=True,
+            )
+            A, C = (
+                change @ (x if isinstance(x, np.ndarray) else x.toarray()) @ change
+                for x in (found.A, found.C)
+            )
+            g = change @ found.b[0] - A @ state[:d]
+            if form == "primal-dual":
+                g = np.concatenate([A.T @ state[d:], g - C @ state[d:]])
+            total += g * min(1.0, plan.bound(k) / np.linalg.norm(g))
+        noise = waves(None, plan.noise * plan.bound(k), state.shape)
+        velocity = judge.momentum * velocity + (total + noise) / size
+        state = state + plan.step * velocity
+        kept.append(state[:d])
+    last = max(1, round(judge.average * plan.iterations))
+    return np.asarray(change @ np.mean(kept[-last:], axis=0))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("features", [OneHot(3), Polynomial(1, 0.0, 2.0)])
+@pytest.mark.parametrize("policy", [None, Tabular(JUDGED)])
+def test_a_single_pass_is_a_loop_over_people(
+    form: Form,
+    features: Any,
+    policy: Tabular | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = simulated(50, 5, users=23)
+    judge = plain(
+        features=features,
+        form=form,
+        batch_units=4,
+        weight_cap=2.0,
+        clip=(0.8, 0.2),
+        step=0.3,
+        momentum=0.3,
+        average=0.4,
+    )
+    monkeypatch.setattr(Source, "normal", waves)
+    whole = judge.fit(data, policy)
+    np.testing.assert_allclose(
+        weights_of(whole), by_hand(judge, data, form, policy, 4), rtol=1e-10, atol=1e-13
+    )
+    assert whole.settings["iterations"] == 5
+    assert whole.settings["units"] == 20
+    # Batches of a stream end elsewhere, which makes no difference.
+    streamed = replace(judge, iterations=5)
+    order = np.argsort(data.unit_index, kind="stable")
+    names = data.take(order).to_parquet(tmp_path / "d.parquet")
+    for rows in (15, 37, 10_000):
+        stream = stream_parquet(tmp_path / "d.parquet", batch_rows=rows, **names)
+        np.testing.assert_allclose(
+            weights_of(streamed.fit(stream, policy)), weights_of(whole), rtol=1e-10
+        )
+    # Nor do the parts into which a batch too large for memory is cut.
+    monkeypatch.setattr(bellman_error, "_ENTRIES", 40)
+    np.testing.assert_allclose(weights_of(judge.fit(data, policy)), weights_of(whole), rtol=1e-10)
+
+
+def sums_of(judge: PrivateGTD, data: Trajectories, monkeypatch: pytest.MonkeyPatch) -> list[Floats]:
+    """The sum over each batch, before noise; all steps start from the same released state."""
+    found: list[Floats] = []
+
+    def advance(walk: Walk, count: float) -> None:
+        found.append(walk.exact.copy())
+        walk.k, walk.exact = walk.k + 1, np.zeros_like(walk.exact)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Walk, "advance", advance)
+        judge.fit(data)
+    return found
+
+
+def test_a_person_touches_their_own_batch_only_whatever_their_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calm = [([(1, 0.5, 1.0), (0, 1.0, 1.0)], True)]
+    long = [([(2, 1.0, 1.0)] * 50, True), ([(0, np.nan, 1e-3)], False)] * 3
+    judge = plain(batch_units=3, weight_cap=2.0, clip=0.4)
+    each = [calm, [([(0, 2.0, 1.0)], False)], calm, calm, calm, calm, calm]
+    here = sums_of(judge, people(*each), monkeypatch)
+    for place in range(7):
+        there = sums_of(
+            judge,
+            people(*[long if i == place else one for i, one in enumerate(each)]),
+            monkeypatch,
+        )
+        assert len(here) == len(there) == 2
+        moved = [float(np.linalg.norm(x - y)) for x, y in zip(here, there, strict=True)]
+        for k in range(2):
+            assert moved[k] <= 2.0 * 0.4
+            # The seventh person does not fill a batch, so they are left out.
+            assert (moved[k] > 0.0) == (place // 3 == k)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(person, min_size=1, max_size=3),
+    person,
+    st.integers(0, 2),
+    st.sampled_from(FORMS),
+    st.lists(st.floats(width=64), min_size=6, max_size=6),
+    st.sampled_from([1e-6, 0.01, 1.0, 1e6]),
+    st.sampled_from([4.0, 1e300]),
+    st.booleans(),
+)
+def test_exchanging_a_person_moves_the_sum_over_a_batch_by_at_most_two_bounds(
+    owned: list[Any],
+    other: Any,
+    which: int,
+    form: Form,
+    state: list[float],
+    bound: float,
+    cap: float,
+    table: bool,
+) -> None:
+    which %= len(owned)
+    judge = plain(
+        features=OneHot(3) if table else dense_one_hot(3),
+        batch_units=1,
+        weight_cap=cap,
+        reward_range=(-1e300, 1e300),
+        clip=1.0,
+    )
+    at = np.array(state[: 3 if form == "residual" else 6])
+
+    def summed(*each: Any) -> Floats:
+        return judge.gradient(people(*each), None, at, form, bound)
+
+    for one in (*owned, other):
+        assert np.linalg.norm(summed(one)) <= bound
+    here = summed(*owned)
+    there = summed(*[other if i == which else one for i, one in enumerate(owned)])
+    assert np.isfinite(here).all()
+    assert np.linalg.norm(here - there) <= 2.0 * bound * (1.0 + 1e-12)
+
+
+def test_a_single_pass_costs_one_release() -> None:
+    result = plain(batch_units=7).fit(simulated(30, 1))
+    noise = result.settings["noise"]
+    assert result.certificate.events == (Disjoint((Gaussian(noise, 1.0),)),)
+    assert noise == pytest.approx(GaussianMechanism.calibrated(1.0, BUDGET).std, rel=1e-5)
+    assert result.certificate.release is Release.EVERY_ITERATE
+    assert 0.999 <= result.certificate.epsilon <= 1.0
+    result.certificate.verify(strict=True)
+    assert any("place" in one.statement for one in result.certificate.assumptions)
+    assert result.diagnostics is None
+
+
+def test_a_single_pass_over_too_little_or_uncounted_data_is_refused(tmp_path: Path) -> None:
+    data = simulated(30, 1)
+    with pytest.raises(InputError, match="30 units, too few for 1 batches of 31"):
+        plain(batch_units=31).fit(data)
+    with pytest.raises(InputError, match="too few for 4 batches of 8"):
+        plain(batch_units=8, iterations=4).fit(data)
+    nothing: Any = iter(())
+    with pytest.raises(InputError, match="no trajectory"):
+        plain(batch_units=8, iterations=4).fit(nothing)
+    names = data.to_parquet(tmp_path / "d.parquet")
+    stream = stream_parquet(tmp_path / "d.parquet", batch_rows=20, **names)
+    with pytest.raises(InputError, match="iterations is needed"):
+        plain(batch_units=8).fit(stream)
+    with pytest.raises(InputError, match="fewer than 32 units, too few for 4 batches"):
+        plain(batch_units=8, iterations=4, weight_cap=1.0).fit(stream)
+
+
+def test_a_single_pass_pays_first_and_shows_nothing_unpaid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> Floats:
+        raise RuntimeError("no noise today")
+
+    judge, data = plain(batch_units=5), simulated(30, 1)
+    with Ledger.create(tmp_path / "l", "clinic", unit=Unit.TRAJECTORY) as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr(Source, "normal", broken)
+            with pytest.raises(RuntimeError, match="no noise"):
+                judge.fit(data, ledger=ledger, run="first")
+        assert [entry.run for entry in ledger.entries()] == ["first"]
+    shown = judge.fit(data, public=True, start=[0])
+    assert shown.diagnostics is not None
+    assert shown.diagnostics["mspbe"] >= 0.0
+    with pytest.warns(UserWarning, match="private"):
+        guessed = data.with_estimated_behavior(overwrite=True)
+    with pytest.raises(InputError, match="estimated from this very data"):
+        replace(judge, weight_cap=2.0).fit(guessed, Tabular(JUDGED))
+
+
+def test_a_single_pass_learns() -> None:
+    exact = exact_moments(small(), LOGGED, OneHot(3), 0.9)
+    judge = plain(budget=Budget(5.0, 1e-5), return_bound=4.0, batch_units=30)
+    fitted = judge.fit(simulated(3000, 8), seed=1)
+    assert mspbe(weights_of(fitted), exact) < 0.1 * mspbe(np.zeros(3), exact)
+
+
 # --- the promise ---------------------------------------------------------------------------------
 
 
@@ -385,6 +614,8 @@ def test_changes_of_features() -> None:
         ({"clip": (1.0, 0.0)}, "clip"),
         ({"clip": (1.0, 1.0, 1.0)}, "clip"),
         ({"rate": 0.0}, "rate"),
+        ({"batch_units": 0}, "batch_units"),
+        ({"batch_units": 5, "rate": 0.5}, "one of the two"),
         ({"momentum": 1.0}, "momentum"),
         ({"average": 1.5}, "average"),
         ({"weight_cap": 0.0}, "weight_cap"),

@@ -88,6 +88,19 @@ def test_ridge_by_hand() -> None:
     assert not solved(np.zeros((2, 2)), b, 0.0).any()
 
 
+@pytest.mark.parametrize("ridge", [1e3, 1e-2, 1.01e-10, 0.99e-10, 1e-14])
+def test_both_ways_to_solve_agree_with_singular_values(ridge: float) -> None:
+    """Singular values from 1 to 1e-6, so that small ridges matter; scaled to Frobenius norm 1."""
+    draw = np.random.default_rng(3)
+    left, right = (np.linalg.qr(draw.standard_normal((40, 40)))[0] for _ in range(2))
+    values = np.logspace(0, -6, 40)
+    values /= np.linalg.norm(values)
+    b = draw.standard_normal(40)
+    wanted = right @ (values / (values**2 + ridge) * (left.T @ b))
+    found = solved(left @ np.diag(values) @ right.T, b, ridge)
+    np.testing.assert_allclose(found, wanted, atol=1e-9 * float(np.abs(wanted).max()), rtol=0)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(person, min_size=1, max_size=3),

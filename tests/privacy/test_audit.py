@@ -28,7 +28,7 @@ from tacit.privacy.audit import CanaryTarget, Counts, Target, audit, audit_with_
 from tacit.privacy.audit import attacks as attack_module
 from tacit.privacy.audit.canaries import Coins
 from tacit.privacy.audit.sabotage import TWINS, Twin, attacked, bite
-from tacit.privacy.audit.targets import TARGETS, find
+from tacit.privacy.audit.targets import TARGETS, find, gaussian
 from tacit.privacy.exact import bernoulli
 from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms import CorrelatedMechanism, clip
@@ -459,7 +459,12 @@ def test_canaries_need_a_score_each() -> None:
 # --- what ships, and its twins --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TARGETS)
+# Other packages may have put theirs into the catalogue by now; they have tests of their own.
+OWN = [name for name, build in TARGETS.items() if build.__module__ == gaussian.__module__]
+TEETH = [twin for twin in TWINS if twin.targets[0] in OWN]
+
+
+@pytest.mark.parametrize("name", OWN)
 def test_what_ships_keeps_its_promise(name: str) -> None:
     found = attacked(TARGETS[name]())
     assert found.target == name
@@ -470,7 +475,7 @@ def test_what_ships_keeps_its_promise(name: str) -> None:
 
 
 # One target for each way of going wrong; the others are slow tests.
-QUICK = {(twin.name, twin.targets[0]) for twin in TWINS} | {("clip forgotten", TRAINING)}
+QUICK = {(twin.name, twin.targets[0]) for twin in TEETH} | {("clip forgotten", TRAINING)}
 
 
 @pytest.mark.parametrize(
@@ -481,7 +486,7 @@ QUICK = {(twin.name, twin.targets[0]) for twin in TWINS} | {("clip forgotten", T
             id=f"{twin.name}, {name}",
             marks=() if (twin.name, name) in QUICK else pytest.mark.slow,
         )
-        for twin in TWINS
+        for twin in TEETH
         for name in twin.targets
     ],
 )
@@ -498,7 +503,7 @@ def test_sabotage_ends_with_its_block() -> None:
         ]
 
     before = shipped()
-    for twin in TWINS:
+    for twin in TEETH:
         changed: list[object] = []
         with contextlib.suppress(KeyError), twin.sabotage():
             changed = shipped()

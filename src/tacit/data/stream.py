@@ -15,11 +15,11 @@ trajectory), so that each part fits into memory, and the parts are sorted one af
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,9 @@ from tacit.data.sources import (
 )
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.errors import InputError
+
+if TYPE_CHECKING:
+    from tacit.data.policies import Policy
 
 Array = NDArray[Any]
 
@@ -74,8 +77,21 @@ class TrajectoryStream:
     batch_rows: int
     sort: bool = False
     scratch: "str | Path | None" = None
+    behavior: "Policy | None" = None
+    watcher: Callable[[int], None] | None = None
+    """Told the number of rows of each batch that was read: for progress bars."""
+
+    def with_behavior(self, policy: "Policy") -> "TrajectoryStream":
+        """The same stream with the behaviour probabilities of a known policy."""
+        return replace(self, behavior=policy)
 
     def __iter__(self) -> Iterator[Trajectories]:
+        for batch in self._read():
+            if self.watcher is not None:
+                self.watcher(batch.num_steps)
+            yield batch if self.behavior is None else batch.with_behavior(self.behavior)
+
+    def _read(self) -> Iterator[Trajectories]:
         decoder = Decoder(
             self.plan, whole_users=self.plan.user is not None, may_collect_words=False
         )

@@ -85,7 +85,7 @@ def moments(data: Data, policy: Policy | None, features: Features, gamma: float)
     """The moments of `data`, averaged over the trajectories that have a usable step."""
     d = features.dimension
     A, b, C, count = np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0
-    for piece in _pieces(data, d):
+    for piece in pieces(data, rows_in_memory(features)):
         at = steps(piece, policy, features, gamma)
         weighed = at.phi * (at.shares * at.ratios)[:, None]
         A += weighed.T @ at.direction
@@ -231,12 +231,12 @@ def unit_moments(
     d = features.dimension
     parts: dict[str, list[Any]] = {"A": [], "b": [], "transposed": [], "C": []}
     unit, dense = None, None
-    for piece in _pieces(data, d):
+    for piece in pieces(data, rows_in_memory(features)):
         if certified:
             refuse_unpaid(piece)
         unit = piece.unit
         with np.errstate(all="ignore"):
-            at = _steps(piece, policy, features, gamma, cap, reward_range, change)
+            at = unit_steps(piece, policy, features, gamma, cap, reward_range, change)
             if dense is None:
                 dense = _entries(at.phi) + _entries(at.direction) > _SPARSE * 2 * at.size
             phi, direction = (_as(x, dense) for x in (at.phi, at.direction))
@@ -261,7 +261,66 @@ def unit_moments(
 
 
 @dataclass(frozen=True)
-class _Steps:
+class UnitMoves:
+    """What every row of some trajectories brings to the moments of its unit.
+
+    A row without a next state has share 0; one whose ratio is not finite has ratio 0.
+    """
+
+    states: Any
+    following: Any
+    discounts: Floats
+    """g_t: gamma, or 0 where the trajectory terminated."""
+
+    rewards: Floats
+    ratios: Floats
+    shares: Floats
+    """1 / (steps of the trajectory x trajectories of the unit)."""
+
+    units: NDArray[np.int64]
+    num_units: int
+
+
+def unit_moves(
+    data: Trajectories,
+    policy: Policy | None,
+    gamma: float,
+    cap: float | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> UnitMoves:
+    """Total: rewards are clipped into `reward_range` (NaN to its middle), ratios are at most `cap`,
+    and one that is not finite is 0. What a row gives depends on its own unit's data alone.
+    """
+    last, ended = data.offsets[1:] - 1, np.asarray(data.terminated)
+    following = np.empty_like(data.states)
+    following[:-1] = data.states[1:]
+    following[last] = data.states[last] if data.final_states is None else data.final_states
+    discounts = np.full(data.num_steps, discount(gamma))
+    discounts[last[ended]] = 0.0
+    lengths = data.lengths
+    usable = lengths if data.final_states is not None else lengths - ~ended
+    owned = np.bincount(data.unit_index, minlength=data.num_units)
+    shares = np.repeat(1.0 / (np.maximum(usable, 1) * owned[data.unit_index]), lengths)
+    if data.final_states is None:
+        shares[last[~ended]] = 0.0
+    with np.errstate(all="ignore"):
+        ratios = importance_ratios(data, policy, cap)
+    fine = np.isfinite(ratios)
+    rewards = np.asarray(data.rewards, dtype=np.float64)
+    return UnitMoves(
+        states=data.states,
+        following=following,
+        discounts=discounts,
+        rewards=rewards if reward_range is None else clipped_rewards(rewards, reward_range),
+        ratios=ratios if fine.all() else np.where(fine, ratios, 0.0),
+        shares=shares,
+        units=np.repeat(np.asarray(data.unit_index), lengths),
+        num_units=data.num_units,
+    )
+
+
+@dataclass(frozen=True)
+class UnitSteps:
     """The usable steps of a piece; their features are dense or sparse."""
 
     phi: Any
@@ -284,8 +343,30 @@ class _Steps:
         shape = (self.num_units * rows.shape[1], rows.shape[0])
         return sparse.csr_matrix((entries, (place, found.row)), shape=shape)
 
+    def residual(self, theta: Floats) -> tuple[Floats]:
+        """b_i - A_i theta of each unit, without its matrices."""
+        return (self._added(self.phi, self.ratios * self._errors(theta)),)
 
-def _steps(
+    def primal_dual(self, theta: Floats, dual: Floats) -> tuple[Floats, Floats]:
+        """A_i' w and b_i - A_i theta - C_i w of each unit, for w = `dual`."""
+        along = np.asarray(self.phi @ dual)
+        return (
+            self._added(self.direction, self.ratios * along),
+            self._added(self.phi, self.ratios * self._errors(theta) - along),
+        )
+
+    def _errors(self, theta: Floats) -> Floats:
+        """r_t - direction_t' theta."""
+        return np.asarray(self.rewards - self.direction @ theta)
+
+    def _added(self, rows: Floats, weights: Floats) -> Floats:
+        """(units, d): the sum of share_t w_t times row t over the steps of each unit."""
+        entries = self.shares * weights, (self.units, np.arange(self.units.size))
+        owners = sparse.csr_matrix(entries, shape=(self.num_units, self.units.size))
+        return np.asarray(owners @ rows)
+
+
+def unit_steps(
     piece: Trajectories,
     policy: Policy | None,
     features: Features,
@@ -293,12 +374,13 @@ def _steps(
     cap: float | None,
     reward_range: tuple[float, float] | None,
     change: Floats | None,
-) -> _Steps:
-    moves = piece.transitions()
-    ratios = importance_ratios(piece, policy, cap)[moves.rows]
-    phi = _features(features, moves.states)
-    g = discount(gamma) * moves.bootstraps
-    following = _features(features, moves.next_states)
+) -> UnitSteps:
+    """What `unit_moves` says, with features; a step whose features are not finite has none."""
+    moves = unit_moves(piece, policy, gamma, cap, reward_range)
+    used = np.flatnonzero(moves.shares)
+    phi = _features(features, moves.states[used])
+    following = _features(features, moves.following[used])
+    g = moves.discounts[used]
     if is_sparse(phi):
         direction = phi - sparse.diags(g) @ following
     else:
@@ -306,22 +388,19 @@ def _steps(
     if change is not None:
         by = sparse.diags(change) if change.ndim == 1 else change.T
         phi, direction = phi @ by, direction @ by
-    fine = np.isfinite(ratios)
+    ratios = moves.ratios[used]
     if not is_sparse(phi):
-        fine &= np.isfinite(phi).all(axis=1) & np.isfinite(direction).all(axis=1)
+        fine = np.isfinite(phi).all(axis=1) & np.isfinite(direction).all(axis=1)
         if not fine.all():
             phi, direction = (np.where(fine[:, None], x, 0.0) for x in (phi, direction))
-    rewards = np.asarray(moves.rewards, dtype=np.float64)
-    counts = np.bincount(moves.trajectories, minlength=piece.num_trajectories)
-    units = np.asarray(piece.unit_index)[moves.trajectories]
-    owned = np.bincount(piece.unit_index, minlength=piece.num_units)
-    return _Steps(
+            ratios = np.where(fine, ratios, 0.0)
+    return UnitSteps(
         phi=phi,
         direction=direction,
-        rewards=rewards if reward_range is None else clipped_rewards(rewards, reward_range),
-        ratios=np.where(fine, ratios, 0.0),
-        shares=1.0 / (counts[moves.trajectories] * owned[units]),
-        units=units,
+        rewards=moves.rewards[used],
+        ratios=ratios,
+        shares=moves.shares[used],
+        units=moves.units[used],
         num_units=piece.num_units,
     )
 
@@ -358,7 +437,9 @@ def _as(matrix: Any, dense: bool) -> Any:
 def clipped_rewards(rewards: Floats, reward_range: tuple[float, float]) -> Floats:
     """Rewards within the public range; NaN becomes its middle."""
     low, high = reward_range
-    return np.where(np.isnan(rewards), low + (high - low) / 2.0, np.clip(rewards, low, high))
+    found = np.clip(rewards, low, high)
+    missing = np.isnan(found)
+    return np.where(missing, low + (high - low) / 2.0, found) if missing.any() else found
 
 
 def checked_range(value: Any) -> tuple[float, float]:
@@ -384,7 +465,7 @@ def off_policy(data: Data, policy: Policy | None) -> bool:
 
 
 def value_at(
-    features: Features, weights: Floats, start: Any, data: Data, public: bool
+    features: Features, weights: Floats, start: Any, data: Data | None = None, public: bool = False
 ) -> float | None:
     """The mean value over `start`, or over first states if the data is public; else None."""
     if start is None:
@@ -394,12 +475,16 @@ def value_at(
     return float(np.mean(np.asarray(features(np.asarray(start)), dtype=np.float64) @ weights))
 
 
-def _pieces(data: Data, dimension: int) -> Iterator[Trajectories]:
-    """The data in parts whose features fit into memory, with whole units."""
+def pieces(data: Data, rows: int) -> Iterator[Trajectories]:
+    """The data in parts with whole units and about `rows` rows; more, if a unit has more."""
     for batch in batches(data):
-        rows = max(_ENTRIES // dimension, 1)
         if batch.num_steps <= rows:
             yield batch
             continue
         owned = np.bincount(batch.unit_index, weights=batch.lengths, minlength=batch.num_units)
         yield from batch.batches(max(rows, int(owned.max())))
+
+
+def rows_in_memory(features: Features) -> int:
+    """How many rows' features are held at a time."""
+    return max(_ENTRIES // features.dimension, 1)

@@ -31,6 +31,7 @@ trajectories that were cut off end there. On-policy only: a ratio would multiply
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -146,9 +147,7 @@ class OutputPerturbed:
 
     def mechanism(self) -> SmoothMechanism:
         """The noise, but for its private scale."""
-        make = getattr(SmoothMechanism, self.constants)
-        found: SmoothMechanism = make(self.budget, self.features.dimension)
-        return found
+        return _mechanism(self.constants, self.budget, self.features.dimension)
 
     def smooth(self, local: Any, mechanism: SmoothMechanism, count: int) -> float:
         """S(X) for the local sensitivities `local(k)`."""
@@ -195,6 +194,13 @@ class OutputPerturbed:
             },
             diagnostics=diagnostics,
         )
+
+
+@lru_cache(maxsize=64)
+def _mechanism(constants: Constants, budget: Budget, dimension: int) -> SmoothMechanism:
+    if constants == "published":
+        return SmoothMechanism.published(budget, dimension)
+    return SmoothMechanism.calibrated(budget, dimension)
 
 
 @dataclass(frozen=True)

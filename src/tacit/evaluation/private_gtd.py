@@ -30,6 +30,22 @@ noised sums, so T iterations compose adaptively, and z is the least with which T
 the budget. Released: every iterate is covered. Arithmetic: 64-bit floating point, so the
 certificate lists "idealised real arithmetic".
 
+**One pass.** With `batch_units` = B the data is gone through once, as it streams by: step k takes
+batch k, which is the next B *units* in the order of the data, and divides by B instead of q n; no
+unit is seen again. There are T = `iterations` steps, so the first T B units take part; the rest,
+which do not fill a batch, are left out. Batches are cut by units, not by rows: with a cut by rows a
+person's length would decide who else is in which batch, and replacing one person would shift
+everybody behind them. Cut by units, whoever replaces a person stands in the same place of the same
+batch. The sum over that batch moves by at most 2 c_k, the others do not move, and later batches see
+released iterates only. This is adaptive parallel composition: all T steps together are one event
+Disjoint(Gaussian(z, 1)), which costs what one Gaussian does, and every iterate is released. The
+order in which units stand must be public: it may depend on who they are, not on what their rows say
+(`PLACES`). A unit's g_i is computed from its steps, without A_i and C_i,
+
+    b_i - A_i theta  =  sum over t of share_t rho_t (r_t - direction_t' theta) phi_t
+
+and the like, so that a step costs as much as its features have entries.
+
 Clipping biases: the fixed point solves sum of clip(g_i) = 0. That price is not in the certificate.
 
 Departures from xie2019: whole batches instead of single draws, sums moved by twice the clip bound
@@ -37,31 +53,39 @@ instead of once, averaged iterates, public changes of features, and the residual
 """
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data import Features, Policy
+from tacit.data import Features, Policy, Trajectories
 from tacit.evaluation.bellman_error import (
     UnitMoments,
+    UnitSteps,
     checked_range,
     moments,
     mspbe,
     off_policy,
+    pieces,
+    rows_in_memory,
     unit_moments,
+    unit_steps,
     value_at,
 )
 from tacit.evaluation.payment import Purse
 from tacit.evaluation.result import Result
-from tacit.evaluation.steps import Data, discount
+from tacit.evaluation.steps import Data, discount, refuse_unpaid, unit_batches
+from tacit.evaluation.sums import added, joint_factors, overlapped, row_squares, shrinking
+from tacit.evaluation.table import STEPS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
-from tacit.privacy.events import Event, Gaussian, PoissonSampled, Repeated
+from tacit.privacy.events import Disjoint, Event, Gaussian, PoissonSampled, Repeated
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source
@@ -84,6 +108,10 @@ CLIPPED = Assumption(
 PUBLIC_SETTINGS = Assumption(
     "features, ranges, bounds and step sizes were chosen without looking at the data",
     "not enforced: they are the caller's",
+)
+PLACES = Assumption(
+    "a unit's place in the order of the data does not depend on what its rows say",
+    "batches hold a public number of units; the order is the caller's",
 )
 SECRET_DRAWS = Assumption(
     "each batch is drawn freshly and secretly",
@@ -131,6 +159,11 @@ class PrivateGTD:
     rate: float = 1.0
     """With what probability a unit takes part in an iteration; 1 is the whole data."""
 
+    batch_units: int | None = None
+    """How many units each iteration takes, in a single pass over the data; None for iterations over
+    all of it. `iterations` is then by default the number of such batches, and has to be said where
+    the data is a stream, whose number of units nobody has counted."""
+
     momentum: float = 0.0
     """How much of the last noised step is repeated, from 0 to below 1."""
 
@@ -160,6 +193,12 @@ class PrivateGTD:
         if self.clip is not None:
             _pair(self.clip)
         checks.rate("rate", self.rate)
+        if self.batch_units is not None:
+            checks.count("batch_units", self.batch_units)
+            if self.rate != 1.0:
+                raise InputError(
+                    "batch_units takes each unit once and rate draws afresh: give one of the two."
+                )
         checks.probability("momentum", self.momentum)
         if checks.non_negative("average", self.average) > 1.0:
             raise InputError(f"average must be at most 1, not {self.average:g}.")
@@ -170,7 +209,9 @@ class PrivateGTD:
     def plan(self, form: Form, count: int) -> "Plan":
         """What will run on `count` units, with everything public filled in, noise calibrated."""
         most, step, shares = _DEFAULTS[form]
-        if self.iterations is None:
+        if self.iterations is None and self.batch_units is not None:
+            iterations = count // self.batch_units
+        elif self.iterations is None:
             mu = 2.0 / GaussianMechanism.calibrated(1.0, self.budget).std
             iterations = min(most, max(_FEWEST, round(count * mu)))
         else:
@@ -181,7 +222,9 @@ class PrivateGTD:
             first, last = shares[0] * bound, shares[1] * bound
         else:
             first, last = _pair(self.clip)
-        event = partial(_event, rate=self.rate, times=iterations)
+        event: Callable[[float], Event] = partial(_event, rate=self.rate, times=iterations)
+        if self.batch_units is not None:
+            event = _disjoint
         # With sampling each evaluation takes a while, and a part in 10^4 of noise is not seen.
         tolerance = 1e-6 if self.rate == 1.0 else 1e-4
         noise = calibrate(event, self.budget, Relation.REPLACE_ONE, tolerance=tolerance)
@@ -210,13 +253,9 @@ class PrivateGTD:
         seed: int | None = None,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
-        off = off_policy(data, policy)
-        if off and self.weight_cap is None:
-            raise InputError(
-                "weight_cap is needed to judge another policy: say how large a ratio may count."
-            )
-        form: Form = self.form or ("primal-dual" if off else "residual")
-        change = change_of(self.features, self.precondition)
+        if self.batch_units is not None:
+            return self._once(data, policy, self.batch_units, start, public, ledger, run, seed)
+        form = self._form(data, policy)
         units = unit_moments(
             data,
             policy,
@@ -224,7 +263,7 @@ class PrivateGTD:
             self.gamma,
             cap=self.weight_cap,
             reward_range=self.reward_range,
-            change=change,
+            change=self.change,
             dual=form == "primal-dual",
             certified=not public,
         )
@@ -234,31 +273,141 @@ class PrivateGTD:
         )
         purse.pay(plan.event)
         theta = plan.run(units, purse.source)
-        weights = change * theta if change.ndim == 1 else change.T @ theta
         sampled = (SECRET_DRAWS,) if plan.rate < 1.0 else ()
+        result = self._result(plan, theta, purse, units.count, start, sampled)
+        if not public:
+            return result
+        return self._shown(result, data, policy, start, clipped=plan.clipped_share(units, theta))
+
+    def _form(self, data: Data, policy: Policy | None) -> Form:
+        off = off_policy(data, policy)
+        if off and self.weight_cap is None:
+            raise InputError(
+                "weight_cap is needed to judge another policy: say how large a ratio may count."
+            )
+        return self.form or ("primal-dual" if off else "residual")
+
+    def _once(
+        self,
+        data: Data,
+        policy: Policy | None,
+        size: int,
+        start: Any,
+        public: bool,
+        ledger: Ledger | None,
+        run: str | None,
+        seed: int | None,
+    ) -> Result:
+        """A single pass; see the module."""
+        steps = self.iterations
+        if isinstance(data, Trajectories):
+            steps = steps or data.num_units // size
+            if data.num_units < max(steps, 1) * size:
+                raise _too_few(str(data.num_units), steps, size)
+        elif steps is None:
+            raise InputError(
+                "iterations is needed for a single pass over a stream: say how many batches of "
+                f"{size} units there are. The number of units is public."
+            )
+        count, parts = steps * size, unit_batches(data, size, steps)
+        first = next(parts, None)
+        if first is None:
+            raise InputError("There is no trajectory in the data.")
+        form = self._form(first[0], policy)
+        plan = self.plan(form, count)
+        purse = Purse(
+            unit=first[0].unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+        purse.pay(plan.event)
+        walk = Walk(plan, self.features.dimension, purse.source)
+
+        def work(part: tuple[Trajectories, bool]) -> None:
+            """Add what a part contributes, and step once its batch is full."""
+            whole, full = part
+            if not public:
+                refuse_unpaid(whole)
+            table = is_table(self.features, self.change, whole)
+            for piece in pieces(whole, STEPS if table else rows_in_memory(self.features)):
+                walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
+            if full:
+                walk.advance(size)
+
+        # One after the other, in their order: only reading goes on meanwhile.
+        for _ in overlapped(work, chain([first], parts)):
+            pass
+        if walk.k < plan.iterations:
+            raise _too_few(f"fewer than {count}", plan.iterations, size)
+        result = self._result(plan, walk.theta, purse, count, start, (PLACES,))
+        return self._shown(result, data, policy, start) if public else result
+
+    @cached_property
+    def change(self) -> Floats:
+        """L^-1, for L L' = C0."""
+        return change_of(self.features, self.precondition)
+
+    def gradient(
+        self,
+        piece: Trajectories,
+        policy: Policy | None,
+        state: Floats,
+        form: Form,
+        bound: float,
+    ) -> Floats:
+        """The sum over the units of `piece` of clip(g_i, bound), from their steps."""
+        d, given = self.features.dimension, (self.gamma, self.weight_cap, self.reward_range)
+        with np.errstate(all="ignore"):
+            at: Table | UnitSteps
+            if is_table(self.features, self.change, piece):
+                at = Table.of(piece, policy, self.change, *given)
+            else:
+                at = unit_steps(piece, policy, self.features, *given, self.change)
+            blocks: tuple[Any, ...]
+            if form == "residual":
+                blocks = at.residual(state)
+            else:
+                blocks = at.primal_dual(state[:d], state[d:])
+        factors = joint_factors(blocks, bound)
+        return np.concatenate([added(rows, factors) for rows in blocks])
+
+    def _result(
+        self,
+        plan: "Plan",
+        theta: Floats,
+        purse: Purse,
+        count: int,
+        start: Any,
+        assumptions: tuple[Assumption, ...],
+    ) -> Result:
+        weights = self.change * theta if self.change.ndim == 1 else self.change.T @ theta
         return Result(
             method="PrivateGTD",
             promise=purse.certify(
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
-                assumptions=(CLIPPED, PUBLIC_SETTINGS, *sampled),
+                assumptions=(CLIPPED, PUBLIC_SETTINGS, *assumptions),
             ),
-            estimate=value_at(self.features, weights, start, data, public),
+            estimate=value_at(self.features, weights, start),
             weights=weights,
             features=self.features,
             settings={
                 "gamma": self.gamma,
                 "reward_range": self.reward_range,
                 "weight_cap": self.weight_cap,
-                "units": units.count,
+                "units": count,
                 **plan.settings,
             },
-            diagnostics=None
-            if not public
-            else {
-                "mspbe": mspbe(weights, moments(data, policy, self.features, self.gamma)),
-                "clipped": plan.clipped_share(units, theta),
-            },
+        )
+
+    def _shown(
+        self, result: Result, data: Data, policy: Policy | None, start: Any, **more: float
+    ) -> Result:
+        """With what may be shown of public data."""
+        assert result.weights is not None
+        error = mspbe(result.weights, moments(data, policy, self.features, self.gamma))
+        return replace(
+            result,
+            estimate=value_at(self.features, result.weights, start, data, public=True),
+            diagnostics={"mspbe": error, **more},
         )
 
 
@@ -295,31 +444,54 @@ class Plan:
 
     def run(self, units: UnitMoments, source: Source) -> Floats:
         """theta after all iterations, averaged."""
-        d = units.dimension
-        size = d if self.form == "residual" else 2 * d
-        state, velocity, total = np.zeros(size), np.zeros(size), np.zeros(d)
-        averaged = max(1, round(self.average * self.iterations))
-        parts = units.parts()
-        for k in range(self.iterations):
-            bound, exact = self.bound(k), np.zeros(size)
+        walk, parts = Walk(self, units.dimension, source), units.parts()
+        for _ in range(self.iterations):
             for part in parts:
                 drawn = None
                 if self.rate < 1.0:
                     drawn = source.generator.random(part.count) < self.rate
-                exact += clipped_sum(contributions(part, state, self.form), bound, drawn)
-            noised = exact + source.normal(self.noise * bound, (size,))
-            # Everything from here on sees noised sums only.
-            velocity = self.momentum * velocity + noised / (self.rate * units.count)
-            state = state + self.step * velocity
-            if k >= self.iterations - averaged:
-                total += state[:d]
-        return total / averaged
+                rows = contributions(part, walk.state, self.form)
+                walk.exact += clipped_sum(rows, walk.bound, drawn)
+            walk.advance(self.rate * units.count)
+        return walk.theta
 
     def clipped_share(self, units: UnitMoments, theta: Floats) -> float:
         """Which share of the units the last bound clips at theta (and w = 0): for public data."""
         state = np.concatenate([theta, np.zeros(0 if self.form == "residual" else theta.size)])
         norms = np.linalg.norm(contributions(units, state, self.form), axis=1)
         return float(np.mean(norms > self.last_clip))
+
+
+class Walk:
+    """How far a run has come. `exact` is private; all else comes from noised sums."""
+
+    def __init__(self, plan: Plan, dimension: int, source: Source) -> None:
+        size = dimension if plan.form == "residual" else 2 * dimension
+        self.plan, self.dimension, self.source = plan, dimension, source
+        self.k = 0
+        self.state, self.exact = np.zeros(size), np.zeros(size)
+        self._velocity, self._total = np.zeros(size), np.zeros(dimension)
+        self._averaged = max(1, round(plan.average * plan.iterations))
+
+    @property
+    def bound(self) -> float:
+        """The clip bound of the iteration under way."""
+        return self.plan.bound(self.k)
+
+    def advance(self, count: float) -> None:
+        """Release `exact`, which is the sum over `count` units, and step along it."""
+        noised = self.exact + self.source.normal(self.plan.noise * self.bound, self.exact.shape)
+        # Everything from here on sees noised sums only.
+        self._velocity = self.plan.momentum * self._velocity + noised / count
+        self.state = self.state + self.plan.step * self._velocity
+        if self.k >= self.plan.iterations - self._averaged:
+            self._total += self.state[: self.dimension]
+        self.k, self.exact = self.k + 1, np.zeros_like(self.exact)
+
+    @property
+    def theta(self) -> Floats:
+        """The average so far, which is the result once all iterations are done."""
+        return self._total / self._averaged
 
 
 def contributions(units: UnitMoments, state: Floats, form: Form) -> Floats:
@@ -336,20 +508,11 @@ def contributions(units: UnitMoments, state: Floats, form: Form) -> Floats:
 def clipped_sum(rows: Floats, bound: float, drawn: NDArray[np.bool_] | None = None) -> Floats:
     """The sum of the rows, of those drawn, each scaled to L2 norm at most `bound`.
 
-    Total: a row that is not finite, or whose square is not, counts as zeros. The computed norm is
-    off by a factor of at most 1 + (d + 8) 2^-52, which the bound gives up. It is what
-    `mechanisms.clip.l2` does, without a copy of the rows.
+    Total: a row that is not finite, or whose square is not, counts as zeros.
     """
     with np.errstate(all="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        safe = bound * (1.0 - (rows.shape[1] + 8) * 2.0**-51)
-        factors = np.where(norms > safe, safe / norms, 1.0)
-    counted = np.isfinite(norms)
-    if not counted.all():
-        rows = np.where(counted[:, None], rows, 0.0)
-    if drawn is not None:
-        factors = np.where(drawn, factors, 0.0)
-    return np.asarray(np.where(counted, factors, 0.0) @ rows)
+        factors = shrinking(row_squares(rows), bound, rows.shape[1])
+    return added(rows, factors if drawn is None else np.where(drawn, factors, 0.0))
 
 
 def change_of(features: Features, precondition: Any = None) -> Floats:
@@ -391,6 +554,18 @@ def public_gram(features: Features, states: ArrayLike, ridge: float = 1e-3) -> F
 def _event(noise: float, rate: float, times: int) -> Event:
     one: Event = Gaussian(noise, 1.0)
     return Repeated(one if rate == 1.0 else PoissonSampled(one, rate), times)
+
+
+def _disjoint(noise: float) -> Event:
+    """All steps of a single pass: alike in units of the clip bound, so that one stands for all."""
+    return Disjoint((Gaussian(noise, 1.0),))
+
+
+def _too_few(units: str, iterations: int, size: int) -> InputError:
+    return InputError(
+        f"There are {units} units, too few for {max(iterations, 1)} batches of {size}: lower "
+        "iterations or batch_units."
+    )
 
 
 def _pair(clip: Any) -> tuple[float, float]:

@@ -23,14 +23,15 @@ One pass, and no iterations to choose; but noise on d^2 entries. Where d is more
 not huge, `PrivateGTD` is much better.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 
-from tacit.data import Features, Policy
+from tacit.data import Features, Policy, Trajectories
 from tacit.evaluation.bellman_error import (
     UnitMoments,
     checked_range,
@@ -38,18 +39,21 @@ from tacit.evaluation.bellman_error import (
     moments,
     mspbe,
     off_policy,
+    pieces,
     unit_moments,
     value_at,
 )
 from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, change_of
 from tacit.evaluation.result import Result
-from tacit.evaluation.steps import Data, batches, discount
+from tacit.evaluation.steps import Data, discount, refuse_unpaid
+from tacit.evaluation.sums import Sums, added, gathered, joint_factors, row_squares, shrinking
+from tacit.evaluation.table import STEPS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism
-from tacit.privacy.promise import Budget, Relation, Unit
+from tacit.privacy.promise import Budget, Relation
 
 Floats = NDArray[np.float64]
 
@@ -96,27 +100,30 @@ class PrivateLSTD:
             raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
         change_of(self.features, self.precondition)
 
-    def fit(
-        self,
-        data: Data,
-        policy: Policy | None = None,
-        *,
-        start: Any = None,
-        public: bool = False,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
-    ) -> Result:
-        """The value function of `policy`, or of the policy that collected the data."""
-        if off_policy(data, policy) and self.weight_cap is None:
+    @cached_property
+    def change(self) -> Floats:
+        """L^-1, for L L' = C0."""
+        return change_of(self.features, self.precondition)
+
+    @property
+    def bound(self) -> float:
+        """c."""
+        return self.clip or 0.3 * max(abs(end) for end in self.reward_range)
+
+    @property
+    def weight(self) -> float:
+        """a."""
+        return self.matrix_weight or 0.1 * max(abs(end) for end in self.reward_range)
+
+    def gathered(
+        self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
+    ) -> Sums:
+        """What the units of `batch` contribute, b in the last of d + 1 rows; see `sums`."""
+        if off_policy(batch, policy) and self.weight_cap is None:
             raise InputError(
                 "weight_cap is needed to judge another policy: say how large a ratio may count."
             )
-        largest = max(abs(bound) for bound in self.reward_range)
-        clip, a = self.clip or 0.3 * largest, self.matrix_weight or 0.1 * largest
-        change, d = change_of(self.features, self.precondition), self.features.dimension
-        total, count, clipped, unit = np.zeros((d + 1, d)), 0, 0, Unit.TRAJECTORY
-        for batch in batches(data):
+        if not is_table(self.features, self.change, batch):
             units = unit_moments(
                 batch,
                 policy,
@@ -124,17 +131,57 @@ class PrivateLSTD:
                 self.gamma,
                 cap=self.weight_cap,
                 reward_range=self.reward_range,
-                change=change,
+                change=self.change,
                 certified=not public,
             )
-            factors = clip_factors(units, a, clip)
-            total += weighed_sum(units, a, factors)
-            count, unit = count + units.count, units.unit
-            clipped += int(np.sum(factors < 1.0))
+            factors = clip_factors(units, self.weight, self.bound)
+            total = weighed_sum(units, self.weight, factors)
+            return Sums(batch.unit, units.count, total, clipped=float(np.sum(factors < 1.0)))
+        if not public:
+            refuse_unpaid(batch)
+        return self._of_table(batch, policy)
+
+    def _of_table(self, batch: Trajectories, policy: Policy | None) -> Sums:
+        """The same for one-hot features, without a matrix for each unit."""
+        d, count, clipped = self.features.dimension, 0, 0
+        on, b = np.zeros(d), np.zeros(d)
+        off: list[tuple[Any, Any]] = []
+        for piece in pieces(batch, STEPS):
+            with np.errstate(all="ignore"):
+                table = Table.of(
+                    piece, policy, self.change, self.gamma, self.weight_cap, self.reward_range
+                )
+                cells, diagonal, rewards = blocks = table.system(self.weight)
+            factors = joint_factors(blocks, self.bound)
+            with np.errstate(all="ignore"):
+                off.append(cells.weighed(factors))
+            on, b = on + added(diagonal, factors), b + added(rewards, factors)
+            count, clipped = count + factors.size, clipped + int(np.sum(factors < 1.0))
+        columns, values = (np.concatenate(parts) for parts in zip(*off, strict=True))
+        # The last of d + 1 rows is b, which no cell of A is in.
+        total: Floats = np.asarray(np.bincount(columns, values, (d + 1) * d), dtype=np.float64)
+        total[: d * d : d + 1] += on
+        total[d * d :] += b
+        return Sums(batch.unit, count, total.reshape(d + 1, d), clipped=float(clipped))
+
+    def released(
+        self,
+        sums: Sums,
+        *,
+        start: Any = None,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """The value function, out of the sums over all units: paid and drawn once."""
+        change, d = self.change, self.features.dimension
+        clip, a, count = self.bound, self.weight, sums.count
         mechanism = GaussianMechanism.calibrated(1.0, self.budget)
-        purse = Purse(unit=unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed)
+        purse = Purse(
+            unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
         purse.pay(mechanism.event)
-        released, _ = mechanism.release(total / clip, purse.source)
+        released, _ = mechanism.release(sums.total / clip, purse.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
         theta = solved(
             noised[:d] / a, noised[d], self.ridge * d * (mechanism.std * clip / (a * count)) ** 2
@@ -143,7 +190,7 @@ class PrivateLSTD:
         return Result(
             method="PrivateLSTD",
             promise=purse.certify(self.budget.delta, assumptions=(CLIPPED, PUBLIC_SETTINGS)),
-            estimate=value_at(self.features, weights, start, data, public),
+            estimate=value_at(self.features, weights, start),
             weights=weights,
             features=self.features,
             settings={
@@ -156,31 +203,41 @@ class PrivateLSTD:
                 "ridge": self.ridge,
                 "noise": mechanism.std,
             },
-            diagnostics=None
-            if not public
-            else {
+        )
+
+    def fit(
+        self,
+        data: Data,
+        policy: Policy | None = None,
+        *,
+        start: Any = None,
+        public: bool = False,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """The value function of `policy`, or of the policy that collected the data."""
+        sums = gathered(self, data, policy, public=public)
+        result = self.released(sums, start=start, ledger=ledger, run=run, seed=seed)
+        weights = result.weights
+        if not public or weights is None:
+            return result
+        return replace(
+            result,
+            estimate=value_at(self.features, weights, start, data, public),
+            diagnostics={
                 "mspbe": mspbe(weights, moments(data, policy, self.features, self.gamma)),
-                "clipped": clipped / count,
+                "clipped": sums.clipped / sums.count,
             },
         )
 
 
 def clip_factors(units: UnitMoments, a: float, bound: float) -> Floats:
-    """By how much each unit's (a A_i, b_i) is scaled to norm at most `bound`; 0 if not finite.
-
-    The computed norm is off by a factor of at most 1 + (d^2 + d + 8) 2^-52, which the bound gives
-    up.
-    """
+    """By how much each unit's (a A_i, b_i) is scaled to norm at most `bound`; 0 if not finite."""
     d = units.dimension
     with np.errstate(all="ignore"):
-        if is_sparse(units.A):
-            rows = np.asarray(units.A.multiply(units.A).sum(axis=1)).reshape(units.b.shape)
-        else:
-            rows = np.einsum("ij,ij->i", units.A, units.A).reshape(units.b.shape)
-        norms = np.sqrt(a**2 * rows.sum(axis=1) + np.einsum("ij,ij->i", units.b, units.b))
-        safe = bound * (1.0 - (d * d + d + 8) * 2.0**-51)
-        factors = np.where(norms > safe, safe / norms, 1.0)
-    return np.where(np.isfinite(norms), factors, 0.0)
+        rows = row_squares(units.A).reshape(units.b.shape)
+        return shrinking(a**2 * rows.sum(axis=1) + row_squares(units.b), bound, d * d + d)
 
 
 def weighed_sum(units: UnitMoments, a: float, factors: Floats) -> Floats:
@@ -197,7 +254,15 @@ def weighed_sum(units: UnitMoments, a: float, factors: Floats) -> Floats:
 
 
 def solved(A: Floats, b: Floats, ridge: float) -> Floats:
-    """(A' A + ridge I)^-1 A' b, by the singular values of A, so that no ridge is fine too."""
+    """(A' A + ridge I)^-1 A' b; without a ridge to speak of, the solution of least norm."""
+    if ridge > 1e-10 * float(np.sum(A * A)):
+        # Several times as fast as singular values. The condition number is at most 10^10, so each
+        # correction, whose error is computed from A and not from A' A, gains several digits.
+        factor = linalg.cho_factor(A.T @ A + ridge * np.eye(b.size))
+        theta = linalg.cho_solve(factor, A.T @ b)
+        for _ in range(3):
+            theta += linalg.cho_solve(factor, A.T @ (b - A @ theta) - ridge * theta)
+        return np.asarray(theta)
     left, values, right = np.linalg.svd(A)
     kept = values > 1e-12 * max(float(values[0]), 1e-300)
     filtered = np.zeros_like(values)

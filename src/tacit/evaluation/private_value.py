@@ -59,7 +59,7 @@ w = 0, Y = 0. A policy's own errors are its author's business, so use the named 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -71,13 +71,14 @@ from tacit.evaluation.intervals import by_unit, confidence_level
 from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_figures import CENTRE, SCALE, Figures, Terms, moments
 from tacit.evaluation.result import Result
-from tacit.evaluation.steps import Data, batches, discount, refuse_unpaid
+from tacit.evaluation.steps import Data, discount, refuse_unpaid
+from tacit.evaluation.sums import Sums, gathered
 from tacit.privacy import checks
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism, clip
-from tacit.privacy.promise import Budget, Relation, Unit
+from tacit.privacy.promise import Budget, Relation
 
 Floats = NDArray[np.float64]
 
@@ -172,6 +173,69 @@ class PrivateValue:
         # Only rounding can take a row outside: the exact clip settles it.
         return clip.l2((rows - CENTRE) * SCALE, BOUND)
 
+    def gathered(
+        self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
+    ) -> Sums:
+        """What the people of `batch` contribute; see `sums`."""
+        refuse_unpaid(batch)
+        rows, plan = self.contributions(batch, policy), self.mechanism
+        clipped = 0.0
+        if public:
+            above = np.where(self._weights_and_returns(batch, policy)[0] >= 1.0, 1.0, 0.0)
+            clipped = float(by_unit(above, batch.unit_index, batch.num_units).sum())
+        whole = None
+        if isinstance(plan, GridGaussianMechanism):
+            whole = plan.integers(rows).sum(axis=0)
+        return Sums(
+            unit=batch.unit,
+            count=len(rows),
+            total=rows.sum(axis=0),
+            whole=whole,
+            clipped=clipped,
+        )
+
+    def released(
+        self,
+        sums: Sums,
+        *,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """The three values, out of the sums over all people: paid and drawn once."""
+        plan = self.mechanism
+        purse = Purse(
+            unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+        purse.pay(plan.event)
+        if isinstance(plan, GridGaussianMechanism):
+            assert sums.whole is not None
+            noise = purse.source.discrete_gaussian(plan.width, sums.whole.shape)
+            noised, std = (sums.whole + noise) * plan.step, plan.width * plan.step
+        else:
+            noised, std = plan.release(sums.total, purse.source)[0], plan.std
+        certificate = purse.certify(
+            self.budget.delta,
+            assumptions=[
+                Assumption(
+                    "the number of people is public",
+                    "the relation is replace-one; the caller publishes the number",
+                )
+            ],
+            floating=not self.grid,
+        )
+        figures = self._figures(noised, std, sums.count)
+        details = figures.details()
+        return Result(
+            method="PrivateValue",
+            promise=certificate,
+            estimate=details["target"]["estimate"],
+            interval=figures.target(),
+            settings=self._settings(),
+            details=details,
+            notes=self._notes(),
+        )
+
     def fit(
         self,
         data: Data,
@@ -183,54 +247,19 @@ class PrivateValue:
         seed: int | None = None,
     ) -> Result:
         """The three values; `estimate` and `interval` are those of the target policy."""
-        plan = self.mechanism
-        unit, units, total, clipped = Unit.TRAJECTORY, 0, np.zeros(len(SCALE)), 0.0
-        whole = np.zeros(len(SCALE), dtype=np.int64)
-        for batch in batches(data):
-            refuse_unpaid(batch)
-            rows = self.contributions(batch, policy)
-            unit, units = batch.unit, units + len(rows)
-            if isinstance(plan, GridGaussianMechanism):
-                whole += plan.integers(rows).sum(axis=0)
-            total += rows.sum(axis=0)
-            if public:
-                w = self._weights_and_returns(batch, policy)[0]
-                above = np.where(w >= 1.0, 1.0, 0.0)
-                clipped += float(by_unit(above, batch.unit_index, batch.num_units).sum())
-        purse = Purse(unit=unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed)
-        purse.pay(plan.event)
-        if isinstance(plan, GridGaussianMechanism):
-            noise = purse.source.discrete_gaussian(plan.width, whole.shape)
-            released, std = (whole + noise) * plan.step, plan.width * plan.step
-        else:
-            released, std = plan.release(total, purse.source)[0], plan.std
-        certificate = purse.certify(
-            self.budget.delta,
-            assumptions=[
-                Assumption(
-                    "the number of people is public",
-                    "the relation is replace-one; the caller publishes the number",
-                )
-            ],
-            floating=not self.grid,
+        sums = gathered(self, data, policy, public=public)
+        result = self.released(sums, ledger=ledger, run=run, seed=seed)
+        if not public:
+            return result
+        exact = self._figures(sums.total, 0.0, sums.count).details()
+        return replace(
+            result,
+            diagnostics={"without_noise": exact, "clipped_share": sums.clipped / sums.count},
         )
-        figures = Figures(released / SCALE + units * CENTRE, std / SCALE, units, self.terms)
-        diagnostics = None
-        if public:
-            still = np.zeros(len(SCALE))
-            exact = Figures(total / SCALE + units * CENTRE, still, units, self.terms)
-            diagnostics = {"without_noise": exact.details(), "clipped_share": clipped / units}
-        details = figures.details()
-        return Result(
-            method="PrivateValue",
-            promise=certificate,
-            estimate=details["target"]["estimate"],
-            interval=figures.target(),
-            settings=self._settings(),
-            details=details,
-            diagnostics=diagnostics,
-            notes=self._notes(),
-        )
+
+    def _figures(self, total: NDArray[np.floating[Any]], std: float, units: int) -> Figures:
+        """Out of a sum of x with noise of standard deviation `std`: scaled and centred back."""
+        return Figures(total / SCALE + units * CENTRE, std / SCALE, units, self.terms)
 
     def _weights_and_returns(
         self, data: Trajectories, policy: Policy | None

@@ -180,9 +180,9 @@ class Result:
             "interval": None if self.interval is None else self.interval.to_dict(),
             "weights": None if self.weights is None else self.weights.tolist(),
             "features": described,
-            "settings": _plain(self.settings),
-            "details": _plain(self.details),
-            "diagnostics": None if self.diagnostics is None else _plain(self.diagnostics),
+            "settings": plain(self.settings),
+            "details": plain(self.details),
+            "diagnostics": None if self.diagnostics is None else plain(self.diagnostics),
             "notes": list(self.notes),
         }
 
@@ -250,16 +250,16 @@ def _json(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """`value` in JSON's own types."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return plain(value.item())
     if isinstance(value, float):
         return _json(value)
     if value is None or isinstance(value, str | int):

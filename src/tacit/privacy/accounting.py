@@ -305,7 +305,7 @@ def account(
     delta = checks.probability("delta", delta)
     listed, relation = as_events(events), Relation.parse(relation)
     cases = _worst_cases(listed, relation)
-    found = [_account_case(case, delta) for case in cases]
+    found = [_account_case(tuple(case.items()), delta) for case in cases]
     worst = max(found, key=lambda item: item.epsilon)
     if math.isinf(worst.epsilon):
         raise InputError(_why_infinite(listed, delta, worst.method))
@@ -325,7 +325,7 @@ def delta(
     """The delta for which all `events` together are (epsilon, delta)-DP under `relation`."""
     epsilon = checks.non_negative("epsilon", epsilon)
     cases = _worst_cases(as_events(events), Relation.parse(relation))
-    return max(_delta_of_case(case, epsilon) for case in cases)
+    return max(_delta_of_case(tuple(case.items()), epsilon) for case in cases)
 
 
 def check(events: Event | Iterable[Event], relation: Relation) -> None:
@@ -365,8 +365,11 @@ def _sum_of_largest(case: _Case) -> float:
     return sum((n * loss.largest for loss, n in case.items()), 0.0)
 
 
-def _account_case(case: _Case, delta: float) -> Account:
+# A fit issues a certificate, and often calibrates its noise, with the same losses every time.
+@lru_cache(maxsize=256)
+def _account_case(losses: tuple[tuple[Loss, int], ...], delta: float) -> Account:
     """The smallest proven epsilon of one case; infinite when there is none at this delta."""
+    case = Counter(dict(losses))
     if not case:
         return Account(0.0, delta, "nothing released")
     pure = Account(_sum_of_largest(case), delta, "sum of pure epsilons")
@@ -400,7 +403,9 @@ def _account_case(case: _Case, delta: float) -> Account:
     return min(pure, numeric, key=lambda item: item.epsilon)
 
 
-def _delta_of_case(case: _Case, epsilon: float) -> float:
+@lru_cache(maxsize=1024)
+def _delta_of_case(losses: tuple[tuple[Loss, int], ...], epsilon: float) -> float:
+    case = Counter(dict(losses))
     if epsilon >= _sum_of_largest(case):
         return 0.0
     only = next(iter(case)) if case.total() == 1 else None

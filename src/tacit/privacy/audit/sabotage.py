@@ -3,11 +3,15 @@
 A twin is made by patching a function that ships, for as long as a `with` block lasts, in one of the
 ways in which private software really goes wrong. Its target is then built and audited by the same
 code as the honest one. An auditor that does not call a twin broken proves nothing about the others.
+
+Other packages put twins of their own into the catalogue (`register`).
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -31,6 +35,17 @@ class Twin:
     name: str
     sabotage: Callable[[], AbstractContextManager[None]]
     targets: tuple[str, ...]
+    runs: int | None = None
+    """In each world, if fewer than the targets' own show so coarse a fault."""
+
+
+TWINS: list[Twin] = []
+"""In the order of the table."""
+
+
+def register(*twins: Twin) -> None:
+    """Put twins into the catalogue."""
+    TWINS.extend(twins)
 
 
 @dataclass(frozen=True)
@@ -52,8 +67,29 @@ class Bite:
 
 def bite(twin: Twin, name: str, *, runs: int | None = None, confidence: float = 0.95) -> Bite:
     """One twin of one target, built and audited while the sabotage lasts."""
-    with twin.sabotage():
+    runs = twin.runs if runs is None else runs
+    with _nothing_remembered(), twin.sabotage():
         return Bite(twin.name, attacked(TARGETS[name](), runs=runs, confidence=confidence))
+
+
+@contextmanager
+def _nothing_remembered() -> Iterator[None]:
+    """No calibration or compiled program of the honest code serves a twin, nor the reverse."""
+    _forget()
+    try:
+        yield
+    finally:
+        _forget()
+
+
+def _forget() -> None:
+    """Empty every cache (`functools.lru_cache`) of a function of ours."""
+    ours = [module for name, module in list(sys.modules.items()) if name.startswith("tacit.")]
+    for module in ours:
+        for value in list(vars(module).values()):
+            empty = getattr(value, "cache_clear", None)
+            if callable(empty):
+                empty()
 
 
 def attacked(
@@ -69,22 +105,22 @@ def attacked(
 
 
 @contextmanager
-def _less_noise() -> Iterator[None]:
-    """A scale read off the wrong line: every draw is 0.7 times what it should be."""
+def less_noise(factor: float) -> Iterator[None]:
+    """A scale read off the wrong line: every draw is `factor` times what it should be."""
     normal, laplace = Source.normal, Source.laplace
     gaussian_steps, laplace_steps = Source.discrete_gaussian, Source.discrete_laplace
 
     def smaller_normal(self: Source, std: float, shape: tuple[int, ...]) -> Array:
-        return normal(self, 0.7 * std, shape)
+        return normal(self, factor * std, shape)
 
     def smaller_laplace(self: Source, scale: float, shape: tuple[int, ...]) -> Array:
-        return laplace(self, 0.7 * scale, shape)
+        return laplace(self, factor * scale, shape)
 
     def smaller_gaussian_steps(self: Source, std: int, shape: tuple[int, ...]) -> Integers:
-        return gaussian_steps(self, (7 * std) // 10, shape)
+        return gaussian_steps(self, int(factor * std), shape)
 
     def smaller_laplace_steps(self: Source, scale: int, shape: tuple[int, ...]) -> Integers:
-        return laplace_steps(self, (7 * scale) // 10, shape)
+        return laplace_steps(self, int(factor * scale), shape)
 
     with (
         patch.object(Source, "normal", smaller_normal),
@@ -96,12 +132,12 @@ def _less_noise() -> Iterator[None]:
 
 
 @contextmanager
-def _less_compiled_noise() -> Iterator[None]:
+def less_compiled_noise(factor: float) -> Iterator[None]:
     """The same in compiled loops."""
     normal = noise.jax_normal
 
     def smaller(key: Any, shape: tuple[int, ...]) -> Any:
-        return 0.7 * normal(key, shape)
+        return factor * normal(key, shape)
 
     with (
         patch.object(noise, "jax_normal", smaller),
@@ -112,11 +148,11 @@ def _less_compiled_noise() -> Iterator[None]:
 
 
 @contextmanager
-def _no_clip() -> Iterator[None]:
+def no_clip() -> Iterator[None]:
     """Nobody clips: a contribution counts at whatever size it comes."""
 
     def unclipped(rows: Any, bound: float) -> Any:
-        return np.where(np.isfinite(rows), rows, 0.0)
+        return rows * 1.0
 
     with patch.object(clip, "l1", unclipped), patch.object(clip, "l2", unclipped):
         yield
@@ -135,7 +171,7 @@ def _wrong_norm() -> Iterator[None]:
 
 
 @contextmanager
-def _no_factor_two() -> Iterator[None]:
+def no_factor_two() -> Iterator[None]:
     """A replacement counted like a removal, when noise is calibrated and when it is paid for."""
     with patch.object(accounting, "movement", lambda bound, relation: bound):
         yield
@@ -202,10 +238,10 @@ _STREAMS = (
     "running-sums-banded",
 )
 
-TWINS = (
+register(
     Twin(
         "noise x 0.7",
-        _less_noise,
+        partial(less_noise, 0.7),
         (
             *(
                 *_SUMS,
@@ -221,12 +257,12 @@ TWINS = (
     ),
     Twin(
         "noise x 0.7, compiled",
-        _less_compiled_noise,
+        partial(less_compiled_noise, 0.7),
         ("functional-compiled", "running-sums-compiled"),
     ),
     Twin(
         "clip forgotten",
-        _no_clip,
+        no_clip,
         (
             *(*_SUMS, "gradient-descent", "gradient-descent-canaries", *_STREAMS),
             *("laplace-report", "grid-laplace-report"),
@@ -234,7 +270,7 @@ TWINS = (
     ),
     Twin("wrong norm", _wrong_norm, (*_SUMS, "laplace-report")),
     Twin(
-        "factor 2 forgotten", _no_factor_two, (*_SUMS, "gradient-descent", *_STREAMS, "functional")
+        "factor 2 forgotten", no_factor_two, (*_SUMS, "gradient-descent", *_STREAMS, "functional")
     ),
     Twin("noise used twice", _noise_again, ("gaussian-twice",)),
     Twin(

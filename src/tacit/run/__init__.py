@@ -1,0 +1,1 @@
+"""Running estimators: on files of any size, in this process or over a cluster."""

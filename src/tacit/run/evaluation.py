@@ -1,0 +1,467 @@
+"""The main job: from trajectories and a policy to a `Study`, under one budget.
+
+    study = evaluate(data, policy, budget=Budget(1.0, 1e-5), reward_range=(0, 1), horizon=20,
+                     weight_cap=10)
+
+The value of the policy, of the one that was followed, and their difference come from
+`PrivateValue`. With `features` the value of states is estimated too, by `PrivateGTD` or
+`PrivateLSTD`; the budget is then shared out by the squares of the Gaussian mechanisms' distances,
+mu_i^2 = share_i mu^2, which compose to mu. Everything is paid for before anything is drawn, and one
+certificate covers it all. On data declared public there is no budget, and the estimators without
+noise run instead.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.stats import qmc
+
+from tacit.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
+from tacit.data.policies import FunctionPolicy
+from tacit.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS
+from tacit.evaluation.private_figures import CENTRE, SCALE, Figures
+from tacit.evaluation.private_gtd import Form, PrivateGTD, public_gram
+from tacit.evaluation.private_lstd import PrivateLSTD
+from tacit.evaluation.private_value import PrivateValue
+from tacit.evaluation.result import Result
+from tacit.evaluation.simulate import Schema, simulate_like
+from tacit.evaluation.sums import Summing, Sums, gathered
+from tacit.privacy import checks
+from tacit.privacy.accounting import epsilon
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.errors import InputError
+from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import GaussianMechanism
+from tacit.privacy.noise import reproducible, secure
+from tacit.privacy.promise import Budget, Relation, Release
+from tacit.run.study import CurvePoint, Fact, Slice, Study
+
+ESTIMATORS = ("value", "gtd", "lstd")
+CURVE_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+# Made-up people and steps for the curve: enough for smooth figures, done in a second.
+_MOST_PEOPLE = 20_000
+_MOST_STEPS = 2_000_000
+# So that rounding up the parts of a budget does not overspend the whole.
+_CAUTION = 1.0 - 1e-6
+_POINTS = 41
+
+# How many steps a single pass makes at least, whatever the number of people.
+_STEPS_OF_A_PASS = 200
+
+
+class Progress(Protocol):
+    """Told what is being done and, where that is known, which share of everything is done."""
+
+    def __call__(self, what: str, share: float | None = None) -> None:
+        """`what` begins or goes on."""
+        ...
+
+
+def silent(what: str, share: float | None = None) -> None:
+    """Tell nobody."""
+
+
+class Gather(Protocol):
+    """How sums over all data are come by: here, or on a cluster."""
+
+    def __call__(
+        self, judge: Summing, data: Trajectories | TrajectoryStream, policy: Policy | None
+    ) -> Sums:
+        """The sums of `judge` over `data`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and what is public about the data: everything but the data itself."""
+
+    reward_range: tuple[float, float]
+    """What any reward could be."""
+
+    weight_cap: float
+    """No trajectory's product of ratios counts for more."""
+
+    budget: Budget | None = None
+    """What may be spent; None for data declared public."""
+
+    horizon: int | None = None
+    """How many steps count; needed unless gamma is below 1."""
+
+    gamma: float = 1.0
+    """The discount factor."""
+
+    largest_ratio: float | None = None
+    """What a product of ratios can be at most, if the policies say so."""
+
+    level: float = 0.95
+    """Nominal level of the intervals."""
+
+    grid: bool = False
+    """Discrete noise on integer sums for the value: no assumption on arithmetic."""
+
+    estimators: Mapping[str, float] = field(default_factory=lambda: {"value": 1.0})
+    """Which of `value`, `gtd` and `lstd`, and the share of the budget (of mu squared) of each."""
+
+    features: Features | None = None
+    """Of states, for `gtd` and `lstd`."""
+
+    start: Any = None
+    """Public states that trajectories start from, for the estimates of `gtd` and `lstd`."""
+
+    return_bound: float | None = None
+    """How large a return could be, for `gtd`; see `PrivateGTD`."""
+
+    def __post_init__(self) -> None:
+        if not self.estimators:
+            raise InputError("estimators must name at least one of value, gtd and lstd.")
+        for name, share in self.estimators.items():
+            if name not in ESTIMATORS:
+                raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
+            checks.positive(f"The share of {name}", share)
+        if "value" not in self.estimators:
+            raise InputError("estimators must contain value: the others come beside it.")
+        if len(self.estimators) > 1 and self.features is None:
+            raise InputError(
+                "features are needed to estimate the value of states: say what range each state "
+                "could be in (state_range), or how many states there are (num_states)."
+            )
+        if self.grid and len(self.estimators) > 1:
+            raise InputError("grid noise is for the estimator value alone.")
+        self.value  # noqa: B018 - refuses what cannot be meant, before any data is read
+
+    @property
+    def value(self) -> PrivateValue:
+        """The estimator of the three values."""
+        return PrivateValue(
+            self._part("value"),
+            weight_cap=self.weight_cap,
+            gamma=self.gamma,
+            horizon=self.horizon,
+            reward_range=self.reward_range,
+            largest_ratio=self.largest_ratio,
+            level=self.level,
+            grid=self.grid,
+        )
+
+    def judges(self, off_policy: bool) -> dict[str, PrivateGTD | PrivateLSTD]:
+        """The estimators of value functions."""
+        made: dict[str, PrivateGTD | PrivateLSTD] = {}
+        for name in self.estimators:
+            if name == "value":
+                continue
+            assert self.features is not None
+            common: dict[str, Any] = {
+                "features": self.features,
+                "reward_range": self.reward_range,
+                "budget": self._part(name),
+                "gamma": self.gamma,
+                "weight_cap": self.weight_cap if off_policy else None,
+            }
+            common["precondition"] = self._gram()
+            if name == "gtd":
+                form: Form = "primal-dual" if off_policy else "residual"
+                made[name] = PrivateGTD(**common, form=form, return_bound=self._return_bound)
+            else:
+                made[name] = PrivateLSTD(**common)
+        return made
+
+    def _gram(self) -> Any:
+        """What features would be like on average if states filled their public box evenly."""
+        box = _box(self.features)
+        if box is None or self.features is None:
+            return None
+        low, high = box
+        even = qmc.scale(qmc.Sobol(len(low), scramble=False).random_base2(12), low, high)
+        return public_gram(self.features, even)
+
+    @property
+    def _return_bound(self) -> float:
+        return self.return_bound or max(abs(end) for end in self.value.returns)
+
+    def _part(self, name: str) -> Budget:
+        """The budget of one estimator."""
+        # Public data needs no noise; what is drawn for show has to be something.
+        budget = self.budget or Budget(1.0, 1e-5)
+        if len(self.estimators) == 1:
+            return budget
+        if budget.delta == 0.0:
+            raise InputError("budget must have a delta above 0: the noise is Gaussian.")
+        share = self.estimators[name] / sum(self.estimators.values())
+        whole = GaussianMechanism.calibrated(1.0, budget).std
+        part = Gaussian(whole / math.sqrt(share) / _CAUTION, 1.0)
+        return Budget(epsilon(part, budget.delta), budget.delta)
+
+
+def _box(features: Features | None) -> tuple[Any, Any] | None:
+    """The public ranges of states, if the features have some."""
+    low, high = getattr(features, "low", None), getattr(features, "high", None)
+    return None if low is None or high is None else (low, high)
+
+
+def evaluate(
+    data: Trajectories | TrajectoryStream,
+    policy: Policy | None,
+    question: Question,
+    *,
+    behavior: Policy | None = None,
+    title: str = "Private policy evaluation",
+    target_name: str = "new policy",
+    behavior_name: str = "as logged",
+    facts: tuple[Fact, ...] = (),
+    notes: tuple[str, ...] = (),
+    command: str = "",
+    public: bool = False,
+    ledger: Ledger | None = None,
+    run: str | None = None,
+    seed: int | None = None,
+    gather: Gather = gathered,
+    progress: Progress = silent,
+) -> Study:
+    """Answer `question` about `data`; `behavior` is used for the curve alone."""
+    if public != (question.budget is None):
+        raise InputError(
+            "Data declared public has no budget to spend."
+            if public
+            else "budget is needed: say epsilon and delta, or declare the data public."
+        )
+    if ledger is not None and (public or run is None):
+        raise InputError("A ledger needs private data and the name of the run.")
+    off = _off_policy(data, policy)
+    if public:
+        if not isinstance(data, Trajectories):
+            raise InputError("Public data is judged as a whole, not as a stream.")
+        results, certificate = _without_noise(data, policy, question, progress), None
+    else:
+        results, certificate = _with_noise(
+            data,
+            policy,
+            question,
+            off,
+            gather=gather,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+            progress=progress,
+        )
+    progress("the curve, on made-up data")
+    curve, people = _curve(policy, behavior, question, results[0])
+    if seed is not None and not public:
+        notes = (*notes, "The noise came from a seed: this is an experiment, and protects nobody.")
+    return Study(
+        title=title,
+        results=results,
+        certificate=certificate,
+        facts=facts,
+        target_name=target_name,
+        behavior_name=behavior_name,
+        curve=curve,
+        curve_people=people,
+        slices=_slices(results, question.features),
+        notes=notes,
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+# --- private -------------------------------------------------------------------------------------
+
+
+def _with_noise(
+    data: Trajectories | TrajectoryStream,
+    policy: Policy | None,
+    question: Question,
+    off: bool,
+    *,
+    gather: Gather,
+    ledger: Ledger | None,
+    run: str | None,
+    seed: int | None,
+    progress: Progress,
+) -> tuple[tuple[Result, ...], Certificate]:
+    value, judges = question.value, question.judges(off)
+    progress("reading: the values of the policies")
+    sums = {"value": gather(value, data, policy)}
+    count = sums["value"].count
+    events: list[Event] = [value.mechanism.event]
+    for name, judge in judges.items():
+        if isinstance(judge, PrivateLSTD):
+            progress("reading: the values of states (lstd)")
+            sums[name] = gather(judge, data, policy)
+            events.append(GaussianMechanism.calibrated(1.0, judge.budget).event)
+        else:
+            if not isinstance(data, Trajectories):
+                # What does not fit into memory is gone through once.
+                size = max(1, count // _STEPS_OF_A_PASS)
+                judge = replace(judge, batch_units=size, iterations=count // size)
+                judges[name] = judge
+            assert judge.form is not None
+            events.append(judge.plan(judge.form, count).event)
+    source = secure() if seed is None else reproducible(seed)
+    if ledger is not None:
+        assert run is not None
+        about = (ledger.about.unit, ledger.about.relation)
+        if about != (sums["value"].unit, Relation.REPLACE_ONE):
+            raise InputError(
+                f"This ledger protects a {about[0]} under {about[1]}, and this data is about a "
+                f"{sums['value'].unit} under {Relation.REPLACE_ONE}: they do not add up."
+            )
+        ledger.spend(events, run=run)
+    # A seed of its own for each: the same noise twice would cancel out.
+    seeds = [None if seed is None else seed + number for number in range(len(events))]
+    results = [value.released(sums["value"], seed=seeds[0])]
+    for (name, judge), own in zip(judges.items(), seeds[1:], strict=True):
+        progress(f"the values of states ({name})")
+        if isinstance(judge, PrivateLSTD):
+            results.append(judge.released(sums[name], start=question.start, seed=own))
+        else:
+            results.append(judge.fit(data, policy, start=question.start, seed=own))
+    done = [event for result in results for event in result.certificate.events]
+    if done != events:
+        raise AssertionError("Something else was released than was paid for.")
+    first, delta = results[0].certificate, results[0].certificate.delta
+    every = [one for result in results for one in result.certificate.assumptions]
+    terms: dict[str, Any] = {
+        "assumptions": list(dict.fromkeys(every)),
+        "release": Release.EVERY_ITERATE if len(results) > 1 else first.release,
+    }
+    if ledger is not None and run is not None:
+        return tuple(results), ledger.certify(run, delta, source=source, **terms)
+    whole = Certificate.issue(
+        events, delta, unit=first.unit, relation=first.relation, noise=source.origin, **terms
+    )
+    return tuple(results), whole
+
+
+def _off_policy(data: Trajectories | TrajectoryStream, policy: Policy | None) -> bool:
+    logged = (
+        data.target_probs if isinstance(data, Trajectories) else data.plan.target_prob
+    ) is not None
+    return policy is not None or logged
+
+
+# --- public --------------------------------------------------------------------------------------
+
+
+def _without_noise(
+    data: Trajectories, policy: Policy | None, question: Question, progress: Progress
+) -> tuple[Result, ...]:
+    common: dict[str, Any] = {
+        "gamma": question.gamma,
+        "horizon": question.horizon,
+        "level": question.level,
+    }
+    results: list[Result] = []
+    for make in (WIS, IS, PDIS, WPDIS):
+        progress(make.method)
+        results.append(make(**common).fit(data, policy))
+    if question.features is not None and policy is not None:
+        # Half of the people make the model for the other half.
+        fitted, judged = data.split((0.5, 0.5), 0)
+        q = FQE(question.gamma, question.features).action_values(fitted, policy)
+        for make_robust in (DR, WDR):
+            progress(make_robust.method)
+            results.append(make_robust(**common, q=q).fit(judged, policy))
+        progress("FQE")
+        fqe = FQE(question.gamma, question.features, level=question.level)
+        results.append(fqe.fit(data, policy, start=question.start))
+    if question.features is not None:
+        progress("LSTD")
+        lstd = LSTD(question.features, question.gamma, level=question.level)
+        results.append(lstd.fit(data, policy, start=question.start))
+    return tuple(results)
+
+
+# --- what comes with it --------------------------------------------------------------------------
+
+
+def _slices(results: tuple[Result, ...], features: Features | None) -> tuple[Slice, ...]:
+    """Values along each coordinate, of the first value function there is."""
+    judged = next((one for one in results if one.weights is not None), None)
+    if judged is None or features is None:
+        return ()
+    if isinstance(features, OneHot):
+        states = np.arange(features.num_states)
+        found = judged.predict(states)
+        values = tuple(map(float, found))
+        return (Slice("state", tuple(map(float, states)), values, discrete=True),)
+    box = _box(features)
+    if box is None:
+        return ()
+    low, high = box
+    middle, slices = (np.array(low) + np.array(high)) / 2.0, []
+    for k, (a, b) in enumerate(zip(low, high, strict=True)):
+        at = np.linspace(a, b, _POINTS)
+        states = np.tile(middle, (_POINTS, 1))
+        states[:, k] = at
+        found = judged.predict(states)
+        slices.append(Slice(f"state {k}", tuple(map(float, at)), tuple(map(float, found))))
+    return tuple(slices)
+
+
+def _curve(
+    policy: Policy | None,
+    behavior: Policy | None,
+    question: Question,
+    main: Result,
+) -> tuple[tuple[CurvePoint, ...], int]:
+    """Widths of the interval by epsilon, on made-up data of the same public shape."""
+    if question.budget is None or question.budget.delta == 0.0 or policy is None:
+        return (), 0
+    schema = _schema(policy, question, int(main.details["units"]))
+    if schema is None:
+        return (), 0
+    made = simulate_like(schema, 0, behavior or _half_chance(policy, schema))
+    rows = question.value.contributions(made, policy)
+    sums, count = rows.sum(axis=0) / SCALE + len(rows) * CENTRE, len(rows)
+    points = []
+    for at in sorted({*CURVE_EPSILONS, round(question.budget.epsilon, 6)}):
+        asked = replace(question.value, budget=Budget(at, question.budget.delta), grid=False)
+        mechanism = asked.mechanism
+        assert isinstance(mechanism, GaussianMechanism)
+        widths = [
+            (found.high - found.low) / 2.0
+            for std in (mechanism.std, 0.0)
+            for found in [Figures(sums, std / SCALE, count, asked.terms).target()]
+        ]
+        points.append(CurvePoint(at, *widths))
+    return tuple(points), count
+
+
+def _schema(policy: Policy, question: Question, units: int) -> Schema | None:
+    """What is public about the data, if it is enough to make up some."""
+    horizon = question.horizon
+    if horizon is None:
+        return None
+    features = question.features
+    low, high = _box(features) or (None, None)
+    states = policy.num_states or getattr(features, "num_states", None)
+    if states is None and (low is None or high is None):
+        return None
+    people = max(min(units, _MOST_PEOPLE, _MOST_STEPS // horizon), 1)
+    return Schema(
+        num_trajectories=people,
+        horizon=horizon,
+        num_actions=policy.num_actions,
+        reward_range=question.reward_range,
+        num_states=states,
+        low=None if states else low,
+        high=None if states else high,
+    )
+
+
+def _half_chance(policy: Policy, schema: Schema) -> Policy:
+    """Half of the time as the policy would, half of the time at random."""
+    chance = 1.0 / policy.num_actions
+    if isinstance(policy, Tabular):
+        return Tabular(0.5 * np.asarray(policy.table) + 0.5 * chance)
+    return FunctionPolicy(
+        lambda states: 0.5 * np.asarray(policy.probabilities(states)) + 0.5 * chance,
+        policy.num_actions,
+        schema.num_states,
+    )

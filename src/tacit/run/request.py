@@ -1,0 +1,676 @@
+"""From words to a job: what `tacit evaluate` was told, checked, and answered with what is missing.
+
+A `Request` holds the words of the command line and of a configuration file, which use the same
+names. Each thing that is needed and was not said is asked for in one sentence that tells what it is
+and what to type, with the table's own column names, so that whoever starts from a bare table gets
+to a valid command by following the answers. Nothing is measured on the data to fill a gap.
+"""
+
+import difflib
+import json
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tacit.data import (
+    Features,
+    Fourier,
+    OneHot,
+    Policy,
+    Polynomial,
+    Trajectories,
+    TrajectoryStream,
+    load_policy,
+    stream_parquet,
+)
+from tacit.data.readers import files as files_of
+from tacit.evaluation.sums import gathered
+from tacit.privacy import checks
+from tacit.privacy.errors import InputError
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.promise import Budget
+from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
+from tacit.run.study import Fact, Origin, Study
+
+# Tables with more rows are streamed, so that memory stays bounded.
+STREAM_ROWS = 5_000_000
+
+_LISTS = ("state", "action", "next_state", "states", "actions", "start")
+_FLAGS = ("public", "grid", "sort", "stream")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The words, by the names of the options; None where nothing was said."""
+
+    table: tuple[str, ...] = ()
+    """Parquet or CSV files, patterns or folders."""
+
+    policy: str | None = None
+    """The policy to judge: a policy.json."""
+
+    trajectory: str | None = None
+    time: str | None = None
+    user: str | None = None
+    state: tuple[str, ...] | None = None
+    action: tuple[str, ...] | None = None
+    reward: str | None = None
+    behavior_prob: str | None = None
+    target_prob: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    next_state: tuple[str, ...] | None = None
+    states: tuple[str, ...] | None = None
+    """The words that discrete states are."""
+
+    actions: tuple[str, ...] | None = None
+    """The words that actions are, in the policy's order."""
+
+    num_states: int | None = None
+    num_actions: int | None = None
+    nulls: str | None = None
+    sort: bool = False
+    stream: bool = False
+
+    behavior: str | None = None
+    """The policy that was followed, if it is known: a policy.json."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    public: bool = False
+    reward_range: str | None = None
+    horizon: int | None = None
+    gamma: float | None = None
+    weight_cap: float | None = None
+    largest_ratio: float | None = None
+    level: float | None = None
+    grid: bool = False
+    state_range: str | None = None
+    features: str | None = None
+    estimators: str | None = None
+    start: tuple[str, ...] | None = None
+    return_bound: float | None = None
+
+    title: str | None = None
+    target_name: str | None = None
+    behavior_name: str | None = None
+    said: tuple[str, ...] = field(default=())
+    """Names that were said, so that a report can tell them from defaults."""
+
+    @classmethod
+    def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> "Request":
+        """What was said on the command line, over what the configuration file says."""
+        given = {} if config is None else _configured(config)
+        given |= {name: value for name, value in words.items() if value not in (None, (), False)}
+        known = [one.name for one in fields(cls) if one.name != "said"]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise InputError(f"There is no option {name!r}.{hint}")
+        return cls(**{n: _word(n, v) for n, v in given.items()}, said=tuple(given))
+
+    # --- the data ---------------------------------------------------------------------------------
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, all of them Parquet or all of them CSV."""
+        if not self.table:
+            raise InputError("Say which table to read: tacit evaluate stays.parquet ...")
+        suffixes = [".csv"] if str(self.table[0]).endswith(".csv") else [".parquet", ".csv"]
+        found: list[Path] = []
+        for suffix in suffixes:
+            try:
+                found = files_of(list(self.table), suffix)
+                break
+            except InputError:
+                if suffix is suffixes[-1]:
+                    raise
+        for path in found:
+            if path.suffix not in (".parquet", ".pq", ".csv"):
+                raise InputError(f"{path} is neither Parquet nor CSV, by its name.")
+            if not path.exists():
+                raise InputError(f"There is no file {path}.")
+        if len({path.suffix == ".csv" for path in found}) > 1:
+            raise InputError("Some files are CSV and some are Parquet: give one kind.")
+        return found
+
+    def columns(self, policy: Policy | None) -> dict[str, Any]:
+        """The keyword arguments of the reader."""
+        paths = self.paths
+        names = _column_names(paths[0])
+        self._ask_columns(names)
+        discrete = self.state is not None and len(self.state) == 1
+        num_states = self.num_states
+        if num_states is None and self.states is None and policy is not None and discrete:
+            num_states = policy.num_states
+        num_actions = self.num_actions
+        if num_actions is None and self.actions is None and policy is not None:
+            num_actions = policy.num_actions
+        told = {
+            "trajectory": self.trajectory,
+            "time": self.time,
+            "user": self.user,
+            "state": self._one_or_all(self.state),
+            "action": self._one_or_all(self.action),
+            "reward": self.reward,
+            "behavior_prob": self.behavior_prob,
+            "target_prob": self.target_prob,
+            "terminated": _flag_or_name(self.terminated),
+            "truncated": _flag_or_name(self.truncated),
+            "next_state": self._one_or_all(self.next_state),
+            "num_states": num_states,
+            "num_actions": num_actions,
+            "state_vocabulary": _numbers_if_all(self.states),
+            "action_vocabulary": _numbers_if_all(self.actions),
+            "nulls": self.nulls,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    def load(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
+        """The trajectories, in memory or as a stream."""
+        try:
+            return self._loaded(policy)
+        except InputError as error:
+            # What Python calls a vocabulary is an option of another name here.
+            words = str(error).replace("by state_vocabulary", "with --states")
+            raise InputError(words.replace("by action_vocabulary", "with --actions")) from None
+
+    def _loaded(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
+        paths, columns = self.paths, self.columns(policy)
+        if paths[0].suffix == ".csv":
+            if self.stream:
+                raise InputError("--stream is for Parquet files: convert the CSV files first.")
+            data = Trajectories.from_csv(paths, sort=self.sort, **columns)
+        elif self.stream or _rows(paths) > STREAM_ROWS:
+            return stream_parquet(paths, sort=self.sort, **columns)
+        else:
+            data = Trajectories.from_parquet(paths, sort=self.sort, **columns)
+        if not self.public:
+            self._refuse_private_words(data)
+        return data
+
+    def _one_or_all(self, names: tuple[str, ...] | None) -> str | list[str] | None:
+        return None if names is None else names[0] if len(names) == 1 else list(names)
+
+    def _ask_columns(self, names: list[str]) -> None:
+        questions = {
+            "trajectory": "which column tells one trajectory (a stay, an episode) from the next",
+            "state": "which columns describe the situation before each decision, by commas",
+            "action": "which column holds the decision that was taken",
+            "reward": "which column holds the reward that followed",
+        }
+        for role, question in questions.items():
+            if getattr(self, role) is None:
+                self._ask(role, question, f"The columns are {', '.join(names)}")
+
+    def _ask(self, name: str, question: str, hint: str) -> NoReturn:
+        option = name.replace("_", "-")
+        raise InputError(f"{name} is needed: say with --{option} {question}. {hint}.")
+
+    def _refuse_private_words(self, data: Trajectories) -> None:
+        for what, read in (
+            ("state", data.facts.state_vocabulary_read),
+            ("action", data.facts.action_vocabulary_read),
+        ):
+            if read:
+                raise InputError(
+                    f"{what}s are needed: say with --{what}s which words the column of {what}s can "
+                    "hold, by commas and in the policy's order; which of them occur is private."
+                )
+
+    # --- the question -----------------------------------------------------------------------------
+
+    def policies(self) -> tuple[Policy | None, Policy | None]:
+        """The one to judge and, if it was given, the one that was followed."""
+        if self.policy is None and self.target_prob is None:
+            self._ask(
+                "policy",
+                "the file of the policy to judge",
+                "For a table it holds "
+                '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": '
+                "[[0.5, 0.5], [0.9, 0.1]]}, a row of probabilities for each state; "
+                "docs/trajectories.md has the other kinds. If the table has a column with the "
+                "policy's probability of each logged action, say --target-prob instead",
+            )
+        target = None if self.policy is None else load_policy(self.policy)
+        followed = None if self.behavior is None else load_policy(self.behavior)
+        if followed is None and self.behavior_prob is None:
+            self._ask(
+                "behavior_prob",
+                "which column holds the probability with which the logged action was taken",
+                "If a known protocol was followed, give it as a policy.json with --behavior",
+            )
+        return target, followed
+
+    def question(self, policy: Policy | None) -> Question:
+        """What is asked, with everything that has to be public."""
+        budget = self._budget()
+        if self.reward_range is None:
+            self._ask(
+                "reward_range",
+                "the smallest and the largest that any reward could be, such as 0,1",
+                "It is not measured, because that would give somebody away",
+            )
+        gamma = 1.0 if self.gamma is None else self.gamma
+        if self.horizon is None and gamma == 1.0:
+            self._ask(
+                "horizon",
+                "after how many steps to stop counting, such as 20",
+                "Or discount later rewards, with --gamma 0.99",
+            )
+        if self.weight_cap is None:
+            self._ask(
+                "weight_cap",
+                "how much one trajectory may count at most, such as 10",
+                "More lets in more noise, less hides more of what the policy would do differently",
+            )
+        reward_range = _pair("reward_range", self.reward_range)
+        features = self._features(policy)
+        return Question(
+            reward_range=reward_range,
+            weight_cap=self.weight_cap,
+            budget=budget,
+            horizon=self.horizon,
+            gamma=gamma,
+            largest_ratio=self.largest_ratio,
+            level=0.95 if self.level is None else self.level,
+            grid=self.grid,
+            estimators=self._estimators(features),
+            features=features,
+            start=self._start(),
+            return_bound=self.return_bound,
+        )
+
+    def _budget(self) -> Budget | None:
+        if self.public:
+            if self.epsilon is not None or self.delta is not None:
+                raise InputError("Data declared --public has no --epsilon and --delta to spend.")
+            return None
+        if self.epsilon is None:
+            self._ask(
+                "epsilon",
+                "how much may be given away about anybody, such as 1",
+                "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
+                "for data that is nobody's, say --public",
+            )
+        if self.delta is None:
+            self._ask(
+                "delta",
+                "how likely the promise may fail, such as 1e-6",
+                "It should be well below one in the number of people",
+            )
+        return Budget(self.epsilon, self.delta)
+
+    def _features(self, policy: Policy | None) -> Features | None:
+        kind, _, order = (self.features or "").partition(":")
+        if self.state is not None and len(self.state) == 1 and self.state_range is None:
+            count = len(self.states) if self.states else self.num_states
+            count = count or (None if policy is None else policy.num_states)
+            if kind not in ("", "table"):
+                raise InputError("features of discrete states are a table: say --features table.")
+            return None if count is None else OneHot(count)
+        if self.state_range is None:
+            if self.features is not None:
+                raise InputError(
+                    "state_range is needed with features: say what each state could be, in the "
+                    "order of --state, such as 30:200,40:140."
+                )
+            return None
+        low, high = _box(self.state_range, len(self.state or ()))
+        degree = _whole("The order of features", order or "2")
+        if kind in ("", "polynomial"):
+            return Polynomial(degree, low, high)
+        if kind == "fourier":
+            return Fourier(degree, low, high)
+        raise InputError(f"features must be polynomial:2 or fourier:3, not {self.features!r}.")
+
+    def _estimators(self, features: Features | None) -> dict[str, float]:
+        if self.estimators is None:
+            # Most of the budget for the number people ask for.
+            return {"value": 1.0} if features is None or self.grid else {"value": 3.0, "gtd": 1.0}
+        shares: dict[str, float] = {}
+        for part in self.estimators.split(","):
+            name, colon, share = part.strip().partition(":")
+            if name in shares:
+                raise InputError(f"estimators names {name} twice.")
+            if name not in ESTIMATORS:
+                raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
+            shares[name] = _float(f"The share of {name}", share) if colon else 1.0
+        return shares
+
+    def _start(self) -> Any:
+        if self.start is None:
+            return None
+        rows = [[_float("start", x) for x in one.split(":")] for one in self.start]
+        if len({len(row) for row in rows}) > 1 or len(rows[0]) != len(self.state or ()):
+            raise InputError(
+                "start must give each start state as numbers with colons between, one for each "
+                "column of --state, and commas between states."
+            )
+        return np.array([row[0] for row in rows], int) if len(rows[0]) == 1 else np.array(rows)
+
+    # --- the answer -------------------------------------------------------------------------------
+
+    def study(
+        self,
+        *,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+        gather: Gather = gathered,
+        progress: Progress = silent,
+    ) -> Study:
+        """Ask for what is missing, load, evaluate."""
+        # Whatever was said is checked before a large table is read.
+        self.columns(None)
+        policy, followed = self.policies()
+        question = self.question(policy)
+        progress("loading")
+        data = self.load(policy)
+        if followed is not None:
+            data = data.with_behavior(followed)
+        if isinstance(data, TrajectoryStream):
+            data = _watched(data, len(question.estimators), progress)
+        study = evaluate(
+            data,
+            policy,
+            question,
+            behavior=followed,
+            title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
+            target_name=self.target_name or "new policy",
+            behavior_name=self.behavior_name or "as logged",
+            notes=self._notes(data),
+            command=self.command(),
+            public=self.public,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+            gather=gather,
+            progress=progress,
+        )
+        units = study.main.details.get("units")
+        slices = tuple(
+            replace(one, coordinate=name)
+            for one, name in zip(study.slices, self.state or (), strict=False)
+        )
+        if len(slices) == 1 and self.states is not None:
+            slices = (replace(slices[0], labels=self.states),)
+        return replace(study, facts=self.facts(question, policy, f"{units:,}"), slices=slices)
+
+    def _notes(self, data: Trajectories | TrajectoryStream) -> tuple[str, ...]:
+        notes = []
+        if self.user is None:
+            notes.append(
+                "Each trajectory is protected by itself: name the column of people with --user if "
+                "anybody can have several."
+            )
+        if isinstance(data, Trajectories) and self.nulls is not None and data.nulls_answered:
+            notes.append("Nulls in the table were answered by the rule that was given.")
+        return tuple(notes)
+
+    @property
+    def _policy_name(self) -> str:
+        return self.target_name or (Path(self.policy).name if self.policy else "another policy")
+
+    @property
+    def _table_name(self) -> str:
+        first = Path(self.table[0]).name
+        return first if len(self.table) == 1 else f"{first} and more"
+
+    # --- for people -------------------------------------------------------------------------------
+
+    def facts(self, question: Question, policy: Policy | None, units: str) -> tuple[Fact, ...]:
+        """Everything that was taken to be public."""
+        low, high = question.reward_range
+        returns = question.value.returns
+
+        def origin(name: str) -> Origin:
+            return "given" if name in self.said else "default"
+
+        listed = [
+            Fact(
+                "number of people" if self.user else "number of trajectories",
+                units,
+                "How many are in the data is no secret.",
+                "derived",
+            ),
+            Fact("reward_range", f"{low:g} to {high:g}", "No reward can be outside."),
+            Fact(
+                "horizon",
+                "none" if question.horizon is None else str(question.horizon),
+                "Steps beyond it do not count.",
+                origin("horizon"),
+            ),
+            Fact(
+                "gamma",
+                f"{question.gamma:g}",
+                "How much a reward one step later counts.",
+                origin("gamma"),
+            ),
+            Fact(
+                "returns",
+                f"{returns[0]:g} to {returns[1]:g}",
+                "No sum of rewards can be outside.",
+                "derived",
+            ),
+            Fact(
+                "weight_cap",
+                f"{question.weight_cap:g}",
+                "No trajectory counts for more than this many.",
+            ),
+        ]
+        if question.largest_ratio is not None:
+            listed.append(
+                Fact(
+                    "largest_ratio",
+                    f"{question.largest_ratio:g}",
+                    "The two policies differ by no larger a factor over a whole trajectory.",
+                )
+            )
+        if policy is not None:
+            listed.append(
+                Fact("policy", str(self.policy), "The policy was not learned from these people.")
+            )
+        if self.behavior is not None:
+            listed.append(
+                Fact(
+                    "behavior",
+                    str(self.behavior),
+                    "The policy that was followed was known, not estimated from these people.",
+                )
+            )
+        for name in ("states", "actions", "num_states", "num_actions", "state_range", "features"):
+            value = getattr(self, name)
+            if value is not None:
+                shown = ", ".join(value) if isinstance(value, tuple) else str(value)
+                listed.append(Fact(name, shown, _MEANINGS[name]))
+        if question.start is not None:
+            listed.append(
+                Fact("start", f"{len(question.start)} states", "Where trajectories start.")
+            )
+        listed.append(
+            Fact(
+                "estimators",
+                ", ".join(f"{n} {s:g}" for n, s in question.estimators.items()),
+                "How the budget is shared out.",
+                origin("estimators"),
+            )
+        )
+        return tuple(listed)
+
+    def command(self) -> str:
+        """The command line that asks the same again."""
+        words = ["tacit", "evaluate", *map(str, self.table)]
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name in ("table", "said") or value in (None, False):
+                continue
+            words.append("--" + one.name.replace("_", "-"))
+            if value is not True:
+                words.append(",".join(value) if isinstance(value, tuple) else f"{value}")
+        return shlex.join(words)
+
+
+_MEANINGS = {
+    "states": "Which states there can be.",
+    "actions": "Which actions there can be.",
+    "num_states": "How many states there can be.",
+    "num_actions": "How many actions there can be.",
+    "state_range": "States outside are taken to be at the edge.",
+    "features": "In which form the value of states is sought.",
+}
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _configured(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML or JSON file, with underscores or dashes in its names."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{str(path)!r} is not text.") from None
+    try:
+        found = json.loads(text) if str(path).endswith(".json") else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if str(path).endswith(".json") else "TOML"
+        raise InputError(f"{str(path)!r} is not {kind}: {error}.") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{str(path)!r} must hold names and values.")
+    return {str(name).replace("-", "_"): value for name, value in found.items()}
+
+
+def _word(name: str, value: Any) -> Any:
+    """A configuration's value as the command line would have it."""
+    if name == "table":
+        return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
+    if name in _LISTS:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            parts = [parts]
+        parts = [
+            ":".join(map(str, part)) if isinstance(part, list | tuple) else str(part)
+            for part in parts
+        ]
+        return tuple(part.strip() for part in parts)
+    if name in _FLAGS:
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be true or false, not {value!r}.")
+        return value
+    if name in ("num_states", "num_actions", "horizon"):
+        return _whole(name, value)
+    if name in (
+        "epsilon",
+        "delta",
+        "gamma",
+        "weight_cap",
+        "largest_ratio",
+        "level",
+        "return_bound",
+    ):
+        return _float(name, value)
+    if name == "reward_range" and isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if name == "state_range" and isinstance(value, list | tuple):
+        return ",".join(":".join(map(str, one)) for one in value)
+    if name == "estimators" and isinstance(value, Mapping):
+        return ",".join(f"{key}:{share}" for key, share in value.items())
+    if name == "estimators" and isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if name in ("terminated", "truncated") and isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be text, not {value!r}.")
+    return value
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        return checks.number(name, float(value) if isinstance(value, str) else value)
+    except ValueError:
+        raise InputError(f"{name} must be a number, not {value!r}.") from None
+
+
+def _whole(name: str, value: Any) -> int:
+    number = _float(name, value)
+    if not number.is_integer() or number < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    return int(number)
+
+
+def _pair(name: str, text: str | None) -> tuple[float, float]:
+    parts = (text or "").replace(":", ",").split(",")
+    if len(parts) != 2:
+        raise InputError(f"{name} must be two numbers, the lowest and the highest, such as 0,1.")
+    low, high = (_float(name, part) for part in parts)
+    if not low < high:
+        raise InputError(f"{name} must have the lowest first: {low:g} is not below {high:g}.")
+    return low, high
+
+
+def _box(text: str, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    pairs = [_pair("state_range", part) for part in text.split(",")] if text else []
+    if len(pairs) != count:
+        raise InputError(
+            f"state_range has {len(pairs)} ranges for {count} states: give one each, in the order "
+            "of --state, such as 30:200,40:140."
+        )
+    return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
+
+
+def _flag_or_name(text: str | None) -> str | bool | None:
+    if text is not None and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return text
+
+
+def _numbers_if_all(words: Sequence[str] | None) -> list[str] | list[int] | None:
+    """Codes that are whole numbers are numbers in the table too."""
+    if words is None:
+        return None
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        return list(words)
+
+
+def _column_names(path: Path) -> list[str]:
+    """The header of a table; names are no secret."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix == ".csv":
+            with pa_csv.open_csv(path) as reader:
+                return list(reader.schema.names)
+        return list(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} cannot be read: {reason}.") from None
+
+
+def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:
+    """The same stream, which says how far it has been read, over all passes."""
+    total, seen = max(1, passes * _rows(list(data.paths))), 0
+
+    def told(rows: int) -> None:
+        nonlocal seen
+        seen += rows
+        progress("reading", min(seen / total, 1.0))
+
+    return replace(data, watcher=told)
+
+
+def _rows(paths: list[Path]) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(path).num_rows for path in paths)

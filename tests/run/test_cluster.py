@@ -1,0 +1,259 @@
+"""Over a cluster: the sums of one process, each part once, whoever dies on the way."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
+from tacit.evaluation import PrivateGTD, PrivateLSTD, PrivateValue
+from tacit.evaluation.sums import Summing, Sums
+from tacit.privacy import Budget, InputError, Ledger, Unit
+from tacit.run import cluster
+from tests.evaluation.test_bellman_error import JUDGED, simulated, weights_of
+
+BUDGET = Budget(1.0, 1e-5)
+RANGE = (-0.5, 2.0)
+POLICY = Tabular(JUDGED)
+LSTD = PrivateLSTD(OneHot(3), RANGE, BUDGET, 0.9, weight_cap=2.0)
+DENSE = PrivateLSTD(Fourier(2, 0.0, 2.0), RANGE, BUDGET, 0.9, weight_cap=2.0)
+VALUE = PrivateValue(BUDGET, 3.0, 0.9, reward_range=RANGE)
+GRID = PrivateValue(BUDGET, 3.0, 0.9, reward_range=RANGE, grid=True)
+JUDGES: list[Summing] = [LSTD, DENSE, VALUE, GRID]
+
+
+def data() -> Trajectories:
+    return simulated(200, 3, users=47)
+
+
+def stream(folder: Path) -> Any:
+    """Files cut in the middle of people."""
+    whole = data()
+    ordered = whole.take(np.argsort(whole.unit_index, kind="stable"))
+    names = ordered.to_parquet(folder / "whole.parquet")
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder / "whole.parquet")
+    for part in range(3):
+        begin, end = table.num_rows * part // 3, table.num_rows * (part + 1) // 3
+        pq.write_table(table.slice(begin, end - begin), folder / f"part-{part}.parquet")
+    return stream_parquet(str(folder / "part-*.parquet"), batch_rows=60, **names)
+
+
+def same(found: Any, wanted: Any) -> None:
+    """To 1e-9, figures and promise."""
+    assert found.certificate == wanted.certificate
+    assert found.settings == wanted.settings
+    if wanted.weights is None:
+        assert found.estimate == pytest.approx(wanted.estimate, rel=1e-9, abs=1e-9)
+        assert found.details["units"] == wanted.details["units"]
+    else:
+        np.testing.assert_allclose(weights_of(found), weights_of(wanted), rtol=1e-9, atol=1e-9)
+
+
+# --- without Ray ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_here_it_is_what_fit_gives(judge: Any, tmp_path: Path) -> None:
+    wanted = judge.fit(data(), POLICY, seed=3)
+    same(cluster.fit(judge, data(), POLICY, part_rows=50, seed=3), wanted)
+    same(cluster.fit(judge, stream(tmp_path), POLICY, seed=3), wanted)
+
+
+@dataclass
+class LateFirst:
+    """In place of Ray: tasks end in the opposite order, the first of all last."""
+
+    most: int = 0
+    started: list[int] = field(default_factory=list)
+    exceptions: Any = field(
+        default_factory=lambda: SimpleNamespace(RayTaskError=KeyError, RayError=OSError)
+    )
+
+    def remote(self, **_: Any) -> Any:
+        def wrap(function: Any) -> Any:
+            def start(*given: Any) -> Any:
+                self.started.append(len(self.started))
+                return (self.started[-1], function(*given))
+
+            return SimpleNamespace(remote=start)
+
+        return wrap
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 3.0}
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def wait(self, running: list[Any], num_returns: int) -> Any:
+        self.most = max(self.most, len(running))
+        assert num_returns == 1
+        return [running[-1]], running[:-1]
+
+    def get(self, done: Any) -> Any:
+        return done[1]
+
+
+@dataclass(frozen=True)
+class Named:
+    """Sums that remember which part they come from."""
+
+    def gathered(self, batch: Trajectories, policy: Any = None, *, public: bool = False) -> Sums:
+        return Sums(Unit.USER, 1, np.array([float(batch.num_steps)]), clipped=batch.num_units)
+
+    def released(self, sums: Sums, **_: Any) -> Any:
+        raise AssertionError
+
+
+def test_parts_are_added_once_each_and_in_their_order_whenever_they_come() -> None:
+    ray, parts = LateFirst(), list(data().batches(40))
+    found = list(cluster._in_turn(ray, Named(), iter(parts), None, 3))
+    assert [one.total[0] for one in found] == [part.num_steps for part in parts]
+    assert len(ray.started) == len(parts) > 6
+    assert ray.most == 6  # two for each of three workers, and no more in memory
+
+
+def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"needs Ray: pip install 'tacit\[ray\]'\."):
+        cluster.gather(LSTD, data(), workers="ray")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "nowhere", "h:99999"])
+def test_where_nobody_answers_that_is_said_at_once(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = SimpleNamespace(is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", silent)
+    with pytest.raises(InputError, match=f"no Ray cluster at '{address}'"):
+        cluster.gather(LSTD, data(), POLICY, workers=address)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workers": ""}, "workers must be"),
+        ({"workers": 2}, "workers must be"),
+        ({"part_rows": 0}, "part_rows"),
+        ({"retries": -1}, "retries"),
+        ({"source": 3}, "source must be Trajectories"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], said: str) -> None:
+    source = given.pop("source", None) or data()
+    with pytest.raises(InputError, match=said):
+        cluster.gather(LSTD, source, POLICY, **given)
+
+
+def test_what_is_not_one_sum_cannot_be_spread() -> None:
+    judge: Any = PrivateGTD(OneHot(3), RANGE, BUDGET, 0.9)
+    with pytest.raises(InputError, match="PrivateGTD does not release one sum"):
+        cluster.fit(judge, data())
+
+
+# --- with Ray ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[Any]:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        object_store_memory=100 * 2**20,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("judge", JUDGES)
+def test_two_workers_give_what_one_process_gives(
+    judge: Any, two_workers: Any, tmp_path: Path
+) -> None:
+    wanted = judge.fit(data(), POLICY, seed=3)
+    for source in (data(), stream(tmp_path)):
+        found = cluster.fit(judge, source, POLICY, workers="auto", part_rows=50, seed=3)
+        same(found, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("judge", [LSTD, GRID])
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    judge: Any, two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts' first workers have done their work, and die before they can hand it over."""
+    real = cluster.part_sums
+    parts = list(data().batches(50))
+    doomed = {int(parts[i].trajectory_ids[0]) for i in (0, len(parts) // 2)}
+
+    def fatal(shared: Any, part: Any) -> Any:
+        found, name = real(shared, part), int(part.trajectory_ids[0])
+        file = tmp_path / str(name)
+        tries = file.read_text() if file.exists() else ""
+        file.write_text(tries + "x")
+        if name in doomed and not tries:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    wanted = judge.fit(data(), POLICY, seed=3)
+    monkeypatch.setattr(cluster, "part_sums", fatal)
+    found = cluster.fit(judge, data(), POLICY, workers="auto", part_rows=50, seed=3)
+    tries = {int(file.name): len(file.read_text()) for file in tmp_path.iterdir()}
+    assert len(tries) == len(parts) > 4
+    # A neighbour on the same worker may have to run again too; the doomed ones certainly do.
+    assert all(tries[name] >= 2 for name in doomed)
+    same(found, wanted)
+
+
+@pytest.mark.slow
+def test_a_part_nobody_can_finish_is_said_and_nothing_is_paid(
+    two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fatal(shared: Any, part: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(cluster, "part_sums", fatal)
+    with Ledger.create(tmp_path / "l", "clinic", unit=Unit.USER) as ledger:
+        with pytest.raises(InputError, match=r"could not finish part \d+"):
+            cluster.fit(LSTD, data(), POLICY, workers="auto", retries=0, ledger=ledger, run="first")
+        assert ledger.entries() == []
+
+
+@pytest.mark.slow
+def test_what_a_worker_refuses_is_refused_in_its_own_words(two_workers: Any) -> None:
+    with pytest.warns(UserWarning, match="private"):
+        guessed = data().with_estimated_behavior(overwrite=True)
+    with pytest.raises(InputError, match=r"^The behaviour probabilities were estimated"):
+        cluster.gather(LSTD, guessed, POLICY, workers="auto")
+    judge = PrivateLSTD(Polynomial(1, 0.0, 2.0), RANGE, BUDGET, 0.9)
+    with pytest.raises(InputError, match=r"^weight_cap is needed"):
+        cluster.gather(judge, data(), POLICY, workers="auto")
+
+
+@pytest.mark.slow
+def test_a_cluster_of_its_own_is_started_and_stopped() -> None:
+    import ray
+
+    if ray.is_initialized():
+        ray.shutdown()
+    same(
+        cluster.fit(LSTD, data(), POLICY, workers="ray", part_rows=200, seed=3),
+        LSTD.fit(data(), POLICY, seed=3),
+    )
+    assert not ray.is_initialized()

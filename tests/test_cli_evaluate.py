@@ -1,0 +1,168 @@
+"""`tacit evaluate`, `tacit report` and `tacit demo` as people meet them."""
+
+import json
+from pathlib import Path
+
+import pyarrow.csv as pa_csv
+import pytest
+
+from tacit import cli
+from tacit.privacy import Certificate, InputError, Ledger, Relation, Unit
+from tacit.run.study import Study
+from tests.run.test_request import JUDGED, stays, table
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A complete command, but for where the run goes."""
+    pa_csv.write_csv(table(stays()), tmp_path / "stays.csv")
+    JUDGED.save(tmp_path / "policy.json")
+    given = {
+        "policy": tmp_path / "policy.json",
+        "trajectory": "stay",
+        "state": "condition",
+        "action": "treatment",
+        "reward": "outcome",
+        "behavior-prob": "p",
+        "states": "mild,moderate,severe",
+        "actions": "wait,treat",
+        "epsilon": 1,
+        "delta": 1e-5,
+        "reward-range": "0,1",
+        "horizon": 5,
+        "weight-cap": 4,
+    }
+    listed = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
+    return ["evaluate", str(tmp_path / "stays.csv"), *listed]
+
+
+def test_a_run_fills_its_folder(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert cli.run([*words, "--out", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith(f"The report is {run / 'report.html'}.\n")
+    assert all(len(line) < 80 for line in printed.splitlines()[:-1])
+    assert sorted(path.name for path in run.iterdir()) == [
+        "certificate.json",
+        "report.html",
+        "study.json",
+    ]
+    Certificate.read(run / "certificate.json").verify(strict=True)
+    assert cli.run(["verify", str(run / "certificate.json"), "--strict"]) == 0
+    study = Study.load(run / "study.json")
+    assert study.command.startswith("tacit evaluate ")
+    first = (run / "report.html").read_text()
+    assert cli.run(["report", str(run)]) == 0
+    assert (run / "report.html").read_text() == first
+
+
+def test_a_run_is_never_written_over(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert cli.run([*words, "--out", str(run)]) == 0
+    before = (run / "study.json").read_text()
+    assert cli.run([*words, "--out", str(run)]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert (run / "study.json").read_text() == before
+
+
+def test_everything_as_json(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*words, "--out", str(tmp_path / "run"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["certificate"]["epsilon"] <= 1.0
+    assert found["files"]["report"] == str(tmp_path / "run" / "report.html")
+    assert [one["method"] for one in found["results"]] == ["PrivateValue", "PrivateGTD"]
+
+
+def test_a_ledger_pays(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cohort.ledger"
+    Ledger.create(path, "cohort", unit=Unit.TRAJECTORY, relation=Relation.REPLACE_ONE).close()
+    paid = ["--ledger", str(path)]
+    assert cli.run([*words, *paid, "--out", str(tmp_path / "first")]) == 0
+    assert cli.run([*words, *paid, "--out", str(tmp_path / "second"), "--name", "again"]) == 0
+    with Ledger.open(path) as ledger:
+        assert [entry.run for entry in ledger.entries()] == ["first", "again"]
+    population = Certificate.read(tmp_path / "second" / "certificate.json").population
+    assert population is not None
+    assert population.entries == 2
+    assert population.epsilon > 1.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (["--out", "/dev/null/run"], "cannot be written to"),
+        (["--ledger", "nowhere.ledger"], "nowhere.ledger"),
+        (["--config", "nowhere.toml"], "cannot be read"),
+        (["--weight-cap", "-1"], "weight_cap"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changed: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run([*words, *changed]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("tacit: ")
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_what_was_paid_for_is_shown_even_if_it_cannot_be_kept(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise InputError("the disk is full.")
+
+    monkeypatch.setattr("tacit.report.folder.write", full)
+    assert cli.run([*words, "--out", str(tmp_path / "run"), "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["certificate"]["epsilon"] <= 1.0
+    assert "the disk is full" in printed.err
+
+
+def test_a_run_that_fails_leaves_no_folder(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stays.csv").write_text("stay,p\n1,0.5\n")
+    assert cli.run([*words, "--out", str(tmp_path / "run")]) == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["report", str(tmp_path)]) == 2
+    assert "study.json" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_demonstration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["demo", "--people", "2000"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith("The report is tacit-demo/run/report.html.\n")
+    study = Study.load("tacit-demo/run/study.json")
+    # 4.28 by 20,000 simulated patients of the protocol; noise and 2,000 patients move it by less.
+    assert study.main.interval is not None
+    assert study.main.interval.low < 4.28 < study.main.interval.high
+    assert study.certificate is not None
+    study.certificate.verify(strict=True)
+    assert cli.run(["demo", "--people", "2000"]) == 0
+    assert Path("tacit-demo/run-2/report.html").exists()
