@@ -93,14 +93,14 @@ def _fits(
     *,
     runs: int,
     point: bool = False,
-    note: str = "whole fits",
 ) -> Target:
     """Whole fits against their certificate, or against its epsilon and delta only."""
     certificate = fit(neighbours[0]).certificate
     delta, relation = certificate.delta, certificate.relation
-    events = certificate.events
+    events, note = certificate.events, "whole fits"
     if point:
         events = (ApproxDP(certificate.epsilon, delta, relation=relation),)
+        note = "whole fits, held against one point of the curve"
 
     def draw(world: int, count: int, source: Source) -> Outputs:
         return [given_away(fit(neighbours[world])) for _ in range(count)]

@@ -37,8 +37,8 @@ Floats = NDArray[np.float64]
 T = TypeVar("T")
 R = TypeVar("R")
 
-# How many batches may wait for the thread that works on them.
-_WAITING = 1
+# Batches that are worked on at a time: reading keeps most of another core busy.
+_THREADS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def gathered(
     def part(batch: Trajectories) -> Sums:
         return judge.gathered(batch, policy, public=public)
 
-    return summed(overlapped(part, batches(data)))
+    return summed(overlapped(part, batches(data), threads=_THREADS))
 
 
 def summed(parts: Iterable[Sums]) -> Sums:
@@ -116,13 +116,16 @@ def summed(parts: Iterable[Sums]) -> Sums:
     return Sums(first.unit, count, total, whole, clipped)
 
 
-def overlapped(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """`work` on each item, in order, in a thread of its own while the next item is being made."""
-    with ThreadPoolExecutor(1) as worker:
+def overlapped(work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+    """`work` on each item, in other threads while the next item is being made; results in order.
+
+    With one thread the work itself is done in order too.
+    """
+    with ThreadPoolExecutor(threads) as workers:
         waiting: deque[Future[R]] = deque()
         for item in items:
-            waiting.append(worker.submit(work, item))
-            if len(waiting) > _WAITING:
+            waiting.append(workers.submit(work, item))
+            if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

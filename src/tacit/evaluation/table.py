@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 # Steps are worked on this many at a time, so that what belongs to them stays in the cache.
-STEPS = 1 << 15
+STEPS = 1 << 16
 # Rows are kept dense while they have at most this many entries for each number they are made of.
 _DENSE = 8
 
