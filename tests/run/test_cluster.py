@@ -1,6 +1,5 @@
 """Over a cluster: the sums of one process, each part once, whoever dies on the way."""
 
-import logging
 import os
 import signal
 import sys
@@ -166,19 +165,8 @@ def test_what_is_not_one_sum_cannot_be_spread() -> None:
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[Any]:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    import ray
-
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        _node_ip_address="127.0.0.1",
-        object_store_memory=100 * 2**20,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
-    yield ray
-    ray.shutdown()
+    with cluster.own_cluster(num_cpus=2, object_store_memory=100 * 2**20) as ray:
+        yield ray
 
 
 @pytest.mark.slow
@@ -247,13 +235,22 @@ def test_what_a_worker_refuses_is_refused_in_its_own_words(two_workers: Any) -> 
 
 
 @pytest.mark.slow
+def test_the_cluster_listens_on_this_machine_only(two_workers: Any) -> None:
+    (node,) = two_workers.nodes()
+    assert node["NodeManagerAddress"] == "127.0.0.1"
+
+
+@pytest.mark.slow
 def test_a_cluster_of_its_own_is_started_and_stopped() -> None:
     import ray
 
     if ray.is_initialized():
         ray.shutdown()
+    before = dict(os.environ)
     same(
         cluster.fit(LSTD, data(), POLICY, workers="ray", part_rows=200, seed=3),
         LSTD.fit(data(), POLICY, seed=3),
     )
     assert not ray.is_initialized()
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    assert os.environ.get(name) == before.get(name)

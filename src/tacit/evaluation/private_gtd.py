@@ -313,6 +313,8 @@ class PrivateGTD:
         first = next(parts, None)
         if first is None:
             raise InputError("There is no trajectory in the data.")
+        if not public:
+            refuse_unpaid(first[0])
         form = self._form(first[0], policy)
         plan = self.plan(form, count)
         purse = Purse(
@@ -394,6 +396,7 @@ class PrivateGTD:
                 "reward_range": self.reward_range,
                 "weight_cap": self.weight_cap,
                 "units": count,
+                "batch_units": self.batch_units,
                 **plan.settings,
             },
         )

@@ -44,6 +44,7 @@ Source = Trajectories | TrajectoryStream
 
 # Parts that may be under way for each worker: one at work, one waiting for it.
 _AHEAD = 2
+_QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 
 
 def fit(
@@ -148,29 +149,60 @@ def _fetched(ray: Any, done: Any, number: int) -> Sums:
 @contextmanager
 def _cluster(workers: str) -> Iterator[Any]:
     """Ray, connected to the cluster asked for, and disconnected again if this connected it."""
+    ray = _ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    if workers == "ray":
+        with own_cluster():
+            yield ray
+        return
+    nobody = InputError(f"There is no Ray cluster at {workers!r}: start one, or say 'ray'.")
+    if workers != "auto" and not _answers(workers):
+        raise nobody
+    try:
+        ray.init(address=workers, **_QUIET)
+    except (ConnectionError, ValueError):
+        raise nobody from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def own_cluster(**options: Any) -> Iterator[Any]:
+    """A cluster on this machine, for as long as this lasts; `options` are those of `ray.init`.
+
+    On Linux Ray listens on all of a machine's addresses, even if told one of them, unless it takes
+    itself to run where it supports a single machine only.
+    """
+    ray = _ray()
+    from ray._private import ray_constants
+
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    before, constant = os.environ.get(name), ray_constants.ENABLE_RAY_CLUSTER
+    # For the processes that are started, and for this one, which may have imported Ray before.
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET, **options)
+        yield ray
+    finally:
+        ray.shutdown()
+        ray_constants.ENABLE_RAY_CLUSTER = constant
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError:
         raise InputError("Working over a cluster needs Ray: pip install 'tacit[ray]'.") from None
-    if ray.is_initialized():
-        yield ray
-        return
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if workers == "ray":
-        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
-    else:
-        nobody = InputError(f"There is no Ray cluster at {workers!r}: start one, or say 'ray'.")
-        if workers != "auto" and not _answers(workers):
-            raise nobody
-        try:
-            ray.init(address=workers, **quiet)
-        except (ConnectionError, ValueError):
-            raise nobody from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    return ray
 
 
 def _answers(address: str) -> bool:
