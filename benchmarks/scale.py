@@ -47,7 +47,7 @@ RANGE = (-3.0, 3.0)
 BATCH = 1000
 RETURN_BOUND = 30.0
 # Rows in a batch of our stream, and of the bare one.
-OURS, BARE = 1 << 18, 1 << 15
+OURS, BARE = 1_000_000, 1 << 15
 
 NAMES = ["trajectory", "user", "t", "s", "a", "r", "p", "done"]
 COLUMNS: dict[str, Any] = {
