@@ -12,7 +12,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -659,7 +659,7 @@ def evaluate(
     ] = None,
     policy: Annotated[str | None, typer.Option(help="The policy to judge: a policy.json.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="A TOML or JSON file with any of these options.")
+        Path | None, typer.Option(help="A TOML or JSON file with options of the question.")
     ] = None,
     trajectory: Annotated[
         str | None, typer.Option(help="Column: which trajectory a step is of.")
@@ -700,6 +700,9 @@ def evaluate(
     ] = False,
     reward_range: Annotated[
         str | None, typer.Option(help="What any reward could be, such as 0,1.")
+    ] = None,
+    return_range: Annotated[
+        str | None, typer.Option(help="What any sum of rewards could be, if that is less.")
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="How many steps count.")] = None,
     gamma: Annotated[float | None, typer.Option(help="The discount factor; 1 if not said.")] = None,
@@ -788,6 +791,8 @@ def _evaluate(
     from tacit.run.request import Request
 
     asked = Request.of(words, config)
+    if name is not None and ledger is None:
+        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
     folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     if (folder / "study.json").exists():
         raise InputError(f"{folder} holds a run already: say another folder with --out.")
@@ -817,17 +822,19 @@ def _made(folder: Path) -> Iterator[None]:
     """`folder`, made before anything is paid for, and gone again if there is nothing to keep."""
     from tacit.privacy import InputError
 
-    new = not folder.exists()
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise InputError(f"{str(folder)!r} cannot be written to: {error.strerror}.") from None
-    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise InputError(f"{str(folder)!r} cannot be written to: {error.strerror}.") from None
         yield
     except BaseException:
-        if new:
-            folder.rmdir()
+        for place in new:
+            # Another run may have put its own folder into one of them meanwhile.
+            with suppress(OSError):
+                place.rmdir()
         raise
 
 
@@ -858,13 +865,16 @@ def _study_words(study: "Study") -> str:
             found = {"estimate": main.estimate, "interval": main.interval.to_dict()}
         if found is not None:
             ends = [found["interval"][end] for end in ("low", "high")]
-            row = "".join(
-                f"{'-' if x is None else format(x, '.4g'):>10}" for x in [found["estimate"], *ends]
-            )
-            lines.append(f"  {label[:21]:<22}{row}")
-    for result in study.results[1:]:
-        if result.estimate is not None:
-            lines.append(f"  {result.method[:21]:<22}{result.estimate:>10.4g}")
+            lines.append(_row(label, found["estimate"], *ends))
+    others = [one for one in study.results[1:] if one.estimate is not None]
+    if others:
+        lines.append(f"  {study.target_name[:40]}, by other estimators:")
+    for one in others:
+        held = one.interval
+        if held is None:
+            lines.append(_row(one.method, one.estimate) + "  no interval")
+        else:
+            lines.append(_row(one.method, one.estimate, held.low, held.high))
     notes = list(study.notes)
     if study.certificate is None:
         notes.insert(0, "Not private: the data was declared public.")
@@ -875,6 +885,11 @@ def _study_words(study: "Study") -> str:
     for note in notes:
         lines += textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(lines)
+
+
+def _row(label: str, *numbers: float | None) -> str:
+    shown = ("-" if x is None else format(x, ".4g") for x in numbers)
+    return f"  {label[:21]:<22}" + "".join(f" {text:>9}" for text in shown)
 
 
 @app.command()

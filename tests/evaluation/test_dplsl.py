@@ -119,3 +119,20 @@ def test_certificate_and_refusals() -> None:
         plain(constants="published", ridge=0.1).fit(simulated(60, 2))
     with pytest.raises(InputError, match="ridge"):
         plain(ridge=0.0)
+
+
+@pytest.mark.parametrize("ridge", [1e-20, 1e-300])
+@pytest.mark.parametrize("states", [[0, 0, 0, 0], [0, 1, 2, 3], [2, 2, 2, 2]])
+def test_a_ridge_lost_in_rounding_is_no_error_for_any_data(ridge: float, states: Any) -> None:
+    """Whether a solver finds the system singular depends on who visited what."""
+    data = Trajectories.from_arrays(states, [0] * 4, [1.0] * 4, lengths=[1] * 4)
+    judge = plain(features=Polynomial(3, 0.0, 3.0), num_states=4, ridge=ridge)
+    assert np.all(np.isfinite(exact_of(judge, data)))
+    assert judge.fit(data).weights is not None
+
+
+def test_states_weighed_beyond_all_numbers_are_no_error() -> None:
+    data = Trajectories.from_arrays([0, 0, 1], [0] * 3, [1.0] * 3, lengths=[1] * 3)
+    judge = plain(state_weights=[1e308] * 3)
+    np.testing.assert_array_equal(exact_of(judge, data), np.zeros(3))
+    assert scale_of(judge, data) == math.inf

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
+from tacit.evaluation.dplsl import DPLSL
 from tacit.evaluation.dplsw import DPLSW, OutputPerturbed, discounted, first_visits, local_lsw
 from tacit.evaluation.result import Result
 from tacit.privacy import ApproxDP, Budget, InputError, Ledger, Unit
@@ -245,3 +247,21 @@ def test_where_it_is_not_private_it_is_refused() -> None:
 def test_what_is_refused(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         plain(**changed)
+
+
+@pytest.mark.parametrize("judge", [plain(), DPLSL(OneHot(3), (-0.5, 2.0), BUDGET, gamma=0.9)])
+def test_states_numbered_by_reading_the_data_are_refused(judge: Any) -> None:
+    """One person's new word would move everybody else's states to other features."""
+
+    def of(word: str, **known: Any) -> Trajectories:
+        table = {"t": [0, 1, 2], "s": [word, "mild", "severe"], "a": [0, 0, 0], "r": [0.0, 0.0, 1.0]}
+        columns: Any = {"trajectory": "t", "state": "s", "action": "a", "reward": "r"}
+        return Trajectories.from_table(pa.table(table), terminated=True, **columns, **known)
+
+    assert of("mild").states[1] != of("a new word").states[1]
+    for word in ("mild", "a new word"):
+        with pytest.raises(InputError, match="read from this very data.*state_vocabulary"):
+            judge.fit(of(word))
+    assert judge.fit(of("mild"), public=True).diagnostics is not None
+    named = of("mild", state_vocabulary=["mild", "severe", "a new word"])
+    assert judge.fit(named).certificate.epsilon == pytest.approx(1.0)

@@ -137,3 +137,21 @@ def test_means_over_units() -> None:
     values = np.array([[1.0], [3.0], [10.0]])
     found = intervals.by_unit(values, np.array([0, 0, 1]), 2)
     np.testing.assert_array_equal(found, [[2.0], [10.0]])
+
+
+@pytest.mark.parametrize("kind", ["student", "bootstrap", "fieller"])
+def test_one_unit_with_all_the_weight_says_nothing_of_the_spread(kind: str) -> None:
+    """Its pull on the ratio is 0, as everybody's is: no spread would look like certainty."""
+    alone = Contributions(np.zeros(50), np.eye(50, 1) * 0.3, np.eye(50, 1))
+    assert alone.estimate == pytest.approx(0.3)
+    np.testing.assert_allclose(alone.influence, 0.0, atol=1e-15)
+    found = getattr(intervals, kind)(alone, 0.95)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+    two = Contributions(np.zeros(50), np.eye(50, 1) * 0.3 + np.eye(50, 1, -1), np.eye(50, 1))
+    assert not Contributions(two.plain, two.numerators, two.numerators).alone
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.0 - 2.0**-53, -0.5, math.nan])
+def test_levels_without_a_finite_quantile_are_refused(level: float) -> None:
+    with pytest.raises(InputError, match="level"):
+        intervals.around(1.0, np.zeros(3), level)

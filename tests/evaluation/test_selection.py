@@ -147,3 +147,10 @@ def test_wrong_plans() -> None:
             PermuteAndFlip(1.0, low, high)
     with pytest.raises(InputError, match="names"):
         choose([[1.0, 2.0]], low=0, high=1, epsilon=1, unit=Unit.USER, names=["one"])
+
+
+def test_a_score_beyond_all_floats_is_clamped_like_any_other() -> None:
+    """An error would tell that somebody has one."""
+    assert PLAN.sums([[10**400, -(10**400), None]]).tolist() == [LEVELS, 0, 0]  # type: ignore[list-item]
+    found = choose([[10**400, 0]], low=0, high=1, epsilon=100, unit=Unit.USER, seed=0)
+    assert found.index == 0

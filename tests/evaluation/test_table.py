@@ -87,6 +87,20 @@ def test_a_table_gives_what_matrices_give(
         np.testing.assert_allclose(rows, contributions(units, state[:size], form), atol=1e-13)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("steps", [1, 9, 20])
+@pytest.mark.parametrize(("data", "policy"), DATA)
+def test_parts_hold_whole_units_in_their_order(
+    data: Trajectories, policy: Tabular | None, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, theta = Table.of(data, policy, SCALE, *GIVEN), np.array([1.0, -2.0, 0.5])
+    whole = dense(at.residual(theta)[0])
+    monkeypatch.setattr(module, "_STEPS", steps)
+    parts = list(at.parts())
+    assert len(parts) > 1 or data.num_steps <= steps
+    rows = [dense(part.residual(theta)[0]) for part in parts]
+    np.testing.assert_allclose(np.concatenate(rows), whole, atol=1e-14)
+
+
 @pytest.mark.parametrize(("data", "policy"), DATA)
 @pytest.mark.parametrize("change", [np.array([0.5, 2.0]), np.array([[1.0, 0.5], [0.0, 2.0]])])
 def test_steps_give_what_matrices_give(

@@ -32,6 +32,7 @@ from tacit.evaluation.importance import (
 )
 from tacit.evaluation.intervals import Contributions, by_unit
 from tacit.privacy.errors import InputError
+from tacit.privacy.noise import numbers
 
 Floats = NDArray[np.float64]
 ActionValues = Callable[[Any], Any]
@@ -56,12 +57,16 @@ class _DoublyRobust(ValueEstimator):
             )
         mask = sides.mask
         rows = (data.offsets[:-1, None] + np.arange(mask.shape[1]))[mask]
-        values = np.asarray(self.q(data.states[rows]), dtype=np.float64)
+        if not callable(self.q):
+            raise InputError("q must be a function from states to action values.")
+        values = numbers("q", self.q(data.states[rows]))
         if values.shape != (len(rows), policy.num_actions):
             raise InputError(
                 f"q must give ({len(rows)}, {policy.num_actions}) values for {len(rows)} states, "
                 f"not {values.shape}."
             )
+        if not np.all(np.isfinite(values)):
+            raise InputError("q must give finite values for the states of the data.")
         chances = np.asarray(policy.probabilities(data.states[rows]), dtype=np.float64)
         of_action, of_state = np.zeros(mask.shape), np.zeros(mask.shape)
         of_action[mask] = values[np.arange(len(rows)), data.actions[rows]]

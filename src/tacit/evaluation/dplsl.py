@@ -40,7 +40,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Policy
-from tacit.evaluation.dplsw import Floats, OutputPerturbed, first_visits, on_policy_only
+from tacit.evaluation.dplsw import (
+    Floats,
+    OutputPerturbed,
+    Visits,
+    first_visits,
+    on_policy_only,
+)
 from tacit.evaluation.payment import Purse
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data
@@ -76,13 +82,16 @@ class DPLSL(OutputPerturbed):
         """The value function of the policy that collected the data."""
         on_policy_only("DP-LSL", data, policy)
         visits = first_visits(
-            data, self.states(), self.gamma, self.reward_range, self.returns_range()
+            data,
+            self.states(),
+            self.gamma,
+            self.reward_range,
+            self.returns_range(),
+            certified=not public,
         )
         phi, rho, m = self.phi(), self.weights_of_states(), visits.units
         ridge = 4.0 * math.sqrt(m) if self.ridge is None else self.ridge
-        weighed = phi * rho[:, None]
-        hessian = weighed.T @ (visits.counts[:, None] * phi) + ridge / 2.0 * np.eye(phi.shape[1])
-        exact = np.asarray(np.linalg.solve(hessian, weighed.T @ visits.sums), dtype=np.float64)
+        exact = solution(phi, rho, ridge, visits)
         low, high = self.returns_range()
         norm = float(np.linalg.norm(phi, 2))
         below = ridge
@@ -107,6 +116,22 @@ class DPLSL(OutputPerturbed):
         return self.released(
             "DP-LSL", exact, sensitivity, mechanism, purse, data, start, public, settings
         )
+
+
+def solution(phi: Floats, rho: Floats, ridge: float, visits: Visits) -> Floats:
+    """theta, whatever was visited: H is inverted along its axes, each lambda/2 long at least.
+
+    A general solver would find H singular, and say so, where the ridge is lost in rounding: for
+    some data and not for others. Where H or g is too large for numbers, theta counts as 0.
+    """
+    with np.errstate(all="ignore"):
+        weighed = phi * rho[:, None]
+        gram, g = weighed.T @ (visits.counts[:, None] * phi), weighed.T @ visits.sums
+    if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(g))):
+        return np.zeros(g.shape)
+    values, axes = np.linalg.eigh(gram)
+    with np.errstate(all="ignore"):
+        return np.asarray(axes @ ((axes.T @ g) / (np.maximum(values, 0.0) + ridge / 2.0)))
 
 
 def local_lsl(

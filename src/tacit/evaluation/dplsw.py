@@ -46,7 +46,7 @@ from tacit.evaluation.bellman_error import (
     off_policy,
     value_at,
 )
-from tacit.evaluation.payment import Purse
+from tacit.evaluation.payment import Purse, refuse_read_words
 from tacit.evaluation.private_gtd import PUBLIC_SETTINGS
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, batches, discount
@@ -153,7 +153,8 @@ class OutputPerturbed:
         """S(X) for the local sensitivities `local(k)`."""
         # e^(-k beta) on squares is e^(-k beta / 2) on the sensitivity itself.
         beta = mechanism.beta / (2.0 if self.constants == "published" else 1.0)
-        return smooth_bound(local, beta, count)
+        with np.errstate(all="ignore"):
+            return smooth_bound(local, beta, count)
 
     def released(
         self,
@@ -221,7 +222,12 @@ class DPLSW(OutputPerturbed):
         """The value function of the policy that collected the data."""
         on_policy_only("DP-LSW", data, policy)
         visits = first_visits(
-            data, self.states(), self.gamma, self.reward_range, self.returns_range()
+            data,
+            self.states(),
+            self.gamma,
+            self.reward_range,
+            self.returns_range(),
+            certified=not public,
         )
         root = np.sqrt(self.weights_of_states())
         inverse = np.linalg.pinv(root[:, None] * self.phi())
@@ -287,13 +293,17 @@ def first_visits(
     gamma: float,
     reward_range: tuple[float, float],
     returns_range: tuple[float, float],
+    *,
+    certified: bool = True,
 ) -> Visits:
     """First-visit returns, added up over units. Total, and linear in the number of steps but for
-    one sort.
+    one sort. `certified` refuses states whose numbers depend on everybody's data.
     """
     counts, sums = np.zeros(num_states, dtype=np.int64), np.zeros(num_states)
     units, unit = 0, Unit.TRAJECTORY
     for batch in batches(data):
+        if certified:
+            refuse_read_words(batch)
         if not batch.discrete_states:
             raise InputError("A table of states is needed: these are continuous.")
         returns = np.clip(discounted(batch, gamma, reward_range), *returns_range)

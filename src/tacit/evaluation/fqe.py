@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories, Transitions
 from tacit.evaluation import intervals
-from tacit.evaluation.lstd import backwards, solve, starts
+from tacit.evaluation.lstd import backwards, checked_sums, solve, starts
 from tacit.evaluation.result import NotPrivate, PolicyFeatures, Result
 from tacit.evaluation.steps import discount
 from tacit.privacy import checks
@@ -98,17 +98,26 @@ class FQE:
         )
 
     def _solved(self, data: Trajectories, policy: Policy) -> tuple[LinearQ, Transitions, Floats]:
+        if not isinstance(data, Trajectories):
+            raise InputError("data must be Trajectories: load a stream's files as a whole.")
+        if not data.discrete_actions:
+            raise InputError(
+                "The data holds vectors as actions, but a policy chooses among finitely many."
+            )
         features = self.features
         if features is None:
             if data.num_states is None:
                 raise InputError("FQE needs features, or data that says its num_states.")
             features = OneHot(data.num_states)
         moves = data.transitions()
+        if len(moves) == 0:
+            raise InputError("No trajectory of the data has a step whose next state is known.")
         at, following = self._design(features, moves, policy)
         rewards = np.asarray(moves.rewards, dtype=np.float64)
-        A = at.T @ (at - following)
+        with np.errstate(over="ignore", invalid="ignore"):
+            A, b = checked_sums(at.T @ (at - following), at.T @ rewards)
         if self.iterations is None:
-            theta = solve(A, at.T @ rewards)
+            theta = solve(A, b)
         else:
             gram, theta = at.T @ at, np.zeros(at.shape[1])
             for _ in range(self.iterations):
@@ -121,6 +130,11 @@ class FQE:
     ) -> tuple[Floats, Floats]:
         """psi(s_t, a_t), and g_t Psi_pi(s_{t+1}), a row for each step."""
         phi = np.asarray(features(moves.states), dtype=np.float64)
+        if phi.shape != (len(moves), features.dimension):
+            raise InputError(
+                f"The features of {len(moves)} states must have shape "
+                f"({len(moves)}, {features.dimension}), not {phi.shape}."
+            )
         if np.any(np.asarray(moves.actions) >= policy.num_actions):
             raise InputError(f"The policy has only {policy.num_actions} actions.")
         taken = np.asarray(moves.actions)[:, None] == np.arange(policy.num_actions)

@@ -84,6 +84,8 @@ class GTD2:
 
     def fit(self, data: Trajectories, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
+        if not isinstance(data, Trajectories):
+            raise InputError("data must be Trajectories: load a stream's files as a whole.")
         held = moments(data, policy, self.features, self.gamma)
         if self.batch is None:
             theta = self._run(lambda key: (held.A, held.b, held.C), len(held.b))

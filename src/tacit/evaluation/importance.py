@@ -73,8 +73,10 @@ def weighted(
     horizon = int(data.lengths.max()) if horizon is None else checks.count("horizon", horizon)
     mask = np.arange(horizon) < data.lengths[:, None]
     rows = (data.offsets[:-1, None] + np.arange(horizon))[mask]
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         logs = np.log(importance_ratios(data, policy))
+    if np.any(logs == math.inf):
+        raise InputError("A ratio is too large for a number: a behaviour probability is next to 0.")
     # A step that is not there has ratio 1 and reward 0.
     log_ratios, rewards = np.zeros(mask.shape), np.zeros(mask.shape)
     log_ratios[mask] = logs[rows]
@@ -153,9 +155,18 @@ class ValueEstimator:
         if self.interval == "bernstein" and self.bounds is None:
             raise InputError("bounds are needed: say what a weighted return could be.")
         if self.bounds is not None:
-            low, high = (checks.number("bounds", one) for one in self.bounds)
+            try:
+                low, high = (checks.number("bounds", one) for one in self.bounds)
+            except (TypeError, ValueError):
+                low = high = math.inf
             if not -math.inf < low < high < math.inf:
                 raise InputError("bounds must be two finite numbers, the smaller one first.")
+        if (
+            isinstance(self.seed, bool)
+            or not isinstance(self.seed, int | np.integer)
+            or self.seed < 0
+        ):
+            raise InputError(f"seed must be a whole number of at least 0, not {self.seed!r}.")
 
     def _contributions(
         self, data: Trajectories, policy: Policy | None, sides: Weighted
@@ -165,9 +176,15 @@ class ValueEstimator:
     def fit(self, data: Trajectories, policy: Policy | None = None) -> Result:
         """The value of `policy`, or of the policy whose probabilities the data carries."""
         sides = weighted(data, policy, self.gamma, self.horizon, self.weight_cap)
-        found = self._contributions(data, policy, sides)
-        estimate, influence = found.estimate, found.influence
-        logged = by_unit(sides.returns, sides.units, sides.num_units)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._contributions(data, policy, sides)
+            estimate, influence = found.estimate, found.influence
+            logged = by_unit(sides.returns, sides.units, sides.num_units)
+            if not np.isfinite([estimate, influence.std(), logged.std()]).all():
+                raise InputError(
+                    f"What {self.method} adds up is too large for numbers: scale the rewards, or "
+                    "give a weight_cap."
+                )
         behavior, pulls = float(logged.mean()), logged - logged.mean()
         return Result(
             method=self.method,
@@ -177,7 +194,10 @@ class ValueEstimator:
             settings=self._settings(),
             details={
                 "behavior": _both(behavior, pulls, self.level),
-                "difference": _both(estimate - behavior, influence - pulls, self.level),
+                "difference": _both(
+                    # Nothing is known of the spread of one unit alone, as of a single unit.
+                    estimate - behavior, (influence - pulls)[: 1 if found.alone else None], self.level
+                ),
                 **diagnosis(data, sides, self.support_floor),
             },
         )

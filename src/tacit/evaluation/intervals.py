@@ -20,6 +20,10 @@ these numbers, and everything here is about them.
   together. (Weights that were normalised once and then resampled miss the denominators' error.)
 - `fieller`: for a single ratio, all v for which numerator - v denominator has no significant mean.
   It stays honest where the denominator is hardly away from 0, and may then be unbounded.
+
+A single unit says nothing of how much units differ. So intervals are unbounded for one unit and,
+where `student` and `bootstrap` would find no spread at all, for ratios whose whole weight is that
+of one unit.
 """
 
 import math
@@ -65,6 +69,11 @@ class Contributions:
         return float(self.plain.mean() + ratios.sum())
 
     @property
+    def alone(self) -> bool:
+        """Whether a single unit has all the weight of some ratio."""
+        return bool(np.any(np.count_nonzero(self.denominators, axis=0) < 2))
+
+    @property
     def influence(self) -> Floats:
         """How much each unit pulls on the estimate; the mean over units is 0."""
         below = self.denominators.mean(axis=0)
@@ -93,9 +102,12 @@ def by_unit(values: Floats, units: NDArray[np.int64], count: int) -> Floats:
 
 
 def confidence_level(value: object) -> float:
-    """`value` if it is the nominal level of an interval: above 0 and below 1."""
+    """`value` if it is the nominal level of an interval: above 0 and below 1.
+
+    So near 1 that its quantile (1 + level) / 2 is no longer told from 1, it would be infinite.
+    """
     found = checks.number("level", value)
-    if not 0.0 < found < 1.0:
+    if not (0.0 < found and (1.0 + found) / 2.0 < 1.0):
         raise InputError(f"level must be above 0 and below 1, not {found:g}.")
     return found
 
@@ -112,6 +124,8 @@ def around(estimate: float, influence: Floats, level: float) -> Interval:
 
 def student(data: Contributions, level: float) -> Interval:
     """Student's t: exact for normal averages, the delta method for ratios."""
+    if data.alone:
+        return Interval(-math.inf, math.inf, confidence_level(level))
     return around(data.estimate, data.influence, level)
 
 
@@ -157,7 +171,7 @@ def bootstrap(data: Contributions, level: float, draws: int = 1000, seed: int = 
         found.append(sums[:, 0] / n + ratios.sum(axis=1))
     values = np.concatenate(found)
     values = values[~np.isnan(values)]
-    if values.size == 0:
+    if values.size == 0 or data.alone:
         return Interval(-math.inf, math.inf, level)
     low, high = np.quantile(values, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return Interval(float(low), float(high), level, {"sampling": float(values.var())})
@@ -187,4 +201,5 @@ def fieller(data: Contributions, level: float) -> Interval:
         return everything
     root = math.sqrt(max(b * b - a * c, 0.0))
     variance = (saa - 2.0 * middle * sab + middle**2 * sbb) / bottom**2
-    return Interval((b - root) / a, (b + root) / a, level, {"sampling": float(variance)})
+    low, high = float((b - root) / a), float((b + root) / a)
+    return Interval(low, high, level, {"sampling": float(variance)})

@@ -71,7 +71,7 @@ class LSTD:
     def fit(self, data: Data, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
         A, b = sums(data, policy, self.features, self.gamma, self.weighting)
-        theta = solve(A, b)
+        theta = solve(*checked_sums(A, b))
         interval = estimate = None
         if isinstance(data, Trajectories):
             m, own = starts(self.features, data, start)
@@ -125,10 +125,11 @@ class WISLSTD:
         d = self.features.dimension
         A, b = np.zeros((d, d)), np.zeros(d)
         for lanes in self._lanes(data, policy):
-            part = self._sums(lanes)
+            with np.errstate(all="ignore"):
+                part = self._sums(lanes)
             A += part[0]
             b += part[1]
-        theta = solve(A, b)
+        theta = solve(*checked_sums(A, b))
         m, own = starts(self.features, data, start)
         residuals = np.concatenate(
             [self._residuals(one, theta) @ backwards(A, m) for one in self._lanes(data, policy)]
@@ -232,11 +233,27 @@ def sums(
     """A and b, in one pass."""
     A, b = np.zeros((features.dimension, features.dimension)), np.zeros(features.dimension)
     for batch in batches(data):
-        at = steps(batch, policy, features, gamma)
-        shares = at.shares if weighting == "trajectories" else 1.0
-        weighed = at.phi * (shares * at.ratios)[:, None]
-        A += weighed.T @ at.direction
-        b += weighed.T @ at.rewards
+        with np.errstate(all="ignore"):
+            at = steps(batch, policy, features, gamma)
+            shares = at.shares if weighting == "trajectories" else 1.0
+            weighed = at.phi * (shares * at.ratios)[:, None]
+            A += weighed.T @ at.direction
+            b += weighed.T @ at.rewards
+    return A, b
+
+
+def checked_sums(A: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """A and b, if they say anything."""
+    if not (np.all(np.isfinite(A)) and np.all(np.isfinite(b))):
+        raise InputError(
+            "The sums over the data are too large for numbers: scale the rewards, and look for "
+            "behaviour probabilities next to 0."
+        )
+    if not np.any(A):
+        raise InputError(
+            "No step of the data counts: the next states are not known, the policies have nothing "
+            "in common, or the features are 0."
+        )
     return A, b
 
 
@@ -261,6 +278,8 @@ def starts(features: Features, data: Trajectories | None, start: Any) -> tuple[F
     """Mean features where it starts, and how far each unit's own lie from them (0 if given)."""
     if start is not None:
         given = np.atleast_1d(np.asarray(start))
+        if given.size == 0:
+            raise InputError("start must hold at least one state.")
         units = 1 if data is None else data.num_units
         m = np.asarray(features(given), dtype=np.float64).mean(axis=0)
         return m, np.zeros((units, len(m)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from tacit.data import Trajectories
 from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, as_events
@@ -78,3 +79,20 @@ class Purse:
             assumptions=listed,
             noise=self.source.key_origin if compiled else self.source.origin,
         )
+
+
+def refuse_read_words(data: Trajectories) -> None:
+    """Raise if the numbers of states or actions were given out by reading the data.
+
+    They are then places in the sorted list of all words that occur: one person with a word of their
+    own moves everybody else's rows to other features, and no bound on one contribution covers that.
+    """
+    for what, read in (
+        ("state", data.facts.state_vocabulary_read),
+        ("action", data.facts.action_vocabulary_read),
+    ):
+        if read:
+            raise InputError(
+                f"The {what}s there are were read from this very data, which a certificate would "
+                f"not cover: say which there could be ({what}_vocabulary=[...]) when loading it."
+            )

@@ -64,8 +64,9 @@ class Figures:
         # z is linear in w and in Y, so that its largest value is at a corner.
         corners = [np.abs(d * y + w * (a + b * y)) for w in (0.0, 1.0) for y in (-1.0, 1.0)]
         sampling = square @ self.sums
-        if centred:
-            sampling = sampling - (first @ self.sums[:3]) ** 2 / self.n
+        if centred and self.n > 1:
+            # Squares round the mean of n add up to n - 1 variances; of one, nothing is known.
+            sampling = (sampling - (first @ self.sums[:3]) ** 2 / self.n) * self.n / (self.n - 1)
         sampling = np.maximum(sampling, 0.0)
         noise = first**2 @ self.noise[:3] ** 2
         doubt = square**2 @ self.noise**2 + np.maximum.reduce(corners) ** 2 * sampling

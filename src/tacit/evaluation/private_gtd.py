@@ -53,7 +53,7 @@ instead of once, averaged iterates, public changes of features, and the residual
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -80,7 +80,7 @@ from tacit.evaluation.payment import Purse
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, refuse_unpaid, unit_batches
 from tacit.evaluation.sums import added, joint_factors, overlapped, row_squares, shrinking
-from tacit.evaluation.table import STEPS, Table, is_table
+from tacit.evaluation.table import ROWS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.certificate import Assumption
@@ -329,7 +329,7 @@ class PrivateGTD:
             if not public:
                 refuse_unpaid(whole)
             table = is_table(self.features, self.change, whole)
-            for piece in pieces(whole, STEPS if table else rows_in_memory(self.features)):
+            for piece in pieces(whole, ROWS if table else rows_in_memory(self.features)):
                 walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
             if full:
                 walk.advance(size)
@@ -357,19 +357,22 @@ class PrivateGTD:
     ) -> Floats:
         """The sum over the units of `piece` of clip(g_i, bound), from their steps."""
         d, given = self.features.dimension, (self.gamma, self.weight_cap, self.reward_range)
+        total = np.zeros_like(state)
         with np.errstate(all="ignore"):
-            at: Table | UnitSteps
+            tables: Iterable[Table | UnitSteps]
             if is_table(self.features, self.change, piece):
-                at = Table.of(piece, policy, self.change, *given)
+                tables = Table.of(piece, policy, self.change, *given).parts()
             else:
-                at = unit_steps(piece, policy, self.features, *given, self.change)
-            blocks: tuple[Any, ...]
-            if form == "residual":
-                blocks = at.residual(state)
-            else:
-                blocks = at.primal_dual(state[:d], state[d:])
-        factors = joint_factors(blocks, bound)
-        return np.concatenate([added(rows, factors) for rows in blocks])
+                tables = (unit_steps(piece, policy, self.features, *given, self.change),)
+            for at in tables:
+                blocks: tuple[Any, ...]
+                if form == "residual":
+                    blocks = at.residual(state)
+                else:
+                    blocks = at.primal_dual(state[:d], state[d:])
+                factors = joint_factors(blocks, bound)
+                total += np.concatenate([added(rows, factors) for rows in blocks])
+        return total
 
     def _result(
         self,

@@ -23,6 +23,7 @@ One pass, and no iterations to choose; but noise on d^2 entries. Where d is more
 not huge, `PrivateGTD` is much better.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -48,7 +49,7 @@ from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, change_of
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, refuse_unpaid
 from tacit.evaluation.sums import Sums, added, gathered, joint_factors, row_squares, shrinking
-from tacit.evaluation.table import STEPS, Table, is_table
+from tacit.evaluation.table import ROWS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
@@ -146,14 +147,10 @@ class PrivateLSTD:
         d, count, clipped = self.features.dimension, 0, 0
         on, b = np.zeros(d), np.zeros(d)
         off: list[tuple[Any, Any]] = []
-        for piece in pieces(batch, STEPS):
+        for table in self._tables(batch, policy):
             with np.errstate(all="ignore"):
-                table = Table.of(
-                    piece, policy, self.change, self.gamma, self.weight_cap, self.reward_range
-                )
                 cells, diagonal, rewards = blocks = table.system(self.weight)
-            factors = joint_factors(blocks, self.bound)
-            with np.errstate(all="ignore"):
+                factors = joint_factors(blocks, self.bound)
                 off.append(cells.weighed(factors))
             on, b = on + added(diagonal, factors), b + added(rewards, factors)
             count, clipped = count + factors.size, clipped + int(np.sum(factors < 1.0))
@@ -163,6 +160,11 @@ class PrivateLSTD:
         total[: d * d : d + 1] += on
         total[d * d :] += b
         return Sums(batch.unit, count, total.reshape(d + 1, d), clipped=float(clipped))
+
+    def _tables(self, batch: Trajectories, policy: Policy | None) -> Iterator[Table]:
+        given = self.gamma, self.weight_cap, self.reward_range
+        for piece in pieces(batch, ROWS):
+            yield from Table.of(piece, policy, self.change, *given).parts()
 
     def released(
         self,

@@ -45,7 +45,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, PureDP
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, numbers
 from tacit.privacy.promise import Relation, Release, Unit
 
 LEVELS = 2**20
@@ -73,10 +73,7 @@ class PermuteAndFlip:
 
     def sums(self, scores: ArrayLike) -> NDArray[np.int64]:
         """The whole-number score of each candidate; `scores` has a row for each unit."""
-        try:
-            table = np.asarray(scores, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("scores must be numbers, with rows of equal length.") from None
+        table = numbers("scores", scores)
         if table.ndim != 2 or table.shape[1] == 0:
             raise InputError(
                 "scores must have a row for each unit and a column for each candidate, "

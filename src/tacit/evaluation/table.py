@@ -6,6 +6,7 @@ three to a gradient, and what a unit contributes is a row of numbers in columns,
 columns coincide (`Entries`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +19,15 @@ from tacit.evaluation.bellman_error import unit_moves
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-# Steps are worked on this many at a time, so that what belongs to them stays in the cache.
-STEPS = 1 << 16
+# Rows of a table that is made at a time.
+ROWS = 1 << 18
+# Steps that are worked on at a time, so that what belongs to them stays in the cache.
+_STEPS = 1 << 15
 # Rows are kept dense while they have at most this many entries for each number they are made of.
 _DENSE = 8
+
+
+_COLUMNS = ("states", "following", "discounts", "rewards", "ratios", "shares", "units")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +69,26 @@ class Table:
             num_units=moves.num_units,
             scale=scale,
         )
+
+    def parts(self) -> "Iterator[Table]":
+        """The same units, in order, a few at a time."""
+        if self.units.size <= _STEPS:
+            yield self
+            return
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        if (self.units[1:] < self.units[:-1]).any():
+            order = np.argsort(self.units, kind="stable")
+            columns = {name: column[order] for name, column in columns.items()}
+        # Every unit has a row.
+        ends = np.cumsum(np.bincount(self.units, minlength=self.num_units))
+        first = begin = 0
+        while first < self.num_units:
+            last = max(first + 1, int(np.searchsorted(ends, begin + _STEPS, side="right")))
+            end = int(ends[last - 1])
+            some = {name: column[begin:end] for name, column in columns.items()}
+            some["units"] = some["units"] - first
+            yield replace(self, num_units=last - first, **some)
+            first, begin = last, end
 
     def system(self, a: float) -> "tuple[Entries, Rows, Rows]":
         """(a A_i, b_i) of each unit: A_i off its diagonal (d^2 columns), its diagonal, and b_i."""

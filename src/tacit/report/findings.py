@@ -289,10 +289,11 @@ def _allows_for_rest(read: Reading) -> bool | None:
 
 def estimators(read: Reading) -> Html | None:
     """All results side by side, if there are several."""
-    results = read.study.results
+    main = read.study.main
+    # Without known start states a value function gives no single value to compare.
+    results = [one for one in read.study.results if one is main or one.estimate is not None]
     if len(results) < 2:
         return None
-    main = results[0]
     held = [
         read.target if result is main else figures.of_result(result.method, result)
         for result in results
@@ -390,8 +391,18 @@ def states(read: Reading) -> Html | None:
             f"The value of {read.target_name} from each state on{by}. These figures have no "
             "interval: read the shape, not the digits."
         ),
+        layout.paragraph(words.NO_STATE_FITS) if _no_state_fits(read, shown) else None,
         *(_slice(place, one) for place, one in enumerate(shown)),
     )
+
+
+def _no_state_fits(read: Reading, shown: Sequence[Slice]) -> bool:
+    """Whether no mean over all the states can be in the interval of the policy's value."""
+    low, high = read.target.low, read.target.high
+    if low is None or high is None or not all(one.discrete for one in shown):
+        return False
+    values = [value for one in shown for value in one.values if math.isfinite(value)]
+    return bool(values) and (max(values) < low or min(values) > high)
 
 
 def _slice(place: int, one: Slice) -> Html:

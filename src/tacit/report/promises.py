@@ -58,6 +58,7 @@ def _banner(head: str, text: str) -> Html:
 def public(read: Reading) -> Html:
     """The public facts, and what no computation can vouch for."""
     facts = read.study.facts
+    counted = any(fact.origin == "counted" for fact in facts)
     rows = [
         (
             join(tag("code", fact.name), tag("span", words.origin(fact), cls="under")),
@@ -71,8 +72,8 @@ def public(read: Reading) -> Html:
         "public",
         "What was taken as known",
         layout.paragraph(
-            "These were said in advance, never measured on the data. Anyone may know them, and "
-            "the figures are only as good as they are."
+            f"{words.SAID_IN_ADVANCE[counted]} Anyone may know them, and the figures are only as "
+            "good as they are."
         )
         if rows
         else layout.paragraph("The study lists no facts that were taken to be public."),

@@ -192,7 +192,7 @@ def support(mass: Figure, allowed_for: bool | None) -> Judgement:
     elif low >= 0.9:
         word, means = "Good", "Most of what the policy does is seen in the data."
     elif low >= 0.5:
-        word, means = "Partial", "A good part of what the policy does is seldom or never seen."
+        word, means = "Partial", "A good part of what the policy does may hardly be seen."
     else:
         word, means = "Poor", "Most of what the policy does may never be seen in the data."
     shown = numbers.percent(mass.estimate or 0.0)
@@ -384,12 +384,26 @@ ORIGIN: dict[str, str] = {
     "given": "given by the analyst",
     "default": "the default",
     "derived": "follows from the others",
+    "counted": "counted in the data",
+}
+
+
+# Whether how many there are is among them.
+SAID_IN_ADVANCE: dict[bool, str] = {
+    False: "These were said in advance, never measured on the data.",
+    True: "Apart from how many there are, these were said in advance, never measured on the data.",
 }
 
 
 def origin(fact: Fact) -> str:
     """Where a public fact comes from."""
     return ORIGIN.get(fact.origin, fact.origin)
+
+
+NO_STATE_FITS = (
+    "No state's value is in the interval of the policy's value above. Noise has the better of these "
+    "figures, or they count steps that the value does not: do not rely on them."
+)
 
 
 # --- estimators -----------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ sums come back to this process, are added up, and noise is drawn once, here, whe
 - *People stay whole.* This process reads the files, as one stream that checks that a person's rows
   stand together, across files too, and hands each part to a worker through Ray's object store. No
   worker opens a file, so no person can be on two workers. What it costs: reading is not spread out,
-  only the work on what was read. It pays where features are dense; a table is read as fast as it is
-  worked on.
+  only the work on what was read: little gain for a table, more where features are dense.
 - *Nothing counts twice.* A part's sum is a pure function of the part. A task whose worker dies runs
   again, up to `retries` times, and gives the same sum; each part has one place in the result, which
   is filled once, and parts are added in the order of their numbers, not of their arrival. So the

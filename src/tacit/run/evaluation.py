@@ -117,6 +117,9 @@ class Question:
     return_bound: float | None = None
     """How large a return could be, for `gtd`; see `PrivateGTD`."""
 
+    return_range: tuple[float, float] | None = None
+    """What any return could be, if that is less than `reward_range` allows: rewards at the end."""
+
     def __post_init__(self) -> None:
         if not self.estimators:
             raise InputError("estimators must name at least one of value, gtd and lstd.")
@@ -143,7 +146,8 @@ class Question:
             weight_cap=self.weight_cap,
             gamma=self.gamma,
             horizon=self.horizon,
-            reward_range=self.reward_range,
+            reward_range=self.reward_range if self.return_range is None else None,
+            return_range=self.return_range,
             largest_ratio=self.largest_ratio,
             level=self.level,
             grid=self.grid,
@@ -194,8 +198,13 @@ class Question:
             raise InputError("budget must have a delta above 0: the noise is Gaussian.")
         share = self.estimators[name] / sum(self.estimators.values())
         whole = GaussianMechanism.calibrated(1.0, budget).std
-        part = Gaussian(whole / math.sqrt(share) / _CAUTION, 1.0)
-        return Budget(epsilon(part, budget.delta), budget.delta)
+        spent = epsilon(Gaussian(whole / math.sqrt(share) / _CAUTION, 1.0), budget.delta)
+        if spent == 0.0:
+            raise InputError(
+                f"The share of {name} is too small to be told beside a delta of {budget.delta:g}: "
+                "take a smaller delta, a larger epsilon, or the estimator value alone."
+            )
+        return Budget(spent, budget.delta)
 
 
 def _box(features: Features | None) -> tuple[Any, Any] | None:
@@ -230,8 +239,14 @@ def evaluate(
             if public
             else "budget is needed: say epsilon and delta, or declare the data public."
         )
-    if ledger is not None and (public or run is None):
-        raise InputError("A ledger needs private data and the name of the run.")
+    if ledger is not None:
+        if public:
+            raise InputError("Data declared public spends nothing: leave out the ledger.")
+        if run is None:
+            raise InputError("A ledger needs the name of the run.")
+        if any(entry.run == run for entry in ledger.entries()):
+            # The certificate is that of all entries of a run, and would cover the older ones too.
+            raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
     off = _off_policy(data, policy)
     if public:
         if not isinstance(data, Trajectories):
@@ -360,6 +375,9 @@ def _without_noise(
     for make in (WIS, IS, PDIS, WPDIS):
         progress(make.method)
         results.append(make(**common).fit(data, policy))
+    if question.gamma == 1.0 and not np.any(data.terminated):
+        # Rewards that are never discounted and never end have no value to be found.
+        return tuple(results)
     if question.features is not None and policy is not None:
         # Half of the people make the model for the other half.
         fitted, judged = data.split((0.5, 0.5), 0)
@@ -448,11 +466,20 @@ def _schema(policy: Policy, question: Question, units: int) -> Schema | None:
         num_trajectories=people,
         horizon=horizon,
         num_actions=policy.num_actions,
-        reward_range=question.reward_range,
+        reward_range=_rewards(question, horizon),
         num_states=states,
         low=None if states else low,
         high=None if states else high,
     )
+
+
+def _rewards(question: Question, horizon: int) -> tuple[float, float]:
+    """What made-up rewards can be, so that their sums fill the range that was given."""
+    if question.return_range is None:
+        return question.reward_range
+    most = float(np.sum(question.gamma ** np.arange(horizon)))
+    low, high = question.return_range
+    return low / most, high / most
 
 
 def _half_chance(policy: Policy, schema: Schema) -> Policy:

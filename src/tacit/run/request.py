@@ -6,11 +6,14 @@ and what to type, with the table's own column names, so that whoever starts from
 to a valid command by following the answers. Nothing is measured on the data to fill a gap.
 """
 
+import csv
 import difflib
 import json
+import re
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,6 +45,10 @@ STREAM_ROWS = 5_000_000
 
 _LISTS = ("state", "action", "next_state", "states", "actions", "start")
 _FLAGS = ("public", "grid", "sort", "stream")
+# About this one run rather than about the question, so that no file can hold them.
+_COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "seed")
+# A table may have thousands of columns, and a sentence not.
+_MOST_COLUMNS = 30
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,9 @@ class Request:
     delta: float | None = None
     public: bool = False
     reward_range: str | None = None
+    return_range: str | None = None
+    """What a sum of rewards could be, where that is less than the rewards' range allows."""
+
     horizon: int | None = None
     gamma: float | None = None
     weight_cap: float | None = None
@@ -106,9 +116,16 @@ class Request:
     def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> "Request":
         """What was said on the command line, over what the configuration file says."""
         given = {} if config is None else _configured(config)
-        given |= {name: value for name, value in words.items() if value not in (None, (), False)}
+        # By identity: 0 is something to say, and equals False.
+        given |= {
+            name: value
+            for name, value in words.items()
+            if value is not None and value is not False and value != ()
+        }
         known = [one.name for one in fields(cls) if one.name != "said"]
         for name in given:
+            if name in _COMMAND_ONLY:
+                raise InputError(f"{name} belongs on the command line: say --{name} there.")
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -122,7 +139,8 @@ class Request:
         """The files, all of them Parquet or all of them CSV."""
         if not self.table:
             raise InputError("Say which table to read: tacit evaluate stays.parquet ...")
-        suffixes = [".csv"] if str(self.table[0]).endswith(".csv") else [".parquet", ".csv"]
+        first = str(self.table[0]).lower()
+        suffixes = [".csv"] if first.endswith(".csv") else [".parquet", ".csv"]
         found: list[Path] = []
         for suffix in suffixes:
             try:
@@ -132,11 +150,14 @@ class Request:
                 if suffix is suffixes[-1]:
                     raise
         for path in found:
-            if path.suffix not in (".parquet", ".pq", ".csv"):
-                raise InputError(f"{path} is neither Parquet nor CSV, by its name.")
+            if path.suffix.lower() not in (".parquet", ".pq", ".csv"):
+                raise InputError(
+                    f"{path} is neither Parquet nor CSV, by its name: unpack it, or save it as one "
+                    "of them."
+                )
             if not path.exists():
                 raise InputError(f"There is no file {path}.")
-        if len({path.suffix == ".csv" for path in found}) > 1:
+        if len({_is_csv(path) for path in found}) > 1:
             raise InputError("Some files are CSV and some are Parquet: give one kind.")
         return found
 
@@ -145,9 +166,9 @@ class Request:
         paths = self.paths
         names = _column_names(paths[0])
         self._ask_columns(names)
-        discrete = self.state is not None and len(self.state) == 1
+        vectors = self._vectors(policy)
         num_states = self.num_states
-        if num_states is None and self.states is None and policy is not None and discrete:
+        if num_states is None and self.states is None and policy is not None and not vectors:
             num_states = policy.num_states
         num_actions = self.num_actions
         if num_actions is None and self.actions is None and policy is not None:
@@ -156,14 +177,16 @@ class Request:
             "trajectory": self.trajectory,
             "time": self.time,
             "user": self.user,
-            "state": self._one_or_all(self.state),
+            "state": list(self.state or ()) if vectors else self._one_or_all(self.state),
             "action": self._one_or_all(self.action),
             "reward": self.reward,
             "behavior_prob": self.behavior_prob,
             "target_prob": self.target_prob,
             "terminated": _flag_or_name(self.terminated),
             "truncated": _flag_or_name(self.truncated),
-            "next_state": self._one_or_all(self.next_state),
+            "next_state": list(self.next_state)
+            if vectors and self.next_state
+            else self._one_or_all(self.next_state),
             "num_states": num_states,
             "num_actions": num_actions,
             "state_vocabulary": _numbers_if_all(self.states),
@@ -174,16 +197,8 @@ class Request:
 
     def load(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
         """The trajectories, in memory or as a stream."""
-        try:
-            return self._loaded(policy)
-        except InputError as error:
-            # What Python calls a vocabulary is an option of another name here.
-            words = str(error).replace("by state_vocabulary", "with --states")
-            raise InputError(words.replace("by action_vocabulary", "with --actions")) from None
-
-    def _loaded(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
         paths, columns = self.paths, self.columns(policy)
-        if paths[0].suffix == ".csv":
+        if _is_csv(paths[0]):
             if self.stream:
                 raise InputError("--stream is for Parquet files: convert the CSV files first.")
             data = Trajectories.from_csv(paths, sort=self.sort, **columns)
@@ -194,6 +209,13 @@ class Request:
         if not self.public:
             self._refuse_private_words(data)
         return data
+
+    def _vectors(self, policy: Policy | None) -> bool:
+        """Whether states are vectors, even if a single column of whole numbers."""
+        if self.state is None or len(self.state) > 1 or self.state_range is not None:
+            return True
+        counted = self.states is not None or self.num_states is not None
+        return not counted and policy is not None and policy.num_states is None
 
     def _one_or_all(self, names: tuple[str, ...] | None) -> str | list[str] | None:
         return None if names is None else names[0] if len(names) == 1 else list(names)
@@ -207,7 +229,10 @@ class Request:
         }
         for role, question in questions.items():
             if getattr(self, role) is None:
-                self._ask(role, question, f"The columns are {', '.join(names)}")
+                shown = ", ".join(names[:_MOST_COLUMNS])
+                more = len(names) - _MOST_COLUMNS
+                also = f" and {more:,} more" if more > 0 else ""
+                self._ask(role, question, f"The columns are {shown}{also}")
 
     def _ask(self, name: str, question: str, hint: str) -> NoReturn:
         option = name.replace("_", "-")
@@ -238,6 +263,12 @@ class Request:
                 "docs/trajectories.md has the other kinds. If the table has a column with the "
                 "policy's probability of each logged action, say --target-prob instead",
             )
+        for first, second in (("policy", "target_prob"), ("behavior", "behavior_prob")):
+            if getattr(self, first) is not None and getattr(self, second) is not None:
+                raise InputError(
+                    f"--{first} and --{second.replace('_', '-')} say the same in two ways: "
+                    "leave one out."
+                )
         target = None if self.policy is None else load_policy(self.policy)
         followed = None if self.behavior is None else load_policy(self.behavior)
         if followed is None and self.behavior_prob is None:
@@ -246,6 +277,13 @@ class Request:
                 "which column holds the probability with which the logged action was taken",
                 "If a known protocol was followed, give it as a policy.json with --behavior",
             )
+        if target is not None and followed is not None:
+            counts = target.num_actions, followed.num_actions
+            if counts[0] != counts[1]:
+                raise InputError(
+                    f"The policy to judge has {counts[0]} actions, but the one that was followed "
+                    f"has {counts[1]}: give both the same, in the same order."
+                )
         return target, followed
 
     def question(self, policy: Policy | None) -> Question:
@@ -271,6 +309,7 @@ class Request:
                 "More lets in more noise, less hides more of what the policy would do differently",
             )
         reward_range = _pair("reward_range", self.reward_range)
+        return_range = self.return_range
         features = self._features(policy)
         return Question(
             reward_range=reward_range,
@@ -281,10 +320,11 @@ class Request:
             largest_ratio=self.largest_ratio,
             level=0.95 if self.level is None else self.level,
             grid=self.grid,
-            estimators=self._estimators(features),
+            estimators=self._estimators(features, gamma),
             features=features,
-            start=self._start(),
+            start=self._start(policy, features),
             return_bound=self.return_bound,
+            return_range=None if return_range is None else _pair("return_range", return_range),
         )
 
     def _budget(self) -> Budget | None:
@@ -309,7 +349,7 @@ class Request:
 
     def _features(self, policy: Policy | None) -> Features | None:
         kind, _, order = (self.features or "").partition(":")
-        if self.state is not None and len(self.state) == 1 and self.state_range is None:
+        if not self._vectors(policy):
             count = len(self.states) if self.states else self.num_states
             count = count or (None if policy is None else policy.num_states)
             if kind not in ("", "table"):
@@ -330,10 +370,13 @@ class Request:
             return Fourier(degree, low, high)
         raise InputError(f"features must be polynomial:2 or fourier:3, not {self.features!r}.")
 
-    def _estimators(self, features: Features | None) -> dict[str, float]:
+    def _estimators(self, features: Features | None, gamma: float) -> dict[str, float]:
+        # Rewards that are never discounted and never end add up to nothing that can be estimated.
+        endless = gamma == 1.0 and _flag_or_name(self.terminated) in (None, False)
         if self.estimators is None:
             # Most of the budget for the number people ask for.
-            return {"value": 1.0} if features is None or self.grid else {"value": 3.0, "gtd": 1.0}
+            alone = features is None or self.grid or endless
+            return {"value": 1.0} if alone else {"value": 3.0, "gtd": 1.0}
         shares: dict[str, float] = {}
         for part in self.estimators.split(","):
             name, colon, share = part.strip().partition(":")
@@ -342,18 +385,34 @@ class Request:
             if name not in ESTIMATORS:
                 raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
             shares[name] = _float(f"The share of {name}", share) if colon else 1.0
+        if endless and set(shares) > {"value"} and not self.grid:
+            raise InputError(
+                "gtd and lstd need rewards that end: say with --terminated whether trajectories "
+                "really end (a column, or true for all), or take --gamma below 1."
+            )
         return shares
 
-    def _start(self) -> Any:
+    def _start(self, policy: Policy | None, features: Features | None) -> Any:
         if self.start is None:
             return None
+        if self.states is not None:
+            if not set(self.start) <= set(self.states):
+                raise InputError("start must give states by the words of --states, by commas.")
+            return np.array([self.states.index(one) for one in self.start])
         rows = [[_float("start", x) for x in one.split(":")] for one in self.start]
         if len({len(row) for row in rows}) > 1 or len(rows[0]) != len(self.state or ()):
             raise InputError(
                 "start must give each start state as numbers with colons between, one for each "
                 "column of --state, and commas between states."
             )
-        return np.array([row[0] for row in rows], int) if len(rows[0]) == 1 else np.array(rows)
+        if self._vectors(policy):
+            return np.array(rows)
+        count = getattr(features, "num_states", None)
+        for (number,) in rows:
+            if not number.is_integer() or not 0 <= number < (count or np.inf):
+                limit = "" if count is None else f" from 0 to {count - 1}"
+                raise InputError(f"start must give states by their whole numbers{limit}.")
+        return np.array([int(row[0]) for row in rows])
 
     # --- the answer -------------------------------------------------------------------------------
 
@@ -367,6 +426,17 @@ class Request:
         progress: Progress = silent,
     ) -> Study:
         """Ask for what is missing, load, evaluate."""
+        with _in_options():
+            return self._study(ledger, run, seed, gather, progress)
+
+    def _study(
+        self,
+        ledger: Ledger | None,
+        run: str | None,
+        seed: int | None,
+        gather: Gather,
+        progress: Progress,
+    ) -> Study:
         # Whatever was said is checked before a large table is read.
         self.columns(None)
         policy, followed = self.policies()
@@ -394,14 +464,21 @@ class Request:
             gather=gather,
             progress=progress,
         )
-        units = study.main.details.get("units")
+        units = study.main.details["units"]
         slices = tuple(
             replace(one, coordinate=name)
             for one, name in zip(study.slices, self.state or (), strict=False)
         )
         if len(slices) == 1 and self.states is not None:
             slices = (replace(slices[0], labels=self.states),)
-        return replace(study, facts=self.facts(question, policy, f"{units:,}"), slices=slices)
+        notes = study.notes
+        if question.budget is not None and question.budget.delta * units >= 1.0:
+            notes += (
+                f"Delta, {question.budget.delta:g}, is not below one in the {units:,} who are "
+                "protected: the promise may fail for some of them.",
+            )
+        facts = self.facts(question, policy, f"{units:,}")
+        return replace(study, facts=facts, slices=slices, notes=notes)
 
     def _notes(self, data: Trajectories | TrajectoryStream) -> tuple[str, ...]:
         notes = []
@@ -438,9 +515,13 @@ class Request:
                 "number of people" if self.user else "number of trajectories",
                 units,
                 "How many are in the data is no secret.",
-                "derived",
+                "counted",
             ),
-            Fact("reward_range", f"{low:g} to {high:g}", "No reward can be outside."),
+            Fact(
+                "reward_range",
+                f"{low:g} to {high:g}",
+                "No reward can be outside: one that is counts as the nearer end.",
+            ),
             Fact(
                 "horizon",
                 "none" if question.horizon is None else str(question.horizon),
@@ -454,10 +535,10 @@ class Request:
                 origin("gamma"),
             ),
             Fact(
-                "returns",
+                "return_range",
                 f"{returns[0]:g} to {returns[1]:g}",
                 "No sum of rewards can be outside.",
-                "derived",
+                "derived" if self.return_range is None else "given",
             ),
             Fact(
                 "weight_cap",
@@ -476,6 +557,20 @@ class Request:
         if policy is not None:
             listed.append(
                 Fact("policy", str(self.policy), "The policy was not learned from these people.")
+            )
+        if self.target_prob is not None:
+            listed.append(
+                Fact(
+                    "target_prob", self.target_prob, "The policy was not learned from these people."
+                )
+            )
+        if self.behavior_prob is not None:
+            listed.append(
+                Fact(
+                    "behavior_prob",
+                    self.behavior_prob,
+                    "The chances were on record, not estimated from these people.",
+                )
             )
         if self.behavior is not None:
             listed.append(
@@ -509,7 +604,7 @@ class Request:
         words = ["tacit", "evaluate", *map(str, self.table)]
         for one in fields(self):
             value = getattr(self, one.name)
-            if one.name in ("table", "said") or value in (None, False):
+            if one.name in ("table", "said") or value is None or value is False:
                 continue
             words.append("--" + one.name.replace("_", "-"))
             if value is not True:
@@ -577,7 +672,7 @@ def _word(name: str, value: Any) -> Any:
         "return_bound",
     ):
         return _float(name, value)
-    if name == "reward_range" and isinstance(value, list | tuple):
+    if name in ("reward_range", "return_range") and isinstance(value, list | tuple):
         return ",".join(map(str, value))
     if name == "state_range" and isinstance(value, list | tuple):
         return ",".join(":".join(map(str, one)) for one in value)
@@ -589,7 +684,57 @@ def _word(name: str, value: Any) -> Any:
         return str(value).lower()
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {value!r}.")
+    if name == "nulls" and value not in ("refuse", "carry"):
+        raise InputError(f"nulls must be refuse or carry, not {value!r}.")
     return value
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """What readers say in the words of Python, said in those of the command line."""
+    try:
+        yield
+    except InputError as error:
+        if type(error) is not InputError:
+            raise
+        text = str(error)
+        for pattern, words in _IN_OPTIONS:
+            text = re.sub(pattern, words, text)
+        raise InputError(text) from None
+
+
+_LISTED = r"so say with --\1s which words there can be, by commas and in the policy's order"
+_IN_OPTIONS = (
+    (r"or pass sort=True", "or say --sort"),
+    (
+        r"(\.csv.*: the value is null) \(nulls='carry' or 'fill' would answer it\)",
+        r"\1, as empty cells and NA are: put quotes around NA if it is a word, or say "
+        "--nulls carry to repeat the value before it",
+    ),
+    (
+        r"\(nulls='carry' or 'fill' would answer it\)",
+        "(--nulls carry repeats the value before it)",
+    ),
+    (
+        r"but num_(?:state|action)s is for whole numbers "
+        r"\(say which words there can be by (state|action)_vocabulary\)",
+        _LISTED,
+    ),
+    (r"so a stream needs (state|action)_vocabulary: say which words there can be", _LISTED),
+    (r"is not in (state|action)_vocabulary", r"is not among --\1s"),
+    (
+        r"(the (state|action) lies outside the \d+ \w+ 0 to \d+)",
+        r"\1 (if the codes are others, list them with --\2s, in the policy's order)",
+    ),
+    (r"by (state|action)_vocabulary", r"with --\1s"),
+    (r"(state|action)_vocabulary", r"--\1s"),
+    (r"num_(state|action)s", r"--num-\1s"),
+    (r"name the column as (\w+)='...', not as a list", r"name one column with --\1"),
+    (
+        r"(the probability lies outside \(0, 1\])",
+        r"\1 (percentages must be divided by 100 first)",
+    ),
+)
 
 
 def _float(name: str, value: Any) -> float:
@@ -642,20 +787,41 @@ def _numbers_if_all(words: Sequence[str] | None) -> list[str] | list[int] | None
         return list(words)
 
 
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
 def _column_names(path: Path) -> list[str]:
     """The header of a table; names are no secret."""
     import pyarrow as pa
-    import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 
     try:
-        if path.suffix == ".csv":
-            with pa_csv.open_csv(path) as reader:
-                return list(reader.schema.names)
-        return list(pq.read_schema(path).names)
+        return _header(path) if _is_csv(path) else list(pq.read_schema(path).names)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} cannot be read: {reason}.") from None
+        raise InputError(f"{path} cannot be read: {reason.rstrip('.')}.") from None
+
+
+def _header(path: Path) -> list[str]:
+    """The first line of a CSV file. Nothing below it is looked at, so that nothing is quoted."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            names = next(csv.reader(file), [])
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path} is not text in UTF-8: save it again in that encoding.") from None
+    except csv.Error:
+        raise InputError(f"{path} cannot be read as CSV.") from None
+    if not names:
+        raise InputError(f"{path} has no header: its first line must name the columns.")
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0]:
+            raise InputError(
+                f"{path} has {word} between its columns: save it with commas, and with points in "
+                "decimal numbers."
+            )
+    return names
 
 
 def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:

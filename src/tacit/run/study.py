@@ -18,12 +18,12 @@ from tacit.privacy.errors import InputError
 _KIND = "tacit study"
 _FORMAT = 1
 
-Origin = Literal["given", "default", "derived"]
+Origin = Literal["given", "default", "derived", "counted"]
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that was taken to be public: never measured on the data."""
+    """Something that was taken to be public: never measured on the data, but for a count."""
 
     name: str
     """As the command line and Python call it, for example `reward_range`."""
@@ -35,7 +35,8 @@ class Fact:
     """What it says about the people in the data, in a sentence."""
 
     origin: Origin = "given"
-    """Whether the caller gave it, took the default, or it follows from others."""
+    """Whether the caller gave it, took the default, it follows from others, or is a count of who
+    is in the data, which is public."""
 
 
 @dataclass(frozen=True)
