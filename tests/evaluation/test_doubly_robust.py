@@ -63,3 +63,16 @@ def test_wrong_questions() -> None:
         DR(q=table(exact.REWARDS)).fit(data)
     with pytest.raises(InputError, match="q must give"):
         WDR(q=lambda states: np.zeros((len(states), 5))).fit(data, exact.TARGET)
+
+
+@pytest.mark.parametrize(
+    ("q", "said"),
+    [
+        (3, "function"),
+        (lambda states: "abc", "number"),
+        (lambda states: np.full((len(states), exact.ACTIONS), np.nan), "finite"),
+    ],
+)
+def test_models_that_are_none(q: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        DR(q=q).fit(exact.dataset([0, 1]), exact.TARGET)

@@ -254,13 +254,18 @@ def test_states_numbered_by_reading_the_data_are_refused(judge: Any) -> None:
     """One person's new word would move everybody else's states to other features."""
 
     def of(word: str, **known: Any) -> Trajectories:
-        table = {"t": [0, 1, 2], "s": [word, "mild", "severe"], "a": [0, 0, 0], "r": [0.0, 0.0, 1.0]}
+        table = {
+            "t": [0, 1, 2],
+            "s": [word, "mild", "severe"],
+            "a": [0, 0, 0],
+            "r": [0.0, 0.0, 1.0],
+        }
         columns: Any = {"trajectory": "t", "state": "s", "action": "a", "reward": "r"}
         return Trajectories.from_table(pa.table(table), terminated=True, **columns, **known)
 
     assert of("mild").states[1] != of("a new word").states[1]
     for word in ("mild", "a new word"):
-        with pytest.raises(InputError, match="read from this very data.*state_vocabulary"):
+        with pytest.raises(InputError, match="read from this very data"):
             judge.fit(of(word))
     assert judge.fit(of("mild"), public=True).diagnostics is not None
     named = of("mild", state_vocabulary=["mild", "severe", "a new word"])

@@ -79,3 +79,18 @@ def test_wrong_questions() -> None:
     more = Trajectories.from_arrays([0], [3], [0.0], lengths=[1], terminated=[True], num_states=3)
     with pytest.raises(InputError, match="only 2 actions"):
         FQE(gamma=0.5).fit(more, exact.TARGET)
+
+
+def test_data_of_another_kind() -> None:
+    judge = FQE(0.9, OneHot(2))
+    unknown = Trajectories.from_arrays([0, 1], [0, 1], [1.0, 2.0], lengths=[1, 1])
+    with pytest.raises(InputError, match="next state is known"):
+        judge.fit(unknown, exact.TARGET)
+    with pytest.raises(InputError, match="data must be Trajectories"):
+        judge.fit("data", exact.TARGET)  # type: ignore[arg-type]
+    vectors = Trajectories.from_arrays([[0.1, 0.2]], [[0.5]], [1.0], lengths=[1], terminated=[True])
+    with pytest.raises(InputError, match="vectors as actions"):
+        judge.fit(vectors, exact.TARGET)
+    states = Trajectories.from_arrays([[0.1, 0.2]], [0], [1.0], lengths=[1], terminated=[True])
+    with pytest.raises(InputError, match="must have shape"):
+        judge.fit(states, exact.TARGET)

@@ -92,3 +92,8 @@ def test_wrong_settings() -> None:
         GTD2(ONE_HOT, 0.9, 0.1, 10, batch=0)
     with pytest.raises(InputError, match="ran away"):
         GTD2(ONE_HOT, 0.9, 1e6, 500).fit(exact.dataset([0, 1, 2]))
+
+
+def test_data_of_another_kind() -> None:
+    with pytest.raises(InputError, match="data must be Trajectories"):
+        GTD2(ONE_HOT, 0.9, 0.1, 10).fit("data")  # type: ignore[arg-type]

@@ -152,3 +152,44 @@ def test_nothing_in_common() -> None:
         IS().fit("data", never)  # type: ignore[arg-type]
     on_policy = PDIS().fit(data)
     assert on_policy.estimate == 1.0
+
+
+def test_a_value_that_hangs_on_one_trajectory_has_no_end_of_an_interval() -> None:
+    data = Trajectories.from_arrays(
+        [0] * 9, [0] + [1] * 8, np.arange(9.0), lengths=[1] * 9, behavior_probs=[0.5] * 9
+    )
+    first_only = Tabular(np.array([[1.0, 0.0]]))
+    for kind in (WIS, WPDIS):
+        found = kind().fit(data, first_only)
+        assert found.estimate == 0.0
+        assert found.interval is not None
+        assert (found.interval.low, found.interval.high) == (-math.inf, math.inf)
+        assert found.details["difference"]["interval"]["low"] is None
+        assert found.details["behavior"]["interval"]["low"] is not None
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_numbers_too_large_are_said_to_be_so(kind: type[ValueEstimator]) -> None:
+    def of(rewards: list[float], chances: list[float]) -> Trajectories:
+        return Trajectories.from_arrays(
+            [0, 0], [0, 0], rewards, lengths=[1, 1], behavior_probs=chances
+        )
+
+    policy = Tabular(np.array([[0.9, 0.1]]))
+    with pytest.raises(InputError, match="too large for numbers"):
+        kind().fit(of([1e308, 1e308], [0.5, 0.5]), policy)
+    with pytest.raises(InputError, match="ratio is too large"):
+        kind().fit(of([1.0, 1.0], [1e-310, 0.5]), policy)
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"bounds": 3}, "bounds must be"),
+        ({"bounds": (0, 1, 2)}, "bounds must be"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_more_bad_settings(settings: dict[str, object], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        IS(**settings)  # type: ignore[arg-type]

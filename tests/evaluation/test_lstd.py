@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.data import Fourier, OneHot, Trajectories
+from tacit.data import Fourier, OneHot, Tabular, Trajectories
 from tacit.evaluation.importance import WIS
 from tacit.evaluation.lstd import LSTD, WISLSTD, sums
 from tacit.privacy import InputError
@@ -117,3 +117,28 @@ def test_wrong_questions() -> None:
         LSTD(ONE_HOT, -0.1)
     with pytest.raises(InputError, match="Trajectories"):
         WISLSTD(ONE_HOT, 0.9).fit("data")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("judge", [LSTD(ONE_HOT, 0.9), WISLSTD(ONE_HOT, 0.9, 0.5)])
+def test_data_that_says_nothing_is_no_value_of_zero(judge: LSTD | WISLSTD) -> None:
+    def of(terminated: bool, reward: float = 1.0, chance: float = 0.5) -> Trajectories:
+        return Trajectories.from_arrays(
+            [0, 1],
+            [0, 0],
+            [reward, reward],
+            lengths=[1, 1],
+            terminated=[terminated] * 2,
+            behavior_probs=[chance, chance],
+        )
+
+    policy = exact.TARGET
+    assert judge.fit(of(True), policy).estimate is not None
+    with pytest.raises(InputError, match="No step of the data counts"):
+        judge.fit(of(False), policy)
+    with pytest.raises(InputError, match="No step of the data counts"):
+        judge.fit(of(True), Tabular(np.array([[0.0, 1.0]] * 3)))
+    for huge in (of(True, 1e308, 0.25), of(True, chance=1e-310)):
+        with pytest.raises(InputError, match="too large for numbers"):
+            judge.fit(huge, policy)
+    with pytest.raises(InputError, match="at least one state"):
+        judge.fit(of(True), policy, start=[])

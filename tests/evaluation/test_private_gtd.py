@@ -526,8 +526,39 @@ def test_off_policy_uses_the_stable_form() -> None:
     data = simulated(30, 1)
     with pytest.raises(InputError, match="weight_cap is needed"):
         plain().fit(data, Tabular(JUDGED))
-    result = plain(weight_cap=2.5, iterations=10).fit(data, Tabular(JUDGED))
-    assert result.settings["form"] == "primal-dual"
+    dense = plain(features=dense_one_hot(3), weight_cap=2.5, iterations=10)
+    assert dense.fit(data, Tabular(JUDGED)).settings["form"] == "primal-dual"
+    table = plain(weight_cap=2.5, iterations=10)
+    assert table.fit(data, Tabular(JUDGED)).settings["form"] == "residual"
+    # A full matrix mixes states, and with it goes the proof for tables.
+    mixed = replace(table, precondition=0.5 * np.eye(3) + 0.1)
+    assert mixed.fit(data, Tabular(JUDGED)).settings["form"] == "primal-dual"
+    assert mixed.fit(data).settings["form"] == "residual"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.99), st.integers(2, 5))
+def test_tables_are_stable_for_every_policy(seed: int, gamma: float, size: int) -> None:
+    """Eigenvalues on the right, whatever is judged, for any shares and any diagonal change."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 7, 12)
+    rows = int(lengths.sum())
+    chances = draw.dirichlet(np.ones(2), size)
+    data = Trajectories.from_arrays(
+        draw.integers(0, size, rows),
+        draw.integers(0, 2, rows),
+        np.zeros(rows),
+        lengths=lengths,
+        terminated=draw.random(12) < 0.5,
+        behavior_probs=draw.uniform(0.01, 1.0, rows),
+        num_states=size,
+        num_actions=2,
+    )
+    whole = bellman_error.moments(data, Tabular(chances), OneHot(size), gamma)
+    changed = np.exp(draw.normal(size=size))
+    A = changed[:, None] * np.asarray(whole.A) * changed
+    # States that are never seen have rows of zeros, and eigenvalues 0.
+    assert np.linalg.eigvals(A).real.min() > -1e-9 * max(1.0, np.abs(A).max())
 
 
 def test_the_ledger_is_charged_before_noise_is_drawn(

@@ -186,6 +186,8 @@ class ValueEstimator:
                     "give a weight_cap."
                 )
         behavior, pulls = float(logged.mean()), logged - logged.mean()
+        # Of the spread of a ratio that hangs on one unit no more is known than of one unit's.
+        apart = (influence - pulls)[: 1 if found.alone else None]
         return Result(
             method=self.method,
             promise=NotPrivate(),
@@ -194,10 +196,7 @@ class ValueEstimator:
             settings=self._settings(),
             details={
                 "behavior": _both(behavior, pulls, self.level),
-                "difference": _both(
-                    # Nothing is known of the spread of one unit alone, as of a single unit.
-                    estimate - behavior, (influence - pulls)[: 1 if found.alone else None], self.level
-                ),
+                "difference": _both(estimate - behavior, apart, self.level),
                 **diagnosis(data, sides, self.support_floor),
             },
         )

@@ -107,7 +107,7 @@ def confidence_level(value: object) -> float:
     So near 1 that its quantile (1 + level) / 2 is no longer told from 1, it would be infinite.
     """
     found = checks.number("level", value)
-    if not (0.0 < found and (1.0 + found) / 2.0 < 1.0):
+    if not (found > 0.0 and (1.0 + found) / 2.0 < 1.0):
         raise InputError(f"level must be above 0 and below 1, not {found:g}.")
     return found
 

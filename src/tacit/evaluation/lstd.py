@@ -200,11 +200,13 @@ class _Lanes:
     ) -> "_Lanes":
         moves = data.transitions()
         lengths = np.bincount(moves.trajectories, minlength=data.num_trajectories)
+        with np.errstate(over="ignore"):
+            ratios = importance_ratios(data, policy)[moves.rows]
         return cls(
             np.asarray(features(moves.states), dtype=np.float64),
             np.asarray(features(moves.next_states), dtype=np.float64),
             gamma * np.asarray(moves.bootstraps, dtype=np.float64),
-            importance_ratios(data, policy)[moves.rows],
+            ratios,
             np.asarray(moves.rewards, dtype=np.float64),
             np.concatenate([[0], np.cumsum(lengths)[:-1]]),
             lengths,

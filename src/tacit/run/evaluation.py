@@ -24,7 +24,7 @@ from tacit.data import Features, OneHot, Policy, Tabular, Trajectories, Trajecto
 from tacit.data.policies import FunctionPolicy
 from tacit.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS
 from tacit.evaluation.private_figures import CENTRE, SCALE, Figures
-from tacit.evaluation.private_gtd import Form, PrivateGTD, public_gram
+from tacit.evaluation.private_gtd import PrivateGTD, public_gram
 from tacit.evaluation.private_lstd import PrivateLSTD
 from tacit.evaluation.private_value import PrivateValue
 from tacit.evaluation.result import Result
@@ -169,8 +169,8 @@ class Question:
             }
             common["precondition"] = self._gram()
             if name == "gtd":
-                form: Form = "primal-dual" if off_policy else "residual"
-                made[name] = PrivateGTD(**common, form=form, return_bound=self._return_bound)
+                judge = PrivateGTD(**common, return_bound=self._return_bound)
+                made[name] = replace(judge, form=judge.form_for(off_policy))
             else:
                 made[name] = PrivateLSTD(**common)
         return made
@@ -252,20 +252,20 @@ def evaluate(
         if not isinstance(data, Trajectories):
             raise InputError("Public data is judged as a whole, not as a stream.")
         results, certificate = _without_noise(data, policy, question, progress), None
+        curve, people = (), 0
     else:
-        results, certificate = _with_noise(
+        results, certificate, (curve, people) = _with_noise(
             data,
             policy,
             question,
             off,
+            behavior=behavior,
             gather=gather,
             ledger=ledger,
             run=run,
             seed=seed,
             progress=progress,
         )
-    progress("the curve, on made-up data")
-    curve, people = _curve(policy, behavior, question, results[0])
     if seed is not None and not public:
         notes = (*notes, "The noise came from a seed: this is an experiment, and protects nobody.")
     return Study(
@@ -293,12 +293,13 @@ def _with_noise(
     question: Question,
     off: bool,
     *,
+    behavior: Policy | None,
     gather: Gather,
     ledger: Ledger | None,
     run: str | None,
     seed: int | None,
     progress: Progress,
-) -> tuple[tuple[Result, ...], Certificate]:
+) -> tuple[tuple[Result, ...], Certificate, Curve]:
     value, judges = question.value, question.judges(off)
     progress("reading: the values of the policies")
     sums = {"value": gather(value, data, policy)}
@@ -426,12 +427,12 @@ def _curve(
     policy: Policy | None,
     behavior: Policy | None,
     question: Question,
-    main: Result,
-) -> tuple[tuple[CurvePoint, ...], int]:
+    units: int,
+) -> Curve:
     """Widths of the interval by epsilon, on made-up data of the same public shape."""
     if question.budget is None or question.budget.delta == 0.0 or policy is None:
         return (), 0
-    schema = _schema(policy, question, int(main.details["units"]))
+    schema = _schema(policy, question, units)
     if schema is None:
         return (), 0
     made = simulate_like(schema, 0, behavior or _half_chance(policy, schema))
