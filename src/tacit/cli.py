@@ -872,7 +872,11 @@ def _study_words(study: "Study") -> str:
     for one in others:
         held = one.interval
         if held is None:
-            lines.append(_row(one.method, one.estimate) + "  no interval")
+            apart = main.interval is not None and not (
+                main.interval.low <= (one.estimate or 0.0) <= main.interval.high
+            )
+            remark = "  no interval, and outside of the one above" if apart else "  no interval"
+            lines.append(_row(one.method, one.estimate) + remark)
         else:
             lines.append(_row(one.method, one.estimate, held.low, held.high))
     notes = list(study.notes)

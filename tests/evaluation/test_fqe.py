@@ -94,3 +94,20 @@ def test_data_of_another_kind() -> None:
     states = Trajectories.from_arrays([[0.1, 0.2]], [0], [1.0], lengths=[1], terminated=[True])
     with pytest.raises(InputError, match="must have shape"):
         judge.fit(states, exact.TARGET)
+
+
+@pytest.mark.parametrize("start", [None, [0, 1]])
+def test_the_interval_is_that_of_leaving_people_out(start: list[int] | None) -> None:
+    people = 150
+    data = exact.sample(people, np.random.default_rng(4), trips=2)
+    judge = FQE(exact.GAMMA, Fourier(1, [0.0], [2.0]))
+    found = judge.fit(data, exact.TARGET, start=start)
+    without = [
+        judge.fit(data.take(np.flatnonzero(data.unit_index != i)), exact.TARGET, start=start)
+        for i in range(people)
+    ]
+    left = np.array([one.estimate for one in without], dtype=np.float64)
+    assert found.interval is not None
+    assert found.interval.parts["sampling"] == pytest.approx(
+        (people - 1) * float(left.var()), rel=0.05
+    )

@@ -201,3 +201,11 @@ def test_what_is_refused(changed: dict[str, Any], said: str) -> None:
 def test_another_policy_needs_a_cap() -> None:
     with pytest.raises(InputError, match="weight_cap is needed"):
         plain().fit(simulated(40, 5), Tabular(JUDGED))
+
+
+@pytest.mark.parametrize("given", [{"reward_range": (-1e-170, 1e-170)}, {"clip": 1e-160}])
+def test_bounds_whose_squares_vanish_are_refused(given: dict[str, Any]) -> None:
+    """Contributions could not be told from 0, and would pass unclipped."""
+    settings = {"reward_range": (0.0, 1.0)} | given
+    with pytest.raises(InputError, match="too small to compute with"):
+        PrivateLSTD(OneHot(3), budget=Budget(1.0, 1e-5), **settings)

@@ -178,7 +178,7 @@ def test_variances_are_those_of_the_data_and_of_the_noise() -> None:
     for a, b, d in ((1.0, -2.0, 0.5), (0.0, 0.0, 1.0), (3.0, 0.0, 0.0)):
         z = a * w + b * w * y + d * y
         sampling, noise, quantile = figures.error((a, b, d))
-        assert sampling == pytest.approx(500 * z.var(), rel=1e-9)
+        assert sampling == pytest.approx(500 * z.var(ddof=1), rel=1e-9)
         assert noise == pytest.approx((a * std[0]) ** 2 + (b * std[1]) ** 2 + (d * std[2]) ** 2)
         assert quantile > stats.norm.ppf(0.975)
         assert figures.error((a, b, d), centred=False)[0] == pytest.approx((z**2).sum())

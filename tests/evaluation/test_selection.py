@@ -151,6 +151,6 @@ def test_wrong_plans() -> None:
 
 def test_a_score_beyond_all_floats_is_clamped_like_any_other() -> None:
     """An error would tell that somebody has one."""
-    assert PLAN.sums([[10**400, -(10**400), None]]).tolist() == [LEVELS, 0, 0]  # type: ignore[list-item]
+    assert PLAN.sums([[10**400, -(10**400), None]]).tolist() == [LEVELS, 0, 0]  # type: ignore[arg-type]
     found = choose([[10**400, 0]], low=0, high=1, epsilon=100, unit=Unit.USER, seed=0)
     assert found.index == 0

@@ -906,3 +906,44 @@ def test_a_study_that_was_read_back_shows_ends_without_limit(tmp_path: Path) -> 
         json.loads((tmp_path / "study.json").read_text())["results"][0]["interval"]["low"] is None
     )
     assert render(Study.load(tmp_path / "study.json")) == render(one)
+
+
+# --- what readers stumbled over -------------------------------------------------------------------
+
+
+def test_only_estimators_with_a_value_stand_beside_the_answer() -> None:
+    """A value function without start states has no single value to compare."""
+    bare, found = Result("PrivateGTD", PROMISE), Result("PrivateLSTD", PROMISE, 1.5)
+    assert "asked in other ways" not in render(study(result(), bare))
+    page = render(study(result(), bare, found))
+    section = page[page.index("asked in other ways") :].split("</section>")[0]
+    assert "PrivateLSTD" in section
+    assert "PrivateGTD" not in section
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"), [((2.0, 30.0), False), ((-3.0, -2.0), True), ((30.0, 31.0), True)]
+)
+@pytest.mark.parametrize("discrete", [True, False])
+def test_values_of_states_that_cannot_be_right(
+    values: tuple[float, float], warned: bool, discrete: bool
+) -> None:
+    slices = (Slice("ward", (0.0, 1.0), values, discrete=discrete),)
+    page = render(study(result((3.0, 1.0, 5.0)), slices=slices))
+    assert ("Not one of these values is in the interval" in page) is warned
+
+
+def test_who_was_counted_was_not_said_in_advance() -> None:
+    given = Fact("horizon", "8", "Later steps do not count.")
+    counted = Fact("number of people", "500", "No secret.", "counted")
+    assert "These were said in advance" in render(study(facts=(given,)))
+    page = render(study(facts=(given, counted)))
+    assert "Apart from how many there are, these were said in advance" in page
+    assert "counted in the data" in page
+
+
+def test_partial_support_is_a_worst_case() -> None:
+    """Judged by the low end, so that it may be better than it sounds."""
+    judged = words.support(Figure("support", 1.0, 0.886, 1.0, 0.95), True)
+    assert judged.word == "Partial"
+    assert "may hardly be seen" in judged.sentence

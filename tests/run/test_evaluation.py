@@ -173,3 +173,34 @@ def test_what_is_no_study(tmp_path: Path, text: str) -> None:
 def test_private_results_hold_no_diagnostics() -> None:
     study = evaluate(data(), JUDGED, question(estimators=ALL, features=OneHot(3)))
     assert [result.diagnostics for result in study.results] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("changed", "given"),
+    [
+        ({}, {"behavior": Tabular.uniform(3, 5)}),
+        ({}, {"seed": -1}),
+        ({"features": Polynomial(1, (0.0, 0.0), (1.0, 1.0)), "estimators": ALL}, {}),
+    ],
+)
+def test_what_cannot_be_answered_is_not_paid_for(
+    tmp_path: Path, changed: dict[str, Any], given: dict[str, Any]
+) -> None:
+    path = tmp_path / "cohort.ledger"
+    with Ledger.create(
+        path, "cohort", unit=Unit.TRAJECTORY, relation=Relation.REPLACE_ONE
+    ) as ledger:
+        with pytest.raises(InputError):
+            evaluate(data(), JUDGED, question(**changed), ledger=ledger, run="first", **given)
+        assert not ledger.entries()
+
+
+@pytest.mark.parametrize("start", ["a", [], [[0, 1]]])
+def test_a_start_that_holds_no_states_is_refused(start: Any) -> None:
+    with pytest.raises(InputError, match=r"start must hold|States must be"):
+        question(estimators=ALL, features=OneHot(3), start=start)
+
+
+def test_the_curve_has_a_point_at_the_smallest_of_budgets() -> None:
+    study = evaluate(data(), JUDGED, question(budget=Budget(1e-7, 1e-5)), seed=0)
+    assert study.curve[0].epsilon == 1e-7

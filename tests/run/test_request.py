@@ -11,7 +11,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, TrajectoryStream
+from tacit.data import (
+    Fourier,
+    OneHot,
+    Polynomial,
+    Softmax,
+    Tabular,
+    Trajectories,
+    TrajectoryStream,
+)
 from tacit.evaluation import Schema, simulate_like
 from tacit.privacy import InputError
 from tacit.run.request import Request
@@ -119,13 +127,173 @@ def test_questions_name_the_columns(folder: Path) -> None:
         ({"grid": True, "estimators": "value,gtd"}, "alone"),
         ({"states": "mild,severe"}, "moderate|vocabulary|not among|states"),
         ({"public": True}, "no --epsilon"),
-        ({"start": "0:1"}, "one for each"),
+        ({"start": "0"}, "words of --states"),
+        ({"states": None, "state": "stay", "start": "7"}, "whole numbers from 0 to 2"),
+        (
+            {"states": None, "state": "p,stay", "state_range": "0:1,0:9", "start": "0"},
+            "one for each",
+        ),
+        ({"states": None, "state": "p,stay"}, "a table over discrete states"),
+        ({"estimators": "value,lstd"}, "--terminated .* or take --gamma below 1"),
+        ({"states": "Mild,moderate,severe"}, "the state is not among --states"),
+        ({"states": None}, "say with --states which words .* in the policy's order"),
+        ({"actions": None}, "say with --actions which words .* in the policy's order"),
+        ({"state": "stay", "states": None}, r"list them with --states, in the policy's order"),
+        ({"action": "treatment,p", "actions": None}, "name one column with --action"),
+        ({"nulls": "fill"}, "refuse or carry, not 'fill'"),
+        ({"horizon": 0}, "horizon must be a whole number of at least 1, not 0"),
+        ({"delta": 0.0}, "delta above 0"),
+        ({"gamma": 2.0}, "gamma must be at most 1"),
+        ({"target_prob": "p"}, "--policy and --target-prob"),
+        ({"behavior": "followed.json"}, "--behavior and --behavior-prob"),
+        ({"return_range": "1"}, "return_range must be two numbers"),
+        ({"delta": 0.5, "gamma": 0.9}, "take a smaller delta"),
         ({"stream": True}, "for Parquet files"),
     ],
 )
 def test_what_cannot_be_meant(folder: Path, changed: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Request.of(said(folder, **changed)).study()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("semicolons.csv", b"stay;p\n4711;0,5\n", "semicolons between its columns"),
+        ("tabs.csv", b"stay\tp\n4711\t0.5\n", "tabs between its columns"),
+        ("latin.csv", "stay,gr\u00f6\u00dfe\n4711,1\n".encode("latin-1"), "UTF-8"),
+        ("excel.csv", "stay,p\n4711,1\n".encode("utf-16"), "UTF-8"),
+        ("empty.csv", b"", "no header"),
+        ("stays.csv.gz", b"4711", "unpack it"),
+        ("broken.parquet", b"4711", r"cannot be read: [^.]*\.$"),
+    ],
+)
+def test_tables_of_another_kind(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    """One sentence says what to do, and never quotes a cell."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=words) as refused:
+        Request.of({"table": (str(tmp_path / name),)}).study()
+    assert "4711" not in str(refused.value)
+
+
+def test_names_of_columns_below_a_mark_and_in_capitals(tmp_path: Path) -> None:
+    wide = ",".join(f"lab{k}" for k in range(1000))
+    (tmp_path / "STAYS.CSV").write_bytes(f"\ufeffstay,{wide}\n".encode())
+    with pytest.raises(InputError, match=r"The columns are stay, lab0, .*lab28 and 971 more\."):
+        Request.of({"table": (str(tmp_path / "STAYS.CSV"),)}).study()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ({"outcome": None}, "csv", "quotes around NA .* --nulls carry"),
+        ({"outcome": None}, "parquet", r"\(--nulls carry repeats"),
+        ({"p": 60.0}, "parquet", "divided by 100"),
+        ({"stay": 0}, "parquet", "or say --sort"),
+    ],
+)
+def test_bad_rows_are_answered_by_options(
+    folder: Path, change: dict[str, Any], kind: str, words: str
+) -> None:
+    rows = table(stays()).to_pylist()
+    rows[-1] |= change
+    if kind == "csv":
+        pa_csv.write_csv(pa.Table.from_pylist(rows), folder / "bad.csv")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), folder / "bad.parquet")
+    with pytest.raises(InputError, match=words):
+        Request.of(said(folder, table=(str(folder / f"bad.{kind}"),))).study()
+
+
+def test_nothing_discounted_is_not_a_default(folder: Path) -> None:
+    """0 is something to say: a discount of 0 leaves the first reward alone."""
+    first = Request.of(said(folder, gamma=0.0))
+    assert first.gamma == 0.0
+    assert "--gamma 0.0" in first.command()
+    study = first.study(seed=1)
+    assert study.main.settings["gamma"] == 0.0
+    assert {fact.name: fact.value for fact in study.facts}["return_range"] == "0 to 1"
+
+
+def test_both_policies_choose_among_the_same(folder: Path) -> None:
+    Tabular.uniform(3, 4).save(folder / "four.json")
+    words = said(folder, behavior_prob=None, behavior=str(folder / "four.json"))
+    with pytest.raises(InputError, match="judge has 2 actions, but the one that was followed has"):
+        Request.of(words).study()
+
+
+def test_value_functions_only_where_rewards_end(folder: Path) -> None:
+    """By default nothing is spent on sums that do not exist."""
+    assert len(Request.of(said(folder)).study(seed=1).results) == 1
+    assert len(Request.of(said(folder, terminated="true")).study(seed=1).results) == 2
+    assert len(Request.of(said(folder, terminated="false")).study(seed=1).results) == 1
+    public = said(folder, epsilon=None, delta=None, public=True)
+    found = [one.method for one in Request.of(public).study().results]
+    assert found == ["WIS", "IS", "PDIS", "WPDIS"]
+    ended = Request.of(public | {"terminated": "true"}).study().results
+    assert [one.method for one in ended][-2:] == ["FQE", "LSTD"]
+
+
+def test_public_data_needs_no_bounds(folder: Path) -> None:
+    bounded = said(folder, epsilon=None, delta=None, public=True, terminated="true")
+    free = {k: v for k, v in bounded.items() if k not in ("reward_range", "weight_cap")}
+    studies = [Request.of(words).study() for words in (bounded, free)]
+    bounded_results, free_results = (one.to_dict()["results"] for one in studies)
+    assert bounded_results == free_results
+    named = {fact.name for one in studies for fact in one.facts}
+    assert not named & {"reward_range", "return_range", "weight_cap", "estimators"}
+
+
+def test_start_states_by_their_words(folder: Path) -> None:
+    features = OneHot(3)
+    by_word = Request.of(said(folder, start="severe,mild"))._start(JUDGED, features)
+    assert by_word.tolist() == [2, 0]
+    codes = Request.of(said(folder, states="1,2,3", start="3"))._start(JUDGED, features)
+    assert codes.tolist() == [2]
+    numbers = Request.of(said(folder, states=None, start="2"))._start(JUDGED, features)
+    assert numbers.tolist() == [2]
+    box = said(folder, states=None, state="a", state_range="0:200", start="90.5,80")
+    assert Request.of(box)._start(None, None).tolist() == [[90.5], [80.0]]
+
+
+def test_one_column_of_whole_numbers_can_be_a_vector(folder: Path) -> None:
+    """Heart rates are whole numbers, but not the names of states."""
+    basis = Polynomial(1, (0.0,), (300.0,))
+    Softmax(basis, np.array([[0.1, 0.0], [0.0, 0.2]])).save(folder / "soft.json")
+    words = said(folder, state="stay", states=None, policy=str(folder / "soft.json"))
+    for box in ({}, {"state_range": "0:300"}):
+        request = Request.of(words | box)
+        policy, _ = request.policies()
+        data = request.load(policy)
+        assert isinstance(data, Trajectories)
+        assert data.states.shape == (data.num_steps, 1)
+        assert request.study(seed=1).certificate is not None
+    with pytest.raises(InputError, match=r"soft\.json is not about states of 2 columns"):
+        Request.of(words | {"state": "stay,p"}).study()
+
+
+def test_rewards_at_the_end_need_less_noise(folder: Path) -> None:
+    rows = table(stays())
+    last = np.append(np.diff(rows["stay"].to_numpy()) != 0, True)
+    ended = rows.set_column(4, "outcome", pa.array(rows["outcome"].to_numpy() * last))
+    pq.write_table(ended, folder / "ended.parquet")
+    words = said(folder, table=(str(folder / "ended.parquet"),))
+    wide = Request.of(words).study(seed=4)
+    narrow = Request.of(words | {"return_range": "0,1"}).study(seed=4)
+    widths = []
+    for study in (wide, narrow):
+        held = study.main.details["behavior"]["interval"]
+        widths.append(held["high"] - held["low"])
+    assert widths[1] < 0.3 * widths[0]
+    assert narrow.curve[0].half_width < 0.3 * wide.curve[0].half_width
+    facts = {fact.name: fact for fact in narrow.facts}
+    assert (facts["return_range"].value, facts["return_range"].origin) == ("0 to 1", "given")
+    assert "--return-range 0,1" in narrow.command
+
+
+def test_a_delta_that_somebody_fails_is_said(folder: Path) -> None:
+    assert any("300 who are" in n for n in Request.of(said(folder, delta=0.01)).study(seed=1).notes)
+    assert not any("Delta" in n for n in Request.of(said(folder)).study(seed=1).notes)
 
 
 def test_unknown_names_are_refused_with_a_hint(folder: Path) -> None:
@@ -149,12 +317,18 @@ def test_a_configuration_says_the_same_as_options(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("epsilon = ", "is not TOML"), ('horizon = "two"', "number"), ("public = 1", "true or false")],
+    [
+        ('out = "here"', "say --out there"),
+        ("return_range = [0]", "two numbers"),
+        ("epsilon = ", "is not TOML"),
+        ('horizon = "two"', "number"),
+        ("public = 1", "true or false"),
+    ],
 )
 def test_bad_configurations(folder: Path, text: str, words: str) -> None:
     (folder / "job.toml").write_text(text)
     with pytest.raises(InputError, match=words):
-        Request.of({}, folder / "job.toml")
+        Request.of(said(folder, horizon=None, gamma=0.9), folder / "job.toml").study()
 
 
 def test_a_stream_gives_what_memory_gives(folder: Path) -> None:
@@ -214,6 +388,7 @@ def test_facts_and_command_tell_everything(folder: Path) -> None:
     study = Request.of(words).study(seed=1)
     facts = {fact.name: fact for fact in study.facts}
     assert facts["number of people"].value == "150"
+    assert facts["number of people"].origin == "counted"
     assert facts["reward_range"].value == "0 to 1"
     assert facts["gamma"].origin == "given"
     assert facts["states"].value == "mild, moderate, severe"

@@ -32,7 +32,7 @@ from tacit.evaluation.steps import (
     Data,
     batches,
     discount,
-    importance_ratios,
+    logged_chances,
     refuse_unpaid,
     steps,
 )
@@ -303,8 +303,7 @@ def unit_moves(
     shares = np.repeat(1.0 / (np.maximum(usable, 1) * owned[data.unit_index]), lengths)
     if data.final_states is None:
         shares[last[~ended]] = 0.0
-    with np.errstate(all="ignore"):
-        ratios = importance_ratios(data, policy, cap)
+    ratios = _ratios(data, policy, cap)
     fine = np.isfinite(ratios)
     rewards = np.asarray(data.rewards, dtype=np.float64)
     return UnitMoves(
@@ -317,6 +316,17 @@ def unit_moves(
         units=np.repeat(np.asarray(data.unit_index), lengths),
         num_units=data.num_units,
     )
+
+
+def _ratios(data: Trajectories, policy: Policy | None, cap: float | None) -> Floats:
+    """pi(a|s) / b(a|s), at most `cap`; NaN where either is no probability."""
+    found = logged_chances(data, policy)
+    if found is None:
+        return np.ones(data.num_steps)
+    target, behavior = found
+    with np.errstate(all="ignore"):
+        ratios = target / behavior
+        return np.asarray(ratios if cap is None else np.minimum(ratios, cap))
 
 
 @dataclass(frozen=True)

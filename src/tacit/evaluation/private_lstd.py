@@ -48,7 +48,15 @@ from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, change_of
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, refuse_unpaid
-from tacit.evaluation.sums import Sums, added, gathered, joint_factors, row_squares, shrinking
+from tacit.evaluation.sums import (
+    SMALLEST,
+    Sums,
+    added,
+    gathered,
+    joint_factors,
+    row_squares,
+    shrinking,
+)
 from tacit.evaluation.table import ROWS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
@@ -97,6 +105,8 @@ class PrivateLSTD:
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name))
         checks.non_negative("ridge", self.ridge)
+        if min(self.bound, self.weight) < SMALLEST:
+            raise InputError("Rewards are too small to compute with: state them in other units.")
         if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
             raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
         change_of(self.features, self.precondition)

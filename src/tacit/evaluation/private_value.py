@@ -71,7 +71,7 @@ from tacit.evaluation.intervals import by_unit, confidence_level
 from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_figures import CENTRE, SCALE, Figures, Terms, moments
 from tacit.evaluation.result import Result
-from tacit.evaluation.steps import Data, discount, refuse_unpaid
+from tacit.evaluation.steps import Data, discount, logged_chances, refuse_unpaid
 from tacit.evaluation.sums import Sums, gathered
 from tacit.privacy import checks
 from tacit.privacy.certificate import Assumption
@@ -147,10 +147,9 @@ class PrivateValue:
     def returns(self) -> tuple[float, float]:
         """What any discounted return could be: from the rewards, for trajectories of any length."""
         if self.return_range is not None:
-            low, high = (checks.number("return_range", one) for one in self.return_range)
-            return low, high
+            return _two("return_range", self.return_range)
         assert self.reward_range is not None
-        low, high = (checks.number("reward_range", one) for one in self.reward_range)
+        low, high = _two("reward_range", self.reward_range)
         if self.gamma < 1.0:
             most = 1.0 / (1.0 - self.gamma)
             if self.horizon is not None:
@@ -308,6 +307,14 @@ class PrivateValue:
         return ("The interval allows for the worst that clipped or unsupported weight could hide.",)
 
 
+def _two(name: str, given: Any) -> tuple[float, float]:
+    try:
+        low, high = given
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be two numbers, the lowest and the highest.") from None
+    return checks.number(name, low), checks.number(name, high)
+
+
 @lru_cache(maxsize=64)
 def _mechanism(budget: Budget, grid: bool) -> GaussianMechanism | GridGaussianMechanism:
     if not grid:
@@ -319,29 +326,9 @@ def _mechanism(budget: Budget, grid: bool) -> GaussianMechanism | GridGaussianMe
 
 def _log_ratios(data: Trajectories, policy: Policy | None) -> Floats:
     """ln pi - ln b of every row; NaN where a probability is none, minus infinity where pi is 0."""
-    behavior = data.behavior_probs
-    if policy is not None:
-        if not data.discrete_actions:
-            raise InputError(
-                "The data holds vectors as actions; a policy chooses among finitely many."
-            )
-        if data.num_actions is not None and data.num_actions != policy.num_actions:
-            raise InputError(
-                f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
-            )
-        if policy.num_states is not None and not data.discrete_states:
-            raise InputError(
-                "The policy is a table over discrete states, but the data has vectors."
-            )
-        target: Any = np.asarray(policy.prob(data.states, data.actions), dtype=np.float64)
-    elif data.target_probs is None:
+    found = logged_chances(data, policy)
+    if found is None:
         return np.zeros(data.num_steps)
-    else:
-        target = data.target_probs
-    if behavior is None:
-        raise InputError("Behaviour probabilities are needed to judge another policy.")
-    # A policy's rows may add up to 1 within rounding.
-    fine = (target >= 0.0) & (target <= 1.0 + 1e-6) & (behavior > 0.0) & (behavior <= 1.0)
+    target, behavior = found
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(target) - np.log(behavior)
-    return np.where(fine, logs, np.nan)
+        return np.asarray(np.log(target) - np.log(behavior))

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, Policy, Trajectories, TrajectoryStream
+from tacit.evaluation.payment import refuse_read_words
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 
@@ -49,8 +50,9 @@ def batches(data: Data) -> Iterator[Trajectories]:
     """The data in one piece, or as it streams by; a person's trajectories come together."""
     if isinstance(data, Trajectories):
         return iter((data,))
-    if isinstance(data, Iterable):
-        return iter(data)
+    given: object = data
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        return iter(given)
     raise InputError("data must be Trajectories, or a stream of them.")
 
 
@@ -75,8 +77,42 @@ def importance_ratios(
     return np.asarray(found if cap is None else np.minimum(found, cap), dtype=np.float64)
 
 
+def logged_chances(data: Trajectories, policy: Policy | None) -> tuple[Floats, Floats] | None:
+    """pi(a|s) and b(a|s) of every row, or None on-policy: for certified fits.
+
+    Total: what refuses is public (kinds of states and actions, how many there are). A row with a
+    state or an action that the policy does not know, or with a number that is no probability, has
+    NaN for pi.
+    """
+    if policy is None and data.target_probs is None:
+        return None
+    if policy is not None:
+        if not data.discrete_actions:
+            raise InputError(
+                "The data holds vectors as actions; a policy chooses among finitely many."
+            )
+        if data.num_actions is not None and data.num_actions != policy.num_actions:
+            raise InputError(
+                f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
+            )
+        if policy.num_states is not None and not data.discrete_states:
+            raise InputError(
+                "The policy is a table over discrete states, but the data has vectors."
+            )
+        target = np.asarray(policy.prob(data.states, data.actions), dtype=np.float64)
+    else:
+        target = np.asarray(data.target_probs, dtype=np.float64)
+    if data.behavior_probs is None:
+        raise InputError("Behaviour probabilities are needed to judge another policy.")
+    behavior = np.asarray(data.behavior_probs, dtype=np.float64)
+    # A policy's rows may add up to 1 within rounding.
+    fine = (target >= 0.0) & (target <= 1.0 + 1e-6) & (behavior > 0.0) & (behavior <= 1.0)
+    return np.where(fine, target, np.nan), behavior
+
+
 def refuse_unpaid(data: Trajectories) -> None:
     """Raise if something in `data` was read off it and nobody paid: certified fits only."""
+    refuse_read_words(data)
     if data.behavior.is_private_estimate:
         raise InputError(
             "The behaviour probabilities were estimated from this very data, which a certificate "

@@ -41,6 +41,10 @@ R = TypeVar("R")
 _THREADS = 2
 
 
+# The squares of numbers far below are 0.
+SMALLEST = 1e-140
+
+
 @dataclass(frozen=True, eq=False)
 class Sums:
     """What the units of some batches contribute, each clipped, added up. Private."""
@@ -147,9 +151,14 @@ def joint_factors(blocks: Sequence[Any], bound: float) -> Floats:
 def shrinking(squares: Floats, bound: float, entries: int) -> Floats:
     """What a vector of this squared norm is multiplied by to have norm at most `bound`.
 
-    0 if the square is not finite. The computed norm of a vector of this many entries is off by a
-    factor of at most 1 + (entries + 8) 2^-52, which the bound gives up.
+    The bound is refused where squares that underflow could matter. 0 if the square is not finite.
+    The computed norm of a vector of this many entries is off by a factor of at most
+    1 + (entries + 8) 2^-52, which the bound gives up.
     """
+    if bound < SMALLEST:
+        raise InputError(
+            "The clip bound is too small to compute with: state rewards in other units."
+        )
     with np.errstate(all="ignore"):
         norms = np.sqrt(squares)
         safe = bound * (1.0 - (entries + 8) * 2.0**-51)

@@ -397,9 +397,9 @@ def states(read: Reading) -> Html | None:
 
 
 def _no_state_fits(read: Reading, shown: Sequence[Slice]) -> bool:
-    """Whether no mean over all the states can be in the interval of the policy's value."""
+    """Whether no mean over the states shown can be in the interval of the policy's value."""
     low, high = read.target.low, read.target.high
-    if low is None or high is None or not all(one.discrete for one in shown):
+    if low is None or high is None:
         return False
     values = [value for one in shown for value in one.values if math.isfinite(value)]
     return bool(values) and (max(values) < low or min(values) > high)

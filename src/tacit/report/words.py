@@ -401,8 +401,8 @@ def origin(fact: Fact) -> str:
 
 
 NO_STATE_FITS = (
-    "No state's value is in the interval of the policy's value above. Noise has the better of these "
-    "figures, or they count steps that the value does not: do not rely on them."
+    "Not one of these values is in the interval of the policy's value above. Noise has the better "
+    "of them, or they are about other steps or states: do not rely on them."
 )
 
 

@@ -44,6 +44,9 @@ from tacit.run.study import CurvePoint, Fact, Slice, Study
 ESTIMATORS = ("value", "gtd", "lstd")
 CURVE_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
+Curve = tuple[tuple[CurvePoint, ...], int]
+_NO_CURVE: Curve = ((), 0)
+
 # Made-up people and steps for the curve: enough for smooth figures, done in a second.
 _MOST_PEOPLE = 20_000
 _MOST_STEPS = 2_000_000
@@ -121,7 +124,7 @@ class Question:
     """What any return could be, if that is less than `reward_range` allows: rewards at the end."""
 
     def __post_init__(self) -> None:
-        if not self.estimators:
+        if not isinstance(self.estimators, Mapping) or not self.estimators:
             raise InputError("estimators must name at least one of value, gtd and lstd.")
         for name, share in self.estimators.items():
             if name not in ESTIMATORS:
@@ -136,6 +139,10 @@ class Question:
             )
         if self.grid and len(self.estimators) > 1:
             raise InputError("grid noise is for the estimator value alone.")
+        if self.start is not None and self.features is not None:
+            phi = np.asarray(self.features(np.asarray(self.start)))
+            if phi.size == 0 or phi.ndim > 2:
+                raise InputError("start must hold states, one or more.")
         self.value  # noqa: B018 - refuses what cannot be meant, before any data is read
 
     @property
@@ -247,14 +254,13 @@ def evaluate(
         if any(entry.run == run for entry in ledger.entries()):
             # The certificate is that of all entries of a run, and would cover the older ones too.
             raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
-    off = _off_policy(data, policy)
+    off, curve = _off_policy(data, policy), _NO_CURVE
     if public:
         if not isinstance(data, Trajectories):
             raise InputError("Public data is judged as a whole, not as a stream.")
         results, certificate = _without_noise(data, policy, question, progress), None
-        curve, people = (), 0
     else:
-        results, certificate, (curve, people) = _with_noise(
+        results, certificate, curve = _with_noise(
             data,
             policy,
             question,
@@ -275,8 +281,8 @@ def evaluate(
         facts=facts,
         target_name=target_name,
         behavior_name=behavior_name,
-        curve=curve,
-        curve_people=people,
+        curve=curve[0],
+        curve_people=curve[1],
         slices=_slices(results, question.features),
         notes=notes,
         command=command,
@@ -319,6 +325,11 @@ def _with_noise(
             assert judge.form is not None
             events.append(judge.plan(judge.form, count).event)
     source = secure() if seed is None else reproducible(seed)
+    # Whatever could still go wrong goes wrong before anything is paid for.
+    if judges and isinstance(data, Trajectories) and question.features is not None:
+        question.features(data.states[:1])
+    progress("the curve, on made-up data")
+    curve = _curve(policy, behavior, question, count)
     if ledger is not None:
         assert run is not None
         about = (ledger.about.unit, ledger.about.relation)
@@ -347,11 +358,11 @@ def _with_noise(
         "release": Release.EVERY_ITERATE if len(results) > 1 else first.release,
     }
     if ledger is not None and run is not None:
-        return tuple(results), ledger.certify(run, delta, source=source, **terms)
+        return tuple(results), ledger.certify(run, delta, source=source, **terms), curve
     whole = Certificate.issue(
         events, delta, unit=first.unit, relation=first.relation, noise=source.origin, **terms
     )
-    return tuple(results), whole
+    return tuple(results), whole, curve
 
 
 def _off_policy(data: Trajectories | TrajectoryStream, policy: Policy | None) -> bool:
@@ -431,15 +442,15 @@ def _curve(
 ) -> Curve:
     """Widths of the interval by epsilon, on made-up data of the same public shape."""
     if question.budget is None or question.budget.delta == 0.0 or policy is None:
-        return (), 0
+        return _NO_CURVE
     schema = _schema(policy, question, units)
     if schema is None:
-        return (), 0
+        return _NO_CURVE
     made = simulate_like(schema, 0, behavior or _half_chance(policy, schema))
     rows = question.value.contributions(made, policy)
     sums, count = rows.sum(axis=0) / SCALE + len(rows) * CENTRE, len(rows)
     points = []
-    for at in sorted({*CURVE_EPSILONS, round(question.budget.epsilon, 6)}):
+    for at in sorted({*CURVE_EPSILONS, float(f"{question.budget.epsilon:.6g}")}):
         asked = replace(question.value, budget=Budget(at, question.budget.delta), grid=False)
         mechanism = asked.mechanism
         assert isinstance(mechanism, GaussianMechanism)

@@ -286,10 +286,30 @@ class Request:
                 )
         return target, followed
 
+    def _fit(self, *given: Policy | None) -> None:
+        """Refuse policies over vectors of another length, before the table is read."""
+        for policy, file in zip(given, (self.policy, self.behavior), strict=True):
+            if policy is None or policy.num_states is not None or not self._vectors(policy):
+                continue
+            count = len(self.state or ())
+            try:
+                shape = np.shape(policy.probabilities(np.zeros((1, count))))
+            except (InputError, ValueError):
+                shape = ()
+            if shape != (1, policy.num_actions):
+                raise InputError(
+                    f"{file} is not about states of {count} columns: name with --state those it "
+                    "is about, in its order."
+                )
+
     def question(self, policy: Policy | None) -> Question:
         """What is asked, with everything that has to be public."""
         budget = self._budget()
-        if self.reward_range is None:
+        # Without noise nothing needs a bound; then what stands in for one is not used.
+        reward_range, weight_cap = self.reward_range, self.weight_cap
+        if self.public:
+            reward_range, weight_cap = reward_range or "0,1", weight_cap or 1.0
+        if reward_range is None:
             self._ask(
                 "reward_range",
                 "the smallest and the largest that any reward could be, such as 0,1",
@@ -302,18 +322,17 @@ class Request:
                 "after how many steps to stop counting, such as 20",
                 "Or discount later rewards, with --gamma 0.99",
             )
-        if self.weight_cap is None:
+        if weight_cap is None:
             self._ask(
                 "weight_cap",
                 "how much one trajectory may count at most, such as 10",
                 "More lets in more noise, less hides more of what the policy would do differently",
             )
-        reward_range = _pair("reward_range", self.reward_range)
         return_range = self.return_range
         features = self._features(policy)
         return Question(
-            reward_range=reward_range,
-            weight_cap=self.weight_cap,
+            reward_range=_pair("reward_range", reward_range),
+            weight_cap=weight_cap,
             budget=budget,
             horizon=self.horizon,
             gamma=gamma,
@@ -441,6 +460,7 @@ class Request:
         self.columns(None)
         policy, followed = self.policies()
         question = self.question(policy)
+        self._fit(policy, followed)
         progress("loading")
         data = self.load(policy)
         if followed is not None:
@@ -597,6 +617,8 @@ class Request:
                 origin("estimators"),
             )
         )
+        if self.public:
+            listed = [fact for fact in listed if fact.name not in _FOR_NOISE]
         return tuple(listed)
 
     def command(self) -> str:
@@ -611,6 +633,9 @@ class Request:
                 words.append(",".join(value) if isinstance(value, tuple) else f"{value}")
         return shlex.join(words)
 
+
+# What only estimators with noise are told.
+_FOR_NOISE = ("reward_range", "return_range", "weight_cap", "largest_ratio", "estimators")
 
 _MEANINGS = {
     "states": "Which states there can be.",
@@ -715,6 +740,7 @@ _IN_OPTIONS = (
         r"\(nulls='carry' or 'fill' would answer it\)",
         "(--nulls carry repeats the value before it)",
     ),
+    (r"(holds none before it to carry forward)", r"\1: fill it in the table first"),
     (
         r"but num_(?:state|action)s is for whole numbers "
         r"\(say which words there can be by (state|action)_vocabulary\)",
@@ -730,6 +756,7 @@ _IN_OPTIONS = (
     (r"(state|action)_vocabulary", r"--\1s"),
     (r"num_(state|action)s", r"--num-\1s"),
     (r"name the column as (\w+)='...', not as a list", r"name one column with --\1"),
+    (r"or say 'ray'", "or say --ray local"),
     (
         r"(the probability lies outside \(0, 1\])",
         r"\1 (percentages must be divided by 100 first)",

@@ -1,0 +1,73 @@
+"""No certified fit may fail, or succeed, because of what one person's rows say."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.data import OneHot, Tabular, Trajectories
+from tacit.evaluation import GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
+from tacit.privacy import Budget, InputError
+
+BUDGET = Budget(1.0, 1e-5)
+POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8]]))
+JUDGES: dict[str, Any] = {
+    "value": PrivateValue(BUDGET, weight_cap=3.0, horizon=2, reward_range=(0.0, 1.0)),
+    "lstd": PrivateLSTD(OneHot(2), (0.0, 1.0), BUDGET, weight_cap=3.0),
+    "gtd": PrivateGTD(OneHot(2), (0.0, 1.0), BUDGET, weight_cap=3.0, iterations=3),
+    "one pass": PrivateGTD(
+        OneHot(2), (0.0, 1.0), BUDGET, weight_cap=3.0, iterations=3, batch_units=2
+    ),
+    "gpope": GPOPE(OneHot(2), BUDGET, 0.1, 0.1, weight_cap=3.0, iterations=5),
+}
+
+
+def people(states: Any, actions: Any, behavior: Any = 0.5, **given: Any) -> Trajectories:
+    rows = len(states)
+    return Trajectories.from_arrays(
+        states,
+        actions,
+        np.full(rows, 0.5),
+        lengths=[2] * (rows // 2),
+        behavior_probs=np.broadcast_to(behavior, rows).astype(float),
+        terminated=[True] * (rows // 2),
+        **given,
+    )
+
+
+@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize(
+    ("state", "action", "behavior"),
+    [(7, 0, 0.5), (0, 5, 0.5), (7, 5, 1e-310), (1, 1, 5e-324)],
+)
+def test_one_person_the_policy_knows_nothing_of(
+    name: str, state: int, action: int, behavior: float
+) -> None:
+    states, actions, chances = np.zeros(12, int), np.zeros(12, int), np.full(12, 0.5)
+    usual = JUDGES[name].fit(people(states, actions), POLICY, seed=0)
+    states[5], actions[5], chances[5] = state, action, behavior
+    odd = JUDGES[name].fit(people(states, actions, chances), POLICY, seed=0)
+    assert odd.certificate == usual.certificate
+    for result in (usual, odd):
+        weights = [] if result.weights is None else result.weights
+        assert np.all(np.isfinite(weights))
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_words_that_were_read_from_the_data_are_refused(name: str) -> None:
+    """One person's new word would give everybody else's states other numbers."""
+    words = np.array(["b", "c"] * 6)
+    read = people(words, np.zeros(12, int))
+    with pytest.raises(InputError, match="read from this very data"):
+        JUDGES[name].fit(read, None, seed=0)
+    known = people(words, np.zeros(12, int), state_vocabulary=["b", "c"])
+    JUDGES[name].fit(known, None, seed=0)
+
+
+def test_only_data_is_data() -> None:
+    with pytest.raises(InputError, match="must be Trajectories"):
+        JUDGES["lstd"].fit("stays.parquet")
+    for ends in (3, (0, 1, 2)):
+        given: Any = {"weight_cap": 3.0, "horizon": 2, "reward_range": ends}
+        with pytest.raises(InputError, match="two numbers"):
+            PrivateValue(BUDGET, **given)

@@ -1,0 +1,25 @@
+"""What follows from the released sums, where people are few."""
+
+import numpy as np
+import pytest
+
+from tacit.evaluation.private_figures import Figures, Terms, moments
+
+TERMS = Terms(weight_cap=4.0, returns=(-1.0, 1.0), level=0.95, never_clips=False)
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_few_people_have_the_variance_of_a_sample(n: int) -> None:
+    """Without noise the sampling variance of a mean is the textbook's, with n - 1."""
+    y = np.random.default_rng(n).uniform(-1.0, 1.0, n)
+    found = Figures(moments(np.zeros(n), y).sum(axis=0), np.zeros(8), n, TERMS)
+    _, sampling, noise = found.half((0.0, 0.0, 1.0))
+    assert sampling == pytest.approx(y.var(ddof=1) / n)
+    assert noise == 0.0
+
+
+def test_one_person_says_nothing_of_the_spread() -> None:
+    found = Figures(moments(np.ones(1), np.full(1, 0.5)).sum(axis=0), np.zeros(8), 1, TERMS)
+    half, sampling, _ = found.half((0.0, 0.0, 1.0))
+    assert sampling == pytest.approx(0.25)
+    assert half > 0.5
