@@ -23,3 +23,20 @@ def test_one_person_says_nothing_of_the_spread() -> None:
     half, sampling, _ = found.half((0.0, 0.0, 1.0))
     assert sampling == pytest.approx(0.25)
     assert half > 0.5
+
+
+@pytest.mark.parametrize("d", [0.0, -1.0])
+@pytest.mark.parametrize("shift", [0.0, 0.05, 0.5])
+def test_noise_that_swaps_the_ends_does_not_make_an_interval_narrow(d: float, shift: float) -> None:
+    """Weight adds up to 1 at most: where noise says more, the ends keep both their errors apart."""
+    draw = np.random.default_rng(0)
+    w, y, n = np.full(500, 0.25), draw.uniform(-1.0, 1.0, 500), 500
+    sums = moments(w, y).sum(axis=0)
+    sums[0] += shift * n / 4.0
+    found = Figures(sums, np.full(8, 5.0), n, TERMS)
+    halves = [found.half((-side * 4.0, 4.0, d))[0] for side in (-1.0, 1.0)]
+    interval = found.bounds(d)
+    assert interval.high - interval.low == pytest.approx(sum(halves))
+    assert interval.parts["clipping"] == 0.0
+    ends = [side + (-side * 4.0 * sums[0] + 4.0 * sums[1] + d * sums[2]) / n for side in (-1, 1)]
+    assert (interval.low + halves[0]) == pytest.approx(sum(ends) / 2.0)

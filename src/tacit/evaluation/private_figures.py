@@ -117,16 +117,21 @@ class Figures:
     def bounds(self, d: float) -> Interval:
         """Of V + d E[Y], V the target value: its two ends, each with its error."""
         c = self.terms.weight_cap
-        ends, parts = [], {"sampling": 0.0, "noise": 0.0}
+        middles, halves, parts = [], [], {"sampling": 0.0, "noise": 0.0}
         for side in (-1.0, 1.0):
             # The lower end is -1 + c E[w (1 + Y)], the upper 1 - c E[w (1 - Y)].
             z = (-side * c, c, d)
             half, sampling, noise = self.half(z)
-            ends.append(side + float(np.array(z) @ self.sums[:3]) / self.n + side * half)
+            middles.append(side + float(np.array(z) @ self.sums[:3]) / self.n)
+            halves.append(half)
             parts = {
                 "sampling": max(parts["sampling"], sampling),
                 "noise": max(parts["noise"], noise),
             }
+        if middles[0] > middles[1]:
+            # The true ends are in order. Noise that swaps them must not make the interval narrow.
+            middles = [sum(middles) / 2.0] * 2
+        ends = [middles[0] - halves[0], middles[1] + halves[1]]
         parts["clipping"] = max(0.0, 1.0 - c * float(self.sums[0]) / self.n)
         return Interval(ends[0], ends[1], self.terms.level, parts)
 
