@@ -18,6 +18,9 @@ by hand from small grids, on data and noise of seeds 0 to 9. The Gram matrix tha
 PrivateLSTD are preconditioned with comes from 1000 simulated episodes of seed 0, declared public:
 the same assumption under which the paper tunes its step sizes. GPOPE takes no such matrix.
 
+DP-LSW is judged on-policy only, and on a grid of cells, as it needs discrete states; DP-LSL, and
+both of them off-policy, would not be private and are refused.
+
 A data set's moments are computed once for all estimators; a first row shows that this gives what
 each estimator's own `fit` gives.
 """
@@ -34,9 +37,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.control import Learned, QLearning
-from tacit.data import Features, Fourier, FunctionPolicy, Policy, Polynomial, Trajectories, collect
+from tacit.data import (
+    Features,
+    Fourier,
+    FunctionFeatures,
+    FunctionPolicy,
+    Policy,
+    Polynomial,
+    Trajectories,
+    collect,
+)
 from tacit.envs import HIV, MountainCar
 from tacit.evaluation.bellman_error import Moments, UnitMoments, moments, mspbe
+from tacit.evaluation.dplsw import DPLSW
 from tacit.evaluation.gpope import GPOPE
 from tacit.evaluation.lstd import LSTD
 from tacit.evaluation.private_gtd import Form, PrivateGTD, change_of, public_gram
@@ -54,6 +67,9 @@ EPSILONS = (0.1, 1.0)
 DELTA = 1e-5
 FACTORS = (0.1, 1.0, 10.0)
 """Of the step size: the chosen one, and wrong ones."""
+
+CELLS = 20
+"""To a side of the grid on which DP-LSW, which needs discrete states, judges the car."""
 
 SHARED = 5
 """Seeds of noise for each data set of the larger size."""
@@ -213,6 +229,45 @@ def tasks() -> Iterator[tuple[Task, Learned]]:
     yield treated, ill
 
 
+# --- output perturbation -------------------------------------------------------------------------
+
+
+def cells(data: Trajectories) -> Trajectories:
+    """The same trajectories of the car with CELLS x CELLS discrete states, without what follows."""
+    at = (np.asarray(data.states) - CAR.low) / (np.array(CAR.high) - CAR.low)
+    index = np.clip((at * CELLS).astype(int), 0, CELLS - 1)
+    return Trajectories.from_arrays(
+        index[:, 0] * CELLS + index[:, 1],
+        np.asarray(data.actions),
+        np.asarray(data.rewards),
+        lengths=data.lengths,
+        terminated=data.terminated,
+        truncated=data.truncated,
+        num_states=CELLS**2,
+        num_actions=3,
+    )
+
+
+def of_cells(states: Any) -> Floats:
+    """The features of the middle of each cell."""
+    index = np.stack([states // CELLS, states % CELLS], axis=1)
+    middles = CAR.low + (index + 0.5) / CELLS * (np.array(CAR.high) - CAR.low)
+    return np.asarray(CAR(middles), dtype=np.float64)
+
+
+def output_perturbed(epsilon: float, constants: Any) -> DPLSW:
+    """DP-LSW on cells, told that no episode is longer than 200 steps."""
+    return DPLSW(
+        FunctionFeatures(of_cells, CAR.dimension, CAR.norm_bound),
+        (-1.0, 0.0),
+        Budget(epsilon, DELTA),
+        0.99,
+        num_states=CELLS**2,
+        return_bound=(1.0 - 0.99**200) / 0.01,
+        constants=constants,
+    )
+
+
 # --- moments, once for all estimators ------------------------------------------------------------
 
 
@@ -323,6 +378,16 @@ class Table:
         self.errors.setdefault((name, epsilon, factor), []).append(error)
 
 
+def add_output_perturbed(table: Table, data: Trajectories, seeds: range) -> None:
+    """DP-LSW with both of its constants."""
+    for seed in seeds:
+        for epsilon in EPSILONS:
+            for constants in ("calibrated", "published"):
+                fitted = output_perturbed(epsilon, constants).fit(data, seed=seed)
+                assert fitted.weights is not None
+                table.add(f"DP-LSW on cells, {constants}", epsilon, 1.0, fitted.weights)
+
+
 def judged(task: Task, size: int, truth: Moments, gram: Floats) -> Table:
     """All estimators on all seeds."""
     table, change = Table(truth), change_of(task.features, gram)
@@ -351,6 +416,8 @@ def judged(task: Task, size: int, truth: Moments, gram: Floats) -> Table:
                 for factor, weights in zip(factors, of_seed, strict=True):
                     table.add(name, epsilon, factor, weights)
         whitened = changed(units, change, task.form == "primal-dual")
+        if task.name == ON:
+            add_output_perturbed(table, cells(data), group)
         for seed in group:
             for epsilon in EPSILONS:
                 theta = released_lstd(private_lstd(task, size, epsilon, gram), whitened, seed)
@@ -425,6 +492,8 @@ def settings(
     """What was chosen on seeds 0 to 9."""
     if epsilon is None:
         return None
+    if name.startswith("DP-LSW"):
+        return {"cells": CELLS**2, "return_bound": output_perturbed(1.0, "published").return_bound}
     if name == "PrivateGTD":
         iterations, step, clip = GTD[task.name, size, epsilon]
         return {"iterations": iterations, "step": step * factor, "clip": clip, "form": task.form}
