@@ -29,12 +29,13 @@ ifneq ($(STAMPED),)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench lock clean force
+.PHONY: help setup demo test coverage test-slow lint bench lock clean force
 
 help:
 	@echo "make setup      make the environment .venv from the lock"
 	@echo "make demo       run the demonstration"
-	@echo "make test       run the tests, without the slow ones, with coverage"
+	@echo "make test       run the tests, without the slow ones"
+	@echo "make coverage   the same, and which lines they reach (takes longer)"
 	@echo "make test-slow  run the slow tests"
 	@echo "make lint       check style, types and the import layers"
 	@echo "make bench      run the benchmarks"
@@ -78,6 +79,9 @@ demo: $(STAMP)
 	@$(VENV)/bin/tacit demo
 
 test: $(STAMP)
+	@$(PY) -m pytest -q -n 2 -m "not slow"
+
+coverage: $(STAMP)
 	@$(PY) -m pytest -q -n 2 -m "not slow" --cov --cov-report=term:skip-covered
 
 test-slow: $(STAMP)

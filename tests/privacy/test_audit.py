@@ -2,6 +2,8 @@
 
 import contextlib
 import math
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -540,3 +542,16 @@ def test_secure_noise_by_default() -> None:
 
     audit(Target("watch", draw, (Gaussian(1.0, 1.0),), Relation.ADD_REMOVE, runs=100))
     assert {item.origin for item in seen} == {secure().origin}
+
+
+def test_a_twin_leaves_nothing_behind() -> None:
+    """Modules that are first imported while a twin is at work must not keep its noise."""
+    code = (
+        "from tacit.privacy import noise\n"
+        "from tacit.privacy.audit import sabotage\n"
+        "with sabotage.less_compiled_noise(0.25):\n"
+        "    pass\n"
+        "from tacit.privacy.mechanisms import correlated_jax, functional_jax\n"
+        "assert functional_jax.jax_normal is noise.jax_normal is correlated_jax.jax_normal\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -83,7 +83,9 @@ def _nothing_remembered() -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Empty every cache (`functools.lru_cache`) of a function of ours."""
+    """Empty every cache (`functools.lru_cache`) of a function of ours, and what JAX compiled."""
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
     ours = [module for name, module in list(sys.modules.items()) if name.startswith("tacit.")]
     for module in ours:
         for value in list(vars(module).values()):
@@ -134,6 +136,9 @@ def less_noise(factor: float) -> Iterator[None]:
 @contextmanager
 def less_compiled_noise(factor: float) -> Iterator[None]:
     """The same in compiled loops."""
+    # Imported while the twin is at work, these would keep its noise for good.
+    from tacit.privacy.mechanisms import correlated_jax, functional_jax
+
     normal = noise.jax_normal
 
     def smaller(key: Any, shape: tuple[int, ...]) -> Any:
@@ -141,8 +146,8 @@ def less_compiled_noise(factor: float) -> Iterator[None]:
 
     with (
         patch.object(noise, "jax_normal", smaller),
-        patch("tacit.privacy.mechanisms.functional_jax.jax_normal", smaller),
-        patch("tacit.privacy.mechanisms.correlated_jax.jax_normal", smaller),
+        patch.object(functional_jax, "jax_normal", smaller),
+        patch.object(correlated_jax, "jax_normal", smaller),
     ):
         yield
 
