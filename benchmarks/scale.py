@@ -12,10 +12,11 @@ run one after the other, each round beginning with another:
 - *lstd, numpy* and *gtd, numpy*: the same estimates, noise included, by plain NumPy and PyArrow
   with everything left out that is not this very task: no check of any row, no features but those of
   a table, no ledger or certificate. A thread reads ahead; per person there is `bincount` into a
-  dense row where that is small, sorted keys and `reduceat` where it is not; batches are as large
-  as serves best;
+  dense row where that is small; where it is not, a slot for each place finds the few rows that can
+  coincide, and only their keys are sorted, as `tacit.evaluation.table` does it; batches are as
+  large as serves best;
 - *lstd, numpy on our stream* and *gtd, numpy on our stream*: the same arithmetic on batches that
-  our reader has checked, which compares the arithmetic alone.
+  our reader has checked, cut by their offsets, which compares the arithmetic alone.
 
 The results of all are compared first, on fewer rows: without noise they must agree to 1e-9.
 
@@ -48,6 +49,8 @@ BATCH = 1000
 RETURN_BOUND = 30.0
 # Rows in a batch of our stream, and of the bare one.
 OURS, BARE = 1_000_000, 1 << 15
+# People whose rows our stream's batches are cut into, for plain NumPy.
+PEOPLE = 150
 
 NAMES = ["trajectory", "user", "t", "s", "a", "r", "p", "done"]
 COLUMNS: dict[str, Any] = {
@@ -114,17 +117,19 @@ def checked(folder: str) -> Iterator[Batch]:
     from tacit.data import stream_parquet
 
     for batch in stream_parquet(folder, batch_rows=OURS, **COLUMNS):
-        user = np.repeat(np.asarray(batch.users), batch.lengths)
-        trajectory = np.repeat(np.arange(batch.num_trajectories), batch.lengths)
-        done = np.zeros(batch.num_steps, dtype=bool)
-        done[batch.offsets[1:] - 1] = batch.terminated
+        users = np.asarray(batch.users)
+        edges = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
         # In pieces that stay in the cache.
-        edges = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
-        for begin in range(0, edges.size, 150):
+        for begin in range(0, edges.size, PEOPLE):
             first = edges[begin]
-            last = edges[begin + 150] if begin + 150 < edges.size else user.size
-            part = slice(first, last)
-            yield user[part], trajectory[part], batch.states[part], batch.rewards[part], done[part]
+            last = edges[begin + PEOPLE] if begin + PEOPLE < edges.size else users.size
+            lengths = batch.lengths[first:last]
+            part = slice(batch.offsets[first], batch.offsets[last])
+            states, rewards = batch.states[part], batch.rewards[part]
+            done = np.zeros(states.size, dtype=bool)
+            done[np.cumsum(lengths) - 1] = batch.terminated[first:last]
+            user = np.repeat(users[first:last], lengths)
+            yield user, np.repeat(np.arange(first, last), lengths), states, rewards, done
 
 
 def pieces(batches: Iterator[Batch], people: int) -> Iterator[Batch]:
@@ -183,23 +188,34 @@ def numpy_lstd(
         place = person * d + s
         diagonal = np.bincount(place, np.where(same, x + off, x), count * d).reshape(count, d)
         rewards = np.bincount(place, c * weight * r, count * d).reshape(count, d)
-        # Cells of one person that coincide are added up: sorted by person and cell.
-        packed = np.sort(((person * (d * d) + cell) << 20) | np.arange(s.size))
-        order = packed & 0xFFFFF
-        key = packed >> 20
-        begins = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-        sums = np.add.reduceat(np.where(same, 0.0, off)[order], begins)
-        who, where = person[order[begins]], cell[order[begins]]
+        off[same] = 0.0
+        # Cells of one person that coincide are added up, which they can in a state that a person
+        # comes back to: of the rows that name a place, all but one find another row in it.
+        rows = np.arange(s.size)
+        slots = np.empty(count * d, dtype=np.int64)
+        slots[place] = rows
+        stayed = slots[place]
+        again = np.flatnonzero(stayed != rows)
+        often = np.zeros(s.size, dtype=bool)
+        often[again] = often[stayed[again]] = True
+        rows = np.flatnonzero(often)
+        packed = np.sort(((person[rows] * (d * d) + cell[rows]) << 20) | rows)
+        order, key = packed & 0xFFFFF, packed >> 20
+        begins = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: key.size])
+        if begins.size < order.size:
+            sums = np.add.reduceat(off[order], begins)
+            off[order] = 0.0
+            off[order[begins]] = sums
         squares = (
-            np.einsum("ij,ij->i", diagonal, diagonal)
-            + np.einsum("ij,ij->i", rewards, rewards)
-            + np.bincount(who, sums * sums, count)
+            np.vecdot(diagonal, diagonal)
+            + np.vecdot(rewards, rewards)
+            + np.add.reduceat(off * off, np.searchsorted(person, np.arange(count)))
         )
         factor = np.minimum(1.0, clip / np.sqrt(squares))
         people += count
         on += factor @ diagonal
         b += factor @ rewards
-        entries.append((where, sums * factor[who]))
+        entries.append((cell, off * factor[person]))
         if len(entries) == 32:
             flush()
     flush()
@@ -260,6 +276,9 @@ def child(kind: str, folder: str, people: int, silent: bool) -> dict[str, float]
 
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
+
+    # Noise imports it when first drawn.
+    import randomgen  # noqa: F401
 
     from tacit.data import stream_parquet
     from tacit.privacy.noise import Source

@@ -9,9 +9,16 @@ from numpy.typing import NDArray
 
 from tacit.data import OneHot, Polynomial, Tabular, Trajectories
 from tacit.evaluation import table as module
-from tacit.evaluation.bellman_error import UnitMoments, unit_moments, unit_steps
+from tacit.evaluation.bellman_error import (
+    UnitMoments,
+    owners,
+    pieces,
+    unit_moments,
+    unit_steps,
+)
 from tacit.evaluation.private_gtd import contributions
-from tacit.evaluation.table import Entries, Table, is_table
+from tacit.evaluation.sums import row_squares
+from tacit.evaluation.table import Entries, Table, is_table, repeated
 from tests.evaluation.test_bellman_error import JUDGED, simulated
 
 Floats = NDArray[np.float64]
@@ -153,6 +160,69 @@ def test_entries_are_added_up_where_they_coincide(width: int) -> None:
         np.testing.assert_allclose(dense(entries), dense(merged), atol=1e-12)
     alone = Entries(np.arange(3), np.arange(3), values[:3], 3, width)
     assert alone.merged() is alone
+
+
+@pytest.mark.parametrize("direct", [0, 10**9])
+@pytest.mark.parametrize("most", [1, 3, 40, 2000])
+def test_repeated_keys_are_found_each_with_the_one_that_stays(
+    most: int, direct: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_DIRECT", direct)
+    keys = np.random.default_rng(most).integers(0, most, 600)
+    again, kept = repeated(keys, most)
+    np.testing.assert_array_equal(keys[again], keys[kept])
+    assert np.unique(again).size == again.size == 600 - np.unique(keys).size
+    assert not np.isin(kept, again).any()
+    none, of_none = repeated(keys[:0], most)
+    assert none.size == of_none.size == 0
+
+
+def test_hashes_that_clash_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With this multiplier all keys go to the same slot."""
+    monkeypatch.setattr(module, "_SPREAD", np.uint64(1))
+    keys = np.random.default_rng(0).integers(0, 100, 600)
+    again, kept = repeated(keys, 2**40)
+    np.testing.assert_array_equal(keys[again], keys[kept])
+    assert np.unique(again).size == again.size == 600 - np.unique(keys).size
+    assert not np.isin(kept, again).any()
+
+
+@pytest.mark.parametrize("entries", [0, 1])
+def test_a_path_that_comes_back_is_added_up_before_it_is_squared(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0, 1, 0, 1, 0 and then 2: both cells occur twice, and the state 0 with another next one."""
+    monkeypatch.setattr(module, "_DENSE", entries)
+    data = Trajectories.from_arrays(
+        [0, 1, 0, 1, 0, 2],
+        [0] * 6,
+        [1.0] * 6,
+        lengths=[6],
+        terminated=[True],
+        num_states=3,
+        num_actions=1,
+    )
+    off, diagonal, b = Table.of(data, None, np.ones(3), 0.5, None, (0.0, 1.0)).system(6.0)
+    np.testing.assert_allclose(dense(off), [[0, -1, -0.5, -1, 0, 0, 0, 0, 0]], atol=1e-15)
+    np.testing.assert_allclose(row_squares(off), [2.25], rtol=1e-12)
+    np.testing.assert_allclose(dense(diagonal), [[3.0, 2.0, 1.0]], rtol=1e-12)
+    np.testing.assert_allclose(row_squares(diagonal), [14.0], rtol=1e-12)
+    np.testing.assert_allclose(row_squares(b) * 36.0, [14.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("users", [None, [3, 3, 5, 9], [5, 3, 5, 3], ["b", "b", "a", "c"]])
+@pytest.mark.parametrize("rows", [1, 4, 6, 100])
+def test_pieces_hold_whole_units_whatever_their_names(users: Any, rows: int) -> None:
+    data = Trajectories.from_arrays(
+        np.arange(9), [0] * 9, [0.0] * 9, lengths=[2, 3, 3, 1], users=users, num_actions=1
+    )
+    index, count = owners(data)
+    np.testing.assert_array_equal(index, data.unit_index)
+    assert count == data.num_units
+    parts = list(pieces(data, rows))
+    assert sum(part.num_units for part in parts) == count
+    assert sorted(np.concatenate([part.states for part in parts]).tolist()) == list(range(9))
+    assert len(parts) == 1 or all(part.num_steps <= rows or part.num_units == 1 for part in parts)
 
 
 def test_a_factor_of_zero_leaves_out_anything() -> None:

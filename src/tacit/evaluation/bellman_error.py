@@ -273,7 +273,9 @@ class UnitMoves:
     """g_t: gamma, or 0 where the trajectory terminated."""
 
     rewards: Floats
-    ratios: Floats
+    ratios: Floats | float
+    """1 for all, on-policy."""
+
     shares: Floats
     """1 / (steps of the trajectory x trajectories of the unit)."""
 
@@ -297,36 +299,51 @@ def unit_moves(
     following[last] = data.states[last] if data.final_states is None else data.final_states
     discounts = np.full(data.num_steps, discount(gamma))
     discounts[last[ended]] = 0.0
-    lengths = data.lengths
+    lengths, (index, count) = data.lengths, owners(data)
     usable = lengths if data.final_states is not None else lengths - ~ended
-    owned = np.bincount(data.unit_index, minlength=data.num_units)
-    shares = np.repeat(1.0 / (np.maximum(usable, 1) * owned[data.unit_index]), lengths)
+    owned = np.bincount(index, minlength=count)
+    shares = np.repeat(1.0 / (np.maximum(usable, 1) * owned[index]), lengths)
     if data.final_states is None:
         shares[last[~ended]] = 0.0
-    ratios = _ratios(data, policy, cap)
-    fine = np.isfinite(ratios)
     rewards = np.asarray(data.rewards, dtype=np.float64)
     return UnitMoves(
         states=data.states,
         following=following,
         discounts=discounts,
         rewards=rewards if reward_range is None else clipped_rewards(rewards, reward_range),
-        ratios=ratios if fine.all() else np.where(fine, ratios, 0.0),
+        ratios=_ratios(data, policy, cap),
         shares=shares,
-        units=np.repeat(np.asarray(data.unit_index), lengths),
-        num_units=data.num_units,
+        units=np.repeat(index, lengths),
+        num_units=count,
     )
 
 
-def _ratios(data: Trajectories, policy: Policy | None, cap: float | None) -> Floats:
-    """pi(a|s) / b(a|s), at most `cap`; NaN where either is no probability."""
+def owners(data: Trajectories) -> tuple[NDArray[np.int64], int]:
+    """Of each trajectory the position of its unit, and how many units there are.
+
+    The same as `unit_index` and `num_units`. People that come in the order of their numbers, as
+    from most files, need not be looked up.
+    """
+    users = data.users
+    if users is None or users.dtype.kind not in "iu" or (users[1:] < users[:-1]).any():
+        return np.asarray(data.unit_index), data.num_units
+    index = np.zeros(users.size, dtype=np.int64)
+    np.cumsum(users[1:] != users[:-1], out=index[1:])
+    return index, int(index[-1]) + 1
+
+
+def _ratios(data: Trajectories, policy: Policy | None, cap: float | None) -> Floats | float:
+    """pi(a|s) / b(a|s), at most `cap`; 0 where either is no probability."""
     found = logged_chances(data, policy)
     if found is None:
-        return np.ones(data.num_steps)
+        return 1.0
     target, behavior = found
     with np.errstate(all="ignore"):
         ratios = target / behavior
-        return np.asarray(ratios if cap is None else np.minimum(ratios, cap))
+        if cap is not None:
+            ratios = np.minimum(ratios, cap)
+    fine = np.isfinite(ratios)
+    return ratios if fine.all() else np.where(fine, ratios, 0.0)
 
 
 @dataclass(frozen=True)
@@ -398,7 +415,7 @@ def unit_steps(
     if change is not None:
         by = sparse.diags(change) if change.ndim == 1 else change.T
         phi, direction = phi @ by, direction @ by
-    ratios = moves.ratios[used]
+    ratios = np.broadcast_to(moves.ratios, moves.shares.shape)[used]
     if not is_sparse(phi):
         fine = np.isfinite(phi).all(axis=1) & np.isfinite(direction).all(axis=1)
         if not fine.all():
@@ -491,8 +508,16 @@ def pieces(data: Data, rows: int) -> Iterator[Trajectories]:
         if batch.num_steps <= rows:
             yield batch
             continue
-        owned = np.bincount(batch.unit_index, weights=batch.lengths, minlength=batch.num_units)
-        yield from batch.batches(max(rows, int(owned.max())))
+        index, count = owners(batch)
+        ends = np.cumsum(np.bincount(index, weights=batch.lengths, minlength=count))
+        if (index[1:] < index[:-1]).any():
+            yield from batch.batches(max(rows, int(np.diff(ends, prepend=0.0).max())))
+            continue
+        begins, first, rows_before = np.searchsorted(index, np.arange(count + 1)), 0, 0.0
+        while first < count:
+            last = max(first + 1, int(np.searchsorted(ends, rows_before + rows, side="right")))
+            yield batch[int(begins[first]) : int(begins[last])]
+            first, rows_before = last, float(ends[last - 1])
 
 
 def rows_in_memory(features: Features) -> int:

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from scipy.linalg import blas
 
 from tacit.data import Features, Policy, Trajectories
 from tacit.evaluation.bellman_error import (
@@ -156,17 +157,15 @@ class PrivateLSTD:
         """The same for one-hot features, without a matrix for each unit."""
         d, count, clipped = self.features.dimension, 0, 0
         on, b = np.zeros(d), np.zeros(d)
-        off: list[tuple[Any, Any]] = []
+        # The last of d + 1 rows is b, which no cell of A is in.
+        total = np.zeros((d + 1) * d)
         for table in self._tables(batch, policy):
             with np.errstate(all="ignore"):
                 cells, diagonal, rewards = blocks = table.system(self.weight)
                 factors = joint_factors(blocks, self.bound)
-                off.append(cells.weighed(factors))
-            on, b = on + added(diagonal, factors), b + added(rewards, factors)
+                np.add.at(total, *cells.weighed(factors))
+                on, b = on + added(diagonal, factors), b + added(rewards, factors)
             count, clipped = count + factors.size, clipped + int(np.sum(factors < 1.0))
-        columns, values = (np.concatenate(parts) for parts in zip(*off, strict=True))
-        # The last of d + 1 rows is b, which no cell of A is in.
-        total: Floats = np.asarray(np.bincount(columns, values, (d + 1) * d), dtype=np.float64)
         total[: d * d : d + 1] += on
         total[d * d :] += b
         return Sums(batch.unit, count, total.reshape(d + 1, d), clipped=float(clipped))
@@ -270,11 +269,18 @@ def solved(A: Floats, b: Floats, ridge: float) -> Floats:
     if ridge > 1e-10 * float(np.sum(A * A)):
         # Several times as fast as singular values. The condition number is at most 10^10, so each
         # correction, whose error is computed from A and not from A' A, gains several digits.
-        factor = linalg.cho_factor(A.T @ A + ridge * np.eye(b.size))
-        theta = linalg.cho_solve(factor, A.T @ b)
-        for _ in range(3):
-            theta += linalg.cho_solve(factor, A.T @ (b - A @ theta) - ridge * theta)
-        return np.asarray(theta)
+        # All of it by SciPy: NumPy has threads of its own, and the two wait for one another.
+        # Not by Cholesky factors, whose threads wait too often where others use the machine.
+        columns, empty = np.asarray(A, order="C").T, np.zeros(A.shape, order="F")
+        half = blas.dsyrk(1.0, columns, c=empty, lower=True, overwrite_c=True)
+        gram = half + half.T
+        gram[np.diag_indices(b.size)] = np.diagonal(half) + ridge
+        factor = linalg.lu_factor(gram, overwrite_a=True)
+        theta = np.zeros_like(b)
+        for _ in range(4):
+            error = b - blas.dgemv(1.0, columns, theta, trans=True)
+            theta += linalg.lu_solve(factor, blas.dgemv(1.0, columns, error) - ridge * theta)
+        return theta
     left, values, right = np.linalg.svd(A)
     kept = values > 1e-12 * max(float(values[0]), 1e-300)
     filtered = np.zeros_like(values)

@@ -15,6 +15,7 @@ dense or sparse. A unit's own row is always complete before it is scaled and add
 floating point, a unit whose terms are huge and cancel would else wipe out everybody's.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,7 +39,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 # Batches that are worked on at a time: reading keeps most of another core busy.
-_THREADS = 2
+_THREADS = max(1, min(2, (os.cpu_count() or 1) - 1))
 
 
 # The squares of numbers far below are 0.
@@ -171,7 +172,7 @@ def row_squares(rows: Any) -> Floats:
     if isinstance(rows, Entries):
         return rows.squares()
     if not is_sparse(rows):
-        return np.asarray(np.einsum("ij,ij->i", rows, rows))
+        return np.asarray(np.vecdot(rows, rows))
     owners = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     return np.asarray(np.bincount(owners, rows.data * rows.data, rows.shape[0]))
 

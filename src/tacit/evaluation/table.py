@@ -8,6 +8,7 @@ columns coincide (`Entries`).
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 # Rows of a table that is made at a time.
-ROWS = 1 << 18
+ROWS = 1 << 16
 # Steps that are worked on at a time, so that what belongs to them stays in the cache.
-_STEPS = 1 << 15
+_STEPS = 1 << 16
 # Rows are kept dense while they have at most this many entries for each number they are made of.
-_DENSE = 8
-
+_DENSE = 1
+# A slot for each place is kept while there are at most this many for each number.
+_DIRECT = 16
+# 2^64 over the golden ratio: multiplied by it, numbers that are near each other spread.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 _COLUMNS = ("states", "following", "discounts", "rewards", "ratios", "shares", "units")
 
@@ -38,7 +42,7 @@ class Table:
     following: Whole
     discounts: Floats
     rewards: Floats
-    ratios: Floats
+    ratios: Floats | float
     shares: Floats
     units: Whole
     num_units: int
@@ -76,6 +80,7 @@ class Table:
             yield self
             return
         columns = {name: getattr(self, name) for name in _COLUMNS}
+        columns["ratios"] = np.broadcast_to(self.ratios, self.units.shape)
         if (self.units[1:] < self.units[:-1]).any():
             order = np.argsort(self.units, kind="stable")
             columns = {name: column[order] for name, column in columns.items()}
@@ -94,17 +99,27 @@ class Table:
         """(a A_i, b_i) of each unit: A_i off its diagonal (d^2 columns), its diagonal, and b_i."""
         d, c = self.scale.size, self._scaled(self.states)
         weights = self.shares * self.ratios * c
-        on = a * weights * c
+        on = (a * c) * weights
         off = (-a * self._scaled(self.following)) * weights * self.discounts
         stays = np.flatnonzero(self.states == self.following)
         on[stays] += off[stays]
         off[stays] = 0.0
-        cells = Entries(self.units, self.states * d + self.following, off, self.num_units, d * d)
-        return (
-            cells.merged(),
-            self._rows(self.states, on),
-            self._rows(self.states, weights * self.rewards),
-        )
+        cells = self._entries(self.states * d + self.following, off, d * d)
+        paid = weights * self.rewards
+        if not self._is_dense(self.units.size):
+            # Only in a state that a unit comes back to can its cells coincide.
+            diagonal = self._entries(self.states, on, d)
+            again, kept = diagonal.repeated()
+            often = np.zeros(on.size, dtype=bool)
+            often[again] = often[kept] = True
+            several = np.flatnonzero(often)
+            more, other = repeated(cells.keys(several), cells.cells)
+            return (
+                cells.joined(several[more], several[other]),
+                diagonal.joined(again, kept),
+                replace(diagonal, values=paid).joined(again, kept),
+            )
+        return cells.merged(), self._rows(self.states, on), self._rows(self.states, paid)
 
     def residual(self, theta: Floats) -> "tuple[Rows]":
         """b_i - A_i theta of each unit."""
@@ -138,9 +153,25 @@ class Table:
 
     def _rows(self, columns: Whole, values: Floats) -> "Rows":
         """Values in the rows of their units, added up where columns coincide."""
-        units = self.units if columns.size == self.units.size else np.tile(self.units, 2)
-        entries = Entries(units, columns, values, self.num_units, self.scale.size)
-        return entries.dense() if entries.cells <= _DENSE * values.size else entries.merged()
+        entries = self._entries(columns, values, self.scale.size)
+        return entries.dense() if self._is_dense(values.size) else entries.merged()
+
+    def _entries(self, columns: Whole, values: Floats, width: int) -> "Entries":
+        """A number for each step, or two."""
+        if columns.size == self.units.size:
+            return Entries(self.units, columns, values, self.num_units, width, self._begins)
+        return Entries(np.tile(self.units, 2), columns, values, self.num_units, width)
+
+    @cached_property
+    def _begins(self) -> Whole | None:
+        """See `Entries.begins`."""
+        new = np.flatnonzero(self.units[1:] != self.units[:-1]) + 1
+        ordered = new.size == self.num_units - 1 and (self.units[new] > self.units[new - 1]).all()
+        return np.append(0, new) if ordered else None
+
+    def _is_dense(self, size: int) -> bool:
+        """Whether rows made of this many numbers are kept dense."""
+        return self.num_units * self.scale.size <= _DENSE * size
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +183,8 @@ class Entries:
     values: Floats
     num_units: int
     width: int
+    begins: Whole | None = None
+    """Where each row's numbers begin, if they stand in the order of rows and every row has one."""
 
     @property
     def cells(self) -> int:
@@ -164,57 +197,79 @@ class Entries:
 
     def dense(self) -> Floats:
         """The whole matrix."""
-        keys = self.units * self.width + self.columns
-        found = np.bincount(keys, self.values, self.cells).reshape(self.shape)
+        found = np.bincount(self.keys(), self.values, self.cells).reshape(self.shape)
         return np.asarray(found)
 
     def merged(self) -> "Entries":
-        """The same, with numbers in the same place added up in one of them, and 0 in the others.
+        """The same, with numbers in the same place added up in one of them, and 0 in the others."""
+        return self.joined(*self.repeated())
 
-        Place and position are packed into one 64-bit number where they fit: sorting plain numbers
-        takes half the time of sorting positions.
-        """
-        size = self.values.size
-        keys = self.units * self.width + self.columns
-        bits = size.bit_length()
-        if self.cells < 2 ** (63 - bits):
-            packed = (keys << bits) | np.arange(size)
-            packed.sort()
-            keys = packed >> bits
-            again = np.flatnonzero(keys[1:] == keys[:-1])
-            order = packed & ((1 << bits) - 1)
-        else:
-            order = np.argsort(keys, kind="stable")
-            keys = keys[order]
-            again = np.flatnonzero(keys[1:] == keys[:-1])
+    def repeated(self) -> tuple[Whole, Whole]:
+        """See `repeated`, of the places of numbers."""
+        return repeated(self.keys(), self.cells)
+
+    def keys(self, chosen: Any = slice(None)) -> Whole:
+        """The place of each number, of those chosen."""
+        return np.asarray(self.units[chosen] * self.width + self.columns[chosen])
+
+    def joined(self, again: Whole, kept: Whole) -> "Entries":
+        """With numbers at some positions added to those at others, and 0 in their place."""
         if again.size == 0:
             return self
-        several = np.zeros(size, dtype=bool)
-        several[again] = several[again + 1] = True
-        shared = np.flatnonzero(several)
-        begins = np.flatnonzero(np.append(True, keys[shared[1:]] != keys[shared[:-1]]))
-        places, values = order[shared], self.values.copy()
-        sums = np.add.reduceat(values[places], begins)
-        values[places] = 0.0
-        values[places[begins]] = sums
+        values = self.values.copy()
+        np.add.at(values, kept, values[again])
+        values[again] = 0.0
         return replace(self, values=values)
 
     def squares(self) -> Floats:
         """The squared L2 norm of each row; of `merged` entries."""
-        squares, units = self.values * self.values, self.units
-        begins = np.searchsorted(units, np.arange(self.num_units))
-        if (units[1:] >= units[:-1]).all() and (np.diff(begins, append=units.size) > 0).all():
-            return np.asarray(np.add.reduceat(squares, begins))
-        return np.asarray(np.bincount(units, squares, self.num_units))
+        squares = self.values * self.values
+        if self.begins is None:
+            return np.asarray(np.bincount(self.units, squares, self.num_units))
+        return np.asarray(np.add.reduceat(squares, self.begins))
 
     def weighed(self, factors: Floats) -> tuple[Whole, Floats]:
         """Columns and values, each row times its factor; 0 leaves out a row of any content."""
-        each = factors[self.units]
+        each = factors.take(self.units)
         values = self.values * each
         return self.columns, values if factors.all() else np.where(each == 0.0, 0.0, values)
 
 
 Rows = Floats | Entries
+
+
+def repeated(keys: Whole, count: int) -> tuple[Whole, Whole]:
+    """The positions of keys that stand elsewhere too, and for each of these that other position.
+
+    Of all positions of a key one is not listed, and it is the other position of all that are. Keys
+    are at least 0 and less than `count`.
+
+    A key has a slot, and of all positions that go there one stays. Where there is a slot for each
+    key, the others hold the same key. Where keys are hashed, they hold the same or another; only
+    the latter, which are few, are sorted, so hashes decide how long it takes and nothing else.
+    """
+    # In 32 bits, if that will do: slots are looked up in no order, so the fewer pages the better.
+    kind = np.int32 if keys.size < 2**31 else np.int64
+    positions = np.arange(keys.size, dtype=kind)
+    direct = count <= _DIRECT * keys.size
+    if direct:
+        slots, into = np.empty(count, dtype=kind), keys
+    else:
+        bits = max(keys.size, 1).bit_length() + 1
+        slots = np.empty(1 << bits, dtype=kind)
+        into = (keys.view(np.uint64) * _SPREAD >> np.uint64(64 - bits)).view(np.int64)
+    slots[into] = positions
+    found = slots.take(into)
+    lost = np.flatnonzero(found != positions)
+    stayed = found[lost].astype(np.int64)
+    if direct:
+        return lost, stayed
+    same = keys[lost] == keys[stayed]
+    rest = lost[~same]
+    rest = rest[np.argsort(keys[rest])]
+    new = np.append(True, keys[rest[1:]] != keys[rest[:-1]])[: rest.size]
+    first = rest[new][np.cumsum(new) - 1]
+    return np.append(lost[same], rest[~new]), np.append(stayed[same], first[~new])
 
 
 def is_table(features: Features, change: Floats, data: Trajectories) -> bool:
@@ -225,7 +280,7 @@ def is_table(features: Features, change: Floats, data: Trajectories) -> bool:
 def _inside(states: Any, count: int) -> tuple[Whole, NDArray[np.bool_] | None]:
     """States as columns, and which of them are any; None if all are."""
     columns = states.astype(np.int64)
-    if columns.size == 0 or (columns.min() >= 0 and columns.max() < count):
+    if columns.size == 0 or (states.min() >= 0 and states.max() < count):
         return columns, None
     known = (columns >= 0) & (columns < count)
     return np.where(known, columns, 0), known
