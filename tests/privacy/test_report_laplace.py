@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -25,6 +25,7 @@ Plan = LaplaceReport | GridLaplaceReport
 
 @settings(max_examples=200, deadline=None)
 @given(rows, rows, st.floats(0.01, 100.0), st.floats(1e-3, 1e3))
+@example([0.0, 0.0, 414.0], [0.0, 0.0, -414.0], 1 / 3, 413.2890625)
 def test_no_two_inputs_are_further_apart_than_the_event_says(
     first: list[float], second: list[float], eps: float, radius: float
 ) -> None:

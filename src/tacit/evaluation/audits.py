@@ -480,7 +480,7 @@ register(
     Twin("noise x 0.5", partial(less_noise, 0.5), (*_RELEASED_ONCE, *_GTD, "dplsw", "dplsl")),
     Twin("noise x 0.4", partial(less_noise, 0.4), (_DUAL,)),
     Twin("noise x 0.3", partial(less_noise, 0.3), ("private-value-grid", "private-gtd-sampled")),
-    Twin("noise x 0.25, compiled", partial(less_compiled_noise, 0.25), ("gpope",)),
+    Twin("noise x 0.15, compiled", partial(less_compiled_noise, 0.15), ("gpope",), runs=1600),
     Twin("clip forgotten", _no_clip, ("private-lstd", *_GTD, _DUAL, "gpope"), _FEW),
     Twin("clip forgotten", _no_clip, ("gpope-sampled",)),
     Twin("factor 2 forgotten", no_factor_two, (*_RELEASED_ONCE, *_GTD)),

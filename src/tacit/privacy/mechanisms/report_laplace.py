@@ -17,7 +17,7 @@ and each row gets a report of its own. A row with a NaN or an infinity in it cou
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -146,7 +146,11 @@ class GridLaplaceReport:
         mechanism = GridLaplaceMechanism.calibrated(
             self.radius, Budget(self.epsilon), Relation.LOCAL, dimension=self.dimension
         )
-        object.__setattr__(self, "mechanism", mechanism)
+        # Two rows are so many steps apart at most. In floating point their number over the width
+        # may round to epsilon from above: in fractions it must not be above.
+        apart = math.floor(2 * Fraction(self.radius) / Fraction(mechanism.step))
+        width = max(mechanism.width, math.ceil(apart / Fraction(self.epsilon)))
+        object.__setattr__(self, "mechanism", replace(mechanism, width=width))
 
     @property
     def event(self) -> Event:
