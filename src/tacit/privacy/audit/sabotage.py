@@ -66,10 +66,19 @@ class Bite:
 
 
 def bite(twin: Twin, name: str, *, runs: int | None = None, confidence: float = 0.95) -> Bite:
-    """One twin of one target, built and audited while the sabotage lasts."""
-    runs = twin.runs if runs is None else runs
+    """One twin of one target, built and audited while the sabotage lasts.
+
+    Whether a twin is caught is a matter of chance. Unless `runs` are given, one that slips through
+    is attacked once more, with four times the runs: that makes the auditor stronger, and nothing
+    about honest targets, which are attacked once.
+    """
     with _nothing_remembered(), twin.sabotage():
-        return Bite(twin.name, attacked(TARGETS[name](), runs=runs, confidence=confidence))
+        built = TARGETS[name]()
+        first = twin.runs if runs is None else runs
+        found = attacked(built, runs=first, confidence=confidence)
+        if not found.broken and runs is None and isinstance(found, Audit):
+            found = attacked(built, runs=4 * found.runs, confidence=confidence)
+        return Bite(twin.name, found)
 
 
 @contextmanager
