@@ -137,6 +137,7 @@ def pieces(batches: Iterator[Batch], people: int) -> Iterator[Batch]:
     kept: list[Any] | None = None
     for got in batches:
         if kept is not None:
+            # mypy does not count the columns of a generator: there are five, as there were.
             got = tuple(np.concatenate(pair) for pair in zip(kept, got, strict=True))  # type: ignore[assignment]
         user = got[0]
         edges = np.append(np.flatnonzero(np.append(True, user[1:] != user[:-1])), user.size)
@@ -288,6 +289,7 @@ def child(kind: str, folder: str, people: int, silent: bool) -> dict[str, float]
     bounds = [plan.bound(k) for k in range(plan.iterations)]
     draw = np.random.default_rng().standard_normal
     if silent:
+        # On purpose, in a process that draws nothing else: estimators and rivals without noise.
         Source.normal = lambda self, std, shape: np.zeros(shape)  # type: ignore[method-assign]
         draw = np.zeros  # type: ignore[assignment]
     stream = stream_parquet(folder, batch_rows=OURS, **COLUMNS)
@@ -315,7 +317,8 @@ def child(kind: str, folder: str, people: int, silent: bool) -> dict[str, float]
     seconds = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_SELF)
     # ru_maxrss survives fork and exec, so it would report the parent's peak if that was larger.
-    status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)  # noqa: SIM115
+    lines = Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines if ":" in line)
     if silent:
         if kind == "lstd":
             from tacit.evaluation.sums import gathered

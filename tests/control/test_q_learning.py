@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.evaluation_control import CAR, CAR_SETTINGS
 from tacit.control import Learned, QLearning
 from tacit.control.q_learning import Config, Seen, State, action_values, init, step, train
 from tacit.data import EpsilonGreedy, Fourier, OneHot, Polynomial, Softmax, collect
@@ -18,20 +19,6 @@ from tacit.envs import CartPole, Chain, Environment, Interval, MountainCar, Tabu
 from tacit.privacy import InputError
 
 KEY = jax.random.key(0)
-CAR = Fourier(order=5, low=(-1.2, -0.07), high=(0.6, 0.07))
-
-# Chosen on seeds 0 to 9, see docs/evaluation/q-learning.md.
-CAR_SETTINGS = Config(
-    steps=100_000,
-    features=CAR,
-    gamma=1.0,
-    step=0.002,
-    half_life=30_000,
-    lambda_=0.9,
-    epsilon=0.0,
-    checkpoints=1,
-    episodes=50,
-)
 
 
 @lru_cache  # one object each, so that it is compiled for once
@@ -235,7 +222,8 @@ def test_seeds_and_settings_vectorise() -> None:
 def test_mountain_car_reaches_the_top() -> None:
     env = MountainCar()
     keys = jax.vmap(jax.random.key)(jnp.arange(100, 105))
-    learned = jax.jit(jax.vmap(lambda key: train(key, CAR_SETTINGS, env)))(keys)
+    settings = Config(**CAR_SETTINGS)
+    learned = jax.jit(jax.vmap(lambda key: train(key, settings, env)))(keys)
     returns = np.asarray(learned.curve)[:, 0]
     assert np.median(returns) > -150.0
     assert returns.min() > -200.0  # nobody fails always

@@ -24,6 +24,7 @@ weights, and biased.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -106,7 +107,7 @@ def relative_weights(log_weights: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class ValueEstimator:
+class ValueEstimator(ABC):
     """Settings and the way from contributions to a result, common to all of them."""
 
     gamma: float = 1.0
@@ -168,10 +169,11 @@ class ValueEstimator:
         ):
             raise InputError(f"seed must be a whole number of at least 0, not {self.seed!r}.")
 
+    @abstractmethod
     def _contributions(
         self, data: Trajectories, policy: Policy | None, sides: Weighted
     ) -> Contributions:
-        raise NotImplementedError
+        """What each unit adds to the estimate, as a mean or as ratios of means."""
 
     def fit(self, data: Trajectories, policy: Policy | None = None) -> Result:
         """The value of `policy`, or of the policy whose probabilities the data carries."""

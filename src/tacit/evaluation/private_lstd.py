@@ -127,6 +127,11 @@ class PrivateLSTD:
         """a."""
         return self.matrix_weight or 0.1 * max(abs(end) for end in self.reward_range)
 
+    @property
+    def mechanism(self) -> GaussianMechanism:
+        """The noise that the budget allows, in units of c."""
+        return GaussianMechanism.calibrated(1.0, self.budget)
+
     def gathered(
         self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
     ) -> Sums:
@@ -187,7 +192,7 @@ class PrivateLSTD:
         """The value function, out of the sums over all units: paid and drawn once."""
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
-        mechanism = GaussianMechanism.calibrated(1.0, self.budget)
+        mechanism = self.mechanism
         purse = Purse(
             unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )

@@ -1,7 +1,7 @@
 """The main job: from trajectories and a policy to a `Study`, under one budget.
 
-    study = evaluate(data, policy, budget=Budget(1.0, 1e-5), reward_range=(0, 1), horizon=20,
-                     weight_cap=10)
+    question = Question(reward_range=(0, 1), weight_cap=10, horizon=20, budget=Budget(1.0, 1e-5))
+    study = evaluate(data, policy, question)
 
 The value of the policy, of the one that was followed, and their difference come from
 `PrivateValue`. With `features` the value of states is estimated too, by `PrivateGTD` or
@@ -197,7 +197,7 @@ class Question:
 
     def _part(self, name: str) -> Budget:
         """The budget of one estimator."""
-        # Public data needs no noise; what is drawn for show has to be something.
+        # On public data nothing is drawn: any budget will do to check the other settings.
         budget = self.budget or Budget(1.0, 1e-5)
         if len(self.estimators) == 1:
             return budget
@@ -315,7 +315,7 @@ def _with_noise(
         if isinstance(judge, PrivateLSTD):
             progress("reading: the values of states (lstd)")
             sums[name] = gather(judge, data, policy)
-            events.append(GaussianMechanism.calibrated(1.0, judge.budget).event)
+            events.append(judge.mechanism.event)
         else:
             if not isinstance(data, Trajectories):
                 # What does not fit into memory is gone through once.
