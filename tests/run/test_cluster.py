@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -165,6 +166,7 @@ def test_what_is_not_one_sum_cannot_be_spread() -> None:
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[Any]:
+    jax.devices()  # JAX runs already, as it may in any program that uses tacit
     with cluster.own_cluster(num_cpus=2, object_store_memory=100 * 2**20) as ray:
         yield ray
 

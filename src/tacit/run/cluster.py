@@ -28,6 +28,7 @@ usage statistics.
 import logging
 import os
 import socket
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -184,7 +185,11 @@ def own_cluster(**options: Any) -> Iterator[Any]:
     # For the processes that are started, and for this one, which may have imported Ray before.
     os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
     try:
-        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET, **options)
+        with warnings.catch_warnings():
+            # JAX warns of any fork once it runs; Ray's children start a program of their own at
+            # once, so no lock that one of JAX's threads held is ever waited for.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET, **options)
         yield ray
     finally:
         ray.shutdown()
