@@ -369,12 +369,13 @@ class Trajectories:
         if chosen.min() < 0 or chosen.max() >= len(self):
             raise InputError(f"Positions of trajectories must lie in 0 to {len(self) - 1}.")
         chosen = chosen.astype(np.int64)
-        if chosen.size != np.unique(chosen).size:
+        apart = np.diff(chosen)
+        if not (apart > 0).all() and chosen.size != np.unique(chosen).size:
             raise InputError("A trajectory can be taken only once.")
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         rows: Any
-        if chosen.size == 1 or np.all(np.diff(chosen) == 1):
+        if (apart == 1).all():
             rows = slice(int(self.offsets[chosen[0]]), int(self.offsets[chosen[-1] + 1]))
         else:
             rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
