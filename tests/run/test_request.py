@@ -111,6 +111,21 @@ def test_questions_name_the_columns(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("role", "name", "words"),
+    [
+        ("trajectory", "stays", "no column 'stays': did you mean 'stay'"),
+        ("state", "condition,hart", "no column 'hart': it has"),
+        ("user", "patent", "did you mean 'patient'"),
+    ],
+)
+def test_a_misspelled_column_is_said_before_anything_else_is_asked(
+    folder: Path, role: str, name: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        Request.of({"table": (str(folder / "stays.csv"),), role: name}).study()
+
+
+@pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({"table": ("nowhere.csv",)}, "There is no file nowhere.csv"),

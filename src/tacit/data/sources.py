@@ -4,7 +4,7 @@ No message quotes a cell: rows are private, their positions are for their owner 
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +64,12 @@ def at(place: tuple[str, int], column: str, what: str) -> InputError:
 
 def check_schema(file: str, schema: Any, plan: Plan) -> None:
     """Every column that is needed is there, once."""
-    held = list(schema.names)
-    for name in plan.names:
+    check_names(file, list(schema.names), plan.names)
+
+
+def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:
+    """Each of these names is that of one column."""
+    for name in wanted:
         if name not in held:
             near = difflib.get_close_matches(name, held, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {_listed(held)}."
@@ -74,7 +78,7 @@ def check_schema(file: str, schema: Any, plan: Plan) -> None:
             raise InputError(f"{file} has more than one column {name!r}.")
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:12])
     return (shown or "no columns") + (", ..." if len(names) > 12 else "")
 

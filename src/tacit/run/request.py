@@ -32,6 +32,7 @@ from tacit.data import (
     stream_parquet,
 )
 from tacit.data.readers import files as files_of
+from tacit.data.sources import check_names
 from tacit.evaluation.sums import gathered
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
@@ -45,6 +46,11 @@ STREAM_ROWS = 5_000_000
 
 _LISTS = ("state", "action", "next_state", "states", "actions", "start")
 _FLAGS = ("public", "grid", "sort", "stream")
+# What names a column, or several.
+_COLUMNS = (
+    *("trajectory", "time", "user", "state", "action", "reward", "behavior_prob", "target_prob"),
+    *("terminated", "truncated", "next_state"),
+)
 # About this one run rather than about the question, so that no file can hold them.
 _COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "seed")
 # A table may have thousands of columns, and a sentence not.
@@ -221,6 +227,8 @@ class Request:
         return None if names is None else names[0] if len(names) == 1 else list(names)
 
     def _ask_columns(self, names: list[str]) -> None:
+        """Whatever was said must be there before the next thing is asked for."""
+        check_names(str(self.paths[0]), names, self._named_columns())
         questions = {
             "trajectory": "which column tells one trajectory (a stay, an episode) from the next",
             "state": "which columns describe the situation before each decision, by commas",
@@ -233,6 +241,16 @@ class Request:
                 more = len(names) - _MOST_COLUMNS
                 also = f" and {more:,} more" if more > 0 else ""
                 self._ask(role, question, f"The columns are {shown}{also}")
+
+    def _named_columns(self) -> Iterator[str]:
+        for role in _COLUMNS:
+            said = getattr(self, role)
+            if role in ("terminated", "truncated"):
+                said = _flag_or_name(said)
+            if isinstance(said, str):
+                yield said
+            elif isinstance(said, tuple):
+                yield from said
 
     def _ask(self, name: str, question: str, hint: str) -> NoReturn:
         option = name.replace("_", "-")
