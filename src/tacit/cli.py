@@ -1,5 +1,5 @@
-"""The command line: `tacit evaluate`, `report`, `demo`, `budget`, `ledger`, `verify`, `audit`,
-`limits`.
+"""The command line: `tacit evaluate`, `report`, `train`, `sweep`, `demo`, `budget`, `ledger`,
+`verify`, `audit`, `limits`.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
@@ -8,11 +8,11 @@ Every command takes `--json`. Bad input is answered by one sentence on standard 
 import io
 import json
 import os
+import shlex
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -21,11 +21,13 @@ import typer
 from tacit import __version__
 
 if TYPE_CHECKING:
+    from tacit.control.actor_critic import Learned
     from tacit.privacy import Claim, Event, Relation
     from tacit.privacy.audit import Audit, CanaryAudit
     from tacit.privacy.audit.sabotage import Bite
     from tacit.run.evaluation import Progress
     from tacit.run.study import Study
+    from tacit.run.sweep import Plan, Standing
 
 # The base of typer's own usage errors, which moved between packages over its versions.
 _UsageError = typer.BadParameter.__mro__[2]
@@ -477,7 +479,8 @@ def audit(
     tacit audit gaussian laplace --runs 1000000
     tacit audit my_module:my_target
     """
-    import tacit.evaluation.audits  # noqa: F401  (puts its targets into the catalogue)
+    import tacit.control.audits
+    import tacit.evaluation.audits  # noqa: F401  (both put their targets into the catalogue)
     from tacit.privacy import InputError
     from tacit.privacy.audit import sabotage
     from tacit.privacy.audit.targets import TARGETS, find
@@ -783,10 +786,9 @@ def _evaluate(
     as_json: bool = False,
 ) -> None:
     """Answer, and write the run's folder."""
-    from contextlib import nullcontext
     from datetime import datetime
 
-    from tacit.privacy import InputError, Ledger
+    from tacit.privacy import InputError, Ledger, files
     from tacit.report.folder import write_run
     from tacit.run.request import Request
 
@@ -798,7 +800,7 @@ def _evaluate(
         raise InputError(f"{folder} holds a run already: say another folder with --out.")
     options: dict[str, Any] = {} if ray is None else {"gather": _on_ray(ray)}
     with (
-        _made(folder),
+        files.folder(folder),
         nullcontext() if ledger is None else Ledger.open(ledger) as opened,
         _progress(None) as advance,
     ):
@@ -815,27 +817,6 @@ def _evaluate(
         return
     print(_study_words(study))
     print(f"The report is {written['report']}.")
-
-
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """`folder`, made before anything is paid for, and gone again if there is nothing to keep."""
-    from tacit.privacy import InputError
-
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            raise InputError(f"{str(folder)!r} cannot be written to: {error.strerror}.") from None
-        yield
-    except BaseException:
-        for place in new:
-            # Another run may have put its own folder into one of them meanwhile.
-            with suppress(OSError):
-                place.rmdir()
-        raise
 
 
 def _on_ray(address: str) -> Any:
@@ -911,6 +892,368 @@ def report(
     target = out or run_folder / "report.html"
     write(Study.load(run_folder / "study.json"), target)
     print(json.dumps({"report": str(target)}) if as_json else f"The report is {target}.")
+
+
+# --- train --------------------------------------------------------------------------------------
+
+Learner = Annotated[str | None, typer.Argument(help="What learns: actor-critic.")]
+EnvName = Annotated[
+    str | None, typer.Option(help="Where to learn: Taxi-v4, MDP100, an id of Gymnasium's, ...")
+]
+Mode = Annotated[str | None, typer.Option(help="certified (as if not said), or paper.")]
+Variant = Annotated[
+    str | None, typer.Option(help="both, actor or critic: what is given; none: no noise at all.")
+]
+People = Annotated[int | None, typer.Option(help="How many people play an episode each.")]
+Episodes = Annotated[int | None, typer.Option(help="The same, where nobody plays.")]
+FeaturesOf = Annotated[
+    str | None, typer.Option(help="Of states: table, polynomial:2, fourier:3 or network:16.")
+]
+Config = Annotated[Path | None, typer.Option(help="A TOML or JSON file with these options.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with what is in --out; it knows its options.")
+]
+
+
+@app.command("train")
+def train_command(
+    learner: Learner = None,
+    env: EnvName = None,
+    mode: Mode = None,
+    variant: Variant = None,
+    people: People = None,
+    episodes: Episodes = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="How much may be given away about each person.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="How likely the promise may fail.")] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="Nobody is there to protect: returns may be shown.")
+    ] = False,
+    features: FeaturesOf = None,
+    critic_features: Annotated[
+        str | None, typer.Option(help="The same for the critic, if others.")
+    ] = None,
+    state_range: Annotated[
+        str | None, typer.Option(help="What states could be, such as -2:2,0:10.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="How many people act by the same policy.")
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(help="The discount factor.")] = None,
+    lambda_: Annotated[
+        float | None, typer.Option("--lambda", help="How far eligibility traces reach, 0 to 1.")
+    ] = None,
+    actor_step: Annotated[float | None, typer.Option(help="Step size of the policy.")] = None,
+    critic_step: Annotated[float | None, typer.Option(help="Step size of the values.")] = None,
+    clip: Annotated[
+        str | None, typer.Option(help="The most a person's increment counts; in paper mode median.")
+    ] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Cuts episodes off.")] = None,
+    noise: Annotated[str | None, typer.Option(help="auto, independent or correlated.")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="Step sizes: constant or linear.")] = None,
+    average: Annotated[
+        float | None, typer.Option(help="The last share of the batches to average over.")
+    ] = None,
+    critic_weight: Annotated[
+        float | None, typer.Option(help="How much of the clip is for the critic.")
+    ] = None,
+    entropy: Annotated[float | None, typer.Option(help="How much entropy counts.")] = None,
+    return_range: Annotated[
+        str | None, typer.Option(help="What a return could be, such as -200,20.")
+    ] = None,
+    curve: Annotated[
+        str | None, typer.Option(help="hidden, or paid: returns of batches, with noise.")
+    ] = None,
+    curve_weight: Annotated[
+        float | None, typer.Option(help="Which part of the clip a paid curve has.")
+    ] = None,
+    correction_step: Annotated[
+        float | None, typer.Option(help="Paper mode: step size of the second weights.")
+    ] = None,
+    acting: Annotated[
+        str | None, typer.Option(help="Paper mode: epsilon-greedy or softmax.")
+    ] = None,
+    exploration: Annotated[
+        float | None, typer.Option(help="Paper mode: how often any action is taken.")
+    ] = None,
+    correction: Annotated[str | None, typer.Option(help="Paper mode: next or printed.")] = None,
+    config: Config = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger of these people, which pays.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The run's name in the ledger.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; by default runs/<date and time>.")
+    ] = None,
+    logs: Annotated[
+        str | None, typer.Option(help="csv, jsonl, tensorboard: where returns may be shown.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Reproducible: for experiments, protects nobody.")
+    ] = None,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a policy from people's episodes, privately.
+
+    Say what you have, and follow the answers: what is missing is asked for. Ctrl-C stops after the
+    current segment; --resume goes on, and with a seed ends bit for bit as if nothing had been.
+
+    \b
+    tacit train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 --delta 1e-6 \\
+      --out runs/taxi
+    tacit train actor-critic --out runs/taxi --resume
+    tacit train actor-critic --env Taxi-v4 --mode paper --episodes 500 --epsilon 10 \\
+      --delta 1e-6 --public --seed 0
+    """
+    words = {k: v for k, v in locals().items() if k not in _NOT_LESSON}
+    from datetime import datetime
+
+    from tacit.privacy import files
+    from tacit.run import lessons, training
+
+    if resume:
+        others = {"ledger": ledger, "name": name, "logs": logs, "seed": seed}
+        _refuse_words(words, out, config, others)
+        assert out is not None
+        folder = out
+    else:
+        _need_learner(learner, config, "train")
+        folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    formats = None if logs is None else [one.strip() for one in logs.split(",")]
+    try:
+        with _progress(None) as advance, training.on_interrupt() as stop:
+            if resume:
+                found = lessons.teach_on(folder, progress=advance, stop=stop)
+            else:
+                lesson = lessons.Lesson.of(words, config)
+                with files.folder(folder):
+                    found = lessons.teach(
+                        lesson,
+                        folder,
+                        ledger=ledger,
+                        name=name,
+                        seed=seed,
+                        formats=formats,
+                        progress=advance,
+                        stop=stop,
+                    )
+    except lessons.NotKept as lost:
+        # It has been paid for: what cannot be kept is at least shown.
+        print(json.dumps(lost.learned.to_dict()))
+        raise
+    if found.learned is None:
+        _say_stopped(
+            f"{found.done:,} of {found.planned:,} episodes", "train", found.lesson.learner, folder
+        )
+    listed = {key: str(path) for key, path in found.written.items()}
+    if as_json:
+        print(json.dumps({**found.learned.to_dict(), "files": listed}))
+        return
+    print(_learned_words(found.learned, found.lesson.public))
+    print(f"The result is {listed['result']}.")
+
+
+_NOT_LESSON = ("config", "ledger", "name", "out", "logs", "seed", "resume", "as_json")
+
+
+def _refuse_words(
+    words: dict[str, Any], out: Path | None, config: Path | None, others: dict[str, Any]
+) -> None:
+    """A run that is resumed takes its options from its folder."""
+    from tacit.privacy import InputError
+
+    if out is None:
+        raise InputError("Say with --out which folder to resume.")
+    said = {**words, "config": config, **others}
+    for key, value in said.items():
+        # By identity: 0 is something to say, and equals False.
+        if key != "learner" and value is not None and value is not False and value != ():
+            option = key.rstrip("_").replace("_", "-")
+            raise InputError(f"--resume takes all options from {out}: leave out --{option}.")
+
+
+def _need_learner(learner: str | None, config: Path | None, command: str) -> None:
+    from tacit.privacy import InputError
+
+    if learner is None and config is None:
+        raise InputError(f"Say what is to learn: tacit {command} actor-critic.")
+
+
+def _say_stopped(how_far: str, command: str, learner: str, folder: Path) -> NoReturn:
+    print(f"Stopped after {how_far}; what was done is kept. To go on:", file=sys.stderr)
+    print(f"  tacit {command} {learner} --out {shlex.quote(str(folder))} --resume", file=sys.stderr)
+    raise typer.Exit(130)
+
+
+def _learned_words(learned: "Learned", public: bool) -> str:
+    """What was learned, and what it promises, for a screen of 79 columns."""
+    import textwrap
+
+    import numpy as np
+
+    from tacit.privacy import Certificate, Claim
+
+    settings, promise = learned.settings, learned.promise
+    lines = [f"{settings['env']}: an actor-critic from {settings['people']:,} episodes."]
+    if learned.curve is not None and learned.curve.size:
+        tenth = max(1, learned.curve.size // 10)
+        # Rewards may add up to infinities.
+        with np.errstate(invalid="ignore", over="ignore"):
+            first, last = np.mean(learned.curve[:tenth]), np.mean(learned.curve[-tenth:])
+        lines.append(f"  mean return of the first tenth {first:.4g}, of the last {last:.4g}")
+    if isinstance(promise, Certificate):
+        note = f"Certified: epsilon {promise.epsilon:.4g} at delta {promise.delta:g}, "
+        note += f"{promise.unit}, {promise.relation}."
+    elif isinstance(promise, Claim):
+        note = f"Claimed, not certified: epsilon {promise.epsilon:.4g} at delta "
+        note += f"{promise.delta:g} for {promise.scope}."
+        if promise.certified is not None:
+            note += f" Certified for the same noise: epsilon {promise.certified.epsilon:.4g}."
+    else:
+        note = promise
+    notes = [note]
+    if isinstance(promise, Certificate) and settings.get("seed") is not None:
+        notes.append("The seed makes the noise no secret: for experiments, it protects nobody.")
+    if isinstance(promise, Certificate) and public:
+        notes.append("The returns were declared public: no promise is made about them.")
+    if learned.actor is None or learned.critic is None:
+        notes.append(f"Only the {learned.variant} is given away.")
+    for one in notes:
+        lines += textwrap.wrap(one, 78, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
+
+
+# --- sweep --------------------------------------------------------------------------------------
+
+
+@app.command("sweep")
+def sweep_command(
+    learner: Learner = None,
+    env: EnvName = None,
+    mode: Mode = None,
+    variant: Variant = None,
+    people: People = None,
+    episodes: Episodes = None,
+    epsilon: Annotated[float | None, typer.Option(help="Of each lane; or sweep sigma.")] = None,
+    delta: Annotated[float | None, typer.Option(help="How likely the promise may fail.")] = None,
+    features: FeaturesOf = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting and its values: actor_step=0.1,0.5. Repeat it."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other option of tacit train: acting=softmax. Repeat it."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many runs of each combination; 10 if not said.")
+    ] = None,
+    lanes: Annotated[
+        int | None, typer.Option(help="Runs that are played side by side; 64 if not said.")
+    ] = None,
+    segment: Annotated[
+        int | None, typer.Option(help="The most episodes between two checkpoints.")
+    ] = None,
+    curves: Annotated[
+        bool, typer.Option("--curves", help="Keep the return of every episode.")
+    ] = False,
+    config: Config = None,
+    ray: Annotated[
+        str | None, typer.Option(help="Play on Ray: local, or a cluster's address.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The sweep's folder; by default sweeps/<date and time>.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many of the best to print.")] = 10,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Every combination of settings on every seed, in a simulator, and which did best.
+
+    The folder gets results.parquet, a row for each run. All combinations meet the same seeds, and
+    so the same worlds. Ctrl-C stops after the current segment; --resume goes on.
+
+    \b
+    tacit sweep actor-critic --env MDP100 --mode paper --epsilon 10 --delta 1e-6 \\
+      --grid actor_step=0.1,0.5 --grid lambda_=0,0.8 --seeds 10 --episodes 500 --out sweeps/x
+    """
+    words = {k: v for k, v in locals().items() if k not in _NOT_SWEPT}
+    from datetime import datetime
+
+    from tacit.privacy import checks, files
+    from tacit.run import lessons, training
+    from tacit.run.sweep import load_plan, sweep
+
+    checks.count("top", top)
+    plans = {"seeds": seeds, "lanes": lanes, "segment": segment, "curves": curves}
+    if resume:
+        said = {**plans, "grid": tuple(grid or ()), "set": tuple(option or ())}
+        _refuse_words(words, out, config, said)
+        assert out is not None
+        folder = out
+        plan, about = load_plan(folder)
+        lesson = lessons.Lesson.of(about)
+    else:
+        _need_learner(learner, config, "sweep")
+        folder = out or Path("sweeps") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        lesson, plan = lessons.planned({**words, **plans}, grid or (), option or (), config)
+    workers = "local" if ray is None else "ray" if ray == "local" else ray
+    program = lesson.program(tuple(plan.grid))
+    with (
+        nullcontext() if resume else files.folder(folder),
+        _progress(None) as advance,
+        training.on_interrupt() as stop,
+    ):
+        found = sweep(
+            program,
+            plan,
+            folder,
+            about=lesson.to_dict(),
+            go_on=resume,
+            workers=workers,
+            progress=advance,
+            stop=stop,
+        )
+    if not found.finished:
+        _say_stopped(f"{found.chunks:,} of {plan.chunks:,} chunks", "sweep", lesson.learner, folder)
+    best = found.best(top)
+    if as_json:
+        listed = [one.to_dict() for one in best]
+        print(json.dumps({"plan": plan.to_dict(), "best": listed, "results": str(found.results)}))
+        return
+    print(_swept_words(plan, best))
+    print(f"All runs are in {found.results}.")
+
+
+_NOT_SWEPT = (
+    *("grid", "option", "seeds", "lanes", "segment", "curves", "config", "ray", "out", "top"),
+    *("resume", "as_json"),
+)
+
+
+def _swept_words(plan: "Plan", best: "list[Standing]") -> str:
+    """The best combinations, for a screen."""
+    lines = [
+        f"{plan.combinations:,} combinations on {plan.seeds} seeds, {plan.episodes:,} episodes.",
+        "Mean return of the last tenth: interquartile mean over seeds, and its 95 %",
+        "interval. The best of many is also the luckiest: try it on other seeds.",
+    ]
+    names = list(plan.grid)
+    width = max([9, *(len(name) + 2 for name in names)])
+    lines.append(
+        f"{'mean':>9}{'from':>10}{'to':>10}" + "".join(f"{name:>{width}}" for name in names)
+    )
+    for one in best:
+        score = one.score
+        if score is None:
+            shown = f"{f'{one.diverged} of {plan.seeds} runs diverged':>29}"
+        else:
+            shown = f"{score.value:>9.4g}{score.low:>10.4g}{score.high:>10.4g}"
+        lines.append(shown + "".join(f"{value:>{width}.4g}" for value in one.settings.values()))
+    return "\n".join(lines)
 
 
 # --- demo ---------------------------------------------------------------------------------------

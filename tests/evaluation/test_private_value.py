@@ -14,7 +14,6 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from tacit.data import Behavior, Tabular, Trajectories, stream_parquet
-from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_figures import CENTRE, SCALE, Figures, moments
 from tacit.evaluation.private_value import BOUND, PrivateValue
 from tacit.evaluation.result import Result
@@ -28,6 +27,7 @@ from tacit.privacy import (
     Unit,
 )
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.payment import Purse
 from tests.evaluation import exact
 from tests.statistics import FALSE_ALARM, follows
 

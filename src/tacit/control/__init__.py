@@ -4,19 +4,25 @@
 >>> QLearning(steps=1000).gamma
 0.99
 
-`QLearning` is *not* private: it makes policies to evaluate, in simulated environments. JAX loads
-when an agent learns.
+`ActorCritic` is private, with a certificate or as a paper has it. `QLearning` is *not*: it makes
+policies to evaluate, in simulated environments. JAX loads when an agent learns.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.control.actor_critic import ActorCritic, CertifiedProgram
+    from tacit.control.increments import Network
     from tacit.control.q_learning import Learned, QLearning
 
-_HOMES = {"q_learning": ("Learned", "QLearning")}
+_HOMES = {
+    "actor_critic": ("ActorCritic", "CertifiedProgram"),
+    "increments": ("Network",),
+    "q_learning": ("Learned", "QLearning"),
+}
 
-__all__ = ["Learned", "QLearning"]
+__all__ = ["ActorCritic", "CertifiedProgram", "Learned", "Network", "QLearning"]
 
 
 def __getattr__(name: str) -> Any:

@@ -490,7 +490,9 @@ def _looked_up(table: Floats, states: Any, outside: float) -> Any:
     xp, s = _array(states)
     inside = _inside(xp, s, table.shape[0])
     index = xp.where(inside, s, 0).astype(int)
-    return xp.where(inside[..., None], xp.asarray(table)[index], outside)
+    # The width is said, since JAX would keep that in which it first met the table.
+    found = xp.asarray(table, dtype=xp.result_type(float))[index]
+    return xp.where(inside[..., None], found, outside)
 
 
 def _numbers(name: str, value: object, axes: int) -> Floats:

@@ -268,7 +268,8 @@ def table_policy(table: ArrayLike) -> Policy:
     below = arrays.cumulative(chances)[:, :-1]
 
     def policy(key: jax.Array, observation: jax.Array) -> jax.Array:
-        drawn = jax.random.uniform(key) >= jnp.asarray(below)[observation]
+        bounds = jnp.asarray(below, jnp.result_type(float))
+        drawn = jax.random.uniform(key) >= bounds[observation]
         return jnp.sum(drawn, dtype=jnp.int32)
 
     return policy

@@ -26,6 +26,9 @@ OURS: dict[str, Any] = {
     "Interval": Interval,
 }
 
+# As seo2020 spells it.
+OTHER_NAMES = {"MDP-100": "MDP100"}
+
 # Gymnasium's ids whose dynamics ours reproduce, whether or not the installed version knows them.
 SAME_AS_OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "Taxi-v4": ("Taxi", {}),
@@ -81,6 +84,7 @@ def _ours(name: str) -> tuple[str, dict[str, Any]] | None:
     if name in SAME_AS_OURS:
         return SAME_AS_OURS[name]
     bare = name.removeprefix("tacit/").removesuffix("-v0") if name.startswith("tacit/") else name
+    bare = OTHER_NAMES.get(bare, bare)
     return (bare, {}) if bare in OURS else None
 
 

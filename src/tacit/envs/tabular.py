@@ -144,7 +144,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
 
     def _reset(self, key: jax.Array, params: TableParams) -> jax.Array:
         u = jax.random.uniform(key)
-        cdf = jnp.asarray(params.start)
+        cdf = _floats(params.start)
         # Unrolled: a binary search over hundreds of states is a dozen comparisons.
         found = jnp.searchsorted(cdf, u, side="right", method="scan_unrolled")
         return found.astype(jnp.int32)
@@ -155,13 +155,13 @@ class TabularMDP(Environment[jax.Array, TableParams]):
     def _move(
         self, chance: Any, inner: jax.Array, action: jax.Array, params: TableParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        row = jnp.asarray(params.cumulative)[inner, action]
+        row = _floats(params.cumulative)[inner, action]
         if row.shape[0] == 1:  # nothing to draw
             k = jnp.zeros((), jnp.int32)
         else:
             k = jnp.sum(chance >= row[:-1], dtype=jnp.int32)
         successor = jnp.asarray(params.successors)[inner, action, k]
-        reward = jnp.asarray(params.rewards)[inner, action, k]
+        reward = _floats(params.rewards)[inner, action, k]
         return successor, reward, jnp.asarray(params.terminated)[inner, action, k]
 
     def _observe(self, inner: jax.Array, params: TableParams) -> jax.Array:
@@ -451,6 +451,11 @@ class GivenMDP(TabularMDP):
 
     def _build(self) -> Tables:
         return self.given
+
+
+def _floats(table: Any) -> jax.Array:
+    """In the width that JAX has now: it would else keep that of an array's first conversion."""
+    return jnp.asarray(table, jnp.result_type(float))
 
 
 def _discount(gamma: object) -> float:

@@ -13,7 +13,6 @@ the shipped clipping to the very bound. Where only one point of the promise's cu
 reasonable price, it lies where few runs can see it (`POINT`).
 """
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -38,7 +37,7 @@ from tacit.evaluation.private_value import PrivateValue
 from tacit.evaluation.result import Result
 from tacit.evaluation.selection import LEVELS, Choice, PermuteAndFlip, choose
 from tacit.privacy import exact
-from tacit.privacy.audit.attacks import Outputs
+from tacit.privacy.audit.attacks import Outputs, everything
 from tacit.privacy.audit.auditor import Target
 from tacit.privacy.audit.sabotage import (
     Twin,
@@ -68,22 +67,8 @@ NEVER = 1e-9
 def given_away(result: Result | Choice) -> Array:
     """Every number in a result, as it would be saved, and a number for every word."""
     if isinstance(result, Choice):
-        whole: Any = [result.index, result.name, result.certificate.to_dict()]
-    else:
-        whole = result.to_dict()
-    found: list[float] = []
-
-    def collect(value: Any) -> None:
-        if isinstance(value, dict | list):
-            for one in value.values() if isinstance(value, dict) else value:
-                collect(one)
-        elif isinstance(value, str):
-            found.append(float(zlib.crc32(value.encode())))
-        else:
-            found.append(np.nan if value is None else float(value))
-
-    collect(whole)
-    return np.array(found)
+        return everything([result.index, result.name, result.certificate.to_dict()])
+    return everything(result.to_dict())
 
 
 def _fits(

@@ -47,12 +47,12 @@ from tacit.evaluation.dplsw import (
     first_visits,
     on_policy_only,
 )
-from tacit.evaluation.payment import Purse
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Relation
 
 

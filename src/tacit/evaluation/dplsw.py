@@ -46,7 +46,7 @@ from tacit.evaluation.bellman_error import (
     off_policy,
     value_at,
 )
-from tacit.evaluation.payment import Purse, refuse_read_words
+from tacit.evaluation.payment import refuse_read_words
 from tacit.evaluation.private_gtd import PUBLIC_SETTINGS
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, batches, discount
@@ -55,6 +55,7 @@ from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
+from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation, Unit
 
 Floats = NDArray[np.float64]

@@ -38,7 +38,6 @@ from scipy import sparse
 
 from tacit.data import Features, Policy
 from tacit.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
-from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from tacit.evaluation.result import Promise, Result
 from tacit.evaluation.steps import Data, discount
@@ -48,6 +47,7 @@ from tacit.privacy.claims import xie2019_lemma1
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, FixedSizeSampled, Gaussian, Repeated
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation, Release
 
 Floats = NDArray[np.float64]

@@ -82,7 +82,6 @@ from tacit.evaluation.bellman_error import (
     unit_steps,
     value_at,
 )
-from tacit.evaluation.payment import Purse
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, refuse_unpaid, unit_batches
 from tacit.evaluation.sums import added, joint_factors, overlapped, row_squares, shrinking
@@ -95,6 +94,7 @@ from tacit.privacy.events import Disjoint, Event, Gaussian, PoissonSampled, Repe
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source
+from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation, Release
 
 Floats = NDArray[np.float64]

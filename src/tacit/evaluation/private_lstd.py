@@ -45,7 +45,6 @@ from tacit.evaluation.bellman_error import (
     unit_moments,
     value_at,
 )
-from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, change_of
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, refuse_unpaid
@@ -63,6 +62,7 @@ from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism
+from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation
 
 Floats = NDArray[np.float64]

@@ -68,7 +68,6 @@ from numpy.typing import NDArray
 
 from tacit.data import Policy, Trajectories
 from tacit.evaluation.intervals import by_unit, confidence_level
-from tacit.evaluation.payment import Purse
 from tacit.evaluation.private_figures import CENTRE, SCALE, Figures, Terms, moments
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, logged_chances, refuse_unpaid
@@ -78,6 +77,7 @@ from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism, clip
+from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation
 
 Floats = NDArray[np.float64]

@@ -39,13 +39,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.evaluation.payment import Purse
 from tacit.privacy import checks, exact
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, PureDP
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import Source, numbers
+from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Relation, Release, Unit
 
 LEVELS = 2**20

@@ -218,20 +218,24 @@ def _self_consistent(
     return high, beta, sigma, times * math.exp(-(excess**2) / 2)
 
 
-def seo2020_equation3(epsilon: float = 10.0, delta: float = 1e-6, steps: int = 10_000) -> Claim:
+def seo2020_equation3(
+    epsilon: float = 10.0, delta: float = 1e-6, steps: int = 10_000, noised: int = 1
+) -> Claim:
     """DP-Actor, DP-Critic and DP-Both, equation 3: sigma = sqrt(2 log(1.25/delta)) / epsilon.
 
     The noise on a gradient normalised to norm C is sigma C. The formula is the classic one, valid
     up to epsilon 1, for a movement of C; normalised gradients move by 2 C. C is the median of the
     gradient itself, so neighbours differ in their variances and no finite epsilon exists. Only the
     gradient of log pi is noised; the TD error that multiplies it is not. And it is for one step.
+    `noised` counts the gradients that a step noises: two in DP-Both.
     """
     epsilon = checks.positive("epsilon", epsilon)
     delta = _delta(delta)
     steps = checks.count("steps", steps)
+    noised = checks.count("noised", noised)
     sigma = math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
     certified = Certificate.issue(
-        Repeated(Gaussian(sigma, 1.0), steps),
+        Repeated(Gaussian(sigma, 1.0), steps * noised),
         delta,
         unit=Unit.TRAJECTORY,
         relation=Relation.REPLACE_ONE,
@@ -248,13 +252,14 @@ def seo2020_equation3(epsilon: float = 10.0, delta: float = 1e-6, steps: int = 1
         epsilon=epsilon,
         delta=delta,
         source="seo2020, equation 3",
-        scope="each single step",
+        scope="each single step" if noised == 1 else "each noised gradient of each single step",
         why_not="C is read from the private gradient, the TD error is not noised at all, and "
         "steps are never added up.",
-        covers=f"It is for {steps} steps of a repaired algorithm whose clip bound is public and "
-        "whose whole increment is noised, not for the algorithm as printed.",
+        covers=f"It is for {steps} steps{f' of {noised} releases each' if noised > 1 else ''} of a "
+        "repaired algorithm whose clip bound is public and whose whole increment is noised, not "
+        "for the algorithm as printed.",
         certified=certified,
-        details={"sigma": sigma, "steps": steps},
+        details={"sigma": sigma, "steps": steps, "noised": noised},
     )
 
 

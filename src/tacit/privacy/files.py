@@ -3,6 +3,8 @@
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,26 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
         if isinstance(error, OSError | ValueError):
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise InputError(f"{str(path)!r} cannot be written: {reason}.") from None
+        raise
+
+
+@contextmanager
+def folder(path: str | Path) -> Iterator[None]:
+    """`path`, made before anything is paid for, and gone again if there is nothing to keep."""
+    place = Path(path)
+    new = [one for one in (place, *place.parents) if not one.exists()]
+    try:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=place).close()
+        except OSError as error:
+            raise InputError(f"{str(path)!r} cannot be written to: {error.strerror}.") from None
+        yield
+    except BaseException:
+        for one in new:
+            # Another run may have put its own folder into one of them meanwhile.
+            with suppress(OSError):
+                one.rmdir()
         raise
 
 

@@ -96,7 +96,7 @@ def gather(
         raise InputError("source must be Trajectories, or a stream of them.")
     if workers == "local":
         return gathered(judge, parts, policy)
-    with _cluster(workers) as ray:
+    with connected(workers) as ray:
         return summed(_in_turn(ray, judge, iter(parts), policy, retries))
 
 
@@ -147,7 +147,7 @@ def _fetched(ray: Any, done: Any, number: int) -> Sums:
 
 
 @contextmanager
-def _cluster(workers: str) -> Iterator[Any]:
+def connected(workers: str) -> Iterator[Any]:
     """Ray, connected to the cluster asked for, and disconnected again if this connected it."""
     ray = _ray()
     if ray.is_initialized():

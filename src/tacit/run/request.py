@@ -8,10 +8,8 @@ to a valid command by following the answers. Nothing is measured on the data to 
 
 import csv
 import difflib
-import json
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -34,11 +32,11 @@ from tacit.data import (
 from tacit.data.readers import files as files_of
 from tacit.data.sources import check_names
 from tacit.evaluation.sums import gathered
-from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
+from tacit.run.parsing import box, configured, number, pair, whole
 from tacit.run.study import Fact, Origin, Study
 
 # Tables with more rows are streamed, so that memory stays bounded.
@@ -121,7 +119,7 @@ class Request:
     @classmethod
     def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> "Request":
         """What was said on the command line, over what the configuration file says."""
-        given = {} if config is None else _configured(config)
+        given = {} if config is None else configured(config)
         # By identity: 0 is something to say, and equals False.
         given |= {
             name: value
@@ -349,7 +347,7 @@ class Request:
         return_range = self.return_range
         features = self._features(policy)
         return Question(
-            reward_range=_pair("reward_range", reward_range),
+            reward_range=pair("reward_range", reward_range),
             weight_cap=weight_cap,
             budget=budget,
             horizon=self.horizon,
@@ -361,7 +359,7 @@ class Request:
             features=features,
             start=self._start(policy, features),
             return_bound=self.return_bound,
-            return_range=None if return_range is None else _pair("return_range", return_range),
+            return_range=None if return_range is None else pair("return_range", return_range),
         )
 
     def _budget(self) -> Budget | None:
@@ -399,8 +397,8 @@ class Request:
                     "order of --state, such as 30:200,40:140."
                 )
             return None
-        low, high = _box(self.state_range, len(self.state or ()))
-        degree = _whole("The order of features", order or "2")
+        low, high = box(self.state_range, len(self.state or ()))
+        degree = whole("The order of features", order or "2")
         if kind in ("", "polynomial"):
             return Polynomial(degree, low, high)
         if kind == "fourier":
@@ -421,7 +419,7 @@ class Request:
                 raise InputError(f"estimators names {name} twice.")
             if name not in ESTIMATORS:
                 raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
-            shares[name] = _float(f"The share of {name}", share) if colon else 1.0
+            shares[name] = number(f"The share of {name}", share) if colon else 1.0
         if endless and set(shares) > {"value"} and not self.grid:
             raise InputError(
                 "gtd and lstd need rewards that end: say with --terminated whether trajectories "
@@ -436,7 +434,7 @@ class Request:
             if not set(self.start) <= set(self.states):
                 raise InputError("start must give states by the words of --states, by commas.")
             return np.array([self.states.index(one) for one in self.start])
-        rows = [[_float("start", x) for x in one.split(":")] for one in self.start]
+        rows = [[number("start", x) for x in one.split(":")] for one in self.start]
         if len({len(row) for row in rows}) > 1 or len(rows[0]) != len(self.state or ()):
             raise InputError(
                 "start must give each start state as numbers with colons between, one for each "
@@ -445,8 +443,8 @@ class Request:
         if self._vectors(policy):
             return np.array(rows)
         count = getattr(features, "num_states", None)
-        for (number,) in rows:
-            if not number.is_integer() or not 0 <= number < (count or np.inf):
+        for (state,) in rows:
+            if not state.is_integer() or not 0 <= state < (count or np.inf):
                 limit = "" if count is None else f" from 0 to {count - 1}"
                 raise InputError(f"start must give states by their whole numbers{limit}.")
         return np.array([int(row[0]) for row in rows])
@@ -668,24 +666,6 @@ _MEANINGS = {
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _configured(path: str | Path) -> dict[str, Any]:
-    """The content of a TOML or JSON file, with underscores or dashes in its names."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{str(path)!r} is not text.") from None
-    try:
-        found = json.loads(text) if str(path).endswith(".json") else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        kind = "JSON" if str(path).endswith(".json") else "TOML"
-        raise InputError(f"{str(path)!r} is not {kind}: {error}.") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{str(path)!r} must hold names and values.")
-    return {str(name).replace("-", "_"): value for name, value in found.items()}
-
-
 def _word(name: str, value: Any) -> Any:
     """A configuration's value as the command line would have it."""
     if name == "table":
@@ -704,7 +684,7 @@ def _word(name: str, value: Any) -> Any:
             raise InputError(f"{name} must be true or false, not {value!r}.")
         return value
     if name in ("num_states", "num_actions", "horizon"):
-        return _whole(name, value)
+        return whole(name, value)
     if name in (
         "epsilon",
         "delta",
@@ -714,7 +694,7 @@ def _word(name: str, value: Any) -> Any:
         "level",
         "return_bound",
     ):
-        return _float(name, value)
+        return number(name, value)
     if name in ("reward_range", "return_range") and isinstance(value, list | tuple):
         return ",".join(map(str, value))
     if name == "state_range" and isinstance(value, list | tuple):
@@ -780,40 +760,6 @@ _IN_OPTIONS = (
         r"\1 (percentages must be divided by 100 first)",
     ),
 )
-
-
-def _float(name: str, value: Any) -> float:
-    try:
-        return checks.number(name, float(value) if isinstance(value, str) else value)
-    except ValueError:
-        raise InputError(f"{name} must be a number, not {value!r}.") from None
-
-
-def _whole(name: str, value: Any) -> int:
-    number = _float(name, value)
-    if not number.is_integer() or number < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
-    return int(number)
-
-
-def _pair(name: str, text: str | None) -> tuple[float, float]:
-    parts = (text or "").replace(":", ",").split(",")
-    if len(parts) != 2:
-        raise InputError(f"{name} must be two numbers, the lowest and the highest, such as 0,1.")
-    low, high = (_float(name, part) for part in parts)
-    if not low < high:
-        raise InputError(f"{name} must have the lowest first: {low:g} is not below {high:g}.")
-    return low, high
-
-
-def _box(text: str, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    pairs = [_pair("state_range", part) for part in text.split(",")] if text else []
-    if len(pairs) != count:
-        raise InputError(
-            f"state_range has {len(pairs)} ranges for {count} states: give one each, in the order "
-            "of --state, such as 30:200,40:140."
-        )
-    return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
 
 
 def _flag_or_name(text: str | None) -> str | bool | None:

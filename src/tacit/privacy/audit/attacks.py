@@ -65,6 +65,23 @@ def observed(outputs: Outputs) -> Array:
     return found
 
 
+def everything(whole: Any) -> Array:
+    """Every number in a result's JSON form, and a number for every word."""
+    found: list[float] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict | list):
+            for one in value.values() if isinstance(value, dict) else value:
+                collect(one)
+        elif isinstance(value, str):
+            found.append(_mark(value.encode()))
+        else:
+            found.append(np.nan if value is None else float(value))
+
+    collect(whole)
+    return np.array(found)
+
+
 def _kind(output: object) -> object:
     """Runs with the same kind of output are looked at together."""
     if isinstance(output, Failure):

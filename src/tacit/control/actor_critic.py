@@ -1,0 +1,960 @@
+"""Actor-critic with eligibility traces (seo2020), certified; or as the paper has it.
+
+    ActorCritic(budget=Budget(10.0, 1e-6)).learn("Taxi-v4", people=500).policy
+
+mode="certified" (the default) plays people in batches and releases noised sums only: `certified`
+has the algorithm, the theorem and its proof, `increments` what one person adds. Released: all the
+parameters on the way; a certificate comes with them. Learning curves look at returns, so there is
+one only if the people are declared `public`, or if it was *paid* for: `curve="paid"` gives each
+person's return a coordinate of its own in the clipped row, which costs no budget and a little
+signal.
+
+Variants hide outputs and change nothing else: "both" gives the actor and the critic, "actor" and
+"critic" one of them, at the same cost. "none" adds no noise, and says that it is not private.
+
+mode="paper" is Algorithms 1 to 4 of the paper (`paper_actor_critic`), with the paper's claim.
+
+Departures of the certified mode from the paper: whole episodes instead of single steps, one clip
+for the actor and the critic together instead of normalised gradients, sampled softmax actions, so
+that no importance ratios and no second weights of GTD(lambda) are needed, and noise for a promise
+about people instead of steps.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.control import certified
+from tacit.control.certified import SWEEPABLE, Plan, State
+from tacit.control.increments import Floats, Head, Network, Rows, Table, head_from_dict, head_of
+from tacit.control.paper_actor_critic import Config, PaperProgram, claims, flush
+from tacit.control.program import load_state, read_about, save_state
+from tacit.data import Features, Policy
+from tacit.envs.base import Environment
+from tacit.envs.host import HostEnvironment
+from tacit.envs.registry import make
+from tacit.envs.tabular import TabularMDP
+from tacit.privacy import checks, files
+from tacit.privacy.certificate import Assumption, Certificate, Claim
+from tacit.privacy.errors import InputError
+from tacit.privacy.events import Event
+from tacit.privacy.ledger import Ledger, warn_if_large
+from tacit.privacy.noise import reproducible, secure
+from tacit.privacy.payment import Purse
+from tacit.privacy.promise import Budget, Relation, Release, Unit
+
+Promise = Certificate | Claim | str
+Env = Environment[Any, Any] | HostEnvironment
+Progress = Callable[[int, int], None]
+
+NOT_PRIVATE = "Not private: the variant 'none' adds no noise."
+
+CLIPPED = Assumption(
+    "each person's whole increment, of the actor and the critic, is clipped to a public bound",
+    "by the algorithm, for any episode; one in which the environment fails counts as not played",
+)
+CARRIED = Assumption(
+    "all that is carried from batch to batch comes from noised sums", "by the algorithm"
+)
+SLOTS = Assumption(
+    "a person plays one episode, in a slot that does not depend on what happens in it",
+    "batches hold a public number of slots; who fills them is the caller's",
+)
+APART = Assumption(
+    "the environment carries nothing from one person's episode into another's",
+    "not enforced: it is the caller's",
+)
+PUBLIC_SETTINGS = Assumption(
+    "features, ranges, bounds and step sizes were chosen without looking at the people",
+    "not enforced: they are the caller's",
+)
+BILLBOARD = Assumption(
+    "a person's own actions are shown to nobody but that person (joint privacy)",
+    "not enforced: the parameters are what is released",
+)
+
+TIMING = Assumption(
+    "nobody is told how long the run, or a part of it, took",
+    "not enforced: a batch takes as long as its longest episode",
+)
+SHOWN = Assumption(
+    "returns of these people are public: they are shown as they were, and nothing is promised "
+    "about them",
+    "not enforced: it is the caller's",
+)
+
+# How often a run with a progress bar or a checkpoint stops to tell.
+_STOPS = 20
+STATE = "state.npz"
+"""The checkpoint in its folder."""
+
+
+@dataclass(frozen=True)
+class ActorCritic:
+    """A softmax policy and its values, learned from people's episodes; see the module."""
+
+    variant: Literal["both", "actor", "critic", "none"] = "both"
+    """What is given away: the actor, the critic or both. "none" is without noise, not private."""
+
+    budget: Budget | None = None
+    """What may be spent on each person (certified), or is claimed for each step (paper)."""
+
+    mode: Literal["certified", "paper"] = "certified"
+    """Whether the noise is calibrated by a proof, or as in the paper."""
+
+    gamma: float | None = None
+    """The discount factor, from 0 to 1; by default 0.99. Here and below: in paper mode, what is
+    not said is as in `paper_actor_critic.Config`."""
+
+    lambda_: float | None = None
+    """How far eligibility traces reach, from 0 to 1; by default 0.9."""
+
+    actor_step: float | None = None
+    """Step size of the policy, which a batch moves by at most this times `clip`, but for noise; by
+    default 100."""
+
+    critic_step: float | None = None
+    """Step size of the values; by default 1."""
+
+    clip: float | Literal["median"] | None = None
+    """C, the largest norm of a person's increment; by default 0.03, which nearly all increments
+    exceed, so that it is directions that are learned from. In paper mode also "median"."""
+
+    max_steps: int | None = None
+    """Truncates episodes that the environment lets go on."""
+
+    features: Features | Network | None = None
+    """Of states; None for a table, which discrete observations may have. Certified mode."""
+
+    critic_features: Features | Network | None = None
+    """Of states, for the critic; by default as for the actor, or as those of the critic that the
+    run starts from. Certified mode."""
+
+    batch: int | None = None
+    """B, how many people act by the same policy; by default a fiftieth of them. Certified mode."""
+
+    noise: Literal["auto", "independent", "correlated"] = "auto"
+    """Of different batches; "auto" takes what is better for running sums. Certified mode."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    """What makes steps of the noised sums. Certified mode."""
+
+    schedule: Literal["constant", "linear"] = "constant"
+    """Whether step sizes stay or fall to 0 at the end. Certified mode."""
+
+    average: float = 0.0
+    """Over which last share of the batches the parameters are averaged; 0 for the last ones.
+    Certified mode."""
+
+    critic_weight: float = 0.1
+    """How much of the clip bound is for the critic, relative to the actor. Certified mode."""
+
+    entropy: float = 0.0
+    """How much the entropy of the policy counts, in units of the return range. Certified mode."""
+
+    return_range: tuple[float, float] | None = None
+    """What a return could be: increments are divided by its width, which otherwise is 1, and the
+    paid learning curve lies in it. Certified mode."""
+
+    curve: Literal["hidden", "paid"] = "hidden"
+    """Whether a part of the clip bound goes to a learning curve. Certified mode."""
+
+    curve_weight: float = 0.2
+    """Which part, from 0 to 1: the increment has sqrt(1 - curve_weight^2) of the bound left."""
+
+    correction_step: float | None = None
+    """Step size of GTD's second weights. Paper mode."""
+
+    acting: Literal["epsilon-greedy", "softmax"] | None = None
+    """How actions are drawn. Paper mode: certified actions are drawn from the softmax policy."""
+
+    exploration: float | None = None
+    """With what probability epsilon-greedy draws any action. Paper mode."""
+
+    correction: Literal["next", "printed"] | None = None
+    """Which features the correction of GTD has. Paper mode."""
+
+    PAPER: ClassVar[tuple[str, ...]] = ("correction_step", "acting", "exploration", "correction")
+    CERTIFIED: ClassVar[tuple[str, ...]] = (
+        *("features", "critic_features", "batch", "noise", "optimiser", "schedule", "average"),
+        *("critic_weight", "entropy", "return_range", "curve", "curve_weight"),
+    )
+
+    def __post_init__(self) -> None:
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
+                raise InputError(f"{name} must be {listed}, not {getattr(self, name)!r}.")
+        other = self.PAPER if self.mode == "certified" else self.CERTIFIED
+        for one in fields(self):
+            if one.name in other and getattr(self, one.name) != one.default:
+                raise InputError(f"{one.name} does not belong to mode {self.mode!r}: leave it out.")
+        self._check_budget()
+        if self.clip == "median" and self.mode == "certified":
+            raise InputError("clip must be a public number: a median would be read off people.")
+        for name in (*_DEFAULTS, *_MORE_NUMBERS):
+            value = getattr(self, name)
+            if value is not None and not (name == "clip" and value == "median"):
+                _check(name, value)
+        for name in ("max_steps", "batch"):
+            if getattr(self, name) is not None:
+                checks.count(name, getattr(self, name))
+        for name in ("features", "critic_features"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, Features | Network):
+                raise InputError(f"{name} must be a feature map of tacit.data, or a Network.")
+        if self.return_range is not None:
+            object.__setattr__(self, "return_range", _range(self.return_range))
+        self._check_combinations()
+
+    def _check_budget(self) -> None:
+        if self.variant == "none":
+            if self.budget is not None:
+                raise InputError("The variant 'none' spends nothing: leave the budget out.")
+        elif not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+
+    def _check_combinations(self) -> None:
+        if self.curve == "paid":
+            if self.return_range is None:
+                raise InputError("return_range is needed for a paid curve: say what returns are.")
+            if not 0.0 < checks.number("curve_weight", self.curve_weight) < 1.0:
+                raise InputError("curve_weight must be above 0 and below 1.")
+        if self.noise == "correlated" and self.optimiser == "adam":
+            raise InputError(
+                "Correlated noise is for running sums, which Adam does not use: take sgd."
+            )
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def learn(
+        self,
+        env: Any,
+        people: int | None = None,
+        *,
+        episodes: int | None = None,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+        public: bool = False,
+        critic: Any = None,
+        progress: Progress | None = None,
+        checkpoint: str | Path | None = None,
+        keep: bool = False,
+    ) -> "Learned":
+        """Learn from `people` (or `episodes`, which is the same) in `env`.
+
+        `env` is an environment, or its name. `public` says that nobody in it needs protection, and
+        lets the curve of their returns be shown; then no ledger can pay. In an environment of
+        Gymnasium's that fails, an episode of somebody who is not public counts as not played,
+        since an error would tell about them. `critic` are values to start from: what
+        `tacit.evaluation.DPLSL` fitted, or weights that are public. `progress(done, people)` is
+        called now and then; `checkpoint` is a folder from which `resume` goes on, and where `keep`
+        leaves the end of the run too, so that a result that could not be saved is not lost. With a
+        `ledger` all is paid for before anybody plays.
+        """
+        made = make(env)
+        count = _people(people, episodes)
+        if self.mode == "paper":
+            for name, given in (("ledger", ledger), ("critic", critic), ("checkpoint", checkpoint)):
+                if given is not None:
+                    raise InputError(f"{name} does not belong to mode 'paper': leave it out.")
+            return self._as_printed(made, count, seed, public, progress)
+        if public and ledger is not None:
+            raise InputError(
+                "public says that nobody needs protection, and a ledger that somebody does: leave "
+                "one of them out."
+            )
+        start = _start(critic)
+        program = CertifiedProgram(self, made, count, start.features)
+        plan = program.plan
+        first = start.weights
+        if first is not None:
+            if first.size != plan.rows.sizes[1]:
+                raise InputError(
+                    f"critic has {first.size} weights, but its features need {plan.rows.sizes[1]}."
+                )
+            first = plan.rows.critic.scaled(first, 1.0 / plan.rows.width)
+        if checkpoint is not None and (Path(checkpoint) / STATE).exists():
+            raise InputError(f"{str(checkpoint)!r} holds an interrupted run: resume it first.")
+        if self.budget is not None:
+            warn_if_large(self.budget.delta, count)
+        purse = Purse(
+            unit=Unit.TRAJECTORY,
+            relation=Relation.REPLACE_ONE,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+        )
+        # Before anybody pays, since a run without its checkpoint would be lost.
+        with nullcontext() if checkpoint is None else files.folder(checkpoint):
+            if program.event is not None:
+                purse.pay(program.event)
+        with jax.enable_x64(True):
+            source = purse.source
+            state = certified.begin_one(plan, source.key(), source.key(), program.numbers, first)
+            journey = _Journey.begin(program, state, public)
+            about = {
+                "agent": program.described | {"heads": plan.rows.described},
+                "people": count,
+                "seed": seed,
+                "public": public,
+                "run": run,
+                "critic": start.described,
+            }
+            return self._go_on(program, journey, purse, start, about, progress, checkpoint, keep)
+
+    def resume(
+        self,
+        folder: str | Path,
+        env: Any,
+        *,
+        critic: Any = None,
+        ledger: Ledger | None = None,
+        progress: Progress | None = None,
+        keep: bool = False,
+    ) -> "Learned":
+        """Go on from where `learn(..., checkpoint=folder)` was interrupted, at no further cost.
+
+        The agent, the environment and the critic to start from must be the same. With a seed the
+        result is, bit for bit, that of a run that was never interrupted. Without one, the noise
+        still to come is drawn from a fresh secret key: people whose batch was lost play again, and
+        two sums with the same noise would give away their difference. Use a checkpoint once: what
+        two runs from the same one release costs twice.
+        """
+        if self.mode == "paper":
+            raise InputError("resume is for mode 'certified'; `tacit train` resumes both.")
+        path = Path(folder) / STATE
+        about = read_about(path)
+        start = _start(critic)
+        program = CertifiedProgram(self, make(env), int(about["people"]), start.features)
+        own = program.described | {"heads": program.plan.rows.described}
+        if about["agent"] != own or about["critic"] != start.described:
+            raise InputError(f"{str(path)!r} belongs to another agent, environment or critic.")
+        if ledger is not None and about["run"] is None:
+            raise InputError("This run was begun without a ledger: leave it out.")
+        purse = Purse(
+            unit=Unit.TRAJECTORY,
+            relation=Relation.REPLACE_ONE,
+            ledger=ledger,
+            run=about["run"],
+            seed=about["seed"],
+        )
+        if program.event is not None:
+            purse.paid_before(program.event)
+        with jax.enable_x64(True):
+            key = purse.source.key()
+            like = certified.begin_one(program.plan, key, key, program.numbers)
+            begun = _Journey.begin(program, like, bool(about["public"]))
+            journey, _ = load_state(path, begun)
+            if about["seed"] is None:
+                journey = journey._replace(state=program.plan.rekeyed(journey.state, key))
+            return self._go_on(program, journey, purse, start, about, progress, folder, keep)
+
+    def _as_printed(
+        self, env: Env, episodes: int, seed: int | None, public: bool, progress: Progress | None
+    ) -> "Learned":
+        """Paper mode: Algorithms 1 to 4."""
+        if not isinstance(env, TabularMDP):
+            raise InputError(
+                f"The paper's actor-critic is for tables of states, and {env.name} has none."
+            )
+        program = PaperProgram(self.paper_config, env)
+        source = secure() if seed is None else reproducible(seed)
+        with jax.enable_x64(True):
+            state, done, returns = program.init(source.key()[None]), 0, []
+            stride = max(1, episodes // _STOPS) if progress is not None else episodes
+            while done < episodes:
+                size = min(stride, episodes - done)
+                state, seen = program.advance(state, size)
+                returns.append(np.asarray(seen["return"])[0])
+                done += size
+                if progress is not None:
+                    progress(done, episodes)
+        curve = np.concatenate(returns) if public else None
+        return learned_as_printed(program, state, episodes, curve, seed)
+
+    @property
+    def paper_config(self) -> Config:
+        """The settings of paper mode; what was not said is as there."""
+        names = (*self.PAPER, *_DEFAULTS, "max_steps")
+        said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.budget is not None:
+            said |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
+        return Config(variant=self.variant, **said)
+
+    def _go_on(
+        self,
+        program: "CertifiedProgram",
+        journey: "_Journey",
+        purse: Purse,
+        start: "_Start",
+        about: Mapping[str, Any],
+        progress: Progress | None,
+        checkpoint: str | Path | None,
+        keep: bool,
+    ) -> "Learned":
+        plan, path = program.plan, None
+        if checkpoint is not None:
+            path = Path(checkpoint) / STATE
+            save_state(path, journey, about)
+        many = progress is not None or checkpoint is not None
+        stride = max(1, plan.horizon // _STOPS) if many else plan.horizon
+        try:
+            while (done := int(journey.state.batch)) < plan.horizon:
+                journey = program.travel(journey, min(stride, plan.horizon - done))
+                if path is not None and (keep or int(journey.state.batch) < plan.horizon):
+                    save_state(path, journey, about)
+                if progress is not None:
+                    progress(min(int(journey.state.batch) * plan.batch, plan.people), plan.people)
+            learned = self._learned(program, journey, purse, start, about)
+        except Diverged:
+            # Resuming would end in the same way.
+            if path is not None:
+                path.unlink()
+            raise
+        if path is not None and not keep:
+            path.unlink()
+        return learned
+
+    def _learned(
+        self,
+        program: "CertifiedProgram",
+        journey: "_Journey",
+        purse: Purse,
+        start: "_Start",
+        about: Mapping[str, Any],
+    ) -> "Learned":
+        plan = program.plan
+        actor, critic = plan.released(journey.state)
+        _policy(plan.rows.actor, actor)
+        with np.errstate(over="ignore"):
+            critic = plan.rows.critic.scaled(critic, plan.rows.width)
+        if not np.all(np.isfinite(critic)):
+            raise Diverged
+        promise: Promise = NOT_PRIVATE
+        if self.budget is not None:
+            promise = purse.certify(
+                self.budget.delta,
+                release=Release.EVERY_ITERATE,
+                assumptions=(
+                    *(CLIPPED, CARRIED, SLOTS, APART, BILLBOARD, TIMING, PUBLIC_SETTINGS),
+                    *((SHOWN,) if about["public"] else ()),
+                    *start.assumptions,
+                ),
+                compiled=True,
+            )
+        curve = None
+        if about["public"]:
+            curve = np.asarray(journey.returns, np.float64).reshape(-1)[: plan.people]
+        elif self.curve == "paid":
+            curve = np.asarray(journey.paid, np.float64)
+        both = self.variant in ("both", "none")
+        return Learned(
+            promise=promise,
+            variant=self.variant,
+            actor=actor.reshape(plan.rows.actor.shape) if both or self.variant == "actor" else None,
+            critic=critic.reshape(plan.rows.critic.shape)
+            if both or self.variant == "critic"
+            else None,
+            actor_head=plan.rows.actor,
+            critic_head=plan.rows.critic,
+            curve=curve,
+            producer=start.certificate,
+            settings={
+                "seed": about["seed"],
+                "people": plan.people,
+                "sigma": program.numbers["sigma"],
+                **program.described,
+            },
+        )
+
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "variant": ("both", "actor", "critic", "none"),
+    "mode": ("certified", "paper"),
+    "noise": ("auto", "independent", "correlated"),
+    "optimiser": ("sgd", "adam"),
+    "schedule": ("constant", "linear"),
+    "curve": ("hidden", "paid"),
+}
+
+# What certified mode takes where nothing was said; found on MDP-100 with seeds 0 to 5.
+_DEFAULTS = {
+    "gamma": 0.99,
+    "lambda_": 0.9,
+    "actor_step": 100.0,
+    "critic_step": 1.0,
+    "clip": 0.03,
+}
+_BATCHES = 50
+
+
+def _range(given: Any) -> tuple[float, float]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InputError("return_range must be two numbers: the lowest and the highest return.")
+    low, high = (checks.number("return_range", value) for value in given)
+    if not (low < high and math.isfinite(high - low)):
+        raise InputError("return_range must go up, by a finite difference.")
+    return low, high
+
+
+def _check(name: str, value: Any) -> None:
+    """Refuse a number that the setting of this name cannot have."""
+    if name in ("clip", "critic_weight"):
+        checks.positive(name, value)
+    elif checks.non_negative(name, value) > 1.0 and name in _SHARES:
+        raise InputError(f"{name} must be at most 1, not {value:g}.")
+
+
+_MORE_NUMBERS = ("correction_step", "exploration", "average", "critic_weight", "entropy")
+_SHARES = ("gamma", "lambda_", "exploration", "average")
+
+
+class Diverged(InputError):  # noqa: N818 (the public name says what happened)
+    """Parameters that no number can hold any more, which follows from what was released."""
+
+    def __init__(self) -> None:
+        super().__init__("The parameters grew without bound: use smaller steps.")
+
+
+def _policy(head: Head, parameters: Floats) -> Policy:
+    """The softmax policy of parameters, if they are still of any use."""
+    try:
+        with np.errstate(all="ignore"):
+            return head.policy(parameters)
+    except InputError:
+        raise Diverged from None
+
+
+def _people(people: Any, episodes: Any) -> int:
+    if (people is None) == (episodes is None):
+        raise InputError("Say how many people there are: people=500 (or episodes=500).")
+    return checks.count("people", episodes if people is None else people)
+
+
+# --- as a program -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CertifiedProgram:
+    """The certified agent as a `Program`: for sweeps over simulators, and inside `learn`.
+
+    `advance` takes whole batches: multiples of `batch`, or all that are left. What it gives back
+    about episodes is **private**, unless the people are simulated.
+    """
+
+    config: ActorCritic
+    env: Env
+    people: int
+    start_features: Features | Network | None = None
+    """Of a critic to start from, if it has any."""
+
+    def __post_init__(self) -> None:
+        checks.count("people", self.people)
+        if self.config.mode != "certified":
+            raise InputError("A CertifiedProgram needs an agent of mode 'certified'.")
+        _ = self.length
+        self.plan.rows.check(self.env.observation, self.env.name)
+
+    @property
+    def sweepable(self) -> tuple[str, ...]:
+        return SWEEPABLE
+
+    @property
+    def batch(self) -> int:
+        """B."""
+        return self.config.batch or -(-self.people // _BATCHES)
+
+    @property
+    def length(self) -> int:
+        """How many steps an episode takes at most."""
+        return certified.steps_of(self.env, self.config.max_steps)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The run without its numbers."""
+        config = self.config
+        chosen = config.critic_features
+        if self.start_features is not None:
+            if chosen is not None and chosen != self.start_features:
+                raise InputError("critic has features of its own: leave critic_features out.")
+            chosen = self.start_features
+        observed, name = self.env.observation, self.env.name
+        rows = Rows(
+            head_of(config.features, observed, self.env.num_actions, name),
+            head_of(config.features if chosen is None else chosen, observed, 1, name),
+            config.entropy,
+            config.return_range,
+            config.curve_weight if config.curve == "paid" else 0.0,
+        )
+        kind: Any = "none" if config.variant == "none" else config.noise
+        if kind == "auto":
+            horizon = -(-self.people // self.batch)
+            kind = certified.noise_kind(horizon, config.optimiser, config.schedule)
+        return Plan(
+            rows,
+            self.people,
+            self.batch,
+            kind,
+            config.optimiser,
+            config.schedule,
+            config.average,
+        )
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The program's own value for each of `sweepable`."""
+        found = {
+            name: _DEFAULTS[name]
+            if getattr(self.config, name) is None
+            else float(getattr(self.config, name))
+            for name in _DEFAULTS
+        }
+        return {**found, "critic_weight": self.config.critic_weight, "sigma": self._noise[0]}
+
+    @property
+    def event(self) -> Event | None:
+        """What the whole run does to a person; None if it is not private."""
+        return self._noise[1]
+
+    @cached_property
+    def _noise(self) -> tuple[float, Event | None]:
+        if self.config.budget is None:
+            return 0.0, None
+        plan = self.plan
+        return certified.calibrated(self.config.budget, plan.horizon, plan.noise == "correlated")
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The settings, in JSON's own types."""
+        plan, config = self.plan, self.config
+        budget = config.budget
+        return {
+            "env": self.env.name,
+            "mode": config.mode,
+            "variant": config.variant,
+            "epsilon": None if budget is None else budget.epsilon,
+            "delta": None if budget is None else budget.delta,
+            **{name: value for name, value in self.numbers.items() if name != "sigma"},
+            "max_steps": self.length,
+            "batch": plan.batch,
+            "noise": plan.noise,
+            "optimiser": plan.optimiser,
+            "schedule": plan.schedule,
+            "average": plan.average,
+            "entropy": config.entropy,
+            "return_range": None if config.return_range is None else list(config.return_range),
+            "curve_weight": plan.rows.curve_weight,
+        }
+
+    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> State:
+        for name, values in settings.items():
+            if name not in SWEEPABLE:
+                raise InputError(f"{name} cannot be swept: use {', '.join(SWEEPABLE)}.")
+            for value in np.unique(np.asarray(values)).tolist():
+                _check(name, value)
+        shape = keys.shape
+
+        with jax.enable_x64(True):
+            whole = {
+                name: jnp.broadcast_to(jnp.asarray(settings.get(name, own), float), shape)
+                for name, own in self.numbers.items()
+            }
+            begun: State = certified.begin_lanes(self.plan, keys, whole)
+        return begun
+
+    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+        if isinstance(self.env, HostEnvironment):
+            raise InputError(f"{self.env.name} runs on the host, which takes no lanes: use learn.")
+        plan = self.plan
+        done = int(np.asarray(state.batch).ravel()[0])
+        left = plan.people - done * plan.batch
+        if episodes > left or (episodes % plan.batch and episodes != left):
+            raise InputError(
+                f"episodes must be a multiple of the batch of {plan.batch} people, or the {left} "
+                f"who are left, not {episodes}."
+            )
+        batches = -(-episodes // plan.batch)
+        with jax.enable_x64(True):
+            after, (_, played) = certified.advance(plan, self.env, self.length, state, batches)
+            returns, lengths = (x.reshape(x.shape[0], -1)[:, :episodes] for x in played)
+        return after, {"return": returns, "length": lengths}
+
+    def travel(self, journey: "_Journey", batches: int) -> "_Journey":
+        """So many more batches of the one run that `journey` is."""
+        plan, state, paid, returns = self.plan, *journey
+        at = int(state.batch)
+        if isinstance(self.env, Environment):
+            lanes = jax.tree.map(lambda x: x[None], state)
+            lanes, seen = certified.advance(plan, self.env, self.length, lanes, batches)
+            state = jax.tree.map(lambda x: x[0], lanes)
+            told, (got, _) = jax.tree.map(lambda x: np.asarray(x[0, :batches]), seen)
+            paid = _put(paid, at, told)
+            return _Journey(state, paid, _put(returns, at, got))
+        parts, size = plan.chunks(self.length)
+        for number in range(at, at + batches):
+            first = number * plan.batch
+            batch = certified.play_on_host(
+                self.env,
+                _policy(plan.rows.actor, np.asarray(state.actor, np.float64)),
+                np.asarray(jax.random.key_data(state.world)),
+                range(first, min(first + plan.batch, plan.people)),
+                parts * size,
+                self.length,
+                private=self.event is not None and not np.size(returns),
+            )
+            state, (told, (got, _)) = certified.take_in(plan, state, self.length, batch)
+            paid = _put(paid, number, np.asarray(told)[None])
+            returns = _put(returns, number, np.asarray(got)[None])
+        return _Journey(state, paid, returns)
+
+
+class _Journey(NamedTuple):
+    """One run on its way, with what is shown of it."""
+
+    state: State
+    paid: Any
+    """(batches,) the paid curve; NaN where nothing was paid."""
+
+    returns: Any
+    """(batches, people of a batch); nothing, unless people are public."""
+
+    @classmethod
+    def begin(cls, program: CertifiedProgram, state: State, public: bool) -> "_Journey":
+        plan = program.plan
+        shape = (plan.horizon, plan.batch) if public else (0, 0)
+        return cls(state, np.full(plan.horizon, np.nan), np.zeros(shape))
+
+
+def _put(rows: Any, at: int, new: Any) -> Any:
+    """`rows` with `new` in it from row `at` on, if anything is kept at all."""
+    kept = np.array(rows)
+    if kept.size:
+        kept[at : at + len(new)] = new
+    return kept
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A critic to start from."""
+
+    weights: Floats | None = None
+    features: Features | Network | None = None
+    certificate: Certificate | None = None
+    assumptions: tuple[Assumption, ...] = ()
+
+    @property
+    def described(self) -> str | None:
+        """Which one it is, for the checkpoint."""
+        if self.weights is None:
+            return None
+        return hashlib.sha256(self.weights.tobytes()).hexdigest()
+
+
+def _start(critic: Any) -> _Start:
+    if critic is None:
+        return _Start()
+    weights = getattr(critic, "weights", critic)
+    try:
+        array = np.asarray(weights, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise InputError("critic must be fitted values, such as DPLSL's, or weights.") from None
+    if not np.all(np.isfinite(array)):
+        raise InputError("critic must have finite weights.")
+    features, promise = getattr(critic, "features", None), getattr(critic, "promise", None)
+    if isinstance(promise, Certificate):
+        told = Assumption(
+            f"the critic to start from has a certificate of its own, epsilon "
+            f"{promise.epsilon:.4g} at delta {promise.delta:.4g}, about other people",
+            "not enforced: for a person in both, the two costs add up",
+        )
+        return _Start(array, features, promise, (told,))
+    without = "" if promise is None else ", though it has no certificate"
+    told = Assumption(
+        f"the critic to start from is public{without}", "not enforced: it is the caller's"
+    )
+    return _Start(array, features, None, (told,))
+
+
+# --- what was learned -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was learned, as far as the variant gives it away, and the promise about it."""
+
+    promise: Promise
+    variant: str
+    actor: Floats | None
+    """Preferences of actions: (d, A), or a table (S, A), or all the parameters of a network."""
+
+    critic: Floats | None
+    """Of values: (d, 1), or a table (S, 1), or all the parameters of a network."""
+
+    actor_head: Head
+    critic_head: Head
+    curve: Floats | None = None
+    """Returns: of each person, if they are public; or the mean of each batch with noise, if paid
+    for."""
+
+    producer: Certificate | None = None
+    """Of the critic that the run started from: it covers that critic's people."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate, if there is one."""
+        if not isinstance(self.promise, Certificate):
+            raise InputError(f"This agent has no certificate. {self.promise}")
+        return self.promise
+
+    @property
+    def claim(self) -> Claim:
+        """The paper's claim, if there is one."""
+        if not isinstance(self.promise, Claim):
+            raise InputError("This agent makes no paper's claim.")
+        return self.promise
+
+    @property
+    def policy(self) -> Policy:
+        """The softmax policy."""
+        if self.actor is None:
+            raise InputError(f"The variant {self.variant!r} does not give the actor away.")
+        return self.actor_head.policy(self.actor.ravel())
+
+    def predict(self, states: Any) -> Floats:
+        """How likely each action is in each state: (n, A)."""
+        return np.asarray(self.policy.probabilities(np.asarray(states)), dtype=np.float64)
+
+    def values(self, states: Any) -> Floats:
+        """The value of each state: (n,)."""
+        if self.critic is None:
+            raise InputError(f"The variant {self.variant!r} does not give the critic away.")
+        head = self.critic_head
+        with jax.enable_x64(True):
+            rows = head.inputs(jnp.asarray(np.asarray(states)))
+            return np.asarray(head.out(jnp.asarray(self.critic.ravel()), rows)[:, 0], np.float64)
+
+    @property
+    def weights(self) -> Floats:
+        """Those of the critic, as one vector: with `features`, a critic to start from."""
+        if self.critic is None:
+            raise InputError(f"The variant {self.variant!r} does not give the critic away.")
+        return self.critic.ravel()
+
+    @property
+    def features(self) -> Features | Network | None:
+        """Those of the critic."""
+        return self.critic_head.wish
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        told: Any = {"kind": "tacit not private", "why": self.promise}
+        if not isinstance(self.promise, str):
+            told = self.promise.to_dict()
+        return {
+            "kind": _KIND,
+            "format": _FORMAT,
+            "promise": told,
+            "variant": self.variant,
+            "actor": _listed(self.actor),
+            "critic": _listed(self.critic),
+            "actor_head": self.actor_head.to_dict(),
+            "critic_head": self.critic_head.to_dict(),
+            # JSON has no infinities, which rewards may add up to.
+            "curve": None
+            if self.curve is None
+            else [value if math.isfinite(value) else None for value in self.curve.tolist()],
+            "producer": None if self.producer is None else self.producer.to_dict(),
+            "settings": dict(self.settings),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the result as JSON, wholly or not at all."""
+        files.write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Learned":
+        """The result that `save` wrote."""
+        data = files.read_json(path, _KIND, _FORMAT, "the result of an actor-critic")
+        try:
+            producer = data["producer"]
+            heads = [head_from_dict(data[name]) for name in ("actor_head", "critic_head")]
+            actor, critic = _array(data["actor"]), _array(data["critic"])
+            for array, head in zip((actor, critic), heads, strict=True):
+                if array is not None and array.shape != head.shape:
+                    raise ValueError
+            return cls(
+                promise=_promise(data["promise"]),
+                variant=str(data["variant"]),
+                actor=actor,
+                critic=critic,
+                actor_head=heads[0],
+                critic_head=heads[1],
+                curve=_array(data["curve"]),
+                producer=None if producer is None else Certificate.from_dict(producer),
+                settings=data["settings"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(f"{str(path)!r} is damaged.") from None
+
+
+def learned_as_printed(
+    program: PaperProgram, state: Any, episodes: int, curve: Floats | None, seed: int | None
+) -> Learned:
+    """The end of a run in paper mode: the actor and the critic, and the paper's claim."""
+    config, form = program.config, program.form
+    actor, critic, _ = program.weights(flush(program, state))
+    if not (np.all(np.isfinite(actor)) and np.all(np.isfinite(critic))):
+        raise Diverged
+    # One person's episode is at most so many steps; other people's are noised on their own.
+    found = claims(config, form.horizon)
+    return Learned(
+        promise=found[0] if found else NOT_PRIVATE,
+        variant=config.variant,
+        actor=actor[0],
+        critic=critic[0][:, None],
+        actor_head=Table(form.states, form.actions),
+        critic_head=Table(form.states, 1),
+        curve=None if curve is None else np.asarray(curve, np.float64),
+        settings={
+            "env": program.env.name,
+            "mode": "paper",
+            "seed": seed,
+            "people": episodes,
+            **asdict(config),
+        },
+    )
+
+
+_KIND = "tacit actor-critic"
+_FORMAT = 1
+
+
+def _listed(array: Floats | None) -> Any:
+    return None if array is None else array.tolist()
+
+
+def _array(given: Any) -> Floats | None:
+    return None if given is None else np.array(given, dtype=np.float64)
+
+
+def _promise(data: Any) -> Promise:
+    if data["kind"] == "tacit not private":
+        return str(data["why"])
+    return Claim.from_dict(data) if data["kind"] == "tacit claim" else Certificate.from_dict(data)

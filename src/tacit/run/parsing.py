@@ -1,0 +1,61 @@
+"""Words of a command line or a configuration file as numbers, or a sentence why they are not."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from tacit.privacy import checks
+from tacit.privacy.errors import InputError
+
+
+def configured(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML or JSON file, with underscores or dashes in its names."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{str(path)!r} is not text.") from None
+    try:
+        found = json.loads(text) if str(path).endswith(".json") else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if str(path).endswith(".json") else "TOML"
+        raise InputError(f"{str(path)!r} is not {kind}: {error}.") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{str(path)!r} must hold names and values.")
+    return {str(name).replace("-", "_"): value for name, value in found.items()}
+
+
+def number(name: str, value: Any) -> float:
+    try:
+        return checks.number(name, float(value) if isinstance(value, str) else value)
+    except ValueError:
+        raise InputError(f"{name} must be a number, not {value!r}.") from None
+
+
+def whole(name: str, value: Any) -> int:
+    found = number(name, value)
+    if not found.is_integer() or found < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    return int(found)
+
+
+def pair(name: str, text: str | None) -> tuple[float, float]:
+    parts = (text or "").replace(":", ",").split(",")
+    if len(parts) != 2:
+        raise InputError(f"{name} must be two numbers, the lowest and the highest, such as 0,1.")
+    low, high = (number(name, part) for part in parts)
+    if not low < high:
+        raise InputError(f"{name} must have the lowest first: {low:g} is not below {high:g}.")
+    return low, high
+
+
+def box(text: str, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    pairs = [pair("state_range", part) for part in text.split(",")] if text else []
+    if len(pairs) != count:
+        raise InputError(
+            f"state_range has {len(pairs)} ranges for states of {count} numbers: give one each, in "
+            "their order, such as 30:200,40:140."
+        )
+    return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)

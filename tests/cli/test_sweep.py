@@ -1,0 +1,120 @@
+"""`tacit sweep` as people meet it."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tacit import cli
+from tacit.run import training
+
+HERE = ["sweep", "actor-critic", "--env", "Chain", "--set", "max_steps=6", "--episodes", "20"]
+PAPER = [*HERE, "--mode", "paper", "--epsilon", "10", "--delta", "1e-6", "--seeds", "2"]
+GRID = ["--grid", "actor_step=0.1,0.5,2", "--grid", "lambda_=0,0.8"]
+
+
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the next sweep stop when it is asked for the so-manieth time."""
+
+    def soon(count: int) -> None:
+        @contextmanager
+        def interrupted() -> Iterator[Callable[[], bool]]:
+            asked = iter([False] * count)
+            yield lambda: next(asked, True)
+
+        monkeypatch.setattr(training, "on_interrupt", interrupted)
+
+    return soon
+
+
+def test_a_sweep_is_stopped_resumed_and_the_best_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: Callable[[int], None]
+) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    words = [*PAPER, *GRID, "--lanes", "4", "--segment", "10", "--curves"]
+    assert cli.run([*words, "--out", str(whole)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("6 combinations on 2 seeds, 20 episodes.\n")
+    assert printed.endswith(f"All runs are in {whole / 'results.parquet'}.\n")
+    assert len(printed.splitlines()) == 3 + 1 + 6 + 1
+    assert all(len(line) < 80 for line in printed.splitlines()[:-1])
+    rows = pq.read_table(whole / "results.parquet").to_pylist()
+    assert len(rows) == 12
+    assert {len(row["curve"]) for row in rows} == {20}
+
+    stops(3)
+    assert cli.run([*words, "--out", str(cut)]) == 130
+    told = capsys.readouterr().err
+    assert "Stopped after 1 of 3 chunks" in told
+    assert f"tacit sweep actor-critic --out {cut} --resume" in told
+    assert cli.run([*words, "--out", str(cut)]) == 2
+    assert "holds a sweep already" in capsys.readouterr().err
+    stops(1000)
+    again = ["sweep", "actor-critic", "--out", str(cut), "--resume"]
+    assert cli.run([*again, "--json", "--top", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["best"]) == 2
+    assert set(found["best"][0]["settings"]) == {"actor_step", "lambda_"}
+    assert found["plan"]["grid"]["actor_step"] == [0.1, 0.5, 2.0]
+    for name in ("plan.json", "results.parquet"):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes()
+    assert len(list(cut.iterdir())) == 2
+
+
+def test_certified_agents_are_swept_in_whole_batches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        'env = "Chain"\nvariant = "none"\npeople = 22\nbatch = 4\nmax-steps = 6\nseeds = 2\n'
+        "segment = 5\n[grid]\nactor_step = [1, 5.0]\nclip = 1.0\n"
+    )
+    out = tmp_path / "out"
+    assert cli.run(["sweep", "actor-critic", "--config", str(grid), "--out", str(out)]) == 0
+    assert "2 combinations on 2 seeds, 22 episodes." in capsys.readouterr().out
+    rows = pq.read_table(out / "results.parquet").to_pylist()
+    assert [(row["actor_step"], row["clip"], row["seed"]) for row in rows] == [
+        *((1.0, 1.0, 0), (1.0, 1.0, 1), (5.0, 1.0, 0), (5.0, 1.0, 1))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (PAPER, "grid is needed: say with --grid a setting and its values"),
+        ([*PAPER, "--grid", "actor_step"], "A grid is said as actor_step=0.1,0.5"),
+        ([*PAPER, "--grid", "actor_step="], "actor_step has no values"),
+        ([*PAPER, "--grid", "actor_step=a"], "actor_step must be a number"),
+        ([*PAPER, "--grid", "actor_step=1,1"], "a value twice"),
+        ([*PAPER, *GRID, *GRID], "is in the grid twice"),
+        ([*PAPER, "--grid", "actor_stp=1"], "Did you mean 'actor_step'?"),
+        ([*PAPER, "--grid", "lambda_=0.5,1.5"], "lambda_ must be at most 1"),
+        ([*PAPER, *GRID, "--set", "acting"], "Options are set as acting=softmax"),
+        ([*PAPER, *GRID, "--set", "actng=softmax"], "There is no option 'actng'. Did you mean"),
+        ([*PAPER, *GRID, "--seeds", "0"], "seeds must be a whole number of at least 1"),
+        ([*HERE, *GRID], "epsilon is needed"),
+        (["sweep", "actor-critic", *GRID], "people is needed"),
+        (
+            [
+                *("sweep", "actor-critic", "--env", "Acrobot-v1", "--people", "9"),
+                *("--variant", "none", "--features", "network:4", "--grid", "clip=1"),
+            ],
+            "played one by one: use tacit train",
+        ),
+        ([*PAPER, *GRID, "--resume"], "leave out --env"),
+        (["sweep", "actor-critic", "--resume"], "cannot be read: No such file"),
+    ],
+)
+def test_bad_sweeps_are_refused_in_one_sentence_and_leave_nothing(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*words, "--out", str(tmp_path / "deep" / "out")]) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,341 @@
+"""`tacit train` as people meet it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import cli
+from tacit.control.actor_critic import ActorCritic, Learned
+from tacit.data import load_policy
+from tacit.privacy import Budget, Certificate, Claim, InputError, Ledger, Relation, Unit
+from tacit.run import training
+
+HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
+BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
+CERTIFIED = [*HERE, "--people", "40", "--batch", "4", *BUDGET]
+PAPER = [*HERE, "--mode", "paper", "--episodes", "40", *BUDGET]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the next run stop when it is asked for the so-manieth time."""
+
+    def soon(count: int) -> None:
+        @contextmanager
+        def interrupted() -> Iterator[Callable[[], bool]]:
+            asked = iter([False] * count)
+            yield lambda: next(asked, True)
+
+        monkeypatch.setattr(training, "on_interrupt", interrupted)
+
+    return soon
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "env is needed: say with --env which environment"),
+        (["--env", "Taxi-v4"], "people is needed: say with --people how many"),
+        (["--env", "Taxi-v4", "--people", "9"], "epsilon is needed: say with --epsilon"),
+        (
+            ["--env", "Taxi-v4", "--people", "9", "--mode", "paper"],
+            "how much is claimed for each step",
+        ),
+        (["--env", "Taxi-v4", "--people", "9", "--epsilon", "1"], "delta is needed"),
+        (["--env", "CartPole-v1", "--people", "9", *BUDGET], "features is needed: say"),
+        (["--env", "CartPole-v1", "--people", "9", *BUDGET, "--features", "table"], "no table"),
+        (["--env", "CartPole-v1", "--people", "9", *BUDGET, "--features", "x"], "must be table,"),
+        (
+            ["--env", "CartPole-v1", "--people", "9", *BUDGET, "--features", "network:a"],
+            "network needs sizes",
+        ),
+        (["--env", "Chain", "--people", "9", "--episodes", "9", *BUDGET], "in two ways"),
+        (["--env", "Nowhere-v1", "--people", "9", *BUDGET], "no environment 'Nowhere-v1'"),
+        (["--env", "CartPole-v1", "--people", "9", "--mode", "paper", *BUDGET], "has none"),
+        (["--env", "Chain", "--people", "9", "--mode", "papal", *BUDGET], "mode must be"),
+        (["--env", "Chain", "--people", "0", *BUDGET], "people must be a whole number"),
+        (
+            ["--env", "Chain", "--people", "9", "--mode", "paper", "--batch", "3", *BUDGET],
+            "batch does not belong to mode 'paper'",
+        ),
+        (["--env", "Chain", "--people", "9", "--variant", "none", *BUDGET], "spends nothing"),
+        (["--env", "Chain", "--people", "9", *BUDGET, "--logs", "csv"], "A log holds returns"),
+        (["--env", "Chain", "--people", "9", *BUDGET, "--public", "--logs", "x"], "no log format"),
+        (["--env", "Chain", "--people", "9", *BUDGET, "--name", "x"], "say which with --ledger"),
+        (
+            ["--env", "Chain", "--people", "9", "--mode", "paper", *BUDGET, "--ledger", "x"],
+            "no ledger can pay",
+        ),
+        (["--env", "Chain", "--people", "9", *BUDGET, "--ledger", "x"], "x"),
+        (["--env", "Chain", "--people", "9", *BUDGET, "--resume"], "leave out --env"),
+        (["--seed", "0", "--resume"], "leave out --seed"),
+        (["--logs", "csv", "--resume"], "leave out --logs"),
+        (["--resume"], "There is no run to resume in"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said_in_one_sentence(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "deep" / "run"
+    assert cli.run(["train", "actor-critic", *words, "--out", str(folder)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("tacit: ")
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_learners_and_no_folder_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "dreamer"]) == 2
+    assert "There is no learner 'dreamer': what can be trained is" in capsys.readouterr().err
+    assert cli.run(["train", "actor-critic", "--resume"]) == 2
+    assert "Say with --out which folder" in capsys.readouterr().err
+
+
+def test_a_certified_run_fills_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert cli.run([*CERTIFIED, "--out", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert "Certified: epsilon 5 at delta 1e-06, trajectory, replace-one." in printed
+    assert "return" not in printed
+    assert printed.endswith(f"The result is {run / 'result.json'}.\n")
+    assert all(len(line) < 80 for line in printed.splitlines()[:-1])
+    # Nothing about returns, and no checkpoint.
+    assert names(run) == ["certificate.json", "policy.json", "result.json", "run.json"]
+    certificate = Certificate.read(run / "certificate.json")
+    certificate.verify(strict=True)
+    learned = Learned.load(run / "result.json")
+    assert learned.certificate == certificate
+    assert learned.curve is None
+    policy = load_policy(run / "policy.json")
+    np.testing.assert_allclose(policy.probabilities(np.arange(3)), learned.predict(np.arange(3)))
+    before = (run / "result.json").read_bytes()
+    assert cli.run([*CERTIFIED, "--out", str(run)]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert cli.run(["train", "actor-critic", "--out", str(run), "--resume"]) == 2
+    assert "is finished" in capsys.readouterr().err
+    assert (run / "result.json").read_bytes() == before
+
+
+def test_json_is_all_that_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert cli.run([*CERTIFIED, "--seed", "3", "--out", str(run), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["files"]["certificate"] == str(run / "certificate.json")
+    saved = json.loads((run / "result.json").read_text())
+    assert {name: printed[name] for name in saved} == saved
+
+
+def test_public_returns_are_shown_and_logged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = [*CERTIFIED, "--public", "--logs", "csv, jsonl,tensorboard", "--out", str(run)]
+    assert cli.run(words) == 0
+    printed = capsys.readouterr().out
+    assert "mean return of the first tenth" in printed
+    assert "The returns were declared public: no promise is made about them." in printed
+    curve = Learned.load(run / "result.json").curve
+    assert curve is not None
+    lines = (run / "log.csv").read_text().splitlines()
+    assert lines == ["episode,return", *(f"{k + 1},{x!r}" for k, x in enumerate(curve.tolist()))]
+    assert {"log.jsonl", "events.out.tfevents.0.tacit"} < set(names(run))
+
+
+@pytest.mark.slow
+def test_a_paid_curve_is_logged_by_batches(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert (
+        cli.run([*CERTIFIED, "--curve", "paid", "--return-range", "0,60", "--out", str(run)]) == 0
+    )
+    curve = Learned.load(run / "result.json").curve
+    assert curve is not None
+    lines = (run / "log.csv").read_text().splitlines()[1:]
+    assert lines == [f"{4 * (k + 1)},{x!r}" for k, x in enumerate(curve.tolist())]
+    assert len(lines) == 10
+
+
+def test_paper_mode_claims_and_does_not_certify(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert cli.run([*PAPER, "--seed", "0", "--public", "--out", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert "Claimed, not certified: epsilon 5 at delta 1e-06" in printed
+    assert names(run) == ["claim.json", "log.csv", "policy.json", "result.json", "run.json"]
+    learned = Learned.load(run / "result.json")
+    assert isinstance(learned.promise, Claim)
+    rows = (run / "log.csv").read_text().splitlines()
+    assert rows[0] == "episode,return,length"
+    assert len(rows) == 41
+    # Without --public nothing tells how the episodes went.
+    hidden = tmp_path / "hidden"
+    assert cli.run([*PAPER, "--seed", "0", "--out", str(hidden)]) == 0
+    assert names(hidden) == ["claim.json", "policy.json", "result.json", "run.json"]
+    found = Learned.load(hidden / "result.json")
+    assert found.curve is None
+    np.testing.assert_array_equal(found.actor, learned.actor)
+    # In Python it is the same.
+    agent = ActorCritic(mode="paper", budget=Budget(5.0, 1e-6), max_steps=6)
+    same = agent.learn("Chain", 40, seed=0, public=True)
+    assert json.loads(json.dumps(same.to_dict())) == json.loads((run / "result.json").read_text())
+
+
+@pytest.mark.slow
+def test_each_variant_gives_away_what_it_says(tmp_path: Path) -> None:
+    for variant in ("actor", "critic", "none"):
+        run = tmp_path / variant
+        given = CERTIFIED if variant != "none" else CERTIFIED[: -len(BUDGET)]
+        assert cli.run([*given, "--variant", variant, "--out", str(run)]) == 0
+        learned = Learned.load(run / "result.json")
+        assert (learned.actor is None) == (variant == "critic")
+        assert (learned.critic is None) == (variant == "actor")
+        assert (run / "policy.json").exists() == (variant != "critic")
+        assert (run / "certificate.json").exists() == (variant != "none")
+
+
+@pytest.mark.parametrize("words", [CERTIFIED, PAPER], ids=["certified", "paper"])
+def test_a_stopped_run_is_resumed_to_the_same_bytes(
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    stops: Callable[[int], None],
+) -> None:
+    given = [*words, "--seed", "7", "--public"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert cli.run([*given, "--out", str(whole)]) == 0
+    capsys.readouterr()
+    stops(3)
+    assert cli.run([*given, "--out", str(cut)]) == 130
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Stopped after" in printed.err
+    assert f"tacit train actor-critic --out {cut} --resume" in printed.err
+    assert not (cut / "result.json").exists()
+    assert cli.run([*given, "--out", str(cut)]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    stops(2)
+    again = ["train", "actor-critic", "--out", str(cut), "--resume"]
+    assert cli.run(again) == 130
+    stops(1000)
+    assert cli.run(again) == 0
+    assert names(cut) == names(whole)
+    for path in whole.iterdir():
+        if path.name != "run.json":  # which has the folder's name
+            assert (cut / path.name).read_bytes() == path.read_bytes()
+
+
+def ledger(path: Path, epsilon: float) -> None:
+    Ledger.create(
+        path,
+        "people",
+        unit=Unit.TRAJECTORY,
+        relation=Relation.REPLACE_ONE,
+        limit=Budget(epsilon, 1e-6),
+    ).close()
+
+
+def test_people_pay_once_however_often_a_run_is_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: Callable[[int], None]
+) -> None:
+    ledger(tmp_path / "ledger", 8.0)
+    paying = ["--ledger", str(tmp_path / "ledger")]
+    run = tmp_path / "run"
+    stops(2)
+    assert cli.run([*CERTIFIED, *paying, "--out", str(run)]) == 130
+    stops(1000)
+    assert cli.run(["train", "actor-critic", "--out", str(run), "--resume"]) == 0
+    with Ledger.open(tmp_path / "ledger") as opened:
+        assert [entry.run for entry in opened.entries()] == ["run"]
+    Certificate.read(run / "certificate.json").verify(strict=True)
+    # A second run is beyond the limit: refused before anybody plays.
+    capsys.readouterr()
+    assert cli.run([*CERTIFIED, *paying, "--out", str(tmp_path / "more")]) == 2
+    assert capsys.readouterr().err.startswith("tacit: ")
+    assert not (tmp_path / "more").exists()
+    with Ledger.open(tmp_path / "ledger") as opened:
+        assert len(opened.entries()) == 1
+
+
+def test_what_cannot_be_kept_is_at_least_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Learned, path: Path) -> None:
+        raise InputError(f"{str(path)!r} cannot be written: No space left on device.")
+
+    monkeypatch.setattr(Learned, "save", full)
+    assert cli.run([*CERTIFIED, "--out", str(tmp_path / "run")]) == 2
+    printed = capsys.readouterr()
+    assert "No space left on device" in printed.err
+    assert json.loads(printed.out)["promise"]["kind"] == "tacit certificate"
+
+
+def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(
+        'env = "Chain"\npeople = 40\nbatch = 4\nmax-steps = 6\nepsilon = 9\ndelta = 1e-6\n'
+        "clip = 2\nlambda_ = 0.5\n"
+    )
+    run = tmp_path / "run"
+    words = ["train", "actor-critic", "--config", str(job), "--epsilon", "5", "--out", str(run)]
+    assert cli.run(words) == 0
+    settings: Any = Learned.load(run / "result.json").settings
+    assert (settings["epsilon"], settings["clip"], settings["lambda_"]) == (5.0, 2.0, 0.5)
+    capsys.readouterr()
+    for text, sentence in (
+        ("peple = 3", "There is no option 'peple'. Did you mean 'people'?"),
+        ("seed = 3", "seed belongs on the command line"),
+        ("people = 2.5", "people must be a whole number"),
+        ("public = 1", "public must be true or false"),
+        ("env = 3", "env must be text"),
+    ):
+        job.write_text(text)
+        assert cli.run(["train", "actor-critic", "--config", str(job)]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["certified", "paper"])
+def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path, mode: str) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    size = ["--people", "20000", "--batch", "10"] if mode == "certified" else ["--episodes", "1000"]
+    words = ["train", "actor-critic", "--env", "MDP100", "--mode", mode, *size, *BUDGET]
+    words += ["--seed", "5", "--public"]
+    assert cli.run([*words, "--out", str(whole)]) == 0
+    program = "import sys; from tacit.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", program, *words, "--out", str(cut)]
+    process = subprocess.Popen(command, cwd=os.getcwd(), stderr=subprocess.DEVNULL)
+    try:
+        first: bytes | None = None
+        while True:
+            assert process.poll() is None, "the run was over before it could be killed"
+            found = [path.read_bytes() for path in cut.glob("*.npz")] if cut.exists() else []
+            first = first or (found[0] if found else None)
+            if first is not None and found and found[0] != first:
+                break  # at least one segment is done
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert cli.run(["train", "actor-critic", "--out", str(cut), "--resume"]) == 0
+    assert names(cut) == names(whole)
+    for path in whole.iterdir():
+        if path.name != "run.json":
+            assert (cut / path.name).read_bytes() == path.read_bytes()

@@ -1,0 +1,578 @@
+"""The paper's actor-critic: against a NumPy loop, by hand, and lazy noise against dense in law."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from benchmarks.paper_actor_critic import Played, play
+from tacit.control import paper_actor_critic as paper
+from tacit.control import paper_parts as parts
+from tacit.control.paper_actor_critic import (
+    Config,
+    PaperProgram,
+    State,
+    claims,
+    flush,
+    trace_similarity,
+    train,
+)
+from tacit.control.paper_dense import Dense, Happened, dense_episode, dense_update
+from tacit.control.program import Program, load_state, save_state
+from tacit.envs import MDP100, CartPole, TabularMDP, Taxi
+from tacit.privacy import InputError
+
+Floats = NDArray[np.float64]
+
+KEYS = jax.random.split(jax.random.key(3), 3)
+FALSE_ALARM = 1e-6
+QUIET = Config(
+    variant="both", sigma=0.0, actor_step=0.1, critic_step=0.05, correction_step=0.02, max_steps=40
+)
+
+
+@pytest.fixture(autouse=True)
+def compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compiling is most of the time of a quick test, and half of it makes the result fast. Slow
+    tests run what users run."""
+    quick = request.node.get_closest_marker("slow") is None
+    jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+
+
+@lru_cache
+def small() -> Any:
+    """Six states, of which the last two are never met; the fourth may end an episode."""
+    rng = np.random.default_rng(5)
+    shape = (6, 2, 3)
+    successors = rng.integers(4, size=shape)
+    return TabularMDP.from_tables(
+        successors,
+        rng.dirichlet(np.ones(3), shape[:2]),
+        rng.uniform(-1.0, 1.0, shape),
+        (successors == 3) & (rng.uniform(size=shape) < 0.5),
+        np.array([0.5, 0.5, 0.0, 0.0, 0.0, 0.0]),
+        step_limit=20,
+    )
+
+
+@lru_cache
+def drawn(blocks: int, episodes: int) -> tuple[Floats, Floats]:
+    """All chances of `KEYS`: (episodes, lanes) of starts and (episodes, steps, 2, lanes)."""
+    program = PaperProgram(QUIET, small())
+    state = program.init(KEYS)
+    found = []
+    with jax.enable_x64(True):
+        compiled = jax.jit(lambda state: parts.chances(blocks, state))
+        for _ in range(episodes):
+            found.append([np.asarray(one) for one in compiled(state)])
+            state = state._replace(episode=state.episode + 1)
+    return np.stack([first for first, _ in found]), np.stack([rest for _, rest in found])
+
+
+def same_as_numpy(config: Config, env: TabularMDP, episodes: int = 3) -> list[Played]:
+    """Whether it is; nothing waits without noise, so there is nothing to flush."""
+    program = PaperProgram(config, env)
+    first, chances = drawn(program.form.blocks, episodes)
+    state, seen = program.advance(program.init(KEYS), episodes)
+    actor, critic, correction = program.weights(state)
+    plain = []
+    for lane in range(len(KEYS)):
+        rng = np.random.default_rng(0)
+        expected = play(config, env, first[:, lane], chances[:, :, :, lane], rng)
+        plain.append(expected)
+        np.testing.assert_array_equal(seen["length"][lane], expected.length)
+        np.testing.assert_allclose(seen["return"][lane], expected.total, rtol=1e-9)
+        for ours, theirs in ((actor, expected.u), (critic, expected.v), (correction, expected.w)):
+            np.testing.assert_allclose(ours[lane], theirs, rtol=1e-9, atol=1e-9)
+    return plain
+
+
+# --- without noise --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "changes"),
+    [
+        (MDP100(), {"variant": "none", "lambda_": 0.8}),
+        (Taxi(), {"variant": "actor", "lambda_": 0.0, "acting": "softmax"}),
+        (MDP100(), {"variant": "critic", "lambda_": 0.8, "correction": "printed"}),
+    ],
+)
+def test_without_noise_it_is_the_numpy_loop(env: TabularMDP, changes: dict[str, Any]) -> None:
+    plain = same_as_numpy(replace(QUIET, **changes), env)
+    assert max(np.max(np.abs(one.u)) for one in plain) > 1e-3
+
+
+def test_saturated_preferences_do_no_harm() -> None:
+    """Ratios and gradients become exactly 0, and with them whole traces."""
+    config = replace(QUIET, actor_step=4000.0, exploration=0.5, lambda_=0.8, max_steps=None)
+    plain = same_as_numpy(config, small(), 4)
+    policy = [np.exp(one.u - one.u.max(axis=1, keepdims=True)) for one in plain]
+    assert sum(np.sum(one[:4] == 0.0) for one in policy) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lambda_", [0.0, 0.8])
+@pytest.mark.parametrize("variant", ["none", "actor", "critic", "both"])
+@pytest.mark.parametrize(
+    ("env", "acting", "correction", "dense"),
+    [
+        (MDP100(), "epsilon-greedy", "next", False),
+        (MDP100(), "softmax", "printed", False),
+        (Taxi(), "epsilon-greedy", "printed", False),
+        (Taxi(), "softmax", "next", False),
+        (MDP100(), "epsilon-greedy", "printed", True),
+        (Taxi(), "softmax", "next", True),
+    ],
+)
+def test_every_form_is_the_numpy_loop(
+    env: TabularMDP, acting: Any, correction: Any, dense: bool, variant: Any, lambda_: float
+) -> None:
+    changes: dict[str, Any] = {
+        "variant": variant,
+        "lambda_": lambda_,
+        "acting": acting,
+        "correction": correction,
+        "dense": dense,
+    }
+    same_as_numpy(replace(QUIET, **changes), env)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("max_steps", [1, 17])
+@pytest.mark.parametrize("actions", [1, 3])
+@pytest.mark.parametrize("states", [1, 7])
+def test_small_tables_and_short_episodes(states: int, actions: int, max_steps: int) -> None:
+    """Also a bound that is a constant; lanes with lambda 0 and above it side by side."""
+    rng = np.random.default_rng(states + actions)
+    shape = (states, actions, 2)
+    env = TabularMDP.from_tables(
+        rng.integers(states, size=shape),
+        rng.dirichlet(np.ones(2), shape[:2]),
+        rng.uniform(-1.0, 1.0, shape),
+        rng.uniform(size=shape) < 0.1,
+    )
+    lambdas = np.array([0.0, 0.99, 0.5])
+    config = replace(QUIET, clip=0.3, max_steps=max_steps)
+    program = PaperProgram(config, env)
+    state, _ = program.advance(program.init(KEYS, {"lambda_": jnp.asarray(lambdas)}), 4)
+    first, chances = drawn(program.form.blocks, 4)
+    for lane, lambda_ in enumerate(lambdas):
+        one = replace(config, lambda_=float(lambda_))
+        expected = play(one, env, first[:, lane], chances[..., lane], np.random.default_rng(0))
+        for ours, theirs in zip(
+            program.weights(state), (expected.u, expected.v, expected.w), strict=True
+        ):
+            np.testing.assert_allclose(ours[lane], theirs, rtol=1e-9, atol=1e-9)
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+def by_hand(variant: Any) -> tuple[Dense, dict[str, Any]]:
+    """Three steps of three states and two actions, in plain arithmetic, with fixed noise."""
+    gamma, lam, alpha_u, alpha_v, alpha_w, sigma = 0.9, 0.5, 0.2, 0.1, 0.3, 0.4
+    actor_normals = np.arange(18.0).reshape(3, 3, 2) / 10.0 - 0.8
+    critic_normals = np.array([[0.5, -1.0, 2.0], [1.0, 0.0, -0.5], [-2.0, 0.3, 0.1]])
+    steps = [(0, 1, 1.0, 1.0, 1, False), (1, 0, 0.5, -2.0, 1, False), (1, 1, 2.0, 3.0, 2, True)]
+    u, v, w = np.zeros((3, 2)), np.zeros(3), np.zeros(3)
+    eu, ev = np.zeros((3, 2)), np.zeros(3)
+    gradients = []
+    for (s, a, rho, r, after, ended), nu, nv in zip(
+        steps, actor_normals, critic_normals, strict=True
+    ):
+        chance = math.exp(u[s, a]) / (math.exp(u[s, 0]) + math.exp(u[s, 1]))
+        slope = np.array([-(1.0 - chance), -(1.0 - chance)])
+        slope[a] = 1.0 - chance
+        gradients.append(slope)
+        on = 0.0 if ended else gamma
+        delta = r + on * v[after] - v[s]
+        ev = rho * (gamma * lam * ev)
+        ev[s] += rho
+        z = delta * ev
+        z[after] -= on * (1.0 - lam) * (w @ ev)
+        if variant in ("critic", "both"):
+            c = np.median(np.abs(z[z != 0.0]))
+            z = z / np.linalg.norm(z) * c + sigma * c * nv
+        g = np.zeros((3, 2))
+        g[s] = slope
+        if variant in ("actor", "both"):
+            c = np.median(np.abs(slope[slope != 0.0]))
+            g = g / np.linalg.norm(g) * c + sigma * c * nu
+        w_s = w[s]
+        w = w + alpha_w * delta * ev
+        w[s] -= alpha_w * w_s
+        v = v + alpha_v * z
+        eu = rho * (g + gamma * lam * eu)
+        u = u + alpha_u * delta * eu
+    given = {
+        "numbers": {
+            "gamma": gamma,
+            "lambda_": lam,
+            "actor_step": alpha_u,
+            "critic_step": alpha_v,
+            "correction_step": alpha_w,
+            "sigma": sigma,
+        },
+        "steps": steps,
+        "gradients": gradients,
+        "actor": actor_normals,
+        "critic": critic_normals,
+    }
+    return Dense(*(jnp.asarray(one) for one in (u, v, w, eu, ev))), given
+
+
+updated = jax.jit(dense_update, static_argnums=0)
+
+
+@pytest.mark.parametrize("variant", ["none", "actor", "critic", "both"])
+def test_three_steps_by_hand(variant: Any) -> None:
+    with jax.enable_x64(True):
+        expected, given = by_hand(variant)
+        form = PaperProgram(replace(QUIET, variant=variant), small()).form
+        numbers = {name: jnp.full((1,), value) for name, value in given["numbers"].items()}
+        now = Dense(*(jnp.zeros(shape) for shape in ((2, 3, 1), (3, 1), (3, 1), (2, 3, 1), (3, 1))))
+        for number, (s, _, rho, r, after, ended) in enumerate(given["steps"]):
+            now = updated(
+                form,
+                numbers,
+                now,
+                Happened(
+                    jnp.asarray([s]),
+                    jnp.asarray(given["gradients"][number])[:, None],
+                    jnp.asarray([rho]),
+                    jnp.asarray([r]),
+                    jnp.asarray([after]),
+                    jnp.asarray([ended]),
+                ),
+                jnp.asarray(given["actor"][number].T)[:, :, None] if form.noisy_actor else None,
+                jnp.asarray(given["critic"][number])[:, None] if form.noisy_critic else None,
+            )
+        for ours, theirs in zip(now, expected, strict=True):
+            got = np.asarray(ours)[..., 0]
+            np.testing.assert_allclose(got.T if got.ndim == 2 else got, theirs, rtol=1e-12)
+
+
+def test_the_first_step_by_hand() -> None:
+    """From all zeros: delta = 1, the gradient is (-1/2, 1/2), its median 1/2, its norm 1/sqrt 2."""
+    _, given = by_hand("actor")
+    noise = given["actor"][0]
+    moved = 0.2 * (np.array([-1.0, 1.0]) / math.sqrt(2.0) * 0.5 + 0.4 * 0.5 * noise[0])
+    with jax.enable_x64(True):
+        form = PaperProgram(replace(QUIET, variant="actor"), small()).form
+        numbers = {name: jnp.full((1,), value) for name, value in given["numbers"].items()}
+        zero = Dense(
+            *(jnp.zeros(shape) for shape in ((2, 3, 1), (3, 1), (3, 1), (2, 3, 1), (3, 1)))
+        )
+        happened = Happened(
+            jnp.asarray([0]),
+            jnp.asarray([[-0.5], [0.5]]),
+            jnp.ones((1,)),
+            jnp.ones((1,)),
+            jnp.asarray([1]),
+            jnp.asarray([False]),
+        )
+        now = updated(form, numbers, zero, happened, jnp.asarray(noise.T)[..., None], None)
+    np.testing.assert_allclose(np.asarray(now.u)[:, 0, 0], moved, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(now.v)[:, 0], [0.1, 0.0, 0.0])
+    np.testing.assert_allclose(np.asarray(now.w)[:, 0], [0.3, 0.0, 0.0])
+
+
+# --- in law ---------------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnames=("form", "episodes"))
+def with_traces(form: Any, world: Any, state: State, episodes: int) -> Any:
+    """The state after some episodes, the traces of the last one and all returns, of each lane."""
+    episode = dense_episode if form.dense else paper._waiting_episode
+
+    def body(carry: Any, _: None) -> Any:
+        after, (seen, kept) = episode(form, world, carry[0], True)
+        return (after, kept), seen["return"]
+
+    lanes, states, _ = state.rows.shape
+    none = (jnp.zeros((states, form.actions, lanes)), jnp.zeros((states, lanes)))
+    return jax.lax.scan(body, (state, none), None, length=episodes)
+
+
+def played(
+    config: Config, env: TabularMDP, lanes: int, episodes: int, seed: int, keep: bool
+) -> dict[str, Floats]:
+    """Everything, lanes first: weights, the last traces if kept, all returns."""
+    program = PaperProgram(config, env, sweeps_lambda=keep)
+    state = program.init(jax.random.split(jax.random.key(seed), lanes))
+    found: dict[str, Floats] = {}
+    if keep:
+        with jax.enable_x64(True):
+            (state, kept), returns = with_traces(program.form, program._world, state, episodes)
+        found["actor_trace"] = np.moveaxis(np.asarray(kept[0]), -1, 0)
+        found["critic_trace"] = np.asarray(kept[1]).T
+        found["returns"] = np.asarray(returns).T
+    else:
+        state, seen = program.advance(state, episodes)
+        found["returns"] = np.asarray(seen["return"])
+    state = state if config.dense else flush(program, state)
+    found["u"], found["v"], found["w"] = program.weights(state)
+    return {name: values.reshape(lanes, -1) for name, values in found.items()}
+
+
+@lru_cache
+def circuit() -> Any:
+    """Seven states in one action: a walk with stays and returns; two are never met."""
+    successors = np.array([[1, 1], [2, 2], [2, 3], [4, 4], [1, 0], [0, 0], [0, 0]])[:, None]
+    rewards = np.full((7, 1, 2), 0.7)
+    chances = np.full((7, 1, 2), 0.5)
+    start = np.eye(7)[0]
+    return TabularMDP.from_tables(successors, chances, rewards, None, start, step_limit=21)
+
+
+def open_loop(lambda_: float, sigma: float, episodes: int, steps: int) -> Floats:
+    """The covariance of (e, u) of every entry: rho = 1, delta = 0.7, C = 0.5, alpha = 0.3."""
+    p, delta = 0.99 * lambda_, 0.7
+    step = np.array([[p, 0.0], [0.3 * delta * p, 1.0]])
+    into = sigma * 0.5 * np.array([1.0, 0.3 * delta])
+    covariance = np.zeros((2, 2))
+    for _ in range(episodes):
+        covariance[0] = covariance[:, 0] = 0.0
+        for _ in range(steps):
+            covariance = step @ covariance @ step.T + np.outer(into, into)
+    return covariance
+
+
+def fits(samples: Floats, covariance: Floats) -> bool:
+    """Whether entries (n, entries, 2) have the covariance, each alone and all of them together.
+
+    Second moments of whitened Gaussians: sums of squares are chi-square, and products of two
+    independent ones have mean 0 and variance 1 (their mean over n is normal in effect).
+    """
+    n = len(samples)
+    white = samples @ np.linalg.inv(np.linalg.cholesky(covariance)).T
+    flat = white.reshape(n, -1)
+    squares = np.sum(flat**2, axis=0)
+    cross = (flat.T @ flat)[np.triu_indices(flat.shape[1], 1)] / math.sqrt(n)
+    level = FALSE_ALARM / (len(squares) + len(cross))
+    low, high = stats.chi2.ppf(level / 2.0, n), stats.chi2.isf(level / 2.0, n)
+    bound = stats.norm.isf(level / 2.0)
+    inside = (squares > low) & (squares < high)
+    return bool(np.all(inside) and np.all(np.abs(cross) < bound))
+
+
+@pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_waiting_noise_has_the_law_that_can_be_computed(dense: bool) -> None:
+    """One action: no signal, and all scalars known; rows met, met often, and never met."""
+    config = Config(
+        variant="actor",
+        sigma=0.9,
+        clip=0.5,
+        actor_step=0.3,
+        critic_step=0.0,
+        lambda_=0.8,
+        dense=dense,
+    )
+    got = played(config, circuit(), 4000, 2, seed=11, keep=True)
+    samples = np.stack([got["actor_trace"], got["u"]], axis=-1)
+    assert fits(samples, open_loop(0.8, 0.9, 2, 21))
+    assert not fits(samples, open_loop(0.8, 0.9 * 1.1, 2, 21))
+
+
+def alike(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> bool:
+    """Whether two samples of everything agree: means and variances of each number, and of the
+    products of neighbouring ones, and the distribution of each."""
+    a = np.concatenate([first[name] for name in sorted(first)], axis=1)
+    b = np.concatenate([second[name] for name in sorted(second)], axis=1)
+    varies = np.ptp(np.concatenate([a, b]), axis=0) > 0.0
+    a, b = a[:, varies], b[:, varies]
+    # Far tails would spoil the normal law of a mean; squashed, each number is bounded. Nor may
+    # they say how wide a number is, or nothing would be left to see where a few runs diverge.
+    low, centre, high = np.quantile(a, (0.25, 0.5, 0.75), axis=0)
+    width = np.where(high > low, high - low, np.std(a, axis=0))
+    a, b = np.tanh((a - centre) / width), np.tanh((b - centre) / width)
+    pairs = [(x[:, :-1] * x[:, 1:], x) for x in (a, b)]
+    made = [np.concatenate([x, x**2, pair], axis=1) for pair, x in pairs]
+    gap = made[0].mean(axis=0) - made[1].mean(axis=0)
+    error = np.sqrt(sum(one.var(axis=0) / len(one) for one in made))
+    tests = made[0].shape[1] + a.shape[1]
+    close = np.abs(gap) < stats.norm.isf(FALSE_ALARM / tests / 2.0) * error
+    shapes = [stats.ks_2samp(a[:, i], b[:, i], method="asymp").pvalue for i in range(a.shape[1])]
+    return bool(np.all(close | (error == 0.0)) and min(shapes) > FALSE_ALARM / tests)
+
+
+@pytest.mark.parametrize(
+    ("variant", "lambda_", "keep", "lanes", "episodes"),
+    [
+        ("both", 0.8, False, 5000, 2),
+        *(
+            pytest.param(variant, lambda_, keep, 20_000, 3, marks=pytest.mark.slow)
+            for variant in ("actor", "critic", "both")
+            for lambda_, keep in ((0.0, False), (0.8, True), (0.99, True))
+        ),
+        pytest.param("both", 0.8, True, 200_000, 3, marks=pytest.mark.slow),
+    ],
+)
+def test_waiting_noise_has_the_law_of_dense_noise(
+    variant: Any, lambda_: float, keep: bool, lanes: int, episodes: int
+) -> None:
+    """In a closed loop: weights and returns, and traces where they are kept."""
+    config = Config(
+        variant=variant,
+        sigma=0.5,
+        lambda_=lambda_,
+        actor_step=0.4,
+        critic_step=0.2,
+        correction_step=0.1,
+        exploration=0.4,
+    )
+    size = (small(), lanes, episodes)
+    lazy = played(config, *size, seed=1, keep=keep)
+    dense = played(replace(config, dense=True), *size, seed=2, keep=keep)
+    off = played(replace(config, sigma=0.55, dense=True), *size, seed=2, keep=keep)
+    assert alike(lazy, dense)
+    assert not alike(lazy, off)
+
+
+# --- as a program ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lanes", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_advancing_by_ones_is_advancing_at_once(lanes: int) -> None:
+    program = PaperProgram(Config(variant="both", lambda_=0.8), small())
+    assert isinstance(program, Program)
+    keys = jax.random.split(jax.random.key(4), lanes)
+    begun = program.init(keys, {"sigma": jnp.linspace(0.1, 0.3, lanes)})
+    whole, expected = program.advance(begun, 4)
+    parted, found = begun, []
+    for _ in range(4):
+        parted, seen = program.advance(parted, 1)
+        found.append(seen)
+    for name in ("return", "length"):
+        together = np.concatenate([seen[name] for seen in found], axis=1)
+        np.testing.assert_array_equal(together, expected[name])
+    for one, other in zip(jax.tree.leaves(parted), jax.tree.leaves(whole), strict=True):
+        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def test_a_state_is_saved_and_loaded(tmp_path: Any) -> None:
+    program = PaperProgram(Config(variant="both", lambda_=0.8), small())
+    state, _ = program.advance(program.init(KEYS, {"sigma": jnp.array([0.1, 0.2, 0.3])}), 1)
+    save_state(tmp_path / "state.npz", state, {})
+    loaded, _ = load_state(tmp_path / "state.npz", program.init(KEYS))
+    np.testing.assert_array_equal(np.asarray(loaded.rows), np.asarray(state.rows))
+
+
+def test_flushing_draws_what_waits_once() -> None:
+    program = PaperProgram(Config(variant="both", lambda_=0.8), small())
+    state, _ = program.advance(program.init(KEYS), 1)
+    flushed = flush(program, state)
+    actor, critic, _ = program.weights(flushed)
+    before, value, _ = program.weights(state)
+    never = slice(4, 6)
+    assert np.all(before[:, never] == 0.0)
+    assert np.all(value[:, never] == 0.0)
+    assert np.all(actor[:, never] != 0.0)
+    assert np.all(critic[:, never] != 0.0)
+    np.testing.assert_array_equal(np.asarray(flush(program, flushed).rows), flushed.rows)
+    # An episode later there is new noise, and not the old normals on another scale.
+    later, _, _ = program.weights(flush(program, program.advance(flushed, 1)[0]))
+    ratios = (later / actor)[:, never].reshape(len(KEYS), -1)
+    assert np.all(np.ptp(ratios, axis=1) > 1e-6)
+
+
+@pytest.mark.slow
+def test_a_lane_does_not_see_the_others() -> None:
+    config = Config(variant="both", lambda_=0.8)
+    three = train(KEYS, config, small(), 4)
+    one = train(KEYS[1:2], config, small(), 4)
+    np.testing.assert_allclose(three.actor[1:2], one.actor, rtol=1e-9)
+    np.testing.assert_array_equal(three.lengths[1:2], one.lengths)
+
+
+@pytest.mark.slow
+def test_similarity_of_traces() -> None:
+    config = Config(variant="actor", sigma=0.0, clip=1.0, lambda_=0.8, actor_step=0.01)
+    found = trace_similarity(KEYS, config, small(), 3)
+    assert found.actor.shape == found.critic.shape == (3,)
+    # Before anything is learned the two runs are one, and unit gradients are as long as C.
+    assert found.critic[0] == pytest.approx(1.0)
+    noisy = trace_similarity(KEYS, replace(config, sigma=50.0), small(), 3)
+    assert abs(noisy.actor[0]) < found.actor[0]
+    assert set(found.summary()) == {
+        "actor_mean",
+        "actor_variance",
+        "critic_mean",
+        "critic_variance",
+    }
+
+
+# --- what is promised, and what is refused --------------------------------------------------------
+
+
+def test_claims() -> None:
+    (one,) = claims(Config(epsilon=1.0), 1000)
+    (two,) = claims(Config(epsilon=1.0, variant="both"), 1000)
+    assert one.epsilon == two.epsilon == 1.0
+    assert one.scope == "each single step"
+    assert one.details["sigma"] == pytest.approx(Config(epsilon=1.0).multiplier)
+    assert one.certified is not None
+    assert two.certified is not None
+    assert two.certified.epsilon > one.certified.epsilon > 50.0
+    (twice,) = claims(Config(epsilon=1.0), 2000)
+    assert twice.certified is not None
+    assert twice.certified.epsilon == two.certified.epsilon
+    assert claims(Config(variant="none"), 10) == ()
+    with pytest.raises(InputError, match="a sigma of one's own"):
+        claims(Config(sigma=1.0), 10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variant": "all"}, "variant must be 'none', 'actor', 'critic', 'both'"),
+        ({"acting": "greedy"}, "acting must be"),
+        ({"correction": "none"}, "correction must be"),
+        ({"epsilon": 0.0}, "epsilon must be positive"),
+        ({"delta": 0.0}, "delta must be above 0"),
+        ({"gamma": 1.1}, "gamma must be at most 1"),
+        ({"lambda_": 1.1}, "lambda_ must be at most 1"),
+        ({"exploration": np.array([0.1, 2.0])}, "exploration must be at most 1"),
+        ({"actor_step": -1.0}, "actor_step must be zero or more"),
+        ({"sigma": math.inf}, "sigma must be zero or more"),
+        ({"clip": 0.0}, "clip must be positive"),
+        ({"clip": "mean"}, "clip must be a number"),
+        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"dense": 1}, "dense must be True or False"),
+    ],
+)
+def test_bad_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Config(**changes)
+
+
+def test_bad_programs_are_refused() -> None:
+    with pytest.raises(InputError, match="for tables of states"):
+        PaperProgram(Config(), CartPole())  # type: ignore[arg-type]
+    endless = TabularMDP.from_dense(np.ones((1, 1, 1)), 0.0)
+    with pytest.raises(InputError, match="say max_steps"):
+        PaperProgram(Config(), endless)
+    with pytest.raises(InputError, match="one for each of 3 keys"):
+        PaperProgram(Config(actor_step=np.ones(2)), small()).init(KEYS)  # type: ignore[arg-type]
+    program = PaperProgram(Config(lambda_=0.0), small())
+    with pytest.raises(InputError, match="one for each of 3 keys"):
+        program.init(KEYS, {"sigma": jnp.ones(1)})
+    with pytest.raises(InputError, match="'gamma' cannot be swept"):
+        program.init(KEYS, {"gamma": jnp.ones(3)})
+    with pytest.raises(InputError, match="sweeps_lambda=True"):
+        program.init(KEYS, {"lambda_": jnp.ones(3)})
+    with pytest.raises(InputError, match="traces are kept"):
+        program.traces(program.init(KEYS), 1)
