@@ -96,6 +96,9 @@ def test_certified_agents_are_swept_in_whole_batches(
         ([*PAPER, *GRID, "--set", "acting"], "Options are set as acting=softmax"),
         ([*PAPER, *GRID, "--set", "actng=softmax"], "There is no option 'actng'. Did you mean"),
         ([*PAPER, *GRID, "--seeds", "0"], "seeds must be a whole number of at least 1"),
+        ([*PAPER, *GRID, "--top", "0"], "top must be at least 1"),
+        ([*PAPER, *GRID, "--set", "seed=1"], "seed is no option of a sweep"),
+        (["sweep"], "Say what is to learn: tacit sweep actor-critic."),
         ([*HERE, *GRID], "epsilon is needed"),
         (["sweep", "actor-critic", *GRID], "people is needed"),
         (

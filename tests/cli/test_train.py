@@ -45,6 +45,11 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return soon
 
 
+def test_what_learns_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train"]) == 2
+    assert capsys.readouterr().err == "tacit: Say what is to learn: tacit train actor-critic.\n"
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -68,6 +73,10 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         (["--env", "CartPole-v1", "--people", "9", "--mode", "paper", *BUDGET], "has none"),
         (["--env", "Chain", "--people", "9", "--mode", "papal", *BUDGET], "mode must be"),
         (["--env", "Chain", "--people", "0", *BUDGET], "people must be a whole number"),
+        (
+            ["--env", "Chain", "--people", "9", "--actor-step", "inf", *BUDGET],
+            "actor_step must be finite, not inf",
+        ),
         (
             ["--env", "Chain", "--people", "9", "--mode", "paper", "--batch", "3", *BUDGET],
             "batch does not belong to mode 'paper'",

@@ -296,9 +296,28 @@ CHAIN = TabularMDP.from_dense(
 )
 
 
-def test_values_of_a_fixed_policy_become_exact() -> None:
-    agent = ActorCritic(**EXACTLY, batch=5, actor_step=0.0, critic_step=0.5)
-    learned = agent.learn(CHAIN, people=500, seed=0)
+class HostChain(gymnasium.Env[int, int]):
+    """`CHAIN`, played on the host."""
+
+    observation_space: Any = spaces.Discrete(3)
+    action_space: Any = spaces.Discrete(1)
+    at = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.at = 0
+        return 0, {}
+
+    def step(self, action: int) -> Any:
+        self.at += 1
+        return self.at, float(self.at), self.at == 2, False, {}
+
+
+@pytest.mark.parametrize(
+    "env", [HostChain(), pytest.param(CHAIN, marks=pytest.mark.slow)], ids=["host", "compiled"]
+)
+def test_values_of_a_fixed_policy_become_exact(env: Any) -> None:
+    agent = ActorCritic(**EXACTLY, batch=5, actor_step=0.0, critic_step=0.5, max_steps=12)
+    learned = agent.learn(env, people=500, seed=0)
     np.testing.assert_allclose(learned.values([0, 1]), [1.0 + 0.9 * 2.0, 2.0], atol=1e-9)
     np.testing.assert_allclose(learned.values([0, 1]), CHAIN.values([[1.0]] * 3, 0.9)[:2])
 
@@ -466,13 +485,14 @@ def test_steps_of_adam_fall_and_are_averaged_as_said() -> None:
         schedule="linear",
         average=0.4,
     )
-    plan = CertifiedProgram(agent, SMALL, 10).plan
+    program = CertifiedProgram(agent, SMALL, 10)
+    plan = program.plan
     sums = np.random.default_rng(0).normal(size=(5, 9))
     with jax.enable_x64(True):
-        numbers = CertifiedProgram(agent, SMALL, 10).numbers
-        state = plan.begin(jax.random.key(0), jax.random.key(1), numbers)
+        state = plan.begin(jax.random.key(0), jax.random.key(1), program.numbers)
+        move = jax.jit(lambda now, one: plan.moved(now, one, now.noise))
         for one in sums:
-            state = plan.moved(state, jnp.asarray(one), state.noise)
+            state = move(state, one)
         actor, critic = plan.released(state)
     at, m, v, last = np.zeros(9), np.zeros(9), np.zeros(9), []
     step = np.array([0.7] * 6 + [0.2] * 3)
@@ -610,9 +630,9 @@ def test_trouble_with_a_person_shows_in_nothing_but_noised_sums() -> None:
     results = [COIN.learn(Trouble(what), people=20, seed=1).to_dict() for what in TROUBLES]
     assert all(one == results[0] for one in results)
     agent = ActorCritic(**{**_fields(COIN), "variant": "none", "budget": None})
-    for given in ({"public": True}, {}):
+    for open_one, public in ((COIN, True), (agent, False)):
         with pytest.raises(RuntimeError, match="seventh"):
-            (COIN if given else agent).learn(Trouble("error"), people=20, seed=1, **given)
+            open_one.learn(Trouble("error"), people=20, seed=1, public=public)
 
 
 def test_an_episode_that_fails_is_one_of_no_steps() -> None:
@@ -819,24 +839,11 @@ def test_the_end_of_a_run_is_kept_until_its_result_is(tmp_path: Path) -> None:
 # --- environments, features, networks -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_host_and_compiled_learn_the_same_where_nothing_is_left_to_chance() -> None:
-    class Chain(gymnasium.Env[int, int]):
-        observation_space: Any = spaces.Discrete(3)
-        action_space: Any = spaces.Discrete(1)
-        at = 0
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            self.at = 0
-            return 0, {}
-
-        def step(self, action: int) -> Any:
-            self.at += 1
-            return self.at, float(self.at), self.at == 2, False, {}
-
     agent = ActorCritic(**EXACTLY, batch=5, actor_step=0.0, critic_step=0.5, max_steps=12)
-    ours = agent.learn(CHAIN, people=500, seed=0)
-    theirs = agent.learn(Chain(), people=500, seed=0)
-    np.testing.assert_allclose(ours.critic, theirs.critic, rtol=1e-12)  # type: ignore[arg-type]
+    ours, theirs = (agent.learn(env, people=500, seed=0).critic for env in (CHAIN, HostChain()))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)  # type: ignore[arg-type]
 
 
 def test_an_environment_of_gymnasiums_with_a_network(tmp_path: Path) -> None:
@@ -928,6 +935,7 @@ def test_a_run_starts_from_a_critic_that_others_paid_for() -> None:
 # --- as the paper has it --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_paper_mode_is_the_papers_algorithm_and_makes_a_claim(tmp_path: Path) -> None:
     agent = ActorCritic(mode="paper", budget=Budget(10.0, 1e-6), lambda_=0.0, clip=0.5)
     learned = agent.learn(SMALL, episodes=6, seed=2, public=True)
@@ -941,6 +949,10 @@ def test_paper_mode_is_the_papers_algorithm_and_makes_a_claim(tmp_path: Path) ->
         _ = learned.certificate
     learned.save(tmp_path / "agent.json")
     assert Learned.load(tmp_path / "agent.json").to_dict() == learned.to_dict()
+
+
+def test_paper_mode_refuses_what_it_does_not_have(tmp_path: Path) -> None:
+    agent = ActorCritic(mode="paper", budget=Budget(10.0, 1e-6))
     with pytest.raises(InputError, match="critic does not belong to mode 'paper'"):
         agent.learn(SMALL, episodes=6, critic=[1.0])
     with pytest.raises(InputError, match="is for tables of states"):

@@ -1,8 +1,12 @@
 """Words become learners."""
 
+import math
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from tacit.control.increments import Network
 from tacit.control.paper_actor_critic import PaperProgram
@@ -49,8 +53,40 @@ def test_features_by_name(env: str, word: str, wanted: Any) -> None:
 def test_ranges_are_asked_for_where_the_environment_has_none() -> None:
     lesson = Lesson.of({**WORDS, "state_range": "-2:2,0:10", "features": "fourier:2"})
     assert lesson.agent(make("MountainCar")).features == Fourier(2, (-2.0, 0.0), (2.0, 10.0))
-    with pytest.raises(InputError, match="2 ranges for 4 states"):
+    with pytest.raises(InputError, match="2 ranges for states of 4 numbers"):
         lesson.agent(make("CartPole"))
+    for words, env in (({"features": "network"}, "CartPole"), ({}, "MDP100")):
+        unused = Lesson.of({**WORDS, "state_range": "-2:2,0:10", **words})
+        with pytest.raises(InputError, match="state_range is for polynomial and fourier features"):
+            unused.agent(make(env))
+
+
+def test_the_largest_numbers_are_no_range() -> None:
+    class Wide(gymnasium.Env[Any, int]):
+        observation_space: Any = spaces.Box(-3.4e38, 3.4e38, (2,), np.float32)
+        action_space: Any = spaces.Discrete(2)
+
+    with pytest.raises(InputError, match="state_range is needed"):
+        Lesson.of({**WORDS, "features": "fourier:2"}).agent(make(Wide()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"actor_step": "inf"}, "actor_step must be finite, not inf"),
+        ({"epsilon": math.inf}, "epsilon must be finite"),
+        ({"delta": 0.0}, "delta must be above 0, because the noise is Gaussian"),
+    ],
+)
+def test_numbers_that_no_run_can_have(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Lesson.of({**WORDS, **words}).agent(make("MDP100"))
+
+
+@pytest.mark.parametrize("name", ["seed", "ledger", "logs", "name"])
+def test_a_sweep_has_no_options_of_a_single_run(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} is no option of a sweep"):
+        planned(WORDS, ["actor_step=1"], [f"{name}=1"])
 
 
 def test_paper_mode_takes_what_was_not_said_from_the_paper() -> None:

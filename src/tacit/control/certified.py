@@ -227,11 +227,13 @@ class Plan:
         step = jnp.concatenate(
             [jnp.full(p, settings["actor_step"]), jnp.full(q, settings["critic_step"])]
         )
+        # Counted in 64 bits: of whole numbers in 32 bits, JAX makes fractions in 32 bits.
+        done = jnp.asarray(state.batch, noised.dtype)
         if self.schedule == "linear":
-            step = step * (1.0 - state.batch / self.horizon)
+            step = step * (1.0 - done / self.horizon)
         moments = state.moments
         if self.optimiser == "adam":
-            mean, moments = _adam(mean, moments, state.batch + 1)
+            mean, moments = _adam(mean, moments, done + 1.0)
         moved = jnp.concatenate([state.actor, state.critic]) + step * mean
         total = state.total
         if self.averaged:

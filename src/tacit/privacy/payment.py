@@ -52,9 +52,7 @@ class Purse:
         if self.ledger is not None and not any(
             entry.run == self.run and entry.events == listed for entry in self.ledger.entries()
         ):
-            raise InputError(
-                f"Nothing was paid for {self.run!r} by this ledger: say which one did."
-            )
+            raise InputError(f"This ledger did not pay for {self.run!r}: say the one that did.")
         self._paid += listed
 
     def certify(
