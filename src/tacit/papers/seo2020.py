@@ -194,7 +194,7 @@ def searched(name: str, variant: Variant, seeds: Sequence[int]) -> Iterator[Row]
         one = dict(zip(SUBGRID, values, strict=True))
         # Settings are numbers to the compiled run, so it is compiled once for all of them. Lanes of
         # one setting have episodes of about one length, and wait little for each other.
-        swept = {key: jnp.full(len(seeds), value) for key, value in one.items()}
+        swept: dict[str, Any] = {key: np.full(len(seeds), value) for key, value in one.items()}
         chosen = config(name, variant)
         played = train(keys(seeds), chosen, environment(name), EPISODES, swept)
         found.append((float(played.returns[:, -LAST:].mean()), one))
@@ -227,12 +227,13 @@ def budgets(seeds: Sequence[int], names: Sequence[str] = NAMES) -> Iterator[Row]
     """Figure 3: the best settings of each variant, with smaller epsilon."""
     for name, variant in product(names, VARIANTS[1:]):
         sigmas = [config(name, variant, "best", epsilon=one).multiplier for one in BUDGETS]
+        swept: dict[str, Any] = {"sigma": np.repeat(sigmas, len(seeds))}
         found = train(
             keys(list(seeds) * len(BUDGETS)),
             config(name, variant, "best"),
             environment(name),
             EPISODES,
-            {"sigma": jnp.repeat(jnp.asarray(sigmas), len(seeds))},
+            swept,
         )
         for number, epsilon in enumerate(BUDGETS):
             lanes = slice(number * len(seeds), (number + 1) * len(seeds))
