@@ -3,7 +3,7 @@
 Taxi (500 states, 6 actions), steps of all runs together per second: 16 and 64 runs side by side
 here, one run after the other in NumPy, as its arrays are long enough to be busy. Both time whole
 episodes of the same settings; compiling is timed apart. Then the time of a step with 500 and with
-50,000 states, on tables where each action leads to one random state, and the paper's Table 4.
+50,000 states, on tables where each action leads to one random state.
 
 The NumPy loop works in place on flat arrays, draws normals into a buffer, skips traces at
 lambda = 0 and does the arithmetic of single rows in plain Python, which is faster there.
@@ -21,21 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import compare
-from tacit.control.paper_actor_critic import Config, PaperProgram, State, trace_similarity
-from tacit.envs import MDP100, TabularMDP, Taxi
+from tacit.control.paper_actor_critic import Config, PaperProgram, State
+from tacit.envs import TabularMDP, Taxi
 
 Floats = NDArray[np.float64]
 
 SETTINGS = Config(epsilon=10.0, actor_step=0.5, critic_step=0.05, correction_step=0.05)
 VARIANTS = ("none", "actor", "critic", "both")
-PRINTED = {
-    ("MDP100", "actor"): "0.021 (0.0042)",
-    ("MDP100", "critic"): "0.839 (0.006)",
-    ("MDP100", "both"): "e_u 0.014 (0.003), e_v 0.497 (0.006)",
-    ("Taxi", "actor"): "-0.0008 (0.0003)",
-    ("Taxi", "critic"): "0.035 (0.001)",
-    ("Taxi", "both"): "e_u -0.0001 (0.0003), e_v 0.0146 (0.0007)",
-}
 
 
 class Played(NamedTuple):
@@ -300,26 +292,6 @@ def growth(variant: Any, lambda_: float, lanes: int = 16, rounds: int = 7) -> di
     }
 
 
-def anonymity(episodes: int = 500, runs: int = 10) -> Iterator[dict[str, Any]]:
-    """Table 4 with the paper's settings of Table 2, beside the printed numbers."""
-    chosen: tuple[tuple[TabularMDP, Config], ...] = (
-        (MDP100(), replace(SETTINGS, critic_step=0.01, correction_step=0.5, lambda_=0.8)),
-        (Taxi(), replace(SETTINGS, lambda_=0.0)),
-    )
-    keys = jax.random.split(jax.random.key(0), runs)
-    for env, config in chosen:
-        for variant in ("actor", "critic", "both"):
-            one = replace(config, variant=variant)
-            found = trace_similarity(keys, one, env, episodes).summary()
-            yield {
-                "what": "Table 4: cosine similarity of traces; the paper's measure, no guarantee",
-                "env": env.name,
-                "variant": variant,
-                **{name: round(value, 5) for name, value in found.items()},
-                "printed": PRINTED[env.name, variant],
-            }
-
-
 def run() -> Iterator[dict[str, Any]]:
     for lambda_ in (0.0, 0.8):
         for variant in VARIANTS:
@@ -328,4 +300,3 @@ def run() -> Iterator[dict[str, Any]]:
         yield speed("both", lambda_, 64)
     for lambda_ in (0.0, 0.8):
         yield growth("both", lambda_)
-    yield from anonymity()

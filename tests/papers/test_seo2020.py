@@ -41,11 +41,10 @@ def test_environments() -> None:
 def test_summary_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seo2020, "LAST", 2)
     returns = np.array([[0.0, 2.0, 4.0], [2.0, 2.0, 8.0]])
-    nothing = np.zeros((2, 1, 1))
-    found = seo2020.summary(
-        Trained(nothing, nothing[0], nothing[0], returns, np.full((2, 3), 5, np.int64))
-    )
+    actor, critic = np.zeros((2, 1, 1)), np.array([[0.0], [np.inf]])
+    found = seo2020.summary(Trained(actor, critic, critic, returns, np.full((2, 3), 5, np.int64)))
     assert found["runs"] == 2
+    assert found["diverged"] == 1
     assert found["mean_return"] == 3.0
     assert found["last_return"] == 4.0
     # The last two episodes average 3 and 5: standard deviation sqrt(2), over sqrt(2).

@@ -175,9 +175,12 @@ def run(chosen: Config, name: str, seeds: Sequence[int], episodes: int = EPISODE
 def summary(found: Trained, lanes: slice = slice(None)) -> Row:
     """Of runs in the same settings: what was learned in the end, and how it varied."""
     returns, lengths = found.returns[lanes], found.lengths[lanes]
+    weights = np.concatenate([found.actor[lanes], found.critic[lanes, :, None]], axis=2)
     mean, last = returns.mean(axis=0), returns[:, -LAST:].mean(axis=1)
     return {
         "runs": last.size,
+        # Their preferences are no numbers, and the last action is taken for want of a best one.
+        "diverged": int(np.sum(~np.isfinite(weights).all(axis=(1, 2)))),
         "mean_return": float(returns.mean()),
         "last_return": float(last.mean()),
         "standard_error": float(last.std(ddof=1) / np.sqrt(last.size)) if last.size > 1 else None,
