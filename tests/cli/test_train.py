@@ -22,7 +22,8 @@ from tacit.run import training
 
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
-CERTIFIED = [*HERE, "--people", "40", "--batch", "4", *BUDGET]
+RETURNS = ["--return-range", "0,1"]
+CERTIFIED = [*HERE, "--people", "40", "--batch", "4", *BUDGET, *RETURNS]
 PAPER = [*HERE, "--mode", "paper", "--episodes", "40", *BUDGET]
 
 
@@ -89,7 +90,8 @@ def test_what_learns_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
             ["--env", "Chain", "--people", "9", "--mode", "paper", *BUDGET, "--ledger", "x"],
             "no ledger can pay",
         ),
-        (["--env", "Chain", "--people", "9", *BUDGET, "--ledger", "x"], "x"),
+        (["--env", "Chain", "--people", "9", *BUDGET], "return_range is needed: say with"),
+        (["--env", "Chain", "--people", "9", *BUDGET, *RETURNS, "--ledger", "x"], "x"),
         (["--env", "Chain", "--people", "9", *BUDGET, "--resume"], "leave out --env"),
         (["--seed", "0", "--resume"], "leave out --seed"),
         (["--logs", "csv", "--resume"], "leave out --logs"),
@@ -300,7 +302,7 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     job = tmp_path / "job.toml"
     job.write_text(
         'env = "Chain"\npeople = 40\nbatch = 4\nmax-steps = 6\nepsilon = 9\ndelta = 1e-6\n'
-        "clip = 2\nlambda_ = 0.5\n"
+        "clip = 2\nlambda_ = 0.5\nreturn-range = [0, 1]\n"
     )
     run = tmp_path / "run"
     words = ["train", "actor-critic", "--config", str(job), "--epsilon", "5", "--out", str(run)]
@@ -324,7 +326,9 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("mode", ["certified", "paper"])
 def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path, mode: str) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    size = ["--people", "20000", "--batch", "10"] if mode == "certified" else ["--episodes", "1000"]
+    size = ["--episodes", "1000"]
+    if mode == "certified":
+        size = ["--people", "20000", "--batch", "10", "--return-range=-500,0"]
     words = ["train", "actor-critic", "--env", "MDP100", "--mode", mode, *size, *BUDGET]
     words += ["--seed", "5", "--public"]
     assert cli.run([*words, "--out", str(whole)]) == 0

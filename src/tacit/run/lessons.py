@@ -506,6 +506,13 @@ def _certified(
 ) -> tuple[Learned | None, int]:
     env, people = lesson.environment(), lesson.count
     agent = lesson.agent(env)
+    if agent.return_range is None and agent.actor_step is None:
+        _ask(
+            "return_range",
+            "what the return of an episode could be, the lowest first, such as -500,0",
+            "Steps and bounds are in units of its width; with an --actor-step of your own it can "
+            "be left out",
+        )
     done = 0
 
     def told(played: int, planned: int) -> None:
