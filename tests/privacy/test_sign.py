@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -42,6 +42,7 @@ def chances(plan: ProjectedSign, row: list[float], seed: bytes) -> list[Fraction
 
 
 @settings(max_examples=150, deadline=None)
+@example([0.0, 0.0, 1.0], [0.0, 1.0, 0.0], bytes([*bytes(6), 4, *bytes(7), 70, 219]), 1.5, 1.0)
 @given(rows, rows, seeds, st.floats(0.01, 12.0), st.floats(0.01, 10.0))
 def test_every_report_is_at_most_e_to_the_epsilon_likelier(
     first: list[float], second: list[float], seed: bytes, eps: float, clip: float
@@ -61,7 +62,8 @@ def test_every_report_is_at_most_e_to_the_epsilon_likelier(
         for bits in itertools.product((False, True), repeat=plan.bits):
             p = math.prod(probability(s, b) for s, b in zip(one, bits, strict=True))
             q = math.prod(probability(s, b) for s, b in zip(two, bits, strict=True))
-            assert max(p / q, q / p) <= exactly(Fraction(eps)).exp()
+            # A row at either end reaches the bound itself; the last digits here are rounded.
+            assert max(p / q, q / p) <= exactly(Fraction(eps)).exp() * (1 + Decimal("1e-36"))
             total += p
         assert abs(total - 1) < Decimal("1e-35")
 

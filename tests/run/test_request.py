@@ -392,7 +392,7 @@ def test_features_by_name(folder: Path) -> None:
     found = Request.of(said(folder, **box, features="fourier:3"))._features(None)
     assert isinstance(found, Fourier)
     assert found.order == 3
-    with pytest.raises(InputError, match="1 ranges for 2 states"):
+    with pytest.raises(InputError, match="1 ranges for states of 2 numbers"):
         Request.of(said(folder, state="a,b", state_range="0:1"))._features(None)
     with pytest.raises(InputError, match="state_range is needed"):
         Request.of(said(folder, state="a,b", features="fourier:3"))._features(None)
