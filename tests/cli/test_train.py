@@ -23,7 +23,7 @@ from tacit.run import training
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
 RETURNS = ["--return-range", "0,1"]
-CERTIFIED = [*HERE, "--people", "40", "--batch", "4", *BUDGET, *RETURNS]
+CERTIFIED = [*HERE, "--people", "40", "--batch", "4", *RETURNS, *BUDGET]
 PAPER = [*HERE, "--mode", "paper", "--episodes", "40", *BUDGET]
 
 
