@@ -202,6 +202,7 @@ def _small_bound(config: Config, vector: list[float]) -> float:
 
 def wait(found: Any) -> None:
     """Until it is computed."""
+    # JAX has no types for it.
     jax.block_until_ready(found)  # type: ignore[no-untyped-call]
 
 

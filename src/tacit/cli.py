@@ -479,8 +479,9 @@ def audit(
     tacit audit gaussian laplace --runs 1000000
     tacit audit my_module:my_target
     """
+    # Importing them puts their targets into the catalogue.
     import tacit.control.audits
-    import tacit.evaluation.audits  # noqa: F401  (both put their targets into the catalogue)
+    import tacit.evaluation.audits  # noqa: F401
     from tacit.privacy import InputError
     from tacit.privacy.audit import sabotage
     from tacit.privacy.audit.targets import TARGETS, find

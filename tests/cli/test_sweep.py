@@ -1,34 +1,17 @@
 """`tacit sweep` as people meet it."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tacit import cli
-from tacit.run import training
 
 HERE = ["sweep", "actor-critic", "--env", "Chain", "--set", "max_steps=6", "--episodes", "20"]
 PAPER = [*HERE, "--mode", "paper", "--epsilon", "10", "--delta", "1e-6", "--seeds", "2"]
 GRID = ["--grid", "actor_step=0.1,0.5,2", "--grid", "lambda_=0,0.8"]
-
-
-@pytest.fixture
-def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Makes the next sweep stop when it is asked for the so-manieth time."""
-
-    def soon(count: int) -> None:
-        @contextmanager
-        def interrupted() -> Iterator[Callable[[], bool]]:
-            asked = iter([False] * count)
-            yield lambda: next(asked, True)
-
-        monkeypatch.setattr(training, "on_interrupt", interrupted)
-
-    return soon
 
 
 def test_a_sweep_is_stopped_resumed_and_the_best_printed(

@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tacit import cli
 from tacit.control.actor_critic import ActorCritic, Learned
 from tacit.data import load_policy
 from tacit.privacy import Budget, Certificate, Claim, InputError, Ledger, Relation, Unit
-from tacit.run import training
 
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
@@ -29,21 +27,6 @@ PAPER = [*HERE, "--mode", "paper", "--episodes", "40", *BUDGET]
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-@pytest.fixture
-def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Makes the next run stop when it is asked for the so-manieth time."""
-
-    def soon(count: int) -> None:
-        @contextmanager
-        def interrupted() -> Iterator[Callable[[], bool]]:
-            asked = iter([False] * count)
-            yield lambda: next(asked, True)
-
-        monkeypatch.setattr(training, "on_interrupt", interrupted)
-
-    return soon
 
 
 def test_what_learns_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

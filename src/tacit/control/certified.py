@@ -365,6 +365,7 @@ def play(
 
     def more(loop: Any) -> Any:
         number, (_, alive), _ = loop
+        # JAX has no types for `psum`.
         playing = lax.psum(jnp.any(alive), _LANES)  # type: ignore[no-untyped-call]
         return (number < blocks) & (playing > 0)
 
@@ -443,7 +444,7 @@ def play_on_host(
             try:
                 draw = np.random.default_rng([*world.tolist(), person])
                 rows.append(_episode(env, policy, draw, length))
-            except Exception:
+            except Exception:  # whatever an environment of the caller's may raise
                 if not private:
                     raise
                 rows.append([])

@@ -19,6 +19,7 @@ import math
 import os
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -65,7 +66,7 @@ class Logs:
         return {log.path.name: log.position for log in self._logs}
 
 
-class Log:
+class Log(ABC):
     """One file of rows that grows at its end; what a format adds is how it puts rows in bytes."""
 
     def __init__(self, path: str | Path, position: int = 0) -> None:
@@ -97,10 +98,11 @@ class Log:
         except OSError as error:
             raise _unwritable(self.path, error) from None
 
+    @abstractmethod
     def _encoded(self, rows: Sequence[Row]) -> bytes:
-        raise NotImplementedError
+        """The rows as the format has them."""
 
-    def _resumed(self) -> None:
+    def _resumed(self) -> None:  # noqa: B027 (most formats have nothing to find out)
         """Find out what earlier rows have settled."""
 
 
