@@ -295,9 +295,8 @@ def growth(variant: Any, lambda_: float, lanes: int = 16, rounds: int = 7) -> di
 
 def run() -> Iterator[dict[str, Any]]:
     for lambda_ in (0.0, 0.8):
-        for variant in VARIANTS:
-            yield speed(variant, lambda_, 16)
-        yield speed("actor", lambda_, 64)
-        yield speed("both", lambda_, 64)
+        for lanes in (16, 64):
+            for variant in VARIANTS:
+                yield speed(variant, lambda_, lanes)
     for lambda_ in (0.0, 0.8):
         yield growth("both", lambda_)

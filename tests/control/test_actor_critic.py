@@ -682,6 +682,42 @@ def test_a_certificate_costs_what_one_gaussian_does_however_many_batches() -> No
         assert program.numbers["sigma"] == sigma
 
 
+@pytest.mark.parametrize("kind", ["independent", "correlated"])
+def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> None:
+    """Two worlds that differ in one person, through the shipped sum and the shipped sigma.
+
+    Their whitened distance is mu, and delta(epsilon) of a Gaussian that moves by mu is known. Noise
+    that was calibrated for half the movement would have a much larger one.
+    """
+    agent = ActorCritic(**{**_fields(COIN), "noise": kind, "clip": 0.01, "critic_weight": 0.5})
+    program = CertifiedProgram(agent, HostEnvironment(Visits()), 32)
+    plan, numbers = program.plan, program.numbers
+    with jax.enable_x64(True):
+        state = plan.begin(jax.random.key(0), jax.random.key(1), numbers)
+        sums = [
+            np.asarray(plan.exact(state, _padded([episode([0, 0], [0], [pay], True)]), 0)[0])
+            for pay in (1e6, -1e6)
+        ]
+    movement = float(np.linalg.norm(sums[0] - sums[1]))
+    assert movement == pytest.approx(2.0, abs=1e-9)
+    # The noise of all batches is sigma times the inverse of this matrix times white noise.
+    horizon = plan.horizon
+    column = np.ones(1)
+    if kind == "correlated":
+        column = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, horizon))])
+    mu = movement * float(np.linalg.norm(column)) / numbers["sigma"]
+    epsilon = BUDGET.epsilon
+    delta = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
+        -mu / 2 - epsilon / mu
+    )
+    assert delta == pytest.approx(BUDGET.delta, rel=1e-4)
+
+
+def _padded(people: list[Episodes]) -> Episodes:
+    """Episodes of one length, as a batch."""
+    return jax.tree.map(lambda *rows: np.stack(rows), *people)  # type: ignore[no-any-return]
+
+
 @pytest.fixture(scope="module")
 def coin() -> Learned:
     return COIN.learn(Visits(), people=20, seed=1, public=True)
