@@ -702,7 +702,7 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
     assert movement == pytest.approx(2.0, abs=1e-9)
     # The noise of all batches is sigma times the inverse of this matrix times white noise.
     horizon = plan.horizon
-    column = np.ones(1)
+    column: Any = np.ones(1)
     if kind == "correlated":
         column = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, horizon))])
     mu = movement * float(np.linalg.norm(column)) / numbers["sigma"]
