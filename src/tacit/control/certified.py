@@ -233,7 +233,7 @@ class Plan:
             step = step * (1.0 - done / self.horizon)
         moments = state.moments
         if self.optimiser == "adam":
-            mean, moments = _adam(mean, moments, done + 1.0)
+            mean, moments = adam(mean, moments, done + 1.0)
         moved = jnp.concatenate([state.actor, state.critic]) + step * mean
         total = state.total
         if self.averaged:
@@ -291,7 +291,7 @@ class Plan:
         return np.asarray(state.actor, np.float64), np.asarray(state.critic, np.float64)
 
 
-def _adam(mean: Any, moments: Any, count: Any) -> tuple[Any, Any]:
+def adam(mean: Any, moments: Any, count: Any) -> tuple[Any, Any]:
     """Adam's direction, from noised means only."""
     first, second, tiny = _ADAM
     m = first * moments[0] + (1.0 - first) * mean

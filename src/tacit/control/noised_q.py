@@ -1,0 +1,406 @@
+"""Q-learning with noise in every update: on the weights of a linear Q, on a network's, for people.
+
+Transitions (s_i, a_i, r_i, s_i') are fixed. With theta the parameters and theta' the target ones,
+which are those after an earlier update, and g_i = 0 where s_i' ended the episode and gamma else,
+
+    delta_i = r_i + g_i max_a Q_theta'(s_i', a) - Q_theta(s_i, a_i)
+    X_t     = G(delta, theta) + sigma bound Z_t,        Z_t standard normal, t = 1, ..., T
+    theta  <- theta + step X_t / divisor,               or Adam's step, from X_t alone
+
+so that all parameters on the way, and whatever is computed from them, come from X_1, ..., X_T: all
+of these may be released. What is noised is G, of which a *rule* says how large its movement can be:
+
+`Weights`: Q is linear in features, in coordinates c in which they are orthonormal under the
+transitions (`mechanisms.reward_model`, whose matrix M is a contraction from the sup norm to L2).
+G = M clip(delta, tau). *Unit*: a reward function; *relation*: `REWARD_RADIUS`, |r_i - r_i'| <= R
+for all i. Given theta, delta moves by at most R in each entry and its clipped form by at most
+min(R, 2 tau), so G moves by at most that (Bessel). Without tau, G is M r plus what anybody can
+compute from theta: T noisy copies of the *same* M r. Their mean is M r with noise std / sqrt(T),
+which one release of a reward model has for the same budget: so the reward model is never worse, and
+this rule is here to be compared with. (It is exactly noise by a Gaussian process whose kernel is
+that of the features.)
+
+`Updates`: any head, such as a network. With J_i = grad Q_theta(s_i, a_i) for a batch of B public
+numbers i, and F = sqrt(mean |J_i|^2), which is known to whoever knows theta,
+
+    G = clip_C( min(1, K / F) mean_i delta_i J_i ).
+
+Same unit and relation: the mean moves by |mean_i d_i J_i| with |d_i| <= R, at most R times the
+largest singular value of J over sqrt(B), and so at most R F. Clipping to norm C is a projection
+onto a ball, which brings no two points further apart. So G moves by at most min(R K, 2 C). Without
+K this is DP-SGD on the TD loss, with the sensitivity that it has here: all rewards of a batch may
+change at once, so that neither dividing by B nor sampling helps.
+
+`People`: G is the sum over people of clip_C(sum over their transitions of delta_i J_i), each row
+total (`clip.l2`: what is no number adds nothing). *Unit*: a person with all their transitions;
+*relation*: replace-one. G moves by at most 2 C. `divisor` is their public number. Every update sees
+everybody, so nothing is amplified, and nobody is drawn by how much they surprise (no prioritised
+replay, which would make a person's weight depend on other people).
+
+Theorem. Given X_1, ..., X_{t-1}, X_t is a Gaussian whose mean moves by at most `bound` (twice that
+for `People`); the composition over t is adaptive. Event: Repeated(Gaussian(sigma bound, bound), T).
+
+That the transitions themselves do not depend on rewards (they come from a walk that did not look at
+them) is the caller's part for the first two rules. Arithmetic: 64-bit floating point, compiled.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tacit.control.certified import adam
+from tacit.control.increments import Floats, Head
+from tacit.privacy import noise
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.events import Event, Gaussian, Repeated
+from tacit.privacy.mechanisms import clip
+from tacit.privacy.mechanisms.reward_model import RewardModelMechanism
+from tacit.privacy.promise import Budget, Relation
+
+# So many people's rows are computed at once.
+_AT_ONCE = 256
+
+
+class Data(NamedTuple):
+    """Transitions; all of them public but `reward`, unless they are people's."""
+
+    observation: Any
+    """(n, ...), or (people, length, ...)."""
+
+    action: Any
+    after: Any
+    goes_on: Any
+    """gamma, or 0 where the episode terminated."""
+
+    reward: Any
+    """**Private**."""
+
+    valid: Any
+    """Which of a person's rows there are."""
+
+    contraction: Any = None
+    """M, for `Weights`."""
+
+    transform: Any = None
+    """From orthonormal coordinates to the head's parameters, for `Weights`."""
+
+
+class Rule(Protocol):
+    """How G comes of the TD errors."""
+
+    @property
+    def head(self) -> Head: ...
+
+    @property
+    def bound(self) -> float:
+        """The event's."""
+        ...
+
+    @property
+    def relation(self) -> Relation: ...
+
+    def initial(self, data: Data) -> Any:
+        """Parameters to begin with: theta, or the coordinates of it."""
+        ...
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        """The parameters of the head."""
+        ...
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        """G in update `number`. **Private**: never kept, never returned but to be noised."""
+        ...
+
+
+def _errors(head: Head, theta: Any, target: Any, data: Data) -> tuple[Any, Any]:
+    """delta, and the inputs of the states it is about."""
+    inputs = head.inputs(data.observation)
+    values = jnp.take_along_axis(head.out(theta, inputs), data.action[:, None], axis=1)[:, 0]
+    best = jnp.max(head.out(target, head.inputs(data.after)), axis=1)
+    # Chosen, not multiplied by 0: what comes after the end may not be a number.
+    later = jnp.where(data.goes_on > 0.0, data.goes_on * best, 0.0)
+    return data.reward + later - values, inputs
+
+
+def _taken(head: Head, data: Data) -> Any:
+    """Which action was taken, as rows of zeros and ones."""
+    return jnp.asarray(data.action[:, None] == jnp.arange(head.outputs), data.reward.dtype)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Noise on the weights of a linear Q; see the module."""
+
+    head: Head
+    radius: float
+    tau: float | None = None
+
+    @property
+    def bound(self) -> float:
+        return self.radius if self.tau is None else min(self.radius, 2.0 * self.tau)
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REWARD_RADIUS
+
+    def initial(self, data: Data) -> Any:
+        return jnp.zeros(data.transform.shape[1], data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return data.transform @ parameters
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        theta, late = self.theta(data, parameters), self.theta(data, target)
+        delta, _ = _errors(self.head, theta, late, data)
+        if self.tau is not None:
+            delta = jnp.clip(delta, -self.tau, self.tau)
+        return data.contraction @ delta
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Updates of any head, scaled and clipped; see the module."""
+
+    head: Head
+    radius: float
+    batch: int
+    clip: float | None = None
+    """C; None for no clipping."""
+
+    slope: float | None = None
+    """K; None for no scaling."""
+
+    @property
+    def bound(self) -> float:
+        bounds = [] if self.slope is None else [self.radius * self.slope]
+        return min([*bounds, *([] if self.clip is None else [2.0 * self.clip])])
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REWARD_RADIUS
+
+    def initial(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial(), data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return parameters
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        count = data.reward.shape[0]
+        if self.batch < count:
+            # Which ones is public, the same in every run.
+            draw = jax.random.fold_in(jax.random.key(0), number)
+            chosen = jax.random.randint(draw, (self.batch,), 0, count)
+            data = data._replace(
+                **{
+                    name: getattr(data, name)[chosen]
+                    for name in ("observation", "action", "after", "goes_on", "reward")
+                }
+            )
+        delta, inputs = _errors(self.head, parameters, target, data)
+
+        def one(row: Any, taken: Any) -> Any:
+            return self.head.pull(parameters, row[None], taken[None])
+
+        slopes = jax.vmap(one)(inputs, _taken(self.head, data))
+        mean = delta @ slopes / delta.shape[0]
+        if self.slope is not None:
+            steepness = jnp.sqrt(jnp.mean(jnp.sum(slopes**2, axis=1)))
+            mean = mean * jnp.minimum(1.0, self.slope / jnp.maximum(steepness, 1e-300))
+        return mean if self.clip is None else clip.l2(mean, self.clip)
+
+
+@dataclass(frozen=True)
+class People:
+    """Each person's own gradient, clipped; see the module."""
+
+    head: Head
+    clip: float
+
+    @property
+    def bound(self) -> float:
+        return self.clip
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REPLACE_ONE
+
+    def initial(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial(), data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return parameters
+
+    def row(self, parameters: Any, target: Any, person: Data) -> Any:
+        """One person's contribution, of norm at most C."""
+        there = person.valid & (person.action >= 0) & (person.action < self.head.outputs)
+        inside = person._replace(action=jnp.where(there, person.action, 0))
+        delta, inputs = _errors(self.head, parameters, target, inside)
+        weights = jnp.where(there[:, None], delta[:, None] * _taken(self.head, inside), 0.0)
+        return clip.l2(self.head.pull(parameters, inputs, weights), self.clip)
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        each = lax.map(lambda one: self.row(parameters, target, one), data, batch_size=_AT_ONCE)
+        return jnp.sum(each, axis=0)
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run but for its data and its noise: static, so that it can be compiled for."""
+
+    rule: Rule
+    updates: int
+    step: float
+    divisor: float = 1.0
+    target_every: int = 1
+    """After how many updates the target parameters become the present ones."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    average: float = 0.0
+    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
+
+    @property
+    def averaged(self) -> int:
+        """How many last updates are averaged over."""
+        return round(self.average * self.updates)
+
+
+class State(NamedTuple):
+    """Where a run stands: released numbers, and a random key, which is secret."""
+
+    parameters: Any
+    target: Any
+    moments: Any
+    """(2, parameters): Adam's; or nothing."""
+
+    total: Any
+    """The sum of the parameters over the updates that are averaged."""
+
+    done: Any
+    """How many updates there were."""
+
+    noise: Any
+    """**Secret**."""
+
+
+@lru_cache(maxsize=64)
+def calibrated(budget: Budget, updates: int, relation: Relation) -> float:
+    """The least sigma, in units of the bound, with which so many updates stay within the budget."""
+    return calibrate(lambda sigma: Repeated(Gaussian(sigma, 1.0), updates), budget, relation)
+
+
+def event(plan: Plan, sigma: float) -> Event:
+    """What the whole run does."""
+    bound = plan.rule.bound
+    return Repeated(Gaussian(sigma * bound, bound), plan.updates)
+
+
+def begin(plan: Plan, data: Data, key: Any) -> State:
+    """Before the first update."""
+    first = plan.rule.initial(data)
+    return State(
+        first,
+        first,
+        jnp.zeros((2, first.size if plan.optimiser == "adam" else 0), first.dtype),
+        jnp.zeros_like(first),
+        jnp.zeros((), jnp.int32),
+        key,
+    )
+
+
+def noised(plan: Plan, data: Data, state: State, sigma: Any) -> Any:
+    """X_t."""
+    exact = plan.rule.exact(data, state.parameters, state.target, state.done)
+    z = noise.jax_normal(jax.random.fold_in(state.noise, state.done), exact.shape)
+    return exact + sigma * plan.rule.bound * z
+
+
+def moved(plan: Plan, state: State, x: Any) -> State:
+    """The state after an update; it sees X_t and nothing private."""
+    mean, moments = x / plan.divisor, state.moments
+    done = state.done + 1
+    if plan.optimiser == "adam":
+        mean, moments = adam(mean, moments, jnp.asarray(done, mean.dtype))
+    parameters = state.parameters + plan.step * mean
+    late = state.done >= plan.updates - plan.averaged
+    return State(
+        parameters,
+        jnp.where(done % plan.target_every == 0, parameters, state.target),
+        moments,
+        state.total + jnp.where(late, parameters, 0.0),
+        done,
+        state.noise,
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> State:
+    """So many more updates; runs in pieces equal whole runs bit for bit."""
+
+    def body(carry: Any) -> Any:
+        left, now = carry
+        return left - 1, moved(plan, now, noised(plan, data, now, sigma))
+
+    after: State = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
+    return after
+
+
+def released(plan: Plan, data: Data, state: State) -> Floats:
+    """The parameters of the head, averaged if asked for."""
+    parameters = state.parameters
+    if plan.averaged and int(state.done) == plan.updates:
+        parameters = state.total / plan.averaged
+    return np.asarray(plan.rule.theta(data, parameters), np.float64)
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def total(reward: Any, reward_range: tuple[float, float]) -> Floats:
+    """Rewards as numbers of the range, whatever they were; no two get further apart, if finite."""
+    r = np.asarray(reward, np.float64)
+    return np.asarray(np.clip(np.where(np.isfinite(r), r, 0.0), *reward_range))
+
+
+def transitions(
+    head: Head,
+    observation: Any,
+    action: Any,
+    reward: Any,
+    after: Any,
+    goes_on: Any,
+    reward_range: tuple[float, float],
+    *,
+    orthonormal: bool,
+) -> Data:
+    """A walk's transitions, rewards made total as the reward model does.
+
+    `orthonormal` for the rule `Weights`: the features of (s_i, a_i) are made so.
+    """
+    r = total(reward, reward_range)
+    data = Data(
+        jnp.asarray(observation),
+        jnp.asarray(action, jnp.int32),
+        jnp.asarray(after),
+        jnp.asarray(goes_on, float),
+        jnp.asarray(r, float),
+        jnp.ones(len(r), bool),
+    )
+    if not orthonormal:
+        return data
+    phi = np.asarray(head.inputs(data.observation), np.float64)
+    taken = np.asarray(action)[:, None] == np.arange(head.outputs)
+    # Parameters are (d, A) in rows, so features of a pair are (d, A) too.
+    rows = (phi[:, :, None] * taken[:, None, :]).reshape(len(phi), -1)
+    plan = RewardModelMechanism(1.0, 1.0, np.arange(float(len(rows))), lambda _: rows)
+    return data._replace(
+        contraction=jnp.asarray(plan.matrix, float), transform=jnp.asarray(plan.transform, float)
+    )
