@@ -200,7 +200,7 @@ PEOPLE = [
 WILD = st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0]) | st.floats(
     -1e3, 1e3
 )
-_ROWS = [jax.jit(rule.row) for rule in PEOPLE]
+_ROWS = [jax.jit(rule.rows) for rule in PEOPLE]
 
 
 @settings(max_examples=150, deadline=None)
@@ -215,42 +215,59 @@ def test_no_person_adds_more_than_the_bound(
     """Nobody, somebody with one step, and somebody with any numbers at all."""
     rule, length = PEOPLE[which], 4
     rows = [*steps, *[(math.nan, 7, math.nan, math.nan)] * (length - len(steps))]
+    # Somebody else is there too, in the last row, and may not notice.
+    rows.append((0.5, 1, 2.0, 0.3))
     with jax.enable_x64(True):
-        person = Data(
+        part = Data(
             jnp.array([[row[0]] for row in rows]),
             jnp.array([row[1] for row in rows], jnp.int32),
             jnp.array([[row[3]] for row in rows]),
-            jnp.full(length, 0.0 if ended else GAMMA),
+            jnp.full(length + 1, 0.0 if ended else GAMMA),
             jnp.array([row[2] for row in rows]),
-            jnp.arange(length) < len(steps),
+            jnp.array([*(0 if i < len(steps) else 2 for i in range(length)), 1], jnp.int32),
+            jnp.array([1.0 / max(len(steps), 1)] * length + [1.0]),
+            jnp.zeros((2, 0)),
         )
         theta = jnp.asarray(np.random.default_rng(0).normal(size=math.prod(rule.head.shape)))
-        row = np.asarray(_ROWS[which](theta, 100.0 * theta, person))
-    assert np.all(np.isfinite(row))
-    assert np.linalg.norm(row) <= rule.clip * (1.0 + 1e-12)
+        found = np.asarray(_ROWS[which](theta, 100.0 * theta, part))
+        alone = part._replace(person=jnp.array([2] * length + [1], jnp.int32))
+        np.testing.assert_array_equal(found[1], _ROWS[which](theta, 100.0 * theta, alone)[1])
+    assert np.all(np.isfinite(found))
+    assert np.linalg.norm(found[0]) <= rule.clip * (1.0 + 1e-12)
+    assert found[1].any()
     if not steps:
-        assert not row.any()
+        assert not found[0].any()
 
 
-def test_people_add_up() -> None:
-    rule = PEOPLE[0]
-    draw = np.random.default_rng(0)
-    count, length = 300, 3  # more than are computed at once
+@pytest.mark.parametrize("most", [1, 60, 2**21])
+def test_people_add_up_however_they_are_packed(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum over people of their clipped mean gradients, by automatic differentiation."""
+    monkeypatch.setattr(noised_q, "_MOST_NUMBERS", most)
+    rule, draw, count = People(NETWORK, 4.0), np.random.default_rng(0), 40
+    person = draw.integers(9, size=count) * 5
+    rows = {**walked(count), "reward": draw.normal(size=count)}
     with jax.enable_x64(True):
-        data = Data(
-            jnp.asarray(draw.random((count, length, 1))),
-            jnp.asarray(draw.integers(2, size=(count, length)), jnp.int32),
-            jnp.asarray(draw.random((count, length, 1))),
-            jnp.asarray(np.where(draw.random((count, length)) < 0.3, 0.0, GAMMA)),
-            jnp.asarray(draw.normal(size=(count, length))),
-            jnp.asarray(draw.random((count, length)) < 0.8),
+        data = noised_q.of_people(NETWORK, person=person, **rows)
+        theta, late = (jnp.asarray(draw.normal(size=NETWORK.shape)) for _ in range(2))
+
+        def chosen(p: Any) -> Any:
+            return NETWORK.out(p, jnp.asarray(rows["observation"]))[
+                jnp.arange(count), rows["action"]
+            ]
+
+        aim = rows["reward"] + rows["goes_on"] * NETWORK.out(late, jnp.asarray(rows["after"])).max(
+            axis=1
         )
-        theta = jnp.asarray(draw.normal(size=math.prod(rule.head.shape)))
-        row = jax.jit(rule.row)
-        each = [row(theta, theta, jax.tree.map(lambda x, i=i: x[i], data)) for i in range(count)]
-        found = jax.jit(rule.exact)(data, theta, theta, 0)
-        np.testing.assert_allclose(found, np.sum(each, axis=0), atol=1e-10)
-        assert any(float(jnp.linalg.norm(row)) > 0.49 for row in each)
+        each = (aim - chosen(theta))[:, None] * jax.jit(jax.jacobian(chosen))(theta)
+        total, clipped = np.zeros(NETWORK.shape), 0
+        for one in np.unique(person):
+            mean = np.mean(np.asarray(each)[person == one], axis=0)
+            norm = float(np.linalg.norm(mean))
+            clipped += norm > 4.0
+            total += mean * min(1.0, 4.0 / norm)
+        assert 0 < clipped < 9
+        np.testing.assert_allclose(jax.jit(rule.exact)(data, theta, late, 0), total, atol=1e-9)
+    assert (data.reward.shape[0] > 1) == (most < 2**21)
 
 
 # --- noise ----------------------------------------------------------------------------------------
@@ -262,15 +279,8 @@ def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
     sigma = noised_q.calibrated(budget, updates, rule.relation)
     with jax.enable_x64(True):
         if isinstance(rule, People):
-            shape = (2, 3)
-            data = Data(
-                jnp.zeros((*shape, 1)),
-                jnp.zeros(shape, jnp.int32),
-                jnp.zeros((*shape, 1)),
-                jnp.zeros(shape),
-                jnp.ones(shape),
-                jnp.ones(shape, bool),
-            )
+            rows = {**walked(12), "reward": np.ones(12), "person": np.arange(12) // 3}
+            data = noised_q.of_people(rule.head, **rows)
         else:
             data = data_of(rule, np.ones(12))
         plan = Plan(rule, updates, 1.0)

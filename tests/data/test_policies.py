@@ -57,6 +57,9 @@ VECTORS: dict[str, Policy] = {
         ),
         "tanh",
     ),
+    "network, greedy": Network(
+        ((RNG.normal(size=(2, 3)), RNG.normal(size=3)),), "tanh", epsilon=0.25
+    ),
 }
 ALL = [(n, p, np.arange(5)) for n, p in DISCRETE.items()] + [
     (n, p, RNG.random((5, 2))) for n, p in VECTORS.items()
@@ -110,6 +113,8 @@ def test_by_hand() -> None:
     )
     # relu(2, -2) = (2, 0)
     np.testing.assert_allclose(net.probabilities([[2.0]])[0, 0], 1 / (1 + math.exp(-2.0)))
+    best = Network(net.layers, epsilon=0.2)
+    np.testing.assert_allclose(best.probabilities([[2.0], [-1.0]]), [[0.9, 0.1], [0.1, 0.9]])
 
 
 def test_total() -> None:
@@ -300,6 +305,7 @@ def test_unreadable(tmp_path: Path) -> None:
         lambda: Network(((np.ones((2, 3)), np.ones(2)),)),
         lambda: Network(((np.ones((2, 3)), np.ones(3)), (np.ones((2, 3)), np.ones(3)))),
         lambda: Network(((np.ones((2, 3)), np.ones(3)),), "sine"),
+        lambda: Network(((np.ones((2, 3)), np.ones(3)),), epsilon=1.5),
         lambda: Network(((np.ones((2, 3)), np.ones(3)),), features=OneHot(4)),
         lambda: Network(((np.ones((2, 3)), np.ones(3)),)).probabilities([[1.0]]),
         lambda: Softmax(OneHot(2), np.ones((3, 2))),

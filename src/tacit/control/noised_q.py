@@ -31,7 +31,7 @@ onto a ball, which brings no two points further apart. So G moves by at most min
 K this is DP-SGD on the TD loss, with the sensitivity that it has here: all rewards of a batch may
 change at once, so that neither dividing by B nor sampling helps.
 
-`People`: G is the sum over people of clip_C(sum over their transitions of delta_i J_i), each row
+`People`: G is the sum over people of clip_C(mean over their transitions of delta_i J_i), each row
 total (`clip.l2`: what is no number adds nothing). *Unit*: a person with all their transitions;
 *relation*: replace-one. G moves by at most 2 C. `divisor` is their public number. Every update sees
 everybody, so nothing is amplified, and nobody is drawn by how much they surprise (no prioritised
@@ -44,6 +44,7 @@ That the transitions themselves do not depend on rewards (they come from a walk 
 them) is the caller's part for the first two rules. Arithmetic: 64-bit floating point, compiled.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -62,16 +63,14 @@ from tacit.privacy.mechanisms import clip
 from tacit.privacy.mechanisms.reward_model import RewardModelMechanism
 from tacit.privacy.promise import Budget, Relation
 
-# So many people's rows are computed at once.
-_AT_ONCE = 256
+# So many numbers of people's rows are computed at once.
+_MOST_NUMBERS = 2**21
 
 
 class Data(NamedTuple):
-    """Transitions; all of them public but `reward`, unless they are people's."""
+    """Transitions (n, ...); all of them public but `reward`, unless they are people's."""
 
     observation: Any
-    """(n, ...), or (people, length, ...)."""
-
     action: Any
     after: Any
     goes_on: Any
@@ -80,8 +79,15 @@ class Data(NamedTuple):
     reward: Any
     """**Private**."""
 
-    valid: Any
-    """Which of a person's rows there are."""
+    person: Any = None
+    """For `People`, whose arrays are (parts, rows of a part, ...): whose row it is, counted anew in
+    each part; what is not below the size of a part is nobody's."""
+
+    share: Any = None
+    """For `People`: one divided by the number of the person's rows."""
+
+    size: Any = None
+    """For `People`, (people of a part,) and nothing in it."""
 
     contraction: Any = None
     """M, for `Weights`."""
@@ -236,17 +242,28 @@ class People:
     def theta(self, data: Data, parameters: Any) -> Any:
         return parameters
 
-    def row(self, parameters: Any, target: Any, person: Data) -> Any:
-        """One person's contribution, of norm at most C."""
-        there = person.valid & (person.action >= 0) & (person.action < self.head.outputs)
-        inside = person._replace(action=jnp.where(there, person.action, 0))
+    def rows(self, parameters: Any, target: Any, part: Data) -> Any:
+        """What the people of a part add, each of norm at most C."""
+        people = part.size.shape[0]
+        there = (part.action >= 0) & (part.action < self.head.outputs) & (part.person < people)
+        inside = part._replace(action=jnp.where(there, part.action, 0))
         delta, inputs = _errors(self.head, parameters, target, inside)
-        weights = jnp.where(there[:, None], delta[:, None] * _taken(self.head, inside), 0.0)
-        return clip.l2(self.head.pull(parameters, inputs, weights), self.clip)
+        weights = (delta * part.share)[:, None] * _taken(self.head, inside)
+
+        def one(row: Any, weight: Any) -> Any:
+            return self.head.pull(parameters, row[None], weight[None])
+
+        each = jax.vmap(one)(inputs, jnp.where(there[:, None], weights, 0.0))
+        # A row that is no step must not be one by 0 times infinity.
+        each = jnp.where(there[:, None], each, 0.0)
+        whole = jax.ops.segment_sum(each, part.person, people)
+        return clip.l2(whole, self.clip)
 
     def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
-        each = lax.map(lambda one: self.row(parameters, target, one), data, batch_size=_AT_ONCE)
-        return jnp.sum(each, axis=0)
+        def add(total: Any, part: Any) -> Any:
+            return total + jnp.sum(self.rows(parameters, target, part), axis=0), None
+
+        return lax.scan(add, jnp.zeros_like(parameters), data)[0]
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -392,7 +409,6 @@ def transitions(
         jnp.asarray(after),
         jnp.asarray(goes_on, float),
         jnp.asarray(r, float),
-        jnp.ones(len(r), bool),
     )
     if not orthonormal:
         return data
@@ -403,4 +419,56 @@ def transitions(
     plan = RewardModelMechanism(1.0, 1.0, np.arange(float(len(rows))), lambda _: rows)
     return data._replace(
         contraction=jnp.asarray(plan.matrix, float), transform=jnp.asarray(plan.transform, float)
+    )
+
+
+def of_people(
+    head: Head,
+    observation: Any,
+    action: Any,
+    reward: Any,
+    after: Any,
+    goes_on: Any,
+    person: Any,
+) -> Data:
+    """People's transitions, packed in parts: nobody's are in two of them.
+
+    A part has as many rows as memory allows, or as the person with most rows has.
+    """
+    columns = [np.asarray(x) for x in (observation, action, after, goes_on, reward)]
+    owner = np.asarray(person)
+    order = np.argsort(owner, kind="stable")
+    counts = np.unique(owner, return_counts=True)[1]
+    width = max(math.prod(head.shape), 1)
+    most = max(_MOST_NUMBERS // width, int(counts.max(initial=1)))
+    # The part of each person, and their number in it: a part is full when the next has no room.
+    parts, numbers, part, rows, number = [], [], 0, 0, 0
+    for count in counts.tolist():
+        if rows + count > most:
+            part, rows, number = part + 1, 0, 0
+        parts.append(part)
+        numbers.append(number)
+        rows, number = rows + count, number + 1
+    part_of, number_of = np.array(parts, int), np.array(numbers, int)
+    size = int(number_of.max(initial=0)) + 1
+    of_row = np.repeat(part_of, counts)
+    place = np.arange(len(order)) - np.searchsorted(of_row, of_row)
+    length = int(place.max(initial=0)) + 1
+
+    def packed(values: Any, empty: Any, dtype: Any) -> Any:
+        made = np.full((part + 1, length, *values.shape[1:]), empty, dtype)
+        made[of_row, place] = values
+        return jnp.asarray(made)
+
+    kind = np.int32 if columns[0].dtype.kind in "iu" else np.float64
+    seen, acted, then, going, paid = (column[order] for column in columns)
+    return Data(
+        packed(seen, 0, kind),
+        packed(acted, -1, np.int32),
+        packed(then, 0, kind),
+        packed(going, 0.0, np.float64),
+        packed(paid, 0.0, np.float64),
+        packed(np.repeat(number_of, counts), size, np.int32),
+        packed(np.repeat(1.0 / np.maximum(counts, 1), counts), 0.0, np.float64),
+        jnp.zeros((part + 1, size, 0)),
     )

@@ -203,9 +203,7 @@ class EpsilonGreedy(Policy):
     kind: ClassVar[str] = "epsilon-greedy"
 
     def __post_init__(self) -> None:
-        epsilon = checks.non_negative("epsilon", self.epsilon)
-        if epsilon > 1.0:
-            raise InputError(f"epsilon must be at most 1, not {epsilon:g}.")
+        epsilon = _share(self.epsilon)
         values = (
             _numbers("values", self.values, 2)
             if self.features is None
@@ -232,9 +230,7 @@ class EpsilonGreedy(Policy):
         xp, phi = _array(self.features(states))
         with np.errstate(over="ignore", invalid="ignore"):
             q = phi @ xp.asarray(self.values, dtype=phi.dtype)
-        best = (xp.argmax(q, axis=-1)[..., None] == xp.arange(count)).astype(phi.dtype)
-        p = (1.0 - self.epsilon) * best + self.epsilon / count
-        return xp.where(xp.all(xp.isfinite(q), axis=-1, keepdims=True), p, 1.0 / count)
+        return _greedy(xp, q, self.epsilon)
 
     def _settings(self) -> dict[str, Any]:
         found: dict[str, Any] = {"values": self.values.tolist(), "epsilon": self.epsilon}
@@ -251,17 +247,22 @@ class Network(Policy):
     """A fully connected network from plain arrays; its last layer's outputs pass through a softmax.
 
     `layers` are pairs of weights (in, out) and biases (out,). States are vectors, or go through
-    `features` first. NaN and infinite scores give the uniform distribution.
+    `features` first. With an `epsilon` the outputs are values of actions instead, of which the best
+    is taken with probability 1 - epsilon, else any. NaN and infinite outputs give the uniform
+    distribution.
     """
 
     layers: tuple[tuple[Floats, Floats], ...]
     activation: str = "relu"
     features: Features | None = None
+    epsilon: float | None = None
     kind: ClassVar[str] = "network"
 
     def __post_init__(self) -> None:
         if self.activation not in _ACTIVATIONS:
             raise InputError(f"activation must be 'relu' or 'tanh', not {self.activation!r}.")
+        if self.epsilon is not None:
+            _set(self, epsilon=_share(self.epsilon))
         if not isinstance(self.layers, Sequence) or not self.layers:
             raise InputError("layers must be a list of weights and biases, at least one pair.")
         width = None if self.features is None else self.features.dimension
@@ -302,7 +303,7 @@ class Network(Policy):
                 x = xp.maximum(x, 0.0) if self.activation == "relu" else xp.tanh(x)
             with np.errstate(over="ignore", invalid="ignore"):
                 x = x @ xp.asarray(w, dtype=x.dtype) + xp.asarray(b, dtype=x.dtype)
-        return _softmax(xp, x)
+        return _softmax(xp, x) if self.epsilon is None else _greedy(xp, x, self.epsilon)
 
     def _settings(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -311,6 +312,8 @@ class Network(Policy):
         }
         if self.features is not None:
             found["features"] = _described(self.features)
+        if self.epsilon is not None:
+            found["epsilon"] = self.epsilon
         return found
 
 
@@ -402,7 +405,7 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "tabular": (frozenset({"table"}), frozenset()),
     "softmax": (frozenset({"features", "weights"}), frozenset({"temperature"})),
     "epsilon-greedy": (frozenset({"values", "epsilon"}), frozenset({"features"})),
-    "network": (frozenset({"layers"}), frozenset({"activation", "features"})),
+    "network": (frozenset({"layers"}), frozenset({"activation", "features", "epsilon"})),
 }
 
 
@@ -478,6 +481,21 @@ def _softmax(xp: Any, scores: Any) -> Any:
     scores = xp.where(good, scores, 0.0)
     raised = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
     return raised / xp.sum(raised, axis=-1, keepdims=True)
+
+
+def _greedy(xp: Any, values: Any, epsilon: float) -> Any:
+    """Of equally good actions the first; uniform where a value is not a number."""
+    count = values.shape[-1]
+    best = (xp.argmax(values, axis=-1)[..., None] == xp.arange(count)).astype(values.dtype)
+    p = (1.0 - epsilon) * best + epsilon / count
+    return xp.where(xp.all(xp.isfinite(values), axis=-1, keepdims=True), p, 1.0 / count)
+
+
+def _share(epsilon: float) -> float:
+    found = checks.non_negative("epsilon", epsilon)
+    if found > 1.0:
+        raise InputError(f"epsilon must be at most 1, not {found:g}.")
+    return found
 
 
 def _inside(xp: Any, values: Any, count: int) -> Any:

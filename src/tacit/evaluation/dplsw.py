@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.data.words import refuse_read_words
 from tacit.evaluation.bellman_error import (
     checked_range,
     clipped_rewards,
@@ -46,7 +47,6 @@ from tacit.evaluation.bellman_error import (
     off_policy,
     value_at,
 )
-from tacit.evaluation.payment import refuse_read_words
 from tacit.evaluation.private_gtd import PUBLIC_SETTINGS
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, batches, discount

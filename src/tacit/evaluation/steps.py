@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, Policy, Trajectories, TrajectoryStream
-from tacit.evaluation.payment import refuse_read_words
+from tacit.data.words import refuse_read_words
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 

@@ -1,6 +1,6 @@
-"""What no payment covers."""
+"""Words that were made numbers by reading the data, which no payment covers."""
 
-from tacit.data import Trajectories
+from tacit.data.trajectories import Trajectories
 from tacit.privacy.errors import InputError
 
 
