@@ -65,9 +65,31 @@ def test_certified_agents_are_swept_in_whole_batches(
     ]
 
 
+FUNCTIONAL = ["sweep", "functional-q", "--env", "Interval", "--mode", "paper"]
+PUBLIC_CODE = [*FUNCTIONAL, "--set", "preset=public-code"]
+
+
+def test_the_noise_of_functional_q_is_swept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = ["--set", "samples=150", "--set", "resets=3", "--seeds", "2"]
+    out = tmp_path / "out"
+    assert cli.run([*PUBLIC_CODE, *size, "--grid", "sigma=0,1", "--out", str(out)]) == 0
+    assert "2 combinations on 2 seeds, 3 episodes." in capsys.readouterr().out
+    rows = pq.read_table(out / "results.parquet").to_pylist()
+    assert [(row["sigma"], row["seed"]) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert rows[0]["return_all"] != rows[2]["return_all"]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        ([*FUNCTIONAL, "--grid", "sigma=0,1"], "A sweep over sigma needs a rate too: say --set"),
+        ([*PUBLIC_CODE, "--epsilon", "1", "--grid", "sigma=0"], "comes with no claim: leave"),
+        ([*PUBLIC_CODE, "--episodes", "9", "--grid", "sigma=0"], "There is no option 'episodes'"),
+        ([*PUBLIC_CODE, "--grid", "sigm=0"], "Did you mean 'sigma'?"),
+        ([*PUBLIC_CODE, "--grid", "sigma=-1"], "sigma must"),
+        (["sweep", "functional-q", "--grid", "sigma=0"], "functional-q are for --mode paper"),
         (PAPER, "grid is needed: say with --grid a setting and its values"),
         ([*PAPER, "--grid", "actor_step"], "A grid is said as actor_step=0.1,0.5"),
         ([*PAPER, "--grid", "actor_step="], "actor_step has no values"),
@@ -81,7 +103,7 @@ def test_certified_agents_are_swept_in_whole_batches(
         ([*PAPER, *GRID, "--seeds", "0"], "seeds must be a whole number of at least 1"),
         ([*PAPER, *GRID, "--top", "0"], "top must be at least 1"),
         ([*PAPER, *GRID, "--set", "seed=1"], "seed is no option of a sweep"),
-        (["sweep"], "Say what is to learn: tacit sweep actor-critic."),
+        (["sweep"], "Say what is to learn: tacit sweep actor-critic, or functional-q."),
         ([*HERE, *GRID], "epsilon is needed"),
         (["sweep", "actor-critic", *GRID], "people is needed"),
         (

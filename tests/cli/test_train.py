@@ -17,6 +17,7 @@ from tacit import cli
 from tacit.control.actor_critic import ActorCritic, Learned
 from tacit.data import load_policy
 from tacit.privacy import Budget, Certificate, Claim, InputError, Ledger, Relation, Unit
+from tacit.run.lessons import LEARNERS
 
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
@@ -29,9 +30,19 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_learns_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["train"]) == 2
-    assert capsys.readouterr().err == "tacit: Say what is to learn: tacit train actor-critic.\n"
+@pytest.mark.parametrize("words", [[], ["--env", "Taxi-v4"]])
+def test_what_learns_is_asked_for(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", *words]) == 2
+    listed = "tacit train actor-critic, or functional-q, or logged-q"
+    assert capsys.readouterr().err == f"tacit: Say what is to learn: {listed}.\n"
+
+
+def test_each_learner_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n  {learner}  " in printed for learner in LEARNERS)
+    assert cli.run(["train", "actor-critic", "-h"]) == 0
+    assert "--actor-step" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

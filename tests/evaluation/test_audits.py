@@ -21,8 +21,9 @@ from tacit.privacy.audit.sabotage import TWINS, Twin, attacked, bite
 from tacit.privacy.audit.targets import TARGETS
 from tacit.privacy.mechanisms import GaussianMechanism, clip
 from tacit.privacy.noise import Source, secure
+from tests.auditing import own_targets, target_params, twin_params
 
-OWN = [name for name, build in TARGETS.items() if build.__module__ == audits.__name__]
+OWN = own_targets(audits)
 TEETH = [twin for twin in TWINS if twin.targets[0] in OWN]
 # Of the rest the complete table is made by slow tests, and by `tacit audit --all --teeth`.
 QUICK = {"private-gtd", "dplsl"}
@@ -39,10 +40,7 @@ QUICK_TEETH = {
 HARDLY_SEEN = {"gpope", "gpope-sampled", "dplsw-visits"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in OWN],
-)
+@pytest.mark.parametrize("name", target_params(audits, QUICK))
 def test_what_ships_keeps_its_promise(name: str) -> None:
     found = attacked(TARGETS[name]())
     assert found.target == name
@@ -50,18 +48,7 @@ def test_what_ships_keeps_its_promise(name: str) -> None:
     assert found.epsilon > 0.02 * found.certified or name in HARDLY_SEEN
 
 
-@pytest.mark.parametrize(
-    ("twin", "name"),
-    [
-        pytest.param(
-            *(twin, name),
-            id=f"{twin.name}, {name}",
-            marks=() if (twin.name, name) in QUICK_TEETH else pytest.mark.slow,
-        )
-        for twin in TEETH
-        for name in twin.targets
-    ],
-)
+@pytest.mark.parametrize(("twin", "name"), twin_params(audits, QUICK_TEETH))
 def test_every_twin_is_caught(twin: Twin, name: str) -> None:
     assert bite(twin, name).caught
 

@@ -14,7 +14,8 @@ from tacit.data import Fourier, OneHot, Polynomial
 from tacit.envs.registry import make
 from tacit.privacy import Budget
 from tacit.privacy.errors import InputError
-from tacit.run.lessons import Lesson, grid_of, planned
+from tacit.run.lessons import grid_of, planned
+from tacit.run.lessons.actor_critic import ActorCriticLesson as Lesson
 from tacit.run.sweep import Plan
 
 WORDS = {"env": "MDP-100", "people": 50, "epsilon": 3.0, "delta": 1e-6}
@@ -113,7 +114,7 @@ def test_a_grid_may_be_said_in_two_places() -> None:
     words = {**WORDS, "mode": "paper", "seeds": 3, "lanes": None, "grid": {"sigma": [0, 1]}}
     lesson, plan = planned(words, ["actor_step=0.1,0.5"], ["exploration=0.2"])
     assert plan == Plan({"sigma": (0.0, 1.0), "actor_step": (0.1, 0.5)}, seeds=3, episodes=50)
-    assert lesson.exploration == 0.2
+    assert lesson.to_dict()["exploration"] == 0.2
     assert grid_of(["a=1, 2", "b=3"]) == {"a": (1.0, 2.0), "b": (3.0,)}
     with pytest.raises(InputError, match="must be a table of settings"):
         planned({**words, "grid": 3}, [], [])

@@ -387,15 +387,15 @@ def test_words_read_from_the_data_are_not_public(folder: Path) -> None:
 
 def test_features_by_name(folder: Path) -> None:
     box = {"state": "a,b", "state_range": "0:1,-1:1"}
-    assert isinstance(Request.of(said(folder))._features(None), OneHot)
-    assert isinstance(Request.of(said(folder, **box))._features(None), Polynomial)
-    found = Request.of(said(folder, **box, features="fourier:3"))._features(None)
+    assert isinstance(Request.of(said(folder)).state_features(None), OneHot)
+    assert isinstance(Request.of(said(folder, **box)).state_features(None), Polynomial)
+    found = Request.of(said(folder, **box, features="fourier:3")).state_features(None)
     assert isinstance(found, Fourier)
     assert found.order == 3
     with pytest.raises(InputError, match="1 ranges for states of 2 numbers"):
-        Request.of(said(folder, state="a,b", state_range="0:1"))._features(None)
+        Request.of(said(folder, state="a,b", state_range="0:1")).state_features(None)
     with pytest.raises(InputError, match="state_range is needed"):
-        Request.of(said(folder, state="a,b", features="fourier:3"))._features(None)
+        Request.of(said(folder, state="a,b", features="fourier:3")).state_features(None)
 
 
 def test_facts_and_command_tell_everything(folder: Path) -> None:

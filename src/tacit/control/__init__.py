@@ -4,8 +4,8 @@
 >>> QLearning(steps=1000).gamma
 0.99
 
-`ActorCritic` is private, with a certificate or as a paper has it. `QLearning` is *not*: it makes
-policies to evaluate, in simulated environments. JAX loads when an agent learns.
+`ActorCritic` and `FunctionalQ` are private, with a certificate or as a paper has it. `QLearning` is
+*not*: it makes policies to evaluate, in simulated environments. JAX loads when an agent learns.
 """
 
 from importlib import import_module
@@ -13,16 +13,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.control.actor_critic import ActorCritic, CertifiedProgram
+    from tacit.control.functional_q import FunctionalQ
     from tacit.control.increments import Network
+    from tacit.control.learned_q import LearnedQ
+    from tacit.control.logged_q import LoggedQ
+    from tacit.control.noised_q import Descent
     from tacit.control.q_learning import Learned, QLearning
 
 _HOMES = {
     "actor_critic": ("ActorCritic", "CertifiedProgram"),
+    "functional_q": ("FunctionalQ",),
     "increments": ("Network",),
+    "learned_q": ("LearnedQ",),
+    "logged_q": ("LoggedQ",),
+    "noised_q": ("Descent",),
     "q_learning": ("Learned", "QLearning"),
 }
 
-__all__ = ["ActorCritic", "CertifiedProgram", "Learned", "Network", "QLearning"]
+__all__ = [
+    "ActorCritic",
+    "CertifiedProgram",
+    "Descent",
+    "FunctionalQ",
+    "Learned",
+    "LearnedQ",
+    "LoggedQ",
+    "Network",
+    "QLearning",
+]
 
 
 def __getattr__(name: str) -> Any:

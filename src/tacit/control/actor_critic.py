@@ -39,6 +39,7 @@ from tacit.control.certified import SWEEPABLE, Plan, State
 from tacit.control.increments import Floats, Head, Network, Rows, Table, head_from_dict, head_of
 from tacit.control.paper_actor_critic import Config, PaperProgram, claims, flush
 from tacit.control.program import load_state, read_about, save_state
+from tacit.control.promises import Promise, promise_from_dict, promise_to_dict
 from tacit.data import Features, Policy
 from tacit.envs.base import Environment
 from tacit.envs.host import HostEnvironment
@@ -53,7 +54,6 @@ from tacit.privacy.noise import reproducible, secure
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation, Release, Unit
 
-Promise = Certificate | Claim | str
 Env = Environment[Any, Any] | HostEnvironment
 Progress = Callable[[int, int], None]
 
@@ -864,13 +864,10 @@ class Learned:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        told: Any = {"kind": "tacit not private", "why": self.promise}
-        if not isinstance(self.promise, str):
-            told = self.promise.to_dict()
         return {
             "kind": _KIND,
             "format": _FORMAT,
-            "promise": told,
+            "promise": promise_to_dict(self.promise),
             "variant": self.variant,
             "actor": _listed(self.actor),
             "critic": _listed(self.critic),
@@ -900,7 +897,7 @@ class Learned:
                 if array is not None and array.shape != head.shape:
                     raise ValueError
             return cls(
-                promise=_promise(data["promise"]),
+                promise=promise_from_dict(data["promise"]),
                 variant=str(data["variant"]),
                 actor=actor,
                 critic=critic,
@@ -952,9 +949,3 @@ def _listed(array: Floats | None) -> Any:
 
 def _array(given: Any) -> Floats | None:
     return None if given is None else np.array(given, dtype=np.float64)
-
-
-def _promise(data: Any) -> Promise:
-    if data["kind"] == "tacit not private":
-        return str(data["why"])
-    return Claim.from_dict(data) if data["kind"] == "tacit claim" else Certificate.from_dict(data)

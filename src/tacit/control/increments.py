@@ -36,7 +36,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -187,14 +187,14 @@ class Linear:
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": "linear",
-            "features": _described(self.features),
+            "features": described(self.features),
             "outputs": self.outputs,
         }
 
 
 @dataclass(frozen=True)
 class Layers:
-    """A fully connected network with tanh between its layers, of vectors or of features of states.
+    """A fully connected network, of vectors or of features of states; tanh is between its layers.
 
     The first weights are public: normal with variance 1 / inputs from `seed`, and a last layer of
     zeros, so that the first policy is uniform and the first values are 0.
@@ -203,6 +203,8 @@ class Layers:
     sizes: tuple[int, ...]
     features: Features | None = None
     seed: int = 0
+    activation: Literal["tanh", "relu"] = "tanh"
+    """What is between layers; rectifiers are for networks that were learned elsewhere."""
 
     @property
     def outputs(self) -> int:
@@ -240,9 +242,9 @@ class Layers:
         return jnp.asarray(rows, jnp.result_type(float))
 
     def out(self, parameters: Any, inputs: Any) -> Any:
-        x = inputs
+        x, between = inputs, jnp.tanh if self.activation == "tanh" else jax.nn.relu
         for number, (weights, biases) in enumerate(self.layers(parameters)):
-            x = (x if number == 0 else jnp.tanh(x)) @ weights + biases
+            x = (x if number == 0 else between(x)) @ weights + biases
         return x
 
     def pull(self, parameters: Any, inputs: Any, weights: Any) -> Any:
@@ -255,7 +257,7 @@ class Layers:
         return np.concatenate([parameters[:-last], factor * parameters[-last:]])
 
     def policy(self, parameters: Floats) -> Policy:
-        return NetworkPolicy(tuple(self.layers(parameters)), "tanh", self.features)
+        return NetworkPolicy(tuple(self.layers(parameters)), self.activation, self.features)
 
     @property
     def wish(self) -> "Features | Network":
@@ -265,8 +267,9 @@ class Layers:
         return {
             "kind": "layers",
             "sizes": list(self.sizes),
-            "features": None if self.features is None else _described(self.features),
+            "features": None if self.features is None else described(self.features),
             "seed": self.seed,
+            **({} if self.activation == "tanh" else {"activation": self.activation}),
         }
 
 
@@ -319,10 +322,15 @@ def head_from_dict(data: Mapping[str, Any]) -> Head:
         return Linear(features_from_dict(data["features"]), int(data["outputs"]))
     described = data["features"]
     inside = None if described is None else features_from_dict(described)
-    return Layers(tuple(int(size) for size in data["sizes"]), inside, int(data["seed"]))
+    activation = data.get("activation", "tanh")
+    if activation not in ("tanh", "relu"):
+        raise InputError(f"activation must be 'tanh' or 'relu', not {activation!r}.")
+    sizes = tuple(int(size) for size in data["sizes"])
+    return Layers(sizes, inside, int(data["seed"]), activation)
 
 
-def _described(features: Any) -> dict[str, Any]:
+def described(features: Any) -> dict[str, Any]:
+    """The JSON form of features, if they have one."""
     if not hasattr(features, "to_dict"):
         raise InputError("These features have no JSON form, so the result has none.")
     found: dict[str, Any] = features.to_dict()

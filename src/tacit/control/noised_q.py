@@ -45,7 +45,7 @@ them) is the caller's part for the first two rules. Arithmetic: 64-bit floating 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -56,8 +56,9 @@ from jax import lax
 
 from tacit.control.certified import adam
 from tacit.control.increments import Floats, Head
-from tacit.privacy import noise
+from tacit.privacy import checks, noise
 from tacit.privacy.accounting import calibrate
+from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian, Repeated
 from tacit.privacy.mechanisms import clip
 from tacit.privacy.mechanisms.reward_model import RewardModelMechanism
@@ -65,6 +66,7 @@ from tacit.privacy.promise import Budget, Relation
 
 # So many numbers of people's rows are computed at once.
 _MOST_NUMBERS = 2**21
+_ALL = 2**31 - 1
 
 
 class Data(NamedTuple):
@@ -290,6 +292,85 @@ class Plan:
         return round(self.average * self.updates)
 
 
+@dataclass(frozen=True)
+class Descent:
+    """How a Q is learned by noised updates, but for the noise: for `Weights` and `Updates`."""
+
+    updates: int = 100
+    """T: more of them need more noise in each."""
+
+    step: float = 0.1
+    """Step size."""
+
+    batch: int | None = None
+    """B, how many transitions an update takes; None for all. `Updates`."""
+
+    clip: float | None = None
+    """C, the largest norm of an update; None for no clipping. `Updates`."""
+
+    slope: float | None = None
+    """K, how steep Q may be before an update is scaled down; None for any. `Updates`."""
+
+    tau: float | None = None
+    """The largest TD error; None for any. `Weights`."""
+
+    target_every: int = 1
+    """After how many updates the target parameters become the present ones."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    """What makes steps of the noised updates."""
+
+    average: float = 0.5
+    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "target_every"):
+            checks.count(name, getattr(self, name))
+        if self.batch is not None:
+            checks.count("batch", self.batch)
+        for name in ("step", "clip", "slope", "tau"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name))
+        if self.optimiser not in ("sgd", "adam"):
+            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
+        if checks.non_negative("average", self.average) > 1.0:
+            raise InputError(f"average must be at most 1, not {self.average:g}.")
+
+    def plan(self, release: Literal["weights", "updates"], head: Head, radius: float) -> Plan:
+        """The run for a secret reward function."""
+        rule: Rule
+        if release == "weights":
+            for name in ("batch", "clip", "slope"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"{name} is for release 'updates': leave it out.")
+            rule = Weights(head, radius, self.tau)
+        else:
+            if self.tau is not None:
+                raise InputError("tau is for release 'weights': leave it out.")
+            if self.clip is None and self.slope is None:
+                raise InputError("Release 'updates' needs a bound: say clip, slope, or both.")
+            rule = Updates(head, radius, self.batch or _ALL, self.clip, self.slope)
+        return Plan(
+            rule,
+            self.updates,
+            self.step,
+            target_every=self.target_every,
+            optimiser=self.optimiser,
+            average=self.average,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings in JSON's own types."""
+        return asdict(self)
+
+
+DESCENTS: dict[str, Descent] = {
+    "weights": Descent(),
+    "updates": Descent(1000, 0.01, 200, None, 2.0, None, 10, "adam", 0.3),
+}
+"""What each release takes where nothing was said; found on `Interval` with seeds 0 to 5."""
+
+
 class State(NamedTuple):
     """Where a run stands: released numbers, and a random key, which is secret."""
 
@@ -412,7 +493,8 @@ def transitions(
     )
     if not orthonormal:
         return data
-    phi = np.asarray(head.inputs(data.observation), np.float64)
+    features: Any = head.wish
+    phi = np.asarray(features(np.asarray(observation)), np.float64)
     taken = np.asarray(action)[:, None] == np.arange(head.outputs)
     # Parameters are (d, A) in rows, so features of a pair are (d, A) too.
     rows = (phi[:, :, None] * taken[:, None, :]).reshape(len(phi), -1)

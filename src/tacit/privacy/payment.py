@@ -63,10 +63,12 @@ class Purse:
         assumptions: Iterable[Assumption] = (),
         compiled: bool = False,
         floating: bool = True,
+        reward_radius: float | None = None,
     ) -> Certificate:
         """A certificate of all that was paid; `compiled` if the noise came from one of JAX's keys.
 
-        `floating` says that sums or noise were floating-point numbers.
+        `floating` says that sums or noise were floating-point numbers; `reward_radius` is how far
+        apart neighbouring reward functions are.
         """
         listed = (*assumptions, *([IDEALISED_ARITHMETIC] if floating else []))
         if self.ledger is not None and self.run is not None:
@@ -77,6 +79,7 @@ class Purse:
                 release=release,
                 assumptions=listed,
                 compiled=compiled,
+                reward_radius=reward_radius,
             )
         return Certificate.issue(
             self._paid,
@@ -86,4 +89,5 @@ class Purse:
             release=release,
             assumptions=listed,
             noise=self.source.key_origin if compiled else self.source.origin,
+            reward_radius=reward_radius,
         )

@@ -41,6 +41,10 @@ from tacit.run.study import Fact, Origin, Study
 
 # Tables with more rows are streamed, so that memory stays bounded.
 STREAM_ROWS = 5_000_000
+BY_TRAJECTORY = (
+    "Each trajectory is protected by itself: name the column of people with --user if anybody can "
+    "have several."
+)
 
 _LISTS = ("state", "action", "next_state", "states", "actions", "start")
 _FLAGS = ("public", "grid", "sort", "stream")
@@ -134,7 +138,7 @@ class Request:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise InputError(f"There is no option {name!r}.{hint}")
-        return cls(**{n: _word(n, v) for n, v in given.items()}, said=tuple(given))
+        return cls(**{n: word(n, v) for n, v in given.items()}, said=tuple(given))
 
     # --- the data ---------------------------------------------------------------------------------
 
@@ -170,7 +174,7 @@ class Request:
         paths = self.paths
         names = _column_names(paths[0])
         self._ask_columns(names)
-        vectors = self._vectors(policy)
+        vectors = self.is_vectors(policy)
         num_states = self.num_states
         if num_states is None and self.states is None and policy is not None and not vectors:
             num_states = policy.num_states
@@ -201,20 +205,26 @@ class Request:
 
     def load(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
         """The trajectories, in memory or as a stream."""
-        paths, columns = self.paths, self.columns(policy)
+        paths = self.paths
         if _is_csv(paths[0]):
             if self.stream:
                 raise InputError("--stream is for Parquet files: convert the CSV files first.")
-            data = Trajectories.from_csv(paths, sort=self.sort, **columns)
         elif self.stream or _rows(paths) > STREAM_ROWS:
-            return stream_parquet(paths, sort=self.sort, **columns)
+            return stream_parquet(paths, sort=self.sort, **self.columns(policy))
+        return self.load_whole(policy)
+
+    def load_whole(self, policy: Policy | None) -> Trajectories:
+        """The trajectories in memory, however many there are."""
+        paths, columns = self.paths, self.columns(policy)
+        if _is_csv(paths[0]):
+            data = Trajectories.from_csv(paths, sort=self.sort, **columns)
         else:
             data = Trajectories.from_parquet(paths, sort=self.sort, **columns)
         if not self.public:
             self._refuse_private_words(data)
         return data
 
-    def _vectors(self, policy: Policy | None) -> bool:
+    def is_vectors(self, policy: Policy | None) -> bool:
         """Whether states are vectors, even if a single column of whole numbers."""
         if self.state is None or len(self.state) > 1 or self.state_range is not None:
             return True
@@ -305,7 +315,7 @@ class Request:
     def _fit(self, *given: Policy | None) -> None:
         """Refuse policies over vectors of another length, before the table is read."""
         for policy, file in zip(given, (self.policy, self.behavior), strict=True):
-            if policy is None or policy.num_states is not None or not self._vectors(policy):
+            if policy is None or policy.num_states is not None or not self.is_vectors(policy):
                 continue
             count = len(self.state or ())
             try:
@@ -320,17 +330,13 @@ class Request:
 
     def question(self, policy: Policy | None) -> Question:
         """What is asked, with everything that has to be public."""
-        budget = self._budget()
+        budget = self.budget()
         # Without noise nothing needs a bound; then what stands in for one is not used.
-        reward_range, weight_cap = self.reward_range, self.weight_cap
+        weight_cap = self.weight_cap
         if self.public:
-            reward_range, weight_cap = reward_range or "0,1", weight_cap or 1.0
-        if reward_range is None:
-            self._ask(
-                "reward_range",
-                "the smallest and the largest that any reward could be, such as 0,1",
-                "It is not measured, because that would give somebody away",
-            )
+            weight_cap = weight_cap or 1.0
+        unbounded = self.public and self.reward_range is None
+        reward_range = (0.0, 1.0) if unbounded else self.rewards()
         gamma = 1.0 if self.gamma is None else self.gamma
         if self.horizon is None and gamma == 1.0:
             self._ask(
@@ -345,9 +351,9 @@ class Request:
                 "More lets in more noise, less hides more of what the policy would do differently",
             )
         return_range = self.return_range
-        features = self._features(policy)
+        features = self.state_features(policy)
         return Question(
-            reward_range=pair("reward_range", reward_range),
+            reward_range=reward_range,
             weight_cap=weight_cap,
             budget=budget,
             horizon=self.horizon,
@@ -362,7 +368,18 @@ class Request:
             return_range=None if return_range is None else pair("return_range", return_range),
         )
 
-    def _budget(self) -> Budget | None:
+    def rewards(self) -> tuple[float, float]:
+        """What any reward could be."""
+        if self.reward_range is None:
+            self._ask(
+                "reward_range",
+                "the smallest and the largest that any reward could be, such as 0,1",
+                "It is not measured, because that would give somebody away",
+            )
+        return pair("reward_range", self.reward_range)
+
+    def budget(self) -> Budget | None:
+        """What may be given away about anybody; None for data that is nobody's."""
         if self.public:
             if self.epsilon is not None or self.delta is not None:
                 raise InputError("Data declared --public has no --epsilon and --delta to spend.")
@@ -382,9 +399,10 @@ class Request:
             )
         return Budget(self.epsilon, self.delta)
 
-    def _features(self, policy: Policy | None) -> Features | None:
+    def state_features(self, policy: Policy | None) -> Features | None:
+        """Features of states, for their values; None where too little was said for any."""
         kind, _, order = (self.features or "").partition(":")
-        if not self._vectors(policy):
+        if not self.is_vectors(policy):
             count = len(self.states) if self.states else self.num_states
             count = count or (None if policy is None else policy.num_states)
             if kind not in ("", "table"):
@@ -440,7 +458,7 @@ class Request:
                 "start must give each start state as numbers with colons between, one for each "
                 "column of --state, and commas between states."
             )
-        if self._vectors(policy):
+        if self.is_vectors(policy):
             return np.array(rows)
         count = getattr(features, "num_states", None)
         for (state,) in rows:
@@ -461,7 +479,7 @@ class Request:
         progress: Progress = silent,
     ) -> Study:
         """Ask for what is missing, load, evaluate."""
-        with _in_options():
+        with in_options():
             return self._study(ledger, run, seed, gather, progress)
 
     def _study(
@@ -519,10 +537,7 @@ class Request:
     def _notes(self, data: Trajectories | TrajectoryStream) -> tuple[str, ...]:
         notes = []
         if self.user is None:
-            notes.append(
-                "Each trajectory is protected by itself: name the column of people with --user if "
-                "anybody can have several."
-            )
+            notes.append(BY_TRAJECTORY)
         if isinstance(data, Trajectories) and self.nulls is not None and data.nulls_answered:
             notes.append("Nulls in the table were answered by the rule that was given.")
         return tuple(notes)
@@ -666,7 +681,7 @@ _MEANINGS = {
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _word(name: str, value: Any) -> Any:
+def word(name: str, value: Any) -> Any:
     """A configuration's value as the command line would have it."""
     if name == "table":
         return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
@@ -713,7 +728,7 @@ def _word(name: str, value: Any) -> Any:
 
 
 @contextmanager
-def _in_options() -> Iterator[None]:
+def in_options() -> Iterator[None]:
     """What readers say in the words of Python, said in those of the command line."""
     try:
         yield

@@ -72,7 +72,10 @@ _FORMAT, _VERSION = "tacit reward model", 1
 
 @dataclass(frozen=True, eq=False)
 class RewardModel:
-    """A released reward function: coefficients c with noise of `std` on each, and psi = phi T."""
+    """A released reward function: coefficients c with noise of `std` on each, and psi = phi T.
+
+    `std` is 0 where nothing needed protection.
+    """
 
     coefficients: Array
     transform: Array
@@ -136,7 +139,7 @@ class RewardModel:
             raise InputError(f"{path} is not a reward model: its numbers do not fit together.")
         if description is not None and description != _described(features):
             raise InputError(f"{path} was made with other features: {description}.")
-        return cls(coefficients, transform, features, checks.positive("std", std))
+        return cls(coefficients, transform, features, checks.non_negative("std", std))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,108 @@
+"""The command line: `tacit evaluate`, `report`, `train`, `sweep`, `demo`, `budget`, `ledger`,
+`verify`, `audit`, `limits`.
+
+Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
+2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
+"""
+
+import io
+import os
+import sys
+import warnings
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from tacit import __version__
+from tacit.cli.accounts import budget, verify
+from tacit.cli.attacks import audit, limits
+from tacit.cli.judging import demo, evaluate, report
+from tacit.cli.ledgers import ledger_app
+from tacit.cli.sweep import sweep_command
+from tacit.cli.train import train_app
+from tacit.cli.train_actor_critic import actor_critic
+from tacit.cli.train_functional_q import functional_q
+from tacit.cli.train_logged_q import logged_q
+
+# The base of typer's own usage errors, which moved between packages over its versions.
+_UsageError = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="tacit",
+    help="Differentially private reinforcement learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names in any script, on terminals that know only some.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _warn
+            code = app(args=arguments, standalone_mode=False)
+    except typer.Abort:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OverflowError, MemoryError, RecursionError):
+        return _refuse("These numbers are too large, or too deeply nested, to compute with.")
+    except Exception as error:  # sorted below; what is not for people keeps its traceback
+        from tacit.privacy.errors import TacitError
+
+        if isinstance(error, _UsageError) and hasattr(error, "format_message"):
+            return _refuse(error.format_message())
+        if isinstance(error, TacitError):
+            return _refuse(str(error))
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(message: str) -> int:
+    print(f"tacit: {message}", file=sys.stderr)
+    return 2
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"tacit: warning: {message}", file=sys.stderr)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"tacit {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Differentially private reinforcement learning."""
+
+
+for _command in (budget, verify, audit, limits, evaluate, report):
+    app.command()(_command)
+app.command("sweep")(sweep_command)
+app.command()(demo)
+app.add_typer(ledger_app, name="ledger", help="What a population of people has paid.")
+app.add_typer(train_app, name="train", help="Learn a policy privately: say which learner.")
+train_app.command("actor-critic")(actor_critic)
+train_app.command("functional-q")(functional_q)
+train_app.command("logged-q")(logged_q)

@@ -1,0 +1,228 @@
+"""`tacit budget`, `tacit verify`: what noise costs, and whether a certificate is right."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.common import Json
+
+if TYPE_CHECKING:
+    from tacit.privacy import Claim, Event, Relation
+
+
+def budget(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EVENT]... | [NAME=VALUE]...",
+            help="Events as in Python, a ? for the number to find; with --claim, its parameters.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="How much may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta it is stated at.")] = None,
+    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
+    unit: Annotated[
+        str | None, typer.Option(help="Who is protected, for --save.", show_default=False)
+    ] = None,
+    claim: Annotated[
+        str | None, typer.Option(help="A paper's formula beside its certificate; or all.")
+    ] = None,
+    reward_radius: Annotated[
+        float | None, typer.Option(help="For reward-radius and --save.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write a certificate of this plan.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Epsilon from noise, noise from epsilon, a paper's claim beside its certificate.
+
+    \b
+    tacit budget 'Gaussian(1, 1)' --delta 1e-5
+    tacit budget 'Gaussian(?, 1)' --epsilon 1 --delta 1e-5
+    tacit budget 'Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 100)' --delta 1e-5
+    tacit budget --claim xie2019 sigma=1 trajectories=1000 iterations=1000
+    """
+    from tacit.privacy import Budget, InputError, Relation, accounting, expression
+
+    given = what or []
+    if claim is not None:
+        if save is not None:
+            raise InputError("A claim is never a certificate, so there is nothing to --save.")
+        if claim == "all":
+            if given or epsilon is not None or delta is not None:
+                raise InputError("--claim all shows every claim as printed: it takes no numbers.")
+            _show_claims(as_json)
+            return
+        _show_claim(claim, given, epsilon, delta, as_json)
+        return
+    if not given:
+        raise InputError("Say what was released, for example: tacit budget 'Gaussian(1, 1)'.")
+    wanted = Relation.parse(relation)
+    if epsilon is not None:
+        Budget(epsilon, delta or 0.0)  # refuses what no budget can be
+    if save is None and (unit is not None or reward_radius is not None):
+        raise InputError("--unit and --reward-radius belong to --save.")
+    unknown: float | None = None
+    if any(expression.has_unknown(text) for text in given):
+        if epsilon is None:
+            raise InputError("A ? needs --epsilon: how much may be spent?")
+        build, whole = expression.parse_with_unknown(given)
+        unknown = accounting.calibrate(build, Budget(epsilon, delta or 0.0), wanted, whole=whole)
+        events = build(unknown)
+    else:
+        events = [expression.parse(text) for text in given]
+    if epsilon is not None and delta is None and unknown is None:
+        spent = accounting.delta(events, epsilon, wanted)
+        _show({"epsilon": epsilon, "delta": spent, "relation": wanted.value}, events, as_json)
+        return
+    found = accounting.account(events, delta or 0.0, wanted)
+    answer: dict[str, Any] = {} if unknown is None else {"?": unknown}
+    answer |= {"epsilon": found.epsilon, "delta": found.delta, "relation": wanted.value}
+    if epsilon is not None and unknown is None:
+        answer["within budget"] = found.epsilon <= epsilon
+    answer["accountant"] = found.method
+    if save is not None:
+        _save(events, found.delta, wanted, unit, reward_radius, save)
+        answer["certificate"] = str(save)
+    _show(answer, events, as_json)
+
+
+def _show(answer: dict[str, Any], events: "list[Event]", as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({**answer, "events": [event.to_dict() for event in events]}))
+        return
+    for event in events:
+        print(event)
+    for name, value in answer.items():
+        print(f"  {name:<14}{_number(value)}")
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _save(
+    events: "list[Event]",
+    delta: float,
+    relation: "Relation",
+    unit: str | None,
+    reward_radius: float | None,
+    path: Path,
+) -> None:
+    from tacit.privacy import Certificate, InputError, Relation, Release, Unit, files
+
+    if unit is None:
+        if relation not in (Relation.REWARD_RADIUS, Relation.LOCAL):
+            raise InputError("--save needs --unit: trajectory, user or agent?")
+        unit = "agent" if relation is Relation.LOCAL else "reward-function"
+    certificate = Certificate.issue(
+        events,
+        delta,
+        unit=Unit.parse(unit),
+        relation=relation,
+        release=Release.EACH_REPORT if relation is Relation.LOCAL else Release.EVERY_ITERATE,
+        reward_radius=reward_radius,
+    )
+    files.write(path, certificate.to_json().encode(), secret=False)
+
+
+def _show_claim(
+    name: str, given: list[str], epsilon: float | None, delta: float | None, as_json: bool
+) -> None:
+    from tacit.privacy import InputError, claims
+
+    parameters: dict[str, float | int | bool] = {}
+    for key, value in map(_parameter, given):
+        if key in parameters:
+            raise InputError(f"{key} was given twice.")
+        parameters[key] = value
+    for key, option in (("epsilon", epsilon), ("delta", delta)):
+        if option is not None:
+            parameters[key] = option
+    made = claims.claim(name, parameters)
+    if as_json:
+        print(json.dumps(made.to_dict()))
+    else:
+        _print_claim(made)
+
+
+def _show_claims(as_json: bool) -> None:
+    """What the five papers claim, beside what the same noise is worth."""
+    from tacit.privacy import claims
+
+    made = {name: formula() for name, formula in claims.CLAIMS.items()}
+    if as_json:
+        print(json.dumps({name: item.to_dict() for name, item in made.items()}))
+        return
+    print("Privacy as claimed by five papers, and as certified for the same noise.")
+    print()
+    print(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
+    for name, item in made.items():
+        scope = item.scope.split(",")[0]
+        certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
+        delta = f"{item.delta:.0e}" if item.delta else "0"
+        print(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
+    print()
+    print("Why they differ: tacit budget --claim xie2019 (or another name above).")
+
+
+def _parameter(text: str) -> tuple[str, float | int | bool]:
+    from tacit.privacy import InputError
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"With --claim, give parameters like sigma=1, not {text!r}.")
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    raise InputError(f"{name} must be a number, not {value!r}.")
+
+
+def _print_claim(made: "Claim") -> None:
+    import textwrap
+
+    certified = made.certified
+    rows = [("", "claimed", "certified")]
+    rows.append(
+        ("epsilon", f"{made.epsilon:.4g}", f"{certified.epsilon:.4g}" if certified else "-")
+    )
+    rows.append(("delta", f"{made.delta:.3g}", f"{certified.delta:.3g}" if certified else "-"))
+    print(textwrap.fill(f"{made.source}, for {made.scope}", 78))
+    print("  " + ", ".join(f"{k} {v:.6g}" for k, v in made.details.items()))
+    for head, left, right in rows:
+        print(f"  {head:<9}{left:>12}{right:>12}")
+    why = f"Not a certificate: {made.why_not}"
+    covers = (
+        f"The certified figure: {made.covers}" if certified else f"None certified: {made.covers}"
+    )
+    for text in (why, covers):
+        print(textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  "))
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by tacit.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse noise that is not secret.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Recompute a certificate with two accountants that share no code."""
+    from tacit.privacy import Certificate
+
+    read = Certificate.read(certificate)
+    found = read.verify(strict=strict)
+    if as_json:
+        print(json.dumps({"verified": True, **found.to_dict(), "certificate": read.to_dict()}))
+        return
+    print(read.card())
+    print()
+    print(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
+    print(f"between {found.floor:.6g} and {found.ceiling:.6g}.")

@@ -1,0 +1,123 @@
+"""`tacit ledger`: what a population of people has paid."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.cli.common import Json
+
+ledger_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="LEDGER")]
+
+
+@ledger_app.command("create")
+def ledger_create(
+    path: LedgerPath,
+    population: Annotated[str, typer.Option(help="Whose data it is about.")],
+    unit: Annotated[str, typer.Option(help="Who is protected.")] = "user",
+    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
+    people: Annotated[int | None, typer.Option(help="How many there are, if public.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The most that may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta of that limit.")] = None,
+    filter: Annotated[
+        str | None, typer.Option(help="How the limit is kept: renyi, gaussian or sum.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a new ledger, with a limit if --epsilon is given."""
+    from tacit.privacy import Budget, InputError, Ledger, Relation, Unit
+
+    if epsilon is None and delta is not None:
+        raise InputError("A limit needs --epsilon as well as --delta.")
+    with Ledger.create(
+        path,
+        population,
+        unit=Unit.parse(unit),
+        relation=Relation.parse(relation),
+        people=people,
+        limit=None if epsilon is None else Budget(epsilon, delta or 0.0),
+        filter=filter,
+    ) as ledger:
+        about = ledger.about.to_dict()
+    print(json.dumps(about) if as_json else f"Made the ledger {path} of {population!r}.")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    path: LedgerPath,
+    delta: Annotated[
+        float | None, typer.Option(help="The delta to state epsilon at; the limit's by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What was spent, by whom, and what is left."""
+    from tacit.privacy import InputError, Ledger
+
+    with Ledger.open(path) as ledger:
+        entries, left, limit = ledger.entries(), ledger.left(), ledger.about.filter
+        if limit is None and delta is None:
+            raise InputError("This ledger has no limit: say --delta to state epsilon at.")
+        stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
+        runs = list(dict.fromkeys(entry.run for entry in entries))
+        paid = {run: ledger.paid(stated_at, run).epsilon for run in runs}
+        total = ledger.paid(stated_at).epsilon if entries else 0.0
+        about = ledger.about
+    if as_json:
+        answer = {**about.to_dict(), "delta": stated_at, "epsilon": total, "left": left}
+        print(json.dumps({**answer, "runs": paid, "entries": len(entries)}))
+        return
+    print(f"{about.population}: {about.unit}, {about.relation}")
+    if limit is not None:
+        at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
+        print(f"  limit       {at}, kept by the {limit.kind} filter; {left:.1%} is left")
+    else:
+        print("  limit       none")
+    print(f"  entries     {len(entries)} in {len(runs)} runs")
+    print(f"  paid        epsilon {total:.4g} at delta {stated_at:g}, had it all been planned")
+    for run, spent in paid.items():
+        print(f"    {run:<30} {spent:.4g}")
+
+
+@ledger_app.command("check")
+def ledger_check(path: LedgerPath, as_json: Json = False) -> None:
+    """Check the chain of entries and recompute what each cost."""
+    from tacit.privacy import Ledger
+
+    with Ledger.open(path) as ledger:
+        checked = ledger.check()
+    if as_json:
+        print(json.dumps({"checked": True, "entries": checked}))
+    else:
+        print(f"{path}: {checked} entries, unbroken, each at the cost of its events.")
+
+
+@ledger_app.command("export")
+def ledger_export(path: LedgerPath) -> None:
+    """Print the whole ledger as JSON."""
+    from tacit.privacy import Ledger
+
+    with Ledger.open(path) as ledger:
+        print(json.dumps(ledger.to_dict(), indent=2))
+
+
+@ledger_app.command("import")
+def ledger_import(
+    path: LedgerPath,
+    source: Annotated[Path, typer.Argument(help="A ledger as JSON.", metavar="JSON")],
+    as_json: Json = False,
+) -> None:
+    """Make a ledger from its JSON form, if its chain is unbroken."""
+    from tacit.privacy import InputError, Ledger
+
+    try:
+        data = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{str(source)!r} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{str(source)!r} is not JSON.") from None
+    with Ledger.from_dict(data, path) as ledger:
+        entries = len(ledger.entries())
+    print(json.dumps({"entries": entries}) if as_json else f"Made {path} with {entries} entries.")

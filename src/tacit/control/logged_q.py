@@ -1,0 +1,217 @@
+"""Q-learning from logged trajectories, which protects the people they are about.
+
+    LoggedQ(budget=Budget(1.0, 1e-5), num_actions=2, reward_range=(0.0, 1.0),
+            features=Fourier(3, [0.0], [1.0])).fit(trajectories).policy
+
+Unit: a person with all their trajectories (a trajectory, if the data has no user column). Relation:
+replace-one; the number of people n is public. Each of T updates adds up, over all people, the mean
+of delta grad Q over a person's transitions, clipped to norm C (`noised_q.People`: the algorithm,
+the theorem, its proof), adds a Gaussian vector, and divides by n. Released: the parameters after
+every update. Event: Repeated(Gaussian(sigma C, C), T), of which nothing is amplified.
+
+Rewards are divided by the largest size that `reward_range` allows, so that C and the step sizes are
+in units of it, and Q is multiplied by it again in the end. What happened to nobody is not
+learned about: the greedy policy of Q may prefer actions that the data has never seen. Judge it by
+`tacit.evaluation` on other people before it is used.
+
+Arithmetic: 64-bit floating point, compiled. Settings that were not said are those that did well on
+`Interval`, seeds 0 to 9.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from tacit.control import noised_q
+from tacit.control.increments import Network, Rows, head_of
+from tacit.control.learned_q import NOT_PRIVATE, LearnedQ
+from tacit.control.noised_q import People, Plan
+from tacit.control.walks import greedy
+from tacit.data import Features, Trajectories
+from tacit.data.words import refuse_read_words
+from tacit.envs.base import Box, Discrete
+from tacit.privacy import checks
+from tacit.privacy.certificate import Assumption
+from tacit.privacy.errors import InputError
+from tacit.privacy.ledger import Ledger, warn_if_large
+from tacit.privacy.mechanisms import clip
+from tacit.privacy.payment import Purse
+from tacit.privacy.promise import Budget, Relation, Release
+
+CLIPPED = Assumption(
+    "each person's contribution to an update is clipped to a public bound",
+    "by the algorithm, for any data",
+)
+PUBLIC_SETTINGS = Assumption(
+    "features, ranges, bounds and step sizes were chosen without looking at the data",
+    "not enforced: they are the caller's",
+)
+COUNTED = Assumption(
+    "the number of people is public", "the relation is replace-one; the caller publishes the number"
+)
+
+
+@dataclass(frozen=True)
+class LoggedQ:
+    """Values of actions, learned from people's logged trajectories; see the module."""
+
+    num_actions: int
+    """How many actions there are, not how many the data has."""
+
+    reward_range: tuple[float, float]
+    """What any reward could be."""
+
+    budget: Budget | None = None
+    """What may be spent on each person; None: without noise, not private."""
+
+    features: Features | Network | None = None
+    """Of states; None for a table, which states by their numbers may have."""
+
+    num_states: int | None = None
+    """How many states there are, for a table."""
+
+    gamma: float = 0.95
+    """The discount factor, from 0 to 1."""
+
+    updates: int = 100
+    """T: more of them need more noise in each."""
+
+    step: float = 2.0
+    """Step size; for a table, about the number of its states."""
+
+    clip: float = 0.3
+    """C, the largest norm of what a person adds, in units of the largest reward."""
+
+    target_every: int = 1
+    """After how many updates the target parameters become the present ones."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    """What makes steps of the noised sums."""
+
+    average: float = 0.5
+    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_actions", "updates", "target_every"):
+            checks.count(name, getattr(self, name))
+        if self.num_states is not None:
+            checks.count("num_states", self.num_states)
+        for name in ("step", "clip"):
+            checks.positive(name, getattr(self, name))
+        for name in ("gamma", "average"):
+            if checks.non_negative(name, getattr(self, name)) > 1.0:
+                raise InputError(f"{name} must be at most 1, not {getattr(self, name):g}.")
+        if self.optimiser not in ("sgd", "adam"):
+            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
+        if self.features is not None and not isinstance(self.features, Features | Network):
+            raise InputError("features must be a feature map of tacit.data, or a Network.")
+        given = self.reward_range
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise InputError("reward_range must be two numbers: the least and the largest reward.")
+        low, high = (checks.number("reward_range", bound) for bound in given)
+        if not (low < high and math.isfinite(high - low)):
+            raise InputError("reward_range must go up, by a finite difference.")
+        object.__setattr__(self, "reward_range", (low, high))
+        if self.budget is not None and (
+            not isinstance(self.budget, Budget) or self.budget.delta == 0.0
+        ):
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+
+    def fit(
+        self,
+        data: Trajectories,
+        *,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> LearnedQ:
+        """Learn from `data`; with a `ledger` all is paid for before anything is computed."""
+        if not isinstance(data, Trajectories):
+            raise InputError("data must be Trajectories: see tacit.data.")
+        if self.budget is None and ledger is not None:
+            raise InputError("Without a budget there is nothing to pay for: leave the ledger out.")
+        if self.budget is not None:
+            refuse_read_words(data)
+        if not data.discrete_actions:
+            raise InputError("LoggedQ needs actions that are counted, not vectors.")
+        observed = self._observed(data)
+        head = head_of(self.features, observed, self.num_actions, "The data")
+        Rows(head, head).check(observed, "The data")
+        # Bounds that cannot be held to are refused before anybody pays.
+        clip.l2(np.zeros(math.prod(head.shape)), self.clip)
+        count = data.num_units
+        plan = Plan(
+            People(head, self.clip),
+            self.updates,
+            self.step,
+            float(count),
+            self.target_every,
+            self.optimiser,
+            self.average,
+        )
+        purse = Purse(
+            unit=data.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+        sigma = 0.0
+        if self.budget is not None:
+            warn_if_large(self.budget.delta, count)
+            sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
+            purse.pay(noised_q.event(plan, sigma))
+        largest = max(map(abs, self.reward_range))
+        moves = data.transitions()
+        with jax.enable_x64(True):
+            rows = noised_q.of_people(
+                head,
+                moves.states,
+                moves.actions,
+                noised_q.total(moves.rewards, self.reward_range) / largest,
+                moves.next_states,
+                self.gamma * moves.bootstraps,
+                np.asarray(data.unit_index)[moves.trajectories],
+            )
+            begun = noised_q.begin(plan, rows, purse.source.key())
+            end = noised_q.advance(plan, rows, begun, sigma, self.updates)
+            parameters = head.scaled(noised_q.released(plan, rows, end), largest)
+        if not np.all(np.isfinite(parameters)):
+            raise InputError("The parameters grew without bound: use smaller steps.")
+        promise: Any = NOT_PRIVATE
+        if self.budget is not None:
+            promise = purse.certify(
+                self.budget.delta,
+                release=Release.EVERY_ITERATE,
+                assumptions=(CLIPPED, COUNTED, PUBLIC_SETTINGS),
+                compiled=True,
+            )
+        return LearnedQ(
+            promise=promise,
+            release="people",
+            parameters=parameters,
+            head=head,
+            policy=greedy(head, parameters),
+            settings={
+                "seed": seed,
+                "people": count,
+                "sigma": sigma,
+                "gamma": self.gamma,
+                "updates": self.updates,
+                "step": self.step,
+                "clip": self.clip,
+                "target_every": self.target_every,
+                "optimiser": self.optimiser,
+                "average": self.average,
+                "reward_range": list(self.reward_range),
+            },
+        )
+
+    def _observed(self, data: Trajectories) -> Discrete | Box:
+        """What states look like; how many there are is said, not read."""
+        if not data.discrete_states:
+            length = int(data.states.shape[1])
+            return Box((-math.inf,) * length, (math.inf,) * length, ("",) * length)
+        inside = self.features.features if isinstance(self.features, Network) else self.features
+        if inside is None and self.num_states is None:
+            raise InputError("num_states is needed: say how many states there are.")
+        return Discrete(self.num_states or 1)

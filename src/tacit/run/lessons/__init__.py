@@ -1,0 +1,23 @@
+"""From words to a learner: what `tacit train` and `tacit sweep` were told, and the run's folder.
+
+A `Lesson` holds the words of the command line and of a configuration file, which use the same
+names. `teach` plays it into a folder, `teach_on` goes on with one, `planned` makes a sweep of it.
+What learners have in common is in `words`, `folder` and `grids`; what one of them has of its own is
+in the module of its name: its options, its agent, how it is taught, and which files it leaves.
+"""
+
+from tacit.run.lessons.folder import NotKept, Taught, teach, teach_on
+from tacit.run.lessons.grids import grid_of, planned
+from tacit.run.lessons.words import LEARNERS, SWEPT, Lesson
+
+__all__ = [
+    "LEARNERS",
+    "SWEPT",
+    "Lesson",
+    "NotKept",
+    "Taught",
+    "grid_of",
+    "planned",
+    "teach",
+    "teach_on",
+]

@@ -1,0 +1,171 @@
+"""A lesson in its folder: played, stopped, gone on with, and written down.
+
+- run.json: the words, from which `teach_on` goes on after a stop or a crash;
+- result.json: what was learned; written last, so that a folder with it is whole;
+- certificate.json or claim.json: the promise by itself;
+- the learner's own files, such as policy.json for `tacit evaluate`, and logs, if the learning curve
+  may be kept;
+- until the end a checkpoint, which only its owner may read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.privacy import files
+from tacit.privacy.certificate import Certificate, Claim
+from tacit.privacy.errors import InputError
+from tacit.run.evaluation import Progress, silent
+from tacit.run.lessons.words import Job, Lesson, Result
+from tacit.run.logs import paths as log_paths
+from tacit.run.training import forget, never
+
+RUN, RESULT = "run.json", "result.json"
+_KIND = "tacit run"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a run came to."""
+
+    lesson: Lesson
+    learned: Result | None
+    """None if it was stopped, and can be resumed."""
+
+    done: int
+    planned: int
+    written: Mapping[str, Path]
+
+
+class NotKept(InputError):  # noqa: N818 (the public name says what happened)
+    """What was learned, and perhaps paid for, could not be written."""
+
+    def __init__(self, message: str, learned: Result) -> None:
+        super().__init__(message)
+        self.learned = learned
+
+
+def teach(
+    lesson: Lesson,
+    folder: str | Path,
+    *,
+    ledger: str | Path | None = None,
+    name: str | None = None,
+    seed: int | None = None,
+    formats: Sequence[str] | None = None,
+    progress: Progress = silent,
+    stop: Callable[[], bool] = never,
+) -> Taught:
+    """Play a lesson into an empty folder; see the module for what is in there afterwards.
+
+    `ledger` is that of those who are protected, which pays before anything is played, under the
+    run's `name`, by default the folder's. Without a `seed` all randomness is secret. `formats` are
+    those of the logs.
+    """
+    place = Path(folder)
+    for taken in (RESULT, RUN):
+        if (place / taken).exists():
+            raise InputError(f"{str(place)!r} holds a run already: say another folder.")
+    if lesson.is_paper and ledger is not None:
+        raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
+    if name is not None and ledger is None:
+        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    refused = lesson.why_no_curve
+    if formats and refused is not None:
+        raise InputError(refused)
+    listed = ([] if refused else ["csv"]) if formats is None else list(formats)
+    log_paths(place, listed)  # refuses formats that there are not
+    words = {
+        "words": lesson.to_dict(),
+        "ledger": None if ledger is None else str(Path(ledger).resolve()),
+        "name": name or place.resolve().name,
+        "seed": seed,
+        "formats": listed,
+    }
+    files.write_json(place / RUN, {"kind": _KIND, "format": _FORMAT, **words})
+    try:
+        return _taught(lesson, _job(place, words, False, progress, stop))
+    except BaseException:
+        # Nothing was begun that could be resumed, also if somebody interrupted.
+        if not lesson.begun(place):
+            with suppress(OSError):
+                (place / RUN).unlink()
+        raise
+
+
+def teach_on(
+    folder: str | Path,
+    *,
+    progress: Progress = silent,
+    stop: Callable[[], bool] = never,
+) -> Taught:
+    """Go on with a run that was stopped or killed."""
+    place = Path(folder)
+    if (place / RESULT).exists():
+        raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
+    if not (place / RUN).exists():
+        raise InputError(f"There is no run to resume in {str(place)!r}.")
+    words = files.read_json(place / RUN, _KIND, _FORMAT, "a run")
+    try:
+        lesson: Lesson = Lesson.of(words["words"])
+        job = _job(place, words, True, progress, stop)
+    except (KeyError, TypeError, AttributeError):
+        raise InputError(f"{str(place / RUN)!r} is damaged.") from None
+    if not lesson.begun(place):
+        raise InputError(
+            f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again, in "
+            "another folder."
+        )
+    return _taught(lesson, job)
+
+
+def _job(
+    folder: Path,
+    words: Mapping[str, Any],
+    again: bool,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> Job:
+    return Job(
+        folder=folder,
+        ledger=words["ledger"],
+        name=words["name"],
+        seed=words["seed"],
+        formats=tuple(words["formats"]),
+        again=again,
+        progress=progress,
+        stop=stop,
+    )
+
+
+def _taught(lesson: Lesson, job: Job) -> Taught:
+    learned, done, planned = lesson.play(job)
+    if learned is None:
+        return Taught(lesson, None, done, planned, {})
+    try:
+        return Taught(lesson, learned, done, planned, _written(lesson, learned, job))
+    except InputError as error:
+        raise NotKept(str(error), learned) from None
+
+
+def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
+    """The files of a finished run."""
+    folder, promise = job.folder, learned.promise
+    written: dict[str, Path] = {}
+    if isinstance(promise, Certificate):
+        written["certificate"] = folder / "certificate.json"
+        files.write(written["certificate"], promise.to_json().encode(), secret=False)
+    elif isinstance(promise, Claim):
+        written["claim"] = folder / "claim.json"
+        files.write_json(written["claim"], promise.to_dict())
+    written |= lesson.write(learned, job)
+    # Last: a folder with a result.json is whole.
+    written["result"] = folder / RESULT
+    learned.save(written["result"])
+    for name in lesson.CHECKPOINTS:
+        (folder / name).unlink(missing_ok=True)
+    forget(folder)
+    return written

@@ -1,0 +1,31 @@
+"""Whole runs of private Q-learning under attack: what ships holds, and its twins are caught."""
+
+import pytest
+
+from tacit.control import q_audits
+from tacit.privacy.audit.sabotage import Twin, attacked, bite
+from tacit.privacy.audit.targets import TARGETS
+from tests.auditing import own_targets, own_twins, target_params, twin_params
+
+QUICK_TEETH = {
+    ("clip forgotten", "logged-q"),
+    ("divided by the batch", "functional-q-updates"),
+}
+
+
+@pytest.mark.parametrize("name", target_params(q_audits, {"logged-q"}))
+def test_what_ships_keeps_its_promise(name: str) -> None:
+    found = attacked(TARGETS[name]())
+    assert found.target == name
+    assert not found.broken
+    assert found.epsilon > 0.01 * found.certified
+
+
+@pytest.mark.parametrize(("twin", "name"), twin_params(q_audits, QUICK_TEETH))
+def test_every_twin_is_caught(twin: Twin, name: str) -> None:
+    assert bite(twin, name).caught
+
+
+def test_every_target_has_a_twin() -> None:
+    assert {name for _, name in own_twins(q_audits)} == set(own_targets(q_audits))
+    assert {(twin.name, name) for twin, name in own_twins(q_audits)} >= QUICK_TEETH

@@ -1,0 +1,129 @@
+"""Words become learners of a secret reward."""
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from tacit.control import FunctionalQ, Network
+from tacit.control.noised_q import DESCENTS
+from tacit.data import Fourier, OneHot
+from tacit.envs.registry import make
+from tacit.privacy import Budget
+from tacit.privacy.errors import InputError
+from tacit.privacy.mechanisms.reward_model import Cosine, Legendre
+from tacit.run.lessons import LEARNERS, Lesson
+from tacit.run.lessons.actor_critic import ActorCriticLesson
+from tacit.run.lessons.functional_q import FunctionalQLesson
+
+WORDS = {
+    "env": "Interval",
+    "epsilon": 0.9,
+    "delta": 1e-4,
+    "reward_radius": 0.01,
+    "reward_range": "0,0.5",
+}
+
+
+def test_what_was_said_is_what_the_agent_has() -> None:
+    lesson = FunctionalQLesson.of(
+        {**WORDS, "steps": 300, "gamma": 0.9, "planner": "actor-critic", "release": "rewards"}
+    )
+    agent = lesson.agent(lesson.environment())
+    assert agent.budget == Budget(0.9, 1e-4)
+    assert (agent.reward_radius, agent.reward_range) == (0.01, (0.0, 0.5))
+    assert (agent.steps, agent.gamma, agent.planner) == (300, 0.9, "actor-critic")
+    assert (agent.mode, agent.release) == ("certified", "rewards")
+
+
+def test_a_lesson_comes_back_from_its_words() -> None:
+    for learner, words in (("functional-q", WORDS), ("actor-critic", {"env": "Chain"})):
+        lesson: Any = Lesson.of({"learner": learner, **words})
+        assert Lesson.of(lesson.to_dict()) == lesson
+        assert lesson.learner == learner
+        home = {"functional-q": FunctionalQLesson, "actor-critic": ActorCriticLesson}
+        assert type(lesson) is home[learner]
+    assert set(home) <= set(LEARNERS)
+    # Also if nobody said whose it is.
+    own = FunctionalQLesson.of(WORDS)
+    assert Lesson.of(own.to_dict()) == own
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "wanted"),
+    [
+        ({"features": "fourier:3"}, "features", Fourier(3, (0.0,), (1.0,))),
+        (
+            {"features": "fourier:3", "state_range": "-1:2"},
+            "features",
+            Fourier(3, (-1.0,), (2.0,)),
+        ),
+        ({"features": "network:8,4", "planner": "network"}, "network", Network((8, 4))),
+        ({"reward_features": "cosine:2"}, "reward_features", Cosine(2, (0.0,), (1.0,))),
+        ({"reward_features": "legendre"}, "reward_features", Legendre(3, (0.0,), (1.0,))),
+        ({"env": "MDP100", "reward_features": "table"}, "reward_features", OneHot(100)),
+    ],
+)
+def test_features_by_name(words: dict[str, Any], name: str, wanted: Any) -> None:
+    lesson = FunctionalQLesson.of({**WORDS, **words})
+    assert getattr(lesson.agent(lesson.environment()), name) == wanted
+
+
+def test_without_noise_nothing_is_asked_for() -> None:
+    agent = FunctionalQLesson.of({"env": "Interval", "release": "none"}).agent(make("Interval"))
+    assert agent.budget is None
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({}, "features is needed: say with --features in which form to see the states"),
+        ({"features": "fourier:1"}, "state_range is needed: say with --state-range"),
+        ({"planner": "network"}, "reward_features is needed: say with --reward-features"),
+        (
+            {"planner": "network", "reward_features": "cosine:1"},
+            "state_range is needed: say with --state-range",
+        ),
+    ],
+)
+def test_numbers_without_ends_are_asked_about(words: dict[str, Any], sentence: str) -> None:
+    class Wide(gymnasium.Env[Any, int]):
+        observation_space: Any = spaces.Box(-3.4e38, 3.4e38, (2,), np.float32)
+        action_space: Any = spaces.Discrete(2)
+
+    lesson = FunctionalQLesson.of({**WORDS, **words})
+    with pytest.raises(InputError, match=sentence):
+        lesson.agent(make(Wide()))
+    said = {"features": "fourier:1", "reward_features": "cosine:1", "state_range": "-1:1,0:2"}
+    agent = FunctionalQLesson.of({**WORDS, **said}).agent(make(Wide()))
+    assert agent.reward_features == Cosine(1, (-1.0, 0.0), (1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"learner": "actor-critic"}, "This lesson is for the learner 'functional-q'"),
+        ({"people": 3}, "There is no option 'people'"),
+        ({"reward_radus": 3}, "Did you mean 'reward_radius'?"),
+        ({"reward_radius": "wide"}, "reward_radius must be a number, not 'wide'"),
+        ({"steps": 2.5}, "steps must be a whole number"),
+    ],
+)
+def test_words_that_there_are_not(words: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence.replace("?", r"\?")):
+        FunctionalQLesson.of({**WORDS, **words})
+
+
+def test_noised_updates_take_their_own_settings() -> None:
+    words = {**WORDS, "release": "updates", "planner": "network", "updates": 7, "clip": 0.1}
+    lesson = FunctionalQLesson.of(words)
+    found = lesson.agent(lesson.environment())
+    assert found.descent == replace(DESCENTS["updates"], updates=7, clip=0.1)
+    assert found.updates == FunctionalQ().updates
+    for release in (None, "rewards"):
+        other = FunctionalQLesson.of({**WORDS, "clip": 0.1, "release": release})
+        with pytest.raises(InputError, match="clip belongs to --release weights or updates"):
+            other.agent(other.environment())
