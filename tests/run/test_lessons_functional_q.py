@@ -18,6 +18,7 @@ from tacit.privacy.mechanisms.reward_model import Cosine, Legendre
 from tacit.run.lessons import LEARNERS, Lesson
 from tacit.run.lessons.actor_critic import ActorCriticLesson
 from tacit.run.lessons.functional_q import FunctionalQLesson
+from tacit.run.lessons.logged_q import LoggedQLesson
 
 WORDS = {
     "env": "Interval",
@@ -40,12 +41,16 @@ def test_what_was_said_is_what_the_agent_has() -> None:
 
 
 def test_a_lesson_comes_back_from_its_words() -> None:
-    for learner, words in (("functional-q", WORDS), ("actor-critic", {"env": "Chain"})):
+    home: dict[str, tuple[type[Lesson], dict[str, Any]]] = {
+        "functional-q": (FunctionalQLesson, WORDS),
+        "actor-critic": (ActorCriticLesson, {"env": "Chain"}),
+        "logged-q": (LoggedQLesson, {"table": "stays.parquet"}),
+    }
+    for learner, (kind, words) in home.items():
         lesson: Any = Lesson.of({"learner": learner, **words})
         assert Lesson.of(lesson.to_dict()) == lesson
         assert lesson.learner == learner
-        home = {"functional-q": FunctionalQLesson, "actor-critic": ActorCriticLesson}
-        assert type(lesson) is home[learner]
+        assert type(lesson) is kind
     assert set(home) <= set(LEARNERS)
     # Also if nobody said whose it is.
     own = FunctionalQLesson.of(WORDS)

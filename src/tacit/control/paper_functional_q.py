@@ -379,7 +379,8 @@ def _sample(
     resets = copies = (time % config.period == 0) & (time > 0)
     if config.target is not None:
         copies = (time % config.target == 0) & (time > 0)
-    settles = resets | copies | (state.path.waits[0] == form.window)
+    # Before the next check there is room for this sample's point and a new episode's first.
+    settles = resets | copies | (state.path.waits[0] > form.horizon)
     state = _once(settles, partial(_settled, form, resets, copies), state)
 
     x, noise = state.x, state.here[:, : form.actions]

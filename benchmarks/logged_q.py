@@ -1,0 +1,43 @@
+"""What people's number and privacy leave of a policy that is learned from logged data.
+
+People act at random on the interval of Wang and Hegde (2019), 50 steps each, and `LoggedQ` learns
+from their trajectories by its own settings, with four Fourier features. Returns are of its policy
+on 2,000 fresh episodes, undiscounted, as mean and smallest over five seeds of data and noise.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.control import LoggedQ
+from tacit.data import Fourier, Softmax, collect
+from tacit.envs import Interval
+from tacit.papers.wang2019_certified import REWARD_RANGE, judged, optima
+from tacit.privacy import Budget
+
+ENV = Interval()
+FEATURES = Fourier(3, (0.0,), (1.0,))
+BLIND = Softmax(FEATURES, np.zeros((FEATURES.dimension, ENV.num_actions)))
+DELTA = 1e-5
+EPSILONS = (None, 10.0, 1.0)
+PEOPLE = (50, 100, 200, 500, 2000)
+
+
+def run(
+    seeds: Sequence[int] = range(100, 105), people: Sequence[int] = PEOPLE
+) -> Iterator[dict[str, Any]]:
+    blind = np.mean([judged(ENV, BLIND, seed) for seed in seeds])
+    yield {"what": "returns that frame the others", "behaviour": blind, "optimum": optima()[0]}
+    for count in people:
+        data = {seed: collect(ENV, BLIND, count, seed) for seed in seeds}
+        for epsilon in EPSILONS:
+            budget = None if epsilon is None else Budget(epsilon, DELTA)
+            learner = LoggedQ(ENV.num_actions, REWARD_RANGE, budget, FEATURES)
+            returns = [judged(ENV, learner.fit(data[s], seed=s).policy, s) for s in seeds]
+            yield {
+                "people": count,
+                "epsilon": epsilon,
+                "return": float(np.mean(returns)),
+                "smallest": float(np.min(returns)),
+            }

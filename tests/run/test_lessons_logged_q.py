@@ -1,0 +1,152 @@
+"""Words become learners from logged data of people."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tacit.control import Network
+from tacit.data import Fourier, OneHot, Polynomial
+from tacit.privacy import Budget
+from tacit.privacy.errors import InputError
+from tacit.run.lessons import Lesson, planned, teach, teach_on
+from tacit.run.lessons.logged_q import LoggedQLesson
+
+WORDS = {
+    "table": ("stays.parquet",),
+    "trajectory": "stay",
+    "state": "hr,map",
+    "state_range": "30:200,40:140",
+    "action": "dose",
+    "num_actions": 3,
+    "reward": "r",
+    "reward_range": "-1,2",
+    "epsilon": 1.0,
+    "delta": 1e-5,
+}
+BOX = (30.0, 40.0), (200.0, 140.0)
+
+
+def stays(path: Path) -> str:
+    """A table of sixty one-step stays of thirty people; beside it, an empty folder for the run."""
+    (path.parent / "run").mkdir()
+    draw = np.random.default_rng(0)
+    count = 60
+    columns = {
+        "stay": np.arange(count),
+        "patient": np.arange(count) // 2,
+        "hr": draw.uniform(30, 200, count),
+        "map": draw.uniform(40, 140, count),
+        "ward": draw.choice(["north", "south"], count),
+        "dose": draw.integers(3, size=count),
+        "r": draw.uniform(-1, 2, count),
+        "over": np.ones(count, bool),
+    }
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def test_what_was_said_is_what_the_agent_has() -> None:
+    said = {
+        "gamma": 0.5,
+        "updates": 7,
+        "step": 3.0,
+        "clip": 0.2,
+        "target_every": 4,
+        "optimiser": "adam",
+        "average": 0.0,
+    }
+    agent = LoggedQLesson.of({**WORDS, **said, "features": "fourier:3"}).agent()
+    assert {name: getattr(agent, name) for name in said} == said
+    assert (agent.num_actions, agent.reward_range) == (3, (-1.0, 2.0))
+    assert agent.budget == Budget(1.0, 1e-5)
+    assert agent.features == Fourier(3, *BOX)
+    # Without --epsilon it is nobody's, and has no noise.
+    public = {k: v for k, v in WORDS.items() if k not in ("epsilon", "delta")}
+    assert LoggedQLesson.of({**public, "public": True}).agent().budget is None
+
+
+def test_a_lesson_comes_back_from_its_words() -> None:
+    lesson = LoggedQLesson.of({**WORDS, "terminated": "true", "sort": True})
+    assert lesson.state == ("hr", "map")
+    assert Lesson.of(lesson.to_dict()) == lesson
+    # As a file would have them.
+    listed = {**WORDS, "table": "stays.parquet", "state": ["hr", "map"], "reward_range": [-1, 2]}
+    listed |= {"state_range": [[30, 200], [40, 140]], "terminated": True, "sort": True}
+    assert LoggedQLesson.of(listed) == lesson
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ({}, Polynomial(2, *BOX)),
+        ({"features": "polynomial:3"}, Polynomial(3, *BOX)),
+        ({"features": "network:8,4"}, Network((8, 4), Polynomial(1, *BOX))),
+        ({"state": "ward", "state_range": None, "states": "north,south"}, None),
+        ({"state": "ward", "state_range": None, "num_states": 5, "features": "table"}, OneHot(5)),
+        ({"state": "ward", "state_range": None, "num_states": 5, "features": "network"}, Network()),
+    ],
+)
+def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
+    agent = LoggedQLesson.of({**WORDS, **words}).agent()
+    assert agent.features == wanted
+    assert agent.num_states == {"north,south": 2}.get(words.get("states", ""), agent.num_states)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"env": "Taxi-v4"}, "logged-q learns from a table: leave env out"),
+        ({"mode": "paper"}, "logged-q learns from a table: leave mode out"),
+        ({"policy": "x.json"}, "There is no option 'policy'"),
+        ({"trajectry": "x"}, "Did you mean 'trajectory'?"),
+        ({"ledger": "x"}, "ledger belongs on the command line"),
+        ({"learner": "actor-critic"}, "This lesson is for the learner 'logged-q'"),
+        ({"updates": 0}, "updates must be a whole number"),
+        ({"clip": "much"}, "clip must be a number"),
+        ({"epsilon": float("inf")}, "epsilon must be finite"),
+        ({"nulls": "guess"}, "nulls must be refuse or carry"),
+        ({"sort": "yes"}, "sort must be true or false"),
+    ],
+)
+def test_words_that_there_are_not(words: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence.replace("?", r"\?")):
+        LoggedQLesson.of({**WORDS, **words})
+
+
+def test_it_is_no_lesson_for_a_sweep() -> None:
+    with pytest.raises(InputError, match="There is no sweep over logged-q"):
+        planned({"learner": "logged-q"}, (), ())
+    with pytest.raises(InputError, match="There is no sweep over logged-q"):
+        LoggedQLesson.of(WORDS).program()
+
+
+def test_it_is_taught_into_a_folder(tmp_path: Path) -> None:
+    words = {**WORDS, "table": stays(tmp_path / "stays.parquet"), "user": "patient"}
+    lesson = LoggedQLesson.of({**words, "terminated": "over", "updates": 3})
+    found = teach(lesson, tmp_path / "run", seed=1)
+    assert (found.done, found.planned) == (3, 3)
+    assert set(found.written) == {"certificate", "policy", "result"}
+    learned: Any = found.learned
+    assert learned.settings["people"] == 30
+    assert str(learned.certificate.unit) == "user"
+    with pytest.raises(InputError, match="is finished: there is nothing to resume"):
+        teach_on(tmp_path / "run")
+
+
+def test_whoever_stops_it_before_it_is_paid_for_leaves_nothing(tmp_path: Path) -> None:
+    words = {**WORDS, "table": stays(tmp_path / "stays.parquet")}
+    with pytest.raises(KeyboardInterrupt):
+        teach(LoggedQLesson.of(words), tmp_path / "run", stop=lambda: True)
+    assert not list((tmp_path / "run").glob("*"))
+
+
+def test_a_killed_run_cannot_go_on(tmp_path: Path) -> None:
+    words = {**WORDS, "table": stays(tmp_path / "stays.parquet"), "updates": 2}
+    teach(LoggedQLesson.of(words), tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(InputError, match="has no checkpoint, so it cannot go on: start it again"):
+        teach_on(tmp_path / "run")
