@@ -399,15 +399,15 @@ class Stop(Exception):  # noqa: N818
     """Somebody pulls the plug."""
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", ["reward-model", "rewards"])
 @pytest.mark.parametrize("seed", [4, None])
 def test_an_interrupted_run_goes_on_without_paying_again(
     release: Any, seed: int | None, tmp_path: Path
 ) -> None:
-    learner, env = agent(release, evaluations=2), Paid([0.3, -0.2])
+    learner, env = agent(release), Paid([0.3, -0.2])
 
     def stop(done: int, stages: int) -> None:
-        if done == (1 if release == "evaluations" else 2):
+        if done == 2:
             raise Stop
 
     with ledger_at(tmp_path / "ledger") as ledger:
@@ -421,8 +421,7 @@ def test_an_interrupted_run_goes_on_without_paying_again(
         assert not any("reward" in name for name in kept if name != "rewards")
         with pytest.raises(InputError, match="resume it first"):
             learner.learn(env, checkpoint=tmp_path / "run")
-        # What is left to play of a ring is played on another one.
-        env.taken = 12 if release == "evaluations" else 0
+        env.taken = 0
         learned = learner.resume(tmp_path / "run", env, ledger=ledger)
         assert len(ledger.entries()) == 1
         assert not state.exists()
@@ -430,6 +429,50 @@ def test_an_interrupted_run_goes_on_without_paying_again(
     if seed is not None:
         whole = learner.learn(Paid([0.3, -0.2]), seed=seed)
         assert np.array_equal(whole.parameters, learned.parameters)
+
+
+def test_evaluations_are_kept_when_they_are_complete(tmp_path: Path) -> None:
+    """Two who went on from one checkpoint would have two releases, and one payment."""
+    learner, env = agent("evaluations", evaluations=2), Paid([0.3, -0.2])
+
+    def stop(done: int, stages: int) -> None:
+        if done == 1:
+            raise Stop
+
+    with ledger_at(tmp_path / "ledger") as ledger:
+        with pytest.raises(Stop):
+            learner.learn(env, ledger=ledger, run="a", checkpoint=tmp_path / "a", progress=stop)
+        assert not (tmp_path / "a" / STATE).exists()
+        found = learner.learn(env, ledger=ledger, run="b", checkpoint=tmp_path / "b", keep=True)
+        played = env.taken
+        for _ in range(2):
+            again = learner.resume(tmp_path / "b", env, ledger=ledger, keep=True)
+            assert np.array_equal(again.parameters, found.parameters)
+        assert env.taken == played
+        assert len(ledger.entries()) == 2
+
+
+def test_features_that_nobody_knows_again_are_not_resumed_with(tmp_path: Path) -> None:
+    learner = agent(reward_features=lambda x: np.ones((len(x), 1)))
+    learner.learn(Paid([0.1]), checkpoint=tmp_path / "run", keep=True)
+    with pytest.raises(InputError, match="no JSON form"):
+        learner.resume(tmp_path / "run", Paid([0.1]))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"reward_radius": 1e-16}, "within the rounding errors"),
+        ({"reward_radius": 1e-310, "reward_range": None}, "from 1e-100 to 1e100"),
+        ({"steps": 10**11}, "steps must be at most 10,000,000"),
+        ({"horizon": 10**8}, "horizon must be at most 10,000"),
+        ({"design": 10**8}, "design must be at most 10,000"),
+        ({"actor_step": 1e308}, "actor_step must be at most 1e6"),
+    ],
+)
+def test_settings_beyond_all_bounds_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        agent(**given)
 
 
 def test_planning_never_sees_rewards(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,16 +230,18 @@ class FunctionalQ:
             return
         if self.paper is not None:
             raise InputError("paper holds the settings of mode 'paper': leave it out.")
-        for name in ("steps", "rounds", "iterations", "updates", "evaluations", "horizon"):
-            checks.count(name, getattr(self, name))
-        if self.design != 0:
-            checks.count("design", self.design)
+        for name, most in _MOST.items():
+            if checks.count(name, getattr(self, name)) > most:
+                raise InputError(f"{name} must be at most {most:,}, not {getattr(self, name):,}.")
+        if self.design != 0 and checks.count("design", self.design) > 10**4:
+            raise InputError(f"design must be at most 10,000, not {self.design:,}.")
         if self.max_steps is not None:
             checks.count("max_steps", self.max_steps)
         if checks.non_negative("gamma", self.gamma) > 1.0:
             raise InputError(f"gamma must be at most 1, not {self.gamma:g}.")
         checks.non_negative("ridge", self.ridge)
-        checks.positive("actor_step", self.actor_step)
+        if checks.positive("actor_step", self.actor_step) > 1e6:
+            raise InputError(f"actor_step must be at most 1e6, not {self.actor_step:g}.")
         if self.features is not None and not isinstance(self.features, Features):
             raise InputError("features must be a feature map of tacit.data, or None.")
         if self.reward_features is not None and not callable(self.reward_features):
@@ -265,6 +267,16 @@ class FunctionalQ:
         if self.reward_radius is not None:
             radius = checks.positive("reward_radius", self.reward_radius)
             object.__setattr__(self, "reward_radius", radius)
+            # A sum over a walk is off by so much; below it, rounding would be what is seen.
+            largest = max(map(abs, self.reward_range or (1.0,)))
+            least = max(1e-100, 400.0 * (self.steps + 2) * 2.0**-53 * largest)
+            if self.reward_range is not None and radius < least:
+                raise InputError(
+                    f"reward_radius {radius:g} is within the rounding errors of sums of rewards as "
+                    f"large as {largest:g}: let it be at least {least:.2g}."
+                )
+            if not 1e-100 <= radius <= 1e100:
+                raise InputError(f"reward_radius must be from 1e-100 to 1e100, not {radius:g}.")
         if self.budget is None:
             return
         if self.budget.delta == 0.0:
@@ -354,6 +366,9 @@ class FunctionalQ:
         about = read_about(path)
         if about.get("agent") != self.described(made):
             raise InputError(f"{str(path)!r} belongs to another agent or environment.")
+        for name in _OBJECTS:
+            if isinstance(_told(getattr(self, name)), str):
+                raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
         if ledger is not None and about["run"] is None:
             raise InputError("This run was begun without a ledger: leave it out.")
         like = {name: np.zeros(*form) for name, form in about["arrays"].items()}
@@ -537,18 +552,32 @@ class FunctionalQ:
         head, rounds = course.head, self.evaluations
         if isinstance(head, Layers):
             raise InputError("Release 'evaluations' needs linear features: use planner 'fitted'.")
+        if released is None:
+            released = self._released_evaluations(course, behaviour, rounds)
+            # Only when it is complete: what goes on reads rewards again, with other noise, and two
+            # who went on from one checkpoint would have released more than was paid for.
+            course.keep_released(released)
+            event = self._event(released, rounds)
+        else:
+            event = self._event(released, rounds)
+            if event is not None:
+                course.purse.paid_before(event)
+        policy = greedy(head, released["parameters"])
+        parameters = released["parameters"].ravel()
+        return course.learned(parameters, policy, None, event, Release.EVERY_ITERATE)
+
+    def _released_evaluations(
+        self, course: "_Course", behaviour: Policy | None, rounds: int
+    ) -> "_Arrays":
+        """The values of the last policy but one; each walk follows what was released before it."""
+        head = course.head
         features = PerAction(_features_of(head), course.env.num_actions)
         scale = horizon_weight(self.gamma, self.horizon)
-        state, paid = released, None
-        if state is not None:
-            paid = self._event(state, rounds)
-            if paid is not None:
-                course.purse.paid_before(paid)
-        done = 0 if state is None else int(state["done"])
-        world = course.purse.source.key()
-        for number in range(done, rounds):
-            key = jax.random.fold_in(world, number)
-            if state is None:
+        source = course.purse.source
+        state: _Arrays = {}
+        for number in range(rounds):
+            key = source.key()
+            if not state:
                 walked = walk(course.env, behaviour, key, self.steps, private=course.private)
             else:
                 walked = walk_greedily(
@@ -559,23 +588,17 @@ class FunctionalQ:
             points = walked.points("step")[rows]
             # Equal weights: where few points weigh much, so does what chance did after them.
             mechanism = self._mechanism(points, features, None, rounds, scale)
-            if self.budget is not None and paid is None:
-                paid = Repeated(mechanism.event, rounds)
-                course.purse.pay(paid)
-            coefficients, std = self._noised(mechanism, sums, course.source(number))
+            if self.budget is not None and not state:
+                course.purse.pay(Repeated(mechanism.event, rounds))
+            coefficients, std = self._noised(mechanism, sums, source)
             weights = (mechanism.transform @ coefficients).reshape(course.env.num_actions, -1)
             state = {
                 "parameters": np.ascontiguousarray(weights.T),
-                "done": np.array(number + 1),
                 "std": np.array(std),
                 "bound": np.array(mechanism.radius),
             }
-            course.keep_released(state)
             course.tell(number + 1, rounds)
-        assert state is not None
-        policy = greedy(head, state["parameters"])
-        parameters = state["parameters"].ravel()
-        return course.learned(parameters, policy, None, paid, Release.EVERY_ITERATE)
+        return state
 
     # --- what both need ---------------------------------------------------------------------------
 
@@ -744,6 +767,15 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "reward_of": ("arrival", "step"),
     "planner": ("fitted", "actor-critic", "network"),
 }
+# More than anybody has waited for.
+_MOST = {
+    "steps": 10**7,
+    "rounds": 10**6,
+    "iterations": 10**5,
+    "updates": 10**7,
+    "evaluations": 1000,
+    "horizon": 10**4,
+}
 _OBJECTS = ("features", "reward_features", "network", "descent")
 _WALK = ("observation", "action", "next_observation", "terminated", "truncated")
 _Arrays = dict[str, Any]
@@ -772,13 +804,6 @@ class _Course:
     def private(self) -> bool:
         """Whether errors and warnings of the environment would tell too much."""
         return self.agent.budget is not None and not self.about["public"]
-
-    def source(self, number: int) -> Source:
-        """The noise of a round; from a seed, the same whether or not earlier rounds were drawn."""
-        seed = self.about["seed"]
-        if seed is None:
-            return self.purse.source
-        return Source(np.random.default_rng([seed, number]), self.purse.source.origin)
 
     def tell(self, done: int, stages: int) -> None:
         if self.progress is not None:

@@ -133,7 +133,7 @@ class LearnedQ:
     @classmethod
     def load(cls, path: str | Path) -> "LearnedQ":
         """The result that `save` wrote."""
-        data = files.read_json(path, _KIND, _FORMAT, "the result of FunctionalQ")
+        data = files.read_json(path, _KIND, _FORMAT, "what FunctionalQ or LoggedQ learned")
         try:
             head, model = head_from_dict(data["head"]), data["reward_model"]
             parameters = np.array(data["parameters"], dtype=np.float64)

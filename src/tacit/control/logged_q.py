@@ -14,6 +14,10 @@ in units of it, and Q is multiplied by it again in the end. What happened to nob
 learned about: the greedy policy of Q may prefer actions that the data has never seen. Judge it by
 `tacit.evaluation` on other people before it is used.
 
+What is promised is about data that loads: `Trajectories` refuses a table with what is no number in
+it, and says in which row. Whether states are numbers of a table or vectors, and actions are
+counted, is a matter of the whole data and not of a person: declare it when loading.
+
 Arithmetic: 64-bit floating point, compiled. Settings that were not said are those that did well on
 `Interval`, seeds 0 to 9.
 """
@@ -51,6 +55,10 @@ PUBLIC_SETTINGS = Assumption(
 )
 COUNTED = Assumption(
     "the number of people is public", "the relation is replace-one; the caller publishes the number"
+)
+TIMING = Assumption(
+    "nobody is told how long the fit took, or how much memory",
+    "not enforced: both depend on how many rows the person with most of them has",
 )
 
 
@@ -114,6 +122,8 @@ class LoggedQ:
         low, high = (checks.number("reward_range", bound) for bound in given)
         if not (low < high and math.isfinite(high - low)):
             raise InputError("reward_range must go up, by a finite difference.")
+        if max(abs(low), abs(high)) > 1e100:
+            raise InputError("reward_range must lie between -1e100 and 1e100.")
         object.__setattr__(self, "reward_range", (low, high))
         if self.budget is not None and (
             not isinstance(self.budget, Budget) or self.budget.delta == 0.0
@@ -182,7 +192,7 @@ class LoggedQ:
             promise = purse.certify(
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
-                assumptions=(CLIPPED, COUNTED, PUBLIC_SETTINGS),
+                assumptions=(CLIPPED, COUNTED, TIMING, PUBLIC_SETTINGS),
                 compiled=True,
             )
         return LearnedQ(

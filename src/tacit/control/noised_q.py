@@ -67,6 +67,7 @@ from tacit.privacy.promise import Budget, Relation
 # So many numbers of people's rows are computed at once.
 _MOST_NUMBERS = 2**21
 _ALL = 2**31 - 1
+_MOST_UPDATES = 10**7
 
 
 class Data(NamedTuple):
@@ -329,8 +330,12 @@ class Descent:
         if self.batch is not None:
             checks.count("batch", self.batch)
         for name in ("step", "clip", "slope", "tau"):
-            if getattr(self, name) is not None:
-                checks.positive(name, getattr(self, name))
+            value = getattr(self, name)
+            # Squares of what is smaller or larger could vanish or overflow.
+            if value is not None and not 1e-100 <= checks.positive(name, value) <= 1e100:
+                raise InputError(f"{name} must be from 1e-100 to 1e100, not {value:g}.")
+        if checks.count("updates", self.updates) > _MOST_UPDATES:
+            raise InputError(f"updates must be at most {_MOST_UPDATES:,}.")
         if self.optimiser not in ("sgd", "adam"):
             raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
         if checks.non_negative("average", self.average) > 1.0:
