@@ -20,11 +20,8 @@ from tests.auditing import own_targets, target_params, twin_params
 OWN = own_targets(audits)
 TEETH = [twin for twin in TWINS if twin.targets[0] in OWN]
 # The complete table is made by slow tests, and by `tacit audit --all --teeth`.
-QUICK = {"actor-critic"}
-QUICK_TEETH = {
-    ("critic without noise", "actor-critic-hidden-critic"),
-    ("noise drawn once for all batches", "actor-critic-curve"),
-}
+QUICK: set[str] = set()
+QUICK_TEETH = {("critic without noise", "actor-critic-hidden-critic")}
 # What is seen of a run whose critic is hidden is what it does to others, and little.
 HARDLY_SEEN = {"actor-critic-hidden-critic"}
 

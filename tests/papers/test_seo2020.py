@@ -70,6 +70,7 @@ def test_policies_are_judged_by_their_returns() -> None:
     assert seo2020.judged(env, best, 0) == pytest.approx(-109.0, abs=6 * 3.5 / np.sqrt(200))
 
 
+@pytest.mark.slow
 def test_the_claim_for_one_step_does_not_hold() -> None:
     found = seo2020.attack("actor", 1.0, runs=1000)
     assert found.broken
