@@ -5,9 +5,10 @@ Both do what the paper's public code does: 5,000 samples of the interval in 100 
 fresh path for each episode, drawn at a state when it is first asked for.
 
 The PyTorch loop finds a state's neighbours in the path by bisection in sorted Python lists. It
-keeps samples in tensors that are made once, looks states that were asked for before up in a
-dictionary, turns each minibatch's noise into one tensor, and draws normals by the thousand. It runs
-on one thread, which is faster for networks of this size.
+keeps samples in memory that NumPy writes and PyTorch reads, looks states that were asked for before
+up in a dictionary, turns each minibatch's noise into one tensor, clamps all gradients at once, and
+draws normals by the thousand. It runs on one thread, and RMSprop parameter by parameter, which is
+faster for networks of this size.
 
 Seconds for one run of it are compared with those for a run here when 60 go together, and when there
 is one, with and without compiling. PyTorch is not among tacit's dependencies: where it is missing
@@ -91,12 +92,13 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
 
     policy, target = network(), network()
     target.load_state_dict(policy.state_dict())
-    optimiser = torch.optim.RMSprop(policy.parameters(), lr=0.01)
+    optimiser = torch.optim.RMSprop(policy.parameters(), lr=0.01, foreach=False)
     parameters = list(policy.parameters())
     policy_path, target_path = ListedPath(sigma, rng), ListedPath(sigma, rng)
-    states, after = torch.empty(total, 1), torch.empty(total, 1)
-    actions = torch.empty(total, 1, dtype=torch.int64)
-    rewards, goes_on = torch.empty(total), torch.empty(total)
+    # Written as NumPy arrays, which is faster for single numbers, and read as tensors.
+    kept, taken = np.zeros((4, total), np.float32), np.zeros((total, 1), np.int64)
+    stored, actions = torch.from_numpy(kept), torch.from_numpy(taken)
+    states, after, rewards, goes_on = stored[0][:, None], stored[1][:, None], stored[2], stored[3]
     listed: list[float] = []
     listed_after: list[float] = []
 
@@ -108,7 +110,7 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
             target.load_state_dict(policy.state_dict())
         x, reached = chance.random(), 0.0
         for step in range(STEPS):
-            states[number, 0] = x
+            kept[0, number] = x
             listed.append(x)
             if chance.random() < 0.05 + 0.85 * math.exp(-number / 200):
                 action = chance.randrange(2)
@@ -121,19 +123,20 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
             x = min(1.0, x + size) if action == 0 else max(0.0, x - size)
             reward = 0.5 - abs(x - 0.5)
             reached += reward
-            after[number, 0] = x
+            kept[1, number] = x
             listed_after.append(x)
-            actions[number, 0] = action
-            rewards[number] = reward
-            goes_on[number] = 0.0 if step == STEPS - 1 else gamma
+            taken[number, 0] = action
+            kept[2, number] = reward
+            kept[3, number] = 0.0 if step == STEPS - 1 else gamma
             number += 1
             if number < batch:
                 continue
 
             drawn = chance.sample(range(number), batch)
             picks = torch.tensor(drawn)
-            here = torch.tensor([policy_path.at(listed[k]) for k in drawn])
-            there = torch.tensor([target_path.at(listed_after[k]) for k in drawn])
+            met = np.array([policy_path.at(listed[k]) for k in drawn], np.float32)
+            led = np.array([target_path.at(listed_after[k]) for k in drawn], np.float32)
+            here, there = torch.from_numpy(met), torch.from_numpy(led)
             predicted = (policy(states[picks]) + here).gather(1, actions[picks])[:, 0]
             with torch.no_grad():
                 best = (target(after[picks]) + there).max(1).values
@@ -141,8 +144,9 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
             loss = torch.nn.functional.smooth_l1_loss(predicted, aim)
             optimiser.zero_grad()
             loss.backward()
-            for parameter in parameters:
-                parameter.grad.clamp_(-1.0, 1.0)
+            slopes = [parameter.grad for parameter in parameters]
+            torch._foreach_clamp_min_(slopes, -1.0)
+            torch._foreach_clamp_max_(slopes, 1.0)
             optimiser.step()
         returns.append(reached)
     return returns
