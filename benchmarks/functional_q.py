@@ -177,7 +177,7 @@ def together(lanes: int = 60, rounds: int = 3) -> dict[str, Any]:
 
 def alone(rounds: int = 3) -> dict[str, Any]:
     """Seconds for a single run, with and without compiling."""
-    # JAX has no types for it.
+    # As in a fresh process. JAX has no types for it.
     jax.clear_caches()  # type: ignore[no-untyped-call]
     paper._COMPILED.clear()
     begun = time.perf_counter()

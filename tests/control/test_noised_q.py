@@ -155,6 +155,8 @@ RULES: list[Rule] = [
     Updates(NETWORK, RADIUS, 99, clip=5.0, slope=0.4),
     Updates(NETWORK, RADIUS, 1, slope=2.0),
 ]
+# A batch of one has one gradient, along which all of the difference lies.
+TIGHT = Updates(LINEAR, RADIUS, 1, slope=0.5)
 ANY = st.floats(-6.0, 6.0) | st.sampled_from([0.0, 5.0, -5.0, 1e308, -1e308])
 _HUNTED = [jax.jit(rule.exact) for rule in RULES]
 
@@ -165,13 +167,16 @@ _HUNTED = [jax.jit(rule.exact) for rule in RULES]
     st.lists(st.tuples(ANY, st.floats(-1.0, 1.0)), min_size=12, max_size=12),
     st.integers(0, 3),
     st.sampled_from([0.0, 0.1, 3.0]),
+    st.booleans(),
 )
 def test_no_reward_function_within_the_radius_moves_an_update_further(
-    which: int, rewards: list[tuple[float, float]], seed: int, size: float
+    which: int, rewards: list[tuple[float, float]], seed: int, size: float, alike: bool
 ) -> None:
     rule = RULES[which]
     one = np.array([r for r, _ in rewards])
-    other = np.array([r + RADIUS * d for r, d in rewards])
+    # All shares of the radius alike is what moves features with a constant furthest.
+    shares = [1.0] * 12 if alike else [d for _, d in rewards]
+    other = one + RADIUS * np.array(shares)
     with jax.enable_x64(True):
         worlds = [data_of(rule, r) for r in (one, other)]
         draw = np.random.default_rng(seed)
@@ -182,14 +187,18 @@ def test_no_reward_function_within_the_radius_moves_an_update_further(
     assert np.linalg.norm(found[0] - found[1]) <= rule.bound * (1.0 + 1e-9)
 
 
-def test_the_hunted_bounds_are_reached() -> None:
-    """Else noise would be wasted: a constant shift is one for features with a constant."""
+@pytest.mark.parametrize("rule", [Weights(LINEAR, RADIUS), Weights(LINEAR, RADIUS, 0.1), TIGHT])
+def test_the_hunted_bounds_are_reached_and_not_exceeded(rule: Rule) -> None:
+    """Else noise would be wasted, or too small: rewards that differ everywhere, as far as can be.
+
+    The features have a constant, so that they express such a difference.
+    """
     with jax.enable_x64(True):
-        rule = Weights(LINEAR, RADIUS)
-        worlds = [data_of(rule, np.full(12, r)) for r in (0.0, RADIUS)]
+        worlds = [data_of(rule, np.full(12, r)) for r in (-RADIUS / 2.0, RADIUS / 2.0)]
         zero = rule.initial(worlds[0])
-        found = [rule.exact(data, zero, zero, 0) for data in worlds]
-        assert float(jnp.linalg.norm(found[0] - found[1])) > 0.999 * rule.bound
+        found = [jax.jit(rule.exact)(data, zero, zero, 0) for data in worlds]
+        distance = float(jnp.linalg.norm(found[0] - found[1]))
+    assert 0.999 * rule.bound < distance <= rule.bound * (1.0 + 1e-9)
 
 
 PEOPLE = [

@@ -41,7 +41,7 @@ def audit(
     tacit audit gaussian laplace --runs 1000000
     tacit audit my_module:my_target
     """
-    # Importing them puts their targets into the catalogue.
+    # Not used here by name: importing them puts their targets into the catalogue.
     import tacit.control.audits
     import tacit.control.q_audits
     import tacit.evaluation.audits  # noqa: F401

@@ -39,14 +39,14 @@ from tacit.control.certified import SWEEPABLE, Plan, State
 from tacit.control.increments import Floats, Head, Network, Rows, Table, head_from_dict, head_of
 from tacit.control.paper_actor_critic import Config, PaperProgram, claims, flush
 from tacit.control.program import load_state, read_about, save_state
-from tacit.control.promises import Promise, promise_from_dict, promise_to_dict
+from tacit.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from tacit.data import Features, Policy
 from tacit.envs.base import Environment
 from tacit.envs.host import HostEnvironment
 from tacit.envs.registry import make
 from tacit.envs.tabular import TabularMDP
 from tacit.privacy import checks, files
-from tacit.privacy.certificate import Assumption, Certificate, Claim
+from tacit.privacy.certificate import Assumption, Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import Ledger, warn_if_large
@@ -791,7 +791,7 @@ def _start(critic: Any) -> _Start:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class Learned(Promised):
     """What was learned, as far as the variant gives it away, and the promise about it."""
 
     promise: Promise
@@ -815,20 +815,6 @@ class Learned:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
-
-    @property
-    def certificate(self) -> Certificate:
-        """The certificate, if there is one."""
-        if not isinstance(self.promise, Certificate):
-            raise InputError(f"This agent has no certificate. {self.promise}")
-        return self.promise
-
-    @property
-    def claim(self) -> Claim:
-        """The paper's claim, if there is one."""
-        if not isinstance(self.promise, Claim):
-            raise InputError("This agent makes no paper's claim.")
-        return self.promise
 
     @property
     def policy(self) -> Policy:

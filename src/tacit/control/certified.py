@@ -439,7 +439,7 @@ def play_on_host(
     shown: both would tell about the person. Otherwise errors are raised.
     """
     rows: list[list[_Row]] = []
-    with _silence() if private else nullcontext():
+    with silence() if private else nullcontext():
         for person in people:
             try:
                 draw = np.random.default_rng([*world.tolist(), person])
@@ -501,7 +501,7 @@ def _episode(
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """No warnings of Python's or of NumPy's."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.control.increments import Floats, Head, described, head_from_dict
-from tacit.control.promises import Promise, promise_from_dict, promise_to_dict
+from tacit.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from tacit.control.reward_basis import reward_features_from_dict
 from tacit.data import Policy
 from tacit.data.policies import policy_from_dict
 from tacit.privacy import files
-from tacit.privacy.certificate import Certificate, Claim
+from tacit.privacy.certificate import Claim
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms.reward_model import RewardModel
 from tacit.privacy.promise import Relation
@@ -26,7 +26,7 @@ NOT_PRIVATE = "Not private: without a budget no noise is added."
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedQ:
+class LearnedQ(Promised):
     """What was learned, and the promise about it. Any number of queries is free."""
 
     promise: Promise
@@ -48,20 +48,6 @@ class LearnedQ:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
-
-    @property
-    def certificate(self) -> Certificate:
-        """The certificate, if there is one."""
-        if not isinstance(self.promise, Certificate):
-            raise InputError(f"This agent has no certificate. {self.promise}")
-        return self.promise
-
-    @property
-    def claim(self) -> Claim:
-        """The paper's claim, if there is one."""
-        if not isinstance(self.promise, Claim):
-            raise InputError("This agent makes no paper's claim.")
-        return self.promise
 
     @property
     def protects(self) -> str:

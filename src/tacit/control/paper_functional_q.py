@@ -292,6 +292,7 @@ def drawn(form: Form, env: Environment[Any, Any], state: State) -> Drawn:
             draws.normal(bits[2, : (1 + steps) * components].reshape(1 + steps, components)),
         )
 
+    # Axes in the places of arrays: `vmap` takes a tree of them, of the same shape as what it gives.
     lanes_second = Drawn(0, 1, 1, 1, 1, 1)  # type: ignore[arg-type]
     keys = jnp.stack([state.world, state.actor, state.noise, state.replay], axis=1)
     found: Drawn = jax.vmap(one, out_axes=lanes_second)(keys)

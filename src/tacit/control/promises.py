@@ -3,6 +3,7 @@
 from typing import Any
 
 from tacit.privacy.certificate import Certificate, Claim
+from tacit.privacy.errors import InputError
 
 Promise = Certificate | Claim | str
 """A text where there is neither."""
@@ -20,3 +21,23 @@ def promise_from_dict(data: Any) -> Promise:
     if data["kind"] == "tacit not private":
         return str(data["why"])
     return Claim.from_dict(data) if data["kind"] == "tacit claim" else Certificate.from_dict(data)
+
+
+class Promised:
+    """What was learned, with a promise about it: for results to inherit from."""
+
+    promise: Promise
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate, if there is one."""
+        if not isinstance(self.promise, Certificate):
+            raise InputError(f"This agent has no certificate. {self.promise}")
+        return self.promise
+
+    @property
+    def claim(self) -> Claim:
+        """The paper's claim, if there is one."""
+        if not isinstance(self.promise, Claim):
+            raise InputError("This agent makes no paper's claim.")
+        return self.promise

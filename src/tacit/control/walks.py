@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.control.certified import _silence
+from tacit.control.certified import silence
 from tacit.control.increments import Floats, Head, Layers, Linear
 from tacit.data import EpsilonGreedy, Policy
 from tacit.data.policies import Network as NetworkPolicy
@@ -173,7 +173,7 @@ def _on_host(
     shape: tuple[int, ...] = () if isinstance(observed, Discrete) else observed.shape
     kind: type = int if isinstance(observed, Discrete) else float
     rows: list[_Row] = []
-    with _silence() if private else nullcontext():
+    with silence() if private else nullcontext():
         for _ in range(steps):
             _episode(env, behaviour, draw, rows, steps, (shape, kind), private)
             if len(rows) == steps:
