@@ -1,0 +1,125 @@
+"""Exact CPT values and CPT-optimal policies of decision processes given by tables.
+
+The operator (rajabi2022, Section IV, as its Algorithm 1 has it) nests rho over the steps:
+
+    (TQ)(s, a) = rho( r(s, a, s') + gamma V(s') )   over s' ~ P(. | s, a),  V = 0 after the end,
+
+with V(s) = max_a Q(s, a), or sum_a pi(a|s) Q(s, a) for a given policy. Values are *nested
+utilities*: rho of a constant c is u(c), not c. The paper's equation (3) has the mean over s' inside
+of rho, where nothing is left to weigh; its Algorithm 1 samples s' outside of it, as above.
+
+**When the fixed point is unique.** The paper (Proposition 1) says that T is a contraction in the
+sup norm, with factor gamma. It is not, since u has an infinite slope at the reference point: with
+one state that pays 0 for ever, V = u(gamma V) has three solutions, 0 and +- gamma^(a / (1 - a)).
+What does hold:
+
+- T is monotone, because rho, the maximum and the mean are. So from a constant below all values the
+  iterates rise to the least fixed point, and from one above they fall to the greatest; every fixed
+  point between the two constants lies between these two. If both meet, it is unique: `gap` is how
+  far they stay apart, a certificate that comes with each solution.
+- Where all rewards are losses, at most -c < 0 (or 0, into the end), T is a contraction in
+  Thompson's metric d(V, W) = max |log(V / W)| with factor b, the exponent of losses, for *any*
+  gamma up to 1: adding the same r and multiplying by gamma do not increase d, rho is monotone and
+  rho(c X) = c^b rho(X) for c > 0, so that d(rho X, rho Y) <= b d(X, Y). The same for gains.
+
+What is returned is the limit from V = 0, which is what values of n steps come to as n grows.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.envs.tabular import Tables, TabularMDP
+from tacit.privacy import checks
+from tacit.privacy.errors import InputError
+from tacit.risk.prospect import Prospect
+
+Floats = NDArray[np.float64]
+
+_STILL = 1e-13
+_ROUNDS = 100_000
+_BOUNDING = 3000
+_LARGEST = 1e12
+
+
+class Solved(NamedTuple):
+    """A policy, as a table of chances (S, A), with its CPT values."""
+
+    policy: Floats
+    values: Floats
+    action_values: Floats
+    gap: float
+    """How far apart the least and the greatest fixed point are: 0, up to rounding, if there is one.
+    Infinite where values that never end would have no bound, as with a mean and gamma = 1."""
+
+
+def solve(
+    env: TabularMDP, prospect: Prospect, gamma: float, policy: ArrayLike | None = None
+) -> Solved:
+    """The CPT-optimal policy of `env`, or the CPT values of a `policy` (S, A); see the module."""
+    if not isinstance(env, TabularMDP):
+        raise InputError("env must be given by tables: a TabularMDP.")
+    if not isinstance(prospect, Prospect):
+        raise InputError("prospect must be a Prospect, such as Prospect.tversky_kahneman().")
+    if checks.non_negative("gamma", gamma) > 1.0:
+        raise InputError(f"gamma must be at most 1, not {gamma:g}.")
+    chances = None if policy is None else env._policy(policy)
+    found, gap = _settled(env.tables, prospect, gamma, chances)
+    best = env.greedy(found) if chances is None else chances
+    return Solved(best, _over_actions(found, chances), found, gap)
+
+
+def backup(tables: Tables, prospect: Prospect, gamma: float, values: Floats) -> Floats:
+    """T of values (..., S): (..., S, A)."""
+    later = np.where(tables.terminated, 0.0, values[..., tables.successors])
+    found: Floats = prospect.of_distribution(tables.rewards + gamma * later, tables.probabilities)
+    return found
+
+
+def _over_actions(q: Floats, chances: Floats | None) -> Floats:
+    best: Floats = q.max(axis=-1) if chances is None else np.sum(chances * q, axis=-1)
+    return best
+
+
+def _settled(
+    tables: Tables, prospect: Prospect, gamma: float, chances: Floats | None
+) -> tuple[Floats, float]:
+    """The limit of T from 0, and how far those from below and from above stay apart."""
+    bounds = [_bound(tables, prospect, gamma, side) for side in (-1.0, 1.0)]
+    known = all(map(math.isfinite, bounds))
+    starts = [0.0, *bounds] if known else [0.0]
+    values = np.repeat(np.array(starts)[:, None], tables.start.size, axis=1)
+    for _ in range(_ROUNDS):
+        q = backup(tables, prospect, gamma, values)
+        new = _over_actions(q, chances)
+        moved, size = np.max(np.abs(new - values)), np.max(np.abs(new))
+        values = new
+        if moved <= _STILL * (1.0 + size):
+            gap = float(np.max(values[2] - values[1])) if known else math.inf
+            return np.asarray(q[0]), gap
+        if size > _LARGEST:
+            break
+    raise InputError(
+        "values grow without bound: use a smaller gamma, or a utility with an exponent below 1."
+    )
+
+
+def _bound(tables: Tables, prospect: Prospect, gamma: float, side: float) -> float:
+    """A constant below all values (side -1), or above them (1), that T moves inwards.
+
+    No outcome is beyond that of the extreme reward at every step, for certain. Infinite if that has
+    no bound.
+    """
+    possible = tables.probabilities > 0.0
+    extreme = float(side * np.max(side * tables.rewards[possible]))
+    bound = 0.0
+    for _ in range(_BOUNDING):
+        new = side * max(0.0, side * float(prospect.utility(extreme + gamma * bound)))
+        if abs(new - bound) <= 1e-12 * (1.0 + abs(new)):
+            return new * (1.0 + 1e-9) + side * 1e-9
+        if abs(new) > _LARGEST:
+            break
+        bound = new
+    return side * math.inf
