@@ -28,6 +28,10 @@ FeaturesOf = Annotated[
 ]
 StateRange = Annotated[str | None, typer.Option(help="What states could be, such as -2:2,0:10.")]
 Gamma = Annotated[float | None, typer.Option(help="The discount factor.")]
+ProspectName = Annotated[
+    str | None,
+    typer.Option(help="Who weighs: neutral, tversky-kahneman, rajabi2022, or a file .json."),
+]
 Config = Annotated[Path | None, typer.Option(help="A TOML or JSON file with these options.")]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with what is in --out; it knows its options.")

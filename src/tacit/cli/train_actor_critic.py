@@ -16,6 +16,7 @@ from tacit.cli.common import (
     LogFormats,
     Mode,
     People,
+    ProspectName,
     Resume,
     RunFolder,
     RunName,
@@ -74,7 +75,17 @@ def actor_critic(
         str | None, typer.Option(help="hidden, or paid: returns of batches, with noise.")
     ] = None,
     curve_weight: Annotated[
-        float | None, typer.Option(help="Which part of the clip a paid curve has.")
+        float | None, typer.Option(help="Which part of the clip a paid curve or a prospect has.")
+    ] = None,
+    prospect: ProspectName = None,
+    bins: Annotated[
+        int | None, typer.Option(help="In how many parts of its range a prospect counts returns.")
+    ] = None,
+    even_share: Annotated[
+        float | None, typer.Option(help="How even a prospect takes chances to be at least.")
+    ] = None,
+    forgetting: Annotated[
+        float | None, typer.Option(help="How much of what a prospect knows a batch replaces.")
     ] = None,
     correction_step: Annotated[
         float | None, typer.Option(help="Paper mode: step size of the second weights.")
@@ -106,6 +117,8 @@ def actor_critic(
     tacit train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 --delta 1e-6 \\
       --out runs/taxi
     tacit train actor-critic --out runs/taxi --resume
+    tacit train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 --delta 1e-6 \\
+      --prospect tversky-kahneman --return-range -200,20
     tacit train actor-critic --env Taxi-v4 --mode paper --episodes 500 --epsilon 10 \\
       --delta 1e-6 --public --seed 0
     """

@@ -9,6 +9,13 @@ one only if the people are declared `public`, or if it was *paid* for: `curve="p
 person's return a coordinate of its own in the clipped row, which costs no budget and a little
 signal.
 
+With a `prospect` it is not the mean return that is maximised but its CPT value over people: what
+somebody prefers who overweighs small chances and minds losses more than gains (`prospect_rows`).
+How returns are distributed is then paid for in the same way, and released.
+
+    ActorCritic(budget=Budget(10.0, 1e-6), prospect=Prospect.tversky_kahneman(),
+                return_range=(0.0, 20.0)).learn(env, people=20_000).prospect_value
+
 Variants hide outputs and change nothing else: "both" gives the actor and the critic, "actor" and
 "critic" one of them, at the same cost. "none" adds no noise, and says that it is not private.
 
@@ -40,6 +47,7 @@ from tacit.control.increments import Floats, Head, Network, Rows, Table, head_fr
 from tacit.control.paper_actor_critic import Config, PaperProgram, claims, flush
 from tacit.control.program import load_state, read_about, save_state
 from tacit.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from tacit.control.prospect_rows import Outlook, projected
 from tacit.data import Features, Policy
 from tacit.envs.base import Environment
 from tacit.envs.host import HostEnvironment
@@ -53,6 +61,7 @@ from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.noise import reproducible, secure
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation, Release, Unit
+from tacit.risk import Prospect
 
 Env = Environment[Any, Any] | HostEnvironment
 Progress = Callable[[int, int], None]
@@ -77,6 +86,9 @@ APART = Assumption(
 PUBLIC_SETTINGS = Assumption(
     "features, ranges, bounds and step sizes were chosen without looking at the people",
     "not enforced: they are the caller's",
+)
+WEIGHED = Assumption(
+    "the prospect was chosen without looking at the people", "not enforced: it is the caller's"
 )
 BILLBOARD = Assumption(
     "a person's own actions are shown to nobody but that person (joint privacy)",
@@ -113,22 +125,23 @@ class ActorCritic:
     """Whether the noise is calibrated by a proof, or as in the paper."""
 
     gamma: float | None = None
-    """The discount factor, from 0 to 1; by default 0.99. Here and below: in paper mode, what is
-    not said is as in `paper_actor_critic.Config`."""
+    """The discount factor, from 0 to 1; by default 0.99, with a prospect 1. Here and below: in
+    paper mode, what is not said is as in `paper_actor_critic.Config`."""
 
     lambda_: float | None = None
-    """How far eligibility traces reach, from 0 to 1; by default 0.9."""
+    """How far eligibility traces reach, from 0 to 1; by default 0.9, with a prospect 1."""
 
     actor_step: float | None = None
     """Step size of the policy, which a batch moves by at most this times `clip`, but for noise; by
-    default 100."""
+    default 100, with a prospect 5."""
 
     critic_step: float | None = None
     """Step size of the values; by default 1."""
 
     clip: float | Literal["median"] | None = None
     """C, the largest norm of a person's increment; by default 0.03, which nearly all increments
-    exceed, so that it is directions that are learned from. In paper mode also "median"."""
+    exceed, so that it is directions that are learned from; with a prospect 2, since rare returns
+    must stay as large as they are. In paper mode also "median"."""
 
     max_steps: int | None = None
     """Truncates episodes that the environment lets go on."""
@@ -164,13 +177,30 @@ class ActorCritic:
 
     return_range: tuple[float, float] | None = None
     """What a return could be: increments are divided by its width, which otherwise is 1, and the
-    paid learning curve lies in it. Certified mode."""
+    paid learning curve lies in it; a prospect counts returns in it. Certified mode."""
 
     curve: Literal["hidden", "paid"] = "hidden"
-    """Whether a part of the clip bound goes to a learning curve. Certified mode."""
+    """Whether a part of the clip bound goes to a learning curve. With a prospect there is one
+    anyhow, of returns as `gamma` discounts them. Certified mode."""
 
     curve_weight: float = 0.2
-    """Which part, from 0 to 1: the increment has sqrt(1 - curve_weight^2) of the bound left."""
+    """Which part, from 0 to 1: the increment has sqrt(1 - curve_weight^2) of the bound left. With a
+    prospect it goes to the distribution of returns."""
+
+    prospect: Prospect | None = None
+    """How somebody weighs the returns of people, whose CPT value is maximised; None for the mean.
+    Increments are then divided by the utility that is between the ends of `return_range`. Certified
+    mode."""
+
+    bins: int = 20
+    """Into how many equal parts `return_range` is cut; a prospect counts returns at their ends."""
+
+    even_share: float = 0.01
+    """How much of even chances is mixed into the distribution before slopes of weights are taken,
+    which are infinite where a chance is 0."""
+
+    forgetting: float = 0.1
+    """How much of the distribution a batch replaces at least, from 0 to 1."""
 
     correction_step: float | None = None
     """Step size of GTD's second weights. Paper mode."""
@@ -187,7 +217,8 @@ class ActorCritic:
     PAPER: ClassVar[tuple[str, ...]] = ("correction_step", "acting", "exploration", "correction")
     CERTIFIED: ClassVar[tuple[str, ...]] = (
         *("features", "critic_features", "batch", "noise", "optimiser", "schedule", "average"),
-        *("critic_weight", "entropy", "return_range", "curve", "curve_weight"),
+        *("critic_weight", "entropy", "return_range", "curve", "curve_weight", "prospect", "bins"),
+        *("even_share", "forgetting"),
     )
 
     def __post_init__(self) -> None:
@@ -225,15 +256,43 @@ class ActorCritic:
             raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
 
     def _check_combinations(self) -> None:
-        if self.curve == "paid":
+        if self.prospect is None:
+            for one in fields(self):
+                if one.name in _OF_PROSPECTS and getattr(self, one.name) != one.default:
+                    raise InputError(f"{one.name} belongs to a prospect: say one, or leave it out.")
+        if self.curve == "paid" or self.prospect is not None:
             if self.return_range is None:
-                raise InputError("return_range is needed for a paid curve: say what returns are.")
+                what = "a paid curve" if self.prospect is None else "a prospect"
+                raise InputError(f"return_range is needed for {what}: say what returns are.")
             if not 0.0 < checks.number("curve_weight", self.curve_weight) < 1.0:
                 raise InputError("curve_weight must be above 0 and below 1.")
+        if self.prospect is not None:
+            if not isinstance(self.prospect, Prospect):
+                raise InputError("prospect must be one of tacit.risk, such as Prospect.neutral().")
+            if checks.count("bins", self.bins) > _MOST_BINS:
+                raise InputError(f"bins must be at most {_MOST_BINS}, not {self.bins}.")
+            if not _LEAST_SHARE <= checks.number("even_share", self.even_share) < 1.0:
+                raise InputError(f"even_share must be from {_LEAST_SHARE:g} to below 1.")
+            _ = self.outlook
         if self.noise == "correlated" and self.optimiser == "adam":
             raise InputError(
                 "Correlated noise is for running sums, which Adam does not use: take sgd."
             )
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """How returns are counted and valued, if there is a prospect."""
+        if self.prospect is None:
+            return None
+        assert self.return_range is not None
+        return Outlook(
+            self.prospect,
+            self.return_range,
+            self.bins,
+            self.curve_weight,
+            self.even_share,
+            self.forgetting,
+        )
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -274,6 +333,11 @@ class ActorCritic:
             raise InputError(
                 "public says that nobody needs protection, and a ledger that somebody does: leave "
                 "one of them out."
+            )
+        if critic is not None and self.prospect is not None:
+            raise InputError(
+                "A critic to start from values returns, and with a prospect a critic values what "
+                "they are worth: leave one of them out."
             )
         start = _start(critic)
         program = CertifiedProgram(self, made, count, start.features)
@@ -450,6 +514,7 @@ class ActorCritic:
                 assumptions=(
                     *(CLIPPED, CARRIED, SLOTS, APART, BILLBOARD, TIMING, PUBLIC_SETTINGS),
                     *((SHOWN,) if about["public"] else ()),
+                    *(() if self.prospect is None else (WEIGHED,)),
                     *start.assumptions,
                 ),
                 compiled=True,
@@ -457,8 +522,12 @@ class ActorCritic:
         curve = None
         if about["public"]:
             curve = np.asarray(journey.returns, np.float64).reshape(-1)[: plan.people]
-        elif self.curve == "paid":
+        elif self.curve == "paid" or self.prospect is not None:
             curve = np.asarray(journey.paid, np.float64)
+        returns = None
+        if plan.rows.outlook is not None:
+            chances = np.asarray(projected(journey.state.returns), np.float64)
+            returns = Returns(plan.rows.outlook.points, chances)
         both = self.variant in ("both", "none")
         return Learned(
             promise=promise,
@@ -471,6 +540,7 @@ class ActorCritic:
             critic_head=plan.rows.critic,
             curve=curve,
             producer=start.certificate,
+            returns=returns,
             settings={
                 "seed": about["seed"],
                 "people": plan.people,
@@ -499,6 +569,14 @@ _DEFAULTS = {
 }
 _BATCHES = 50
 
+# The same with a prospect. Returns are as people get them, and the critic is not trusted
+# (`prospect_rows`); steps and the bound were found on the gambles of the papers, with seeds 0 to 9.
+_PROSPECT_DEFAULTS = {"gamma": 1.0, "lambda_": 1.0, "actor_step": 5.0, "clip": 2.0}
+_OF_PROSPECTS = ("bins", "even_share", "forgetting")
+_MOST_BINS = 1000
+# Far above what rounding makes of sums of chances.
+_LEAST_SHARE = 1e-6
+
 
 def _range(given: Any) -> tuple[float, float]:
     if not isinstance(given, tuple | list) or len(given) != 2:
@@ -517,8 +595,10 @@ def _check(name: str, value: Any) -> None:
         raise InputError(f"{name} must be at most 1, not {value:g}.")
 
 
-_MORE_NUMBERS = ("correction_step", "exploration", "average", "critic_weight", "entropy")
-_SHARES = ("gamma", "lambda_", "exploration", "average")
+_MORE_NUMBERS = (
+    *("correction_step", "exploration", "average", "critic_weight", "entropy", "forgetting"),
+)
+_SHARES = ("gamma", "lambda_", "exploration", "average", "forgetting")
 
 
 class Diverged(InputError):  # noqa: N818 (the public name says what happened)
@@ -596,7 +676,8 @@ class CertifiedProgram:
             head_of(config.features if chosen is None else chosen, observed, 1, name),
             config.entropy,
             config.return_range,
-            config.curve_weight if config.curve == "paid" else 0.0,
+            config.curve_weight if config.curve == "paid" and config.prospect is None else 0.0,
+            config.outlook,
         )
         kind: Any = "none" if config.variant == "none" else config.noise
         if kind == "auto":
@@ -615,11 +696,14 @@ class CertifiedProgram:
     @property
     def numbers(self) -> dict[str, float]:
         """The program's own value for each of `sweepable`."""
+        defaults = _DEFAULTS
+        if self.config.prospect is not None:
+            defaults = _DEFAULTS | _PROSPECT_DEFAULTS
         found = {
-            name: _DEFAULTS[name]
+            name: default
             if getattr(self.config, name) is None
             else float(getattr(self.config, name))
-            for name in _DEFAULTS
+            for name, default in defaults.items()
         }
         return {**found, "critic_weight": self.config.critic_weight, "sigma": self._noise[0]}
 
@@ -656,7 +740,16 @@ class CertifiedProgram:
             "entropy": config.entropy,
             "return_range": None if config.return_range is None else list(config.return_range),
             "curve_weight": plan.rows.curve_weight,
+            **({} if config.prospect is None else self._prospects),
         }
+
+    @property
+    def _prospects(self) -> dict[str, Any]:
+        """The settings that only an agent with a prospect has."""
+        config = self.config
+        assert config.prospect is not None
+        named = {name: getattr(config, name) for name in ("curve_weight", *_OF_PROSPECTS)}
+        return {"prospect": config.prospect.to_dict(), **named}
 
     def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> State:
         for name, values in settings.items():
@@ -791,6 +884,18 @@ def _start(critic: Any) -> _Start:
 
 
 @dataclass(frozen=True, eq=False)
+class Returns:
+    """How people's returns are distributed, with noise: a running mean over batches, of which the
+    last ones count most."""
+
+    points: Floats
+    """Where returns are counted."""
+
+    chances: Floats
+    """Of each point; they sum to 1."""
+
+
+@dataclass(frozen=True, eq=False)
 class Learned(Promised):
     """What was learned, as far as the variant gives it away, and the promise about it."""
 
@@ -800,7 +905,8 @@ class Learned(Promised):
     """Preferences of actions: (d, A), or a table (S, A), or all the parameters of a network."""
 
     critic: Floats | None
-    """Of values: (d, 1), or a table (S, 1), or all the parameters of a network."""
+    """Of values: (d, 1), or a table (S, 1), or all the parameters of a network. With a prospect
+    they value what the return of an episode is worth at the margin, against the mean of all."""
 
     actor_head: Head
     critic_head: Head
@@ -812,9 +918,25 @@ class Learned(Promised):
     """Of the critic that the run started from: it covers that critic's people."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
+    returns: Returns | None = None
+    """What a prospect was judged by."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    @property
+    def prospect(self) -> Prospect | None:
+        """By which returns were weighed, if by one."""
+        said = self.settings.get("prospect")
+        return None if said is None else Prospect.from_dict(said)
+
+    @property
+    def prospect_value(self) -> float:
+        """The CPT value of `returns`: of what was released, so it has noise and costs nothing."""
+        prospect = self.prospect
+        if prospect is None or self.returns is None:
+            raise InputError("This agent was taught without a prospect: say one to get its value.")
+        return float(prospect.of_distribution(self.returns.points, self.returns.chances))
 
     @property
     def policy(self) -> Policy:
@@ -865,6 +987,7 @@ class Learned(Promised):
             else [value if math.isfinite(value) else None for value in self.curve.tolist()],
             "producer": None if self.producer is None else self.producer.to_dict(),
             "settings": dict(self.settings),
+            **({} if self.returns is None else {"returns": _returns_to_dict(self.returns)}),
         }
 
     def save(self, path: str | Path) -> None:
@@ -892,6 +1015,7 @@ class Learned(Promised):
                 curve=_array(data["curve"]),
                 producer=None if producer is None else Certificate.from_dict(producer),
                 settings=data["settings"],
+                returns=_returns_from_dict(data.get("returns")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"{str(path)!r} is damaged.") from None
@@ -927,6 +1051,19 @@ def learned_as_printed(
 
 _KIND = "tacit actor-critic"
 _FORMAT = 1
+
+
+def _returns_to_dict(returns: Returns) -> dict[str, Any]:
+    return {"points": returns.points.tolist(), "chances": returns.chances.tolist()}
+
+
+def _returns_from_dict(data: Any) -> Returns | None:
+    if data is None:
+        return None
+    points, chances = _array(data["points"]), _array(data["chances"])
+    if points is None or chances is None or points.ndim != 1 or points.shape != chances.shape:
+        raise ValueError
+    return Returns(points, chances)
 
 
 def _listed(array: Floats | None) -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 import gymnasium
+import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 
@@ -41,6 +42,7 @@ from tacit.privacy.audit.sabotage import (
 from tacit.privacy.audit.targets import target
 from tacit.privacy.noise import Source
 from tacit.privacy.promise import Budget
+from tacit.risk import Prospect
 
 BUDGET = Budget(10.0, 1e-5)
 FAR = (-50.0, 100.0)
@@ -178,6 +180,27 @@ def actor_critic_warm_start() -> Target:
     return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, 800, learn)
 
 
+@target
+def prospect_actor_critic() -> Target:
+    """A prospect, for which half of the clip bound goes to how returns are distributed.
+
+    Nobody else is paid, so the one person is what others are compared with, if anything is that was
+    not released.
+    """
+    return _runs(
+        "prospect-actor-critic",
+        2 * BATCH,
+        2 * BATCH - 1,
+        800,
+        prospect=Prospect.tversky_kahneman(),
+        return_range=(-1.0, 1.0),
+        bins=4,
+        curve_weight=0.5,
+        gamma=1.0,
+        lambda_=1.0,
+    )
+
+
 class _InterruptionError(Exception):
     """Of a run that is to be resumed."""
 
@@ -257,7 +280,37 @@ def _curve_shown() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _counts_without_noise() -> Iterator[None]:
+    """How returns are distributed is kept as it is, since it only says what returns are worth."""
+    noised = Plan.noised
+
+    def part(self: Plan, state: State, exact: Any) -> Any:
+        whole, stream = noised(self, state, exact)
+        own = sum(self.rows.sizes)
+        return whole.at[own:].set(exact[own:]), stream
+
+    with patch.object(Plan, "noised", part):
+        yield
+
+
+@contextmanager
+def _worth_of_the_batch() -> Iterator[None]:
+    """Returns are valued by how they are distributed in the batch itself, not in those before."""
+    exact = Plan.exact
+
+    def ranked(self: Plan, state: State, part: Any, first: Any) -> Any:
+        outlook = self.rows.outlook
+        assert outlook is not None
+        counts = jax.vmap(outlook.counts, (0, None))(part, state.settings["gamma"])
+        return exact(self, state._replace(returns=jnp.mean(counts, axis=0)), part, first)
+
+    with patch.object(Plan, "exact", ranked):
+        yield
+
+
 _STRAIGHT = ("actor-critic", "actor-critic-correlated", "actor-critic-warm-start")
+_PROSPECT = "prospect-actor-critic"
 # So few runs show what is wrong by far.
 _FEW = 300
 
@@ -265,10 +318,12 @@ register(
     Twin(
         "noise x 0.3, compiled",
         partial(less_compiled_noise, 0.3),
-        (*_STRAIGHT, "actor-critic-resumed", "actor-critic-curve"),
+        (*_STRAIGHT, "actor-critic-resumed", "actor-critic-curve", _PROSPECT),
     ),
-    Twin("clip forgotten", no_clip, _STRAIGHT, _FEW),
+    Twin("clip forgotten", no_clip, (*_STRAIGHT, _PROSPECT), _FEW),
     Twin("factor 2 forgotten", no_factor_two, ("actor-critic", "actor-critic-curve")),
+    Twin("counts of returns without noise", _counts_without_noise, (_PROSPECT,), _FEW),
+    Twin("worth taken from the batch itself", _worth_of_the_batch, (_PROSPECT,), _FEW),
     Twin("critic without noise", _critic_without_noise, ("actor-critic-hidden-critic",), _FEW),
     Twin("advantages normalised over the batch", _normalised, ("actor-critic",), _FEW),
     Twin("noise drawn once for all batches", _same_noise, ("actor-critic-curve",), _FEW),

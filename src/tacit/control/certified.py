@@ -11,29 +11,32 @@ of batch k act by the policy released after batch k - 1. With row_i the contribu
 where s_k is 1, or falls to 0 by a public schedule; with Adam the two means drive its moments
 instead. Z_k is standard normal, independent from batch to batch, or correlated such that the noise
 of the running sums partly cancels (`mechanisms.correlated`). An empty slot contributes zeros; the
-last batch may have some, and is divided by B all the same.
+last batch may have some, and is divided by B all the same. With a prospect, further coordinates of
+X_k count the returns of the batch; a running estimate q of how returns are distributed is made of
+them, and says what returns are worth in batch k + 1 (`prospect_rows`).
 
 **Theorem.** Unit: one person with one episode in one public slot. Relation: replace-one; N and B
-are public. All X_k together, hence all parameters after all batches and whatever is computed from
-them, are one Gaussian with movement 2 in units of C: the event `Disjoint(Gaussian(sigma, 1))` with
-independent noise, and `Gaussian(sigma, S)` with correlated noise, where S is the sensitivity of the
-whole public horizon ceil(N / B).
+are public. All X_k together, hence all parameters and all estimates q after all batches and
+whatever is computed from them, are one Gaussian with movement 2 in units of C: the event
+`Disjoint(Gaussian(sigma, 1))` with independent noise, and `Gaussian(sigma, S)` with correlated
+noise, where S is the sensitivity of the whole public horizon ceil(N / B).
 
 *Proof.* Exchange person i of batch k. Batches before k are as they were. Given what they released,
 the sum of batch k moves by at most 2, because row_i is a function of i's own episode and of
-released parameters. That the episode is itself drawn by chance, with another law in the other
-world, only mixes such pairs of sums, and divergences are jointly convex: a mixture is no easier to
-tell apart than the worst pair in it. Later batches read released parameters and other people's
-episodes only, so given the releases their laws are the same in both worlds. That is adaptive
-parallel composition; for correlated noise it is the theorem of `mechanisms.correlated` with one
-participation.
+released parameters and estimates, of norm at most 1. That the episode is itself drawn by chance,
+with another law in the other world, only mixes such pairs of sums, and divergences are jointly
+convex: a mixture is no easier to tell apart than the worst pair in it. Later batches read what was
+released and other people's episodes only, so given the releases their laws are the same in both
+worlds. That is adaptive parallel composition; for correlated noise it is the theorem of
+`mechanisms.correlated` with one participation.
 
 What it rests on, each thing enforced by what stands where: everything carried from batch to batch
-(u, v, the moments of Adam, the sum for the average) is a function of X_1, ..., X_k, since `State`
-holds nothing else; advantages use the released critic, never one that was fitted to the batch, and
-are not normalised over the batch; slots and B are fixed before the run. What the code cannot see is
-listed in the certificate: that each person fills one slot, and that the environment does not carry
-one person's episode into another's.
+(u, v, the moments of Adam, the sum for the average, q) is a function of X_1, ..., X_k, since
+`State` holds nothing else; advantages use the released critic, never one that was fitted to the
+batch, and are not normalised over the batch; returns are valued by the q of the batches before,
+never by ranks or chances within the batch; slots and B are fixed before the run. What the code
+cannot see is listed in the certificate: that each person fills one slot, and that the environment
+does not carry one person's episode into another's.
 
 A person sees their own actions, which were drawn for them by a policy that others taught: towards
 everybody else they are protected by the figures, towards themselves nobody needs to be. This is
@@ -122,6 +125,8 @@ class State(NamedTuple):
     """Stream of independent noise, or where the correlated noise stands; **secret**."""
 
     settings: dict[str, Any]
+    returns: Any = None
+    """q, the running estimate of how returns are distributed, which a prospect needs."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,7 @@ class Plan:
             world,
             stream,
             {name: jnp.asarray(value, dtype) for name, value in settings.items()},
+            None if self.rows.outlook is None else self.rows.outlook.begin(),
         )
 
     @cached_property
@@ -197,12 +203,15 @@ class Plan:
         """The sum of the rows of `part`, whose first slot in the batch is `first`; and the rows'
         returns and lengths. **Private**: never kept, never returned but to be noised."""
 
+        outlook = self.rows.outlook
+        worth = None if outlook is None else outlook.worth(state.returns)
+
         def one(episode: Episodes) -> Any:
-            return self.rows.row(state.actor, state.critic, state.settings, episode)
+            return self.rows.row(state.actor, state.critic, state.settings, episode, worth)
 
         rows = jax.vmap(one)(part)
         slot = first + jnp.arange(rows.shape[0])
-        there = slot < jnp.minimum(self.batch, self._left(state.batch))
+        there = slot < self._filled(state.batch)
         total = jnp.sum(jnp.where(there[:, None], rows, 0.0), axis=0)
         rewards = jnp.where(part.valid, part.transitions.reward, 0.0)
         return total, (jnp.sum(rewards, axis=1), jnp.sum(part.valid, axis=1))
@@ -239,6 +248,10 @@ class Plan:
         if self.averaged:
             late = state.batch >= self.horizon - self.averaged
             total = total + jnp.where(late, moved, 0.0)
+        returns = state.returns
+        if self.rows.outlook is not None:
+            count = self._filled(state.batch)
+            returns = self.rows.outlook.updated(returns, noised[p + q :], count, done)
         return State(
             moved[:p],
             moved[p:],
@@ -248,17 +261,24 @@ class Plan:
             state.world,
             stream,
             settings,
+            returns,
         )
 
     def paid(self, noised: Any, batch: Any) -> Any:
-        """The mean return of a batch, from its paid coordinate."""
+        """The mean return of a batch, from its paid coordinates."""
+        if self.rows.outlook is not None:
+            counts = noised[sum(self.rows.sizes) :]
+            return self.rows.outlook.mean(counts, self._filled(batch))
         if not self.rows.curve_weight:
             return jnp.nan
         assert self.rows.return_range is not None
         low, high = self.rows.return_range
-        count = jnp.minimum(self.batch, self._left(batch))
-        score = noised[-1] / (self.rows.curve_weight * count)
+        score = noised[-1] / (self.rows.curve_weight * self._filled(batch))
         return 0.5 * (low + high) + 0.5 * (high - low) * score
+
+    def _filled(self, batch: Any) -> Any:
+        """How many slots of a batch are filled, which is public."""
+        return jnp.minimum(self.batch, self._left(batch))
 
     def _left(self, batch: Any) -> Any:
         """How many people are in this batch and in those to come; 64 bits hold any number."""

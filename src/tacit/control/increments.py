@@ -28,8 +28,14 @@ where score in [-1, 1] is the return, clipped into the return range, and w the p
 paid learning curve (0 without one). So its norm is at most 1, whatever the episode was. It is
 *total*: a row that is not finite becomes zeros (`clip.l2`), a score that is not a number becomes 0,
 an observation that is no state has no features, and an empty episode is a row of zeros, as an empty
-slot is. It depends on the person's own episode, on released parameters and on public settings, and
-on nothing else.
+slot is. It depends on the person's own episode, on released numbers and on public settings, and on
+nothing else.
+
+**With a prospect** (`prospect_rows`, which has the mathematics) rewards are 0 but for the last one,
+phi(R), what the return R is worth at the margin by a *released* estimate of how returns are
+distributed. Nothing is discounted or bootstrapped after it: g_t = 0 at the last step and 1 before,
+and A_t = delta_t + lambda A_{t+1}. In the place of the score are the counts c(R) of the return, of
+norm at most 1, so that the norm of the row is at most 1 as before.
 """
 
 import math
@@ -43,6 +49,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.control.prospect_rows import Outlook
 from tacit.data import Features, OneHot, Policy, Softmax, Tabular
 from tacit.data.features import features_from_dict
 from tacit.data.policies import Network as NetworkPolicy
@@ -351,6 +358,9 @@ class Rows:
     curve_weight: float = 0.0
     """w; 0 for no coordinate of its own."""
 
+    outlook: Outlook | None = None
+    """How returns are counted and valued, if by a prospect; then w is its own."""
+
     @cached_property
     def sizes(self) -> tuple[int, int]:
         """How many parameters the actor and the critic have."""
@@ -359,7 +369,8 @@ class Rows:
     @property
     def dimension(self) -> int:
         """How long a row is."""
-        return sum(self.sizes) + (self.curve_weight > 0.0)
+        own = int(self.curve_weight > 0.0) if self.outlook is None else self.outlook.size
+        return sum(self.sizes) + own
 
     @property
     def described(self) -> list[Any]:
@@ -392,25 +403,38 @@ class Rows:
 
     @property
     def width(self) -> float:
-        """What rewards are divided by."""
+        """What rewards are divided by, hence the unit of values."""
+        if self.outlook is not None:
+            return self.outlook.unit
         return 1.0 if self.return_range is None else self.return_range[1] - self.return_range[0]
 
     def chances(self, actor: Any, observation: Any) -> Any:
         """pi(.|s) for one observation; uniform where a preference is not a number."""
         return softmax(self.actor.out(actor, self.actor.inputs(observation[None]))[0])
 
-    def increment(self, actor: Any, critic: Any, settings: Settings, episode: Episodes) -> Any:
-        """The actor's and the critic's increment of one episode, as one vector each."""
+    def increment(
+        self, actor: Any, critic: Any, settings: Settings, episode: Episodes, worth: Any = None
+    ) -> Any:
+        """The actor's and the critic's increment of one episode, as one vector each.
+
+        `worth` is what returns are worth at the points of the outlook.
+        """
         steps, valid = episode
         seen, after = (_kept(valid, x) for x in (steps.observation, steps.next_observation))
         own, judged = self.actor.inputs(seen), self.critic.inputs(seen)
-        rewards = jnp.where(valid, steps.reward, 0.0) / self.width
+        gamma, ended = settings["gamma"], steps.terminated
+        if self.outlook is None:
+            rewards = jnp.where(valid, steps.reward, 0.0) / self.width
+        else:
+            rewards = self.outlook.counts(episode, gamma) @ worth
+            gamma, ended = 1.0, valid & ~jnp.append(valid[1:], False)
+            rewards = jnp.where(ended, rewards, 0.0)
         value = self.critic.out(critic, judged)[:, 0]
         later = self.critic.out(critic, self.critic.inputs(after))[:, 0]
         # Chosen, not multiplied by 0: what comes after the end may not be a number.
-        error = rewards + jnp.where(steps.terminated, 0.0, settings["gamma"] * later) - value
+        error = rewards + jnp.where(ended, 0.0, gamma * later) - value
         error = jnp.where(valid, error, 0.0)
-        advantage = advantages(error, settings["gamma"] * settings["lambda_"])
+        advantage = advantages(error, gamma * settings["lambda_"])
         chances = softmax(self.actor.out(actor, own))
         taken = steps.action[:, None] == jnp.arange(self.actor.outputs)
         weights = advantage[:, None] * (taken - chances)
@@ -424,10 +448,17 @@ class Rows:
             self.critic.pull(critic, judged, jnp.where(valid, advantage, 0.0)[:, None]),
         )
 
-    def row(self, actor: Any, critic: Any, settings: Settings, episode: Episodes) -> Any:
+    def row(
+        self, actor: Any, critic: Any, settings: Settings, episode: Episodes, worth: Any = None
+    ) -> Any:
         """One person's contribution, of L2 norm at most 1."""
-        own, judged = self.increment(actor, critic, settings, episode)
+        own, judged = self.increment(actor, critic, settings, episode, worth)
         whole = jnp.concatenate([own, settings["critic_weight"] * judged]) / settings["clip"]
+        if self.outlook is not None:
+            share = self.outlook.weight
+            whole = clip.l2(whole, math.sqrt(1.0 - share**2))
+            counts = share * self.outlook.counts(episode, settings["gamma"])
+            return clip.l2(jnp.concatenate([whole, counts]), 1.0)
         if not self.curve_weight:
             return clip.l2(whole, 1.0)
         assert self.return_range is not None

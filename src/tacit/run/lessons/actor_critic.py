@@ -23,6 +23,7 @@ from tacit.envs.tabular import TabularMDP
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.promise import Budget
+from tacit.risk import prospect_of
 from tacit.run.lessons.playing import play_agent, play_program
 from tacit.run.lessons.words import SCALED, Env, Job, Lesson, Played, ask
 from tacit.run.logs import EPISODE, Logs, Row
@@ -34,7 +35,8 @@ from tacit.run.training import CHECKPOINT, forget
 _SETTINGS = (
     *("mode", "variant", "gamma", "lambda_", "actor_step", "critic_step", "max_steps", "batch"),
     *("noise", "optimiser", "schedule", "average", "critic_weight", "entropy", "curve"),
-    *("curve_weight", "correction_step", "acting", "exploration", "correction"),
+    *("curve_weight", "bins", "even_share", "forgetting", "correction_step", "acting"),
+    *("exploration", "correction"),
 )
 _EPISODES = "With --episodes it is the same, for simulators with nobody in them"
 
@@ -68,6 +70,12 @@ class ActorCriticLesson(Lesson):
     return_range: str | None = None
     curve: str | None = None
     curve_weight: float | None = None
+    prospect: str | None = None
+    """A name, or a file that `Prospect.save` wrote."""
+
+    bins: int | None = None
+    even_share: float | None = None
+    forgetting: float | None = None
     acting: str | None = None
     exploration: float | None = None
     correction: str | None = None
@@ -88,7 +96,7 @@ class ActorCriticLesson(Lesson):
 
     @property
     def why_no_curve(self) -> str | None:
-        if self.public or self.curve == "paid":
+        if self.public or self.curve == "paid" or self.prospect is not None:
             return None
         return (
             "A log holds returns, which are about people: say --public if nobody is there to "
@@ -102,6 +110,14 @@ class ActorCriticLesson(Lesson):
             given["clip"] = self.clip if self.clip == "median" else number("clip", self.clip)
         if self.return_range is not None:
             given["return_range"] = pair("return_range", self.return_range)
+        if self.prospect is not None:
+            given["prospect"] = prospect_of(self.prospect)
+            if self.return_range is None:
+                ask(
+                    "return_range",
+                    "what the return of an episode could be, the lowest first, such as -500,0",
+                    "A prospect counts returns between its ends",
+                )
         said = [one.partition(":")[0] for one in (self.features, self.critic_features) if one]
         if self.state_range is not None and (
             isinstance(env.observation, Discrete) or not set(said) & set(SCALED)
@@ -217,6 +233,13 @@ class ActorCriticLesson(Lesson):
             with np.errstate(invalid="ignore", over="ignore"):
                 first, last = np.mean(learned.curve[:tenth]), np.mean(learned.curve[-tenth:])
             lines.append(f"  mean return of the first tenth {first:.4g}, of the last {last:.4g}")
+        prospect = learned.prospect
+        if prospect is not None:
+            value = learned.prospect_value
+            lines.append(
+                f"  CPT value of the last returns {value:.4g}, as much as "
+                f"{float(prospect.equivalent(value)):.4g} for certain"
+            )
         notes = []
         if isinstance(learned.promise, Certificate) and self.public:
             notes.append("The returns were declared public: no promise is made about them.")
