@@ -15,10 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.data import (
+    Cells,
+    CosineProducts,
     EpsilonGreedy,
     Fourier,
     FunctionPolicy,
+    Joined,
     Network,
+    NetworkOutputs,
     OneHot,
     Policy,
     Polynomial,
@@ -59,6 +63,24 @@ VECTORS: dict[str, Policy] = {
     ),
     "network, greedy": Network(
         ((RNG.normal(size=(2, 3)), RNG.normal(size=3)),), "tanh", epsilon=0.25
+    ),
+    "greedy, in parts": EpsilonGreedy(
+        RNG.normal(size=(22, 3)),
+        0.2,
+        Joined(
+            (
+                NetworkOutputs(
+                    (
+                        (RNG.normal(size=(2, 4)), RNG.normal(size=4)),
+                        (RNG.normal(size=(4, 4)), RNG.normal(size=4)),
+                    ),
+                    [0, 0],
+                    [1, 2],
+                ),
+                CosineProducts(3, [0, 0], [1, 1]),
+                Cells(3, [0, 0], [1, 1]),
+            )
+        ),
     ),
 }
 ALL = [(n, p, np.arange(5)) for n, p in DISCRETE.items()] + [

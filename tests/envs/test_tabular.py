@@ -509,3 +509,20 @@ def test_tables_render_as_text() -> None:
     assert grid.splitlines()[9].split() == ["@"] + ["."] * 9
     assert grid.splitlines()[1].split()[9] == "50"
     assert two_states().render(two_states().at(jnp.asarray(1))) == "state 1 of 2"
+
+
+def test_visits_are_counted_until_the_end() -> None:
+    """Two rooms in a row, with one chance in two to move on, by hand."""
+    successors = np.array([[[0, 1]], [[1, 2]], [[2, 2]]])
+    chances = np.array([[[0.5, 0.5]], [[0.5, 0.5]], [[1.0, 0.0]]])
+    ends = successors == 2
+    env = TabularMDP.from_tables(successors, chances, np.zeros((3, 1, 2)), ends, [1.0, 0.0, 0.0])
+    policy = np.ones((3, 1))
+    np.testing.assert_allclose(env.visits(policy, 1), [0.5, 0.5, 0.0])
+    np.testing.assert_allclose(env.visits(policy, 2), [0.75, 1.0, 0.25])
+    # Each room takes two steps in expectation; the start is not counted, the end is.
+    np.testing.assert_allclose(env.visits(policy, 200), [1.0, 2.0, 1.0], atol=1e-12)
+    # The steps of all that go on are those of the policy's transition matrix.
+    kernel = np.linalg.matrix_power(env.transition_matrix(policy), 3)
+    late = env.visits(policy, 3) - env.visits(policy, 2)
+    np.testing.assert_allclose(late[:2], kernel[0, :2], atol=1e-12)

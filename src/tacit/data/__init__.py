@@ -9,6 +9,7 @@ Trajectories(2 trajectories, 3 steps)
 from tacit.data.behavior import PrivateEstimate
 from tacit.data.collection import collect
 from tacit.data.columns import Columns, Facts, NullRule
+from tacit.data.composed import Cells, CosineProducts, Joined, NetworkOutputs
 from tacit.data.features import (
     Features,
     Fourier,
@@ -42,14 +43,18 @@ from tacit.data.trajectories import (
 
 __all__ = [
     "Behavior",
+    "Cells",
     "Columns",
+    "CosineProducts",
     "EpsilonGreedy",
     "Facts",
     "Features",
     "Fourier",
     "FunctionFeatures",
     "FunctionPolicy",
+    "Joined",
     "Network",
+    "NetworkOutputs",
     "Note",
     "NullRule",
     "OneHot",

@@ -411,17 +411,20 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "radial": (frozenset({"centers", "low", "high"}), frozenset({"width", "normalised"})),
     "polynomial": (frozenset({"degree", "low", "high"}), frozenset({"normalised"})),
 }
-_WHOLE = {"num_states", "order", "num_features", "seed", "degree"}
+_WHOLE = {"num_states", "order", "num_features", "seed", "degree", "side"}
 
 
 def features_from_dict(given: object) -> Features:
     """The feature map that `to_dict` described."""
     if not isinstance(given, Mapping) or not isinstance(given.get("kind"), str):
         raise InputError("features must be an object that says its kind.")
-    kind = given["kind"]
-    if kind not in _KINDS:
-        raise InputError(f"There are no features of kind {kind!r}: use {', '.join(_KINDS)}.")
-    needed, allowed = _FIELDS[kind]
+    # These are made of what is here, so that they are not known before.
+    from tacit.data import composed
+
+    kind, kinds = given["kind"], {**_KINDS, **composed.KINDS}
+    if kind not in kinds:
+        raise InputError(f"There are no features of kind {kind!r}: use {', '.join(kinds)}.")
+    needed, allowed = {**_FIELDS, **composed.FIELDS}[kind]
     settings = {name: value for name, value in given.items() if name != "kind"}
     for name in sorted(needed - set(settings)):
         raise InputError(f"Features of kind {kind!r} need {name!r}.")
@@ -433,7 +436,8 @@ def features_from_dict(given: object) -> Features:
     for name in _WHOLE & set(settings):
         if isinstance(settings[name], float) and settings[name].is_integer():
             settings[name] = int(settings[name])
-    return _KINDS[kind](**settings)
+    made: Features = kinds[kind](**settings)
+    return made
 
 
 # --- helpers -------------------------------------------------------------------------------------

@@ -222,6 +222,26 @@ class TabularMDP(Environment[jax.Array, TableParams]):
             raise InputError(ENDLESS)
         return float(self.tables.start[begun] @ values[begun])
 
+    def visits(self, policy: ArrayLike, steps: int) -> Floats:
+        """How often the first `steps` steps of an episode lead to each state, in expectation.
+
+        The start does not count; the step that ends the episode does.
+        """
+        table, tables = self._policy(policy), self.tables
+        chances = table[:, :, None] * tables.probabilities
+        here, found = np.array(tables.start), np.zeros(self.num_states)
+        for _ in range(checks.count("steps", steps)):
+            moved = here[:, None, None] * chances
+            found += self._arrived(moved)
+            here = self._arrived(np.where(tables.terminated, 0.0, moved))
+        return found
+
+    def _arrived(self, moved: Floats) -> Floats:
+        """Chances of transitions (S, A, K), by where these lead."""
+        to = self.tables.successors.ravel()
+        found: Floats = np.bincount(to, weights=moved.ravel(), minlength=self.num_states)
+        return found
+
     def optimal(self, gamma: float) -> Solution:
         """An optimal policy by policy iteration: exact, up to the rounding of the linear solves.
 

@@ -7,6 +7,7 @@ data; what does that cost; how can it be checked. Nothing is computed here that 
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -26,7 +27,6 @@ def write(study: Study, path: str | Path) -> None:
 
 def render(study: Study) -> str:
     """The report of `study` as one HTML page. The same study gives the same page."""
-    style = resources.files("tacit.report").joinpath("style.css").read_text(encoding="utf-8")
     read = Reading(study)
     sections = (
         findings.answer(read),
@@ -40,7 +40,19 @@ def render(study: Study) -> str:
         promises.notes(read),
         promises.check(read),
     )
-    title = study.title or "Policy evaluation"
+    return document(
+        study.title or "Policy evaluation",
+        "Private policy evaluation",
+        [*promises.banners(read), *sections],
+        when=_when(study.created) if study.created else None,
+    )
+
+
+def document(
+    title: str, kicker: str, children: Sequence[Html | None], when: Html | None = None
+) -> str:
+    """A whole page, with the style sheet of all pages, that loads and runs nothing."""
+    style = resources.files("tacit.report").joinpath("style.css").read_text(encoding="utf-8")
     page = tag(
         "html",
         tag(
@@ -58,11 +70,11 @@ def render(study: Study) -> str:
             tag("a", "Skip to the report", cls="skip", href="#main"),
             tag(
                 "header",
-                tag("p", "Private policy evaluation", cls="kicker"),
+                tag("p", kicker, cls="kicker"),
                 tag("h1", title),
-                tag("p", _when(study.created), cls="kicker") if study.created else None,
+                tag("p", when, cls="kicker") if when else None,
             ),
-            tag("main", *promises.banners(read), *sections, id="main"),
+            tag("main", *children, id="main"),
             tag("footer", tag("p", f"Made by tacit {__version__}. This page loads nothing.")),
         ),
         lang="en",
