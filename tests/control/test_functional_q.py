@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from tacit.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
-from tacit.control.functional_q import STATE, _Course
+from tacit.control.functional_q import STATE, Course
 from tacit.control.increments import Floats, Layers, Linear, Table
 from tacit.control.program import read_about
 from tacit.control.reward_basis import (
@@ -320,7 +320,7 @@ class _Pays:
 
 def _course(learner: FunctionalQ, env: HostEnvironment, source: Source) -> Any:
     purse: Any = _Pays(source)
-    return _Course(
+    return Course(
         learner, env, Table(5, 2), purse, {"seed": None, "public": False}, None, None, False
     )
 

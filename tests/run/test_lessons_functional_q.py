@@ -19,6 +19,7 @@ from tacit.run.lessons import LEARNERS, Lesson
 from tacit.run.lessons.actor_critic import ActorCriticLesson
 from tacit.run.lessons.functional_q import FunctionalQLesson
 from tacit.run.lessons.logged_q import LoggedQLesson
+from tacit.run.lessons.prospect_q import ProspectLesson
 
 WORDS = {
     "env": "Interval",
@@ -45,6 +46,7 @@ def test_a_lesson_comes_back_from_its_words() -> None:
         "functional-q": (FunctionalQLesson, WORDS),
         "actor-critic": (ActorCriticLesson, {"env": "Chain"}),
         "logged-q": (LoggedQLesson, {"table": "stays.parquet"}),
+        "prospect": (ProspectLesson, {**WORDS, "prospect": "tversky-kahneman"}),
     }
     for learner, (kind, words) in home.items():
         lesson: Any = Lesson.of({"learner": learner, **words})

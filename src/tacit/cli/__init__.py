@@ -1,5 +1,5 @@
 """The command line: `tacit evaluate`, `report`, `train`, `sweep`, `demo`, `budget`, `ledger`,
-`verify`, `audit`, `limits`.
+`verify`, `audit`, `limits`, `risk`.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
@@ -18,11 +18,13 @@ from tacit.cli.accounts import budget, verify
 from tacit.cli.attacks import audit, limits
 from tacit.cli.judging import demo, evaluate, report
 from tacit.cli.ledgers import ledger_app
+from tacit.cli.risks import risk
 from tacit.cli.sweep import sweep_command
 from tacit.cli.train import train_app
 from tacit.cli.train_actor_critic import actor_critic
 from tacit.cli.train_functional_q import functional_q
 from tacit.cli.train_logged_q import logged_q
+from tacit.cli.train_prospect import prospect
 
 # The base of typer's own usage errors, which moved between packages over its versions.
 _UsageError = typer.BadParameter.__mro__[2]
@@ -97,7 +99,7 @@ def _top(
     """Differentially private reinforcement learning."""
 
 
-for _command in (budget, verify, audit, limits, evaluate, report):
+for _command in (budget, verify, audit, limits, evaluate, report, risk):
     app.command()(_command)
 app.command("sweep")(sweep_command)
 app.command()(demo)
@@ -106,3 +108,4 @@ app.add_typer(train_app, name="train", help="Learn a policy privately: say which
 train_app.command("actor-critic")(actor_critic)
 train_app.command("functional-q")(functional_q)
 train_app.command("logged-q")(logged_q)
+train_app.command("prospect")(prospect)

@@ -4,8 +4,9 @@
 >>> QLearning(steps=1000).gamma
 0.99
 
-`ActorCritic` and `FunctionalQ` are private, with a certificate or as a paper has it. `QLearning` is
-*not*: it makes policies to evaluate, in simulated environments. JAX loads when an agent learns.
+`ActorCritic`, `FunctionalQ` and `ProspectQ` are private, with a certificate or as a paper has it.
+`QLearning` is *not*: it makes policies to evaluate, in simulated environments. JAX loads when an
+agent learns.
 """
 
 from importlib import import_module
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tacit.control.learned_q import LearnedQ
     from tacit.control.logged_q import LoggedQ
     from tacit.control.noised_q import Descent
+    from tacit.control.prospect_q import ProspectQ
     from tacit.control.q_learning import Learned, QLearning
 
 _HOMES = {
@@ -27,6 +29,7 @@ _HOMES = {
     "learned_q": ("LearnedQ",),
     "logged_q": ("LoggedQ",),
     "noised_q": ("Descent",),
+    "prospect_q": ("ProspectQ",),
     "q_learning": ("Learned", "QLearning"),
 }
 
@@ -39,6 +42,7 @@ __all__ = [
     "LearnedQ",
     "LoggedQ",
     "Network",
+    "ProspectQ",
     "QLearning",
 ]
 

@@ -42,7 +42,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import jax
 import numpy as np
@@ -219,8 +219,21 @@ class FunctionalQ:
     paper: Any = None
     """The settings of paper mode, a `paper_functional_q.Config`; None for its defaults."""
 
+    # What a setting may be, for those that are words; and settings with a JSON form of their own.
+    _words: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "mode": ("certified", "paper"),
+        "release": ("reward-model", "weights", "updates", "rewards", "evaluations"),
+        "reward_of": ("arrival", "step"),
+        "planner": ("fitted", "actor-critic", "network"),
+    }
+    _objects: ClassVar[tuple[str, ...]] = ("features", "reward_features", "network", "descent")
+    # What planning needs of a walk: nothing that it was paid.
+    _kept: ClassVar[tuple[str, ...]] = (
+        *("observation", "action", "next_observation", "terminated", "truncated"),
+    )
+
     def __post_init__(self) -> None:
-        for name, words in _WORDS.items():
+        for name, words in self._words.items():
             if getattr(self, name) not in words:
                 listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
                 raise InputError(f"{name} must be {listed}, not {getattr(self, name)!r}.")
@@ -326,7 +339,7 @@ class FunctionalQ:
             raise InputError("behaviour must be a policy of tacit.data, or None.")
         if checkpoint is not None and (Path(checkpoint) / STATE).exists():
             raise InputError(f"{str(checkpoint)!r} holds an interrupted run: resume it first.")
-        course = _Course(
+        course = Course(
             self,
             made,
             self._head(made),
@@ -366,7 +379,7 @@ class FunctionalQ:
         about = read_about(path)
         if about.get("agent") != self.described(made):
             raise InputError(f"{str(path)!r} belongs to another agent or environment.")
-        for name in _OBJECTS:
+        for name in self._objects:
             if isinstance(_told(getattr(self, name)), str):
                 raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
         if ledger is not None and about["run"] is None:
@@ -380,12 +393,12 @@ class FunctionalQ:
             run=about["run"],
             seed=about["seed"],
         )
-        course = _Course(self, made, self._head(made), purse, about, progress, path, keep)
+        course = Course(self, made, self._head(made), purse, about, progress, path, keep)
         released = {name: np.asarray(array) for name, array in found.items()}
         return self._taught(course, None, released)
 
     def _taught(
-        self, course: "_Course", behaviour: Policy | None, released: "_Arrays | None"
+        self, course: "Course", behaviour: Policy | None, released: "Arrays | None"
     ) -> LearnedQ:
         """The one place that knows the releases."""
         if self.release == "evaluations":
@@ -398,30 +411,42 @@ class FunctionalQ:
         self, env: Env, seed: int | None, public: bool, progress: Progress | None
     ) -> LearnedQ:
         """Paper mode: Algorithm 1, for all of its samples."""
-        program = PaperProgram(self.paper_config, cast(Any, env))
+        program, planned = self._program(cast(Any, env))
         source = secure() if seed is None else reproducible(seed)
         with jax.enable_x64(True):
-            state, planned = program.init(source.key()[None]), program.form.episodes
+            state = program.init(source.key()[None])
             stride = max(1, planned // _STOPS) if progress is not None else planned
             for done in range(0, planned, stride):
                 size = min(stride, planned - done)
                 state, _ = program.advance(state, size)
                 if progress is not None:
                     progress(done + size, planned)
+        return self._shown(program, state, seed, public)
+
+    def _program(self, env: Any) -> tuple[Any, int]:
+        """Paper mode, compiled; and for how long it runs."""
+        program = PaperProgram(self.paper_config, env)
+        return program, program.form.episodes
+
+    def _shown(self, program: Any, state: Any, seed: int | None, public: bool) -> LearnedQ:
+        """Its end."""
         return learned_as_printed(program, state, seed, public=public)
 
     @property
-    def paper_config(self) -> Config:
+    def paper_config(self) -> Any:
         """The settings of paper mode: those given, with what the budget claims."""
-        config = Config() if self.paper is None else self.paper
+        config = self._default_config() if self.paper is None else self.paper
         if self.budget is None:
             return config
         return replace(config, epsilon=self.budget.epsilon, delta=self.budget.delta)
 
+    def _default_config(self) -> Any:
+        return Config()
+
     # --- noised updates ---------------------------------------------------------------------------
 
     def _by_updates(
-        self, course: "_Course", behaviour: Policy | None, released: "_Arrays | None"
+        self, course: "Course", behaviour: Policy | None, released: "Arrays | None"
     ) -> LearnedQ:
         """Releases 'weights' and 'updates': walk, then learn from it with noise in every update.
 
@@ -430,29 +455,18 @@ class FunctionalQ:
         head = course.head
         if self.release == "weights" and isinstance(head, Layers):
             raise InputError("Release 'weights' needs linear features: use planner 'fitted'.")
-        descent = self.descent or DESCENTS[self.release]
-        # Without a budget nothing is noised, and the radius does not matter.
-        plan = descent.plan(cast(Any, self.release), head, self.reward_radius or 1.0)
+        plan = self._updating(head)
         sigma, event = 0.0, None
         if self.budget is not None:
             sigma = noised_q.calibrated(self.budget, plan.updates, Relation.REWARD_RADIUS)
             event = noised_q.event(plan, sigma)
         if released is None:
             source = course.purse.source
-            walked = walk(course.env, behaviour, source.key(), self.steps, private=course.private)
+            walked = self._walk(course, behaviour, source.key())
             if event is not None:
                 course.purse.pay(event)
             with jax.enable_x64(True):
-                data = noised_q.transitions(
-                    head,
-                    walked.observation,
-                    walked.action,
-                    self._total(walked),
-                    walked.next_observation,
-                    np.where(walked.terminated, 0.0, self.gamma),
-                    self.reward_range or _ANY_REWARD,
-                    orthonormal=self.release == "weights",
-                )
+                data = self._transitions(head, walked)
                 state = noised_q.begin(plan, data, source.key())
                 stride = -(-plan.updates // _STOPS) if course.progress else plan.updates
                 for done in range(0, plan.updates, stride):
@@ -469,18 +483,36 @@ class FunctionalQ:
         policy = greedy(head, parameters)
         return course.learned(parameters, policy, None, event, Release.EVERY_ITERATE, compiled=True)
 
+    def _updating(self, head: Head) -> noised_q.Plan:
+        """What is done in each update."""
+        descent = self.descent or DESCENTS[self.release]
+        # Without a budget nothing is noised, and the radius does not matter.
+        return descent.plan(cast(Any, self.release), head, self.reward_radius or 1.0)
+
+    def _transitions(self, head: Head, walked: Walk) -> noised_q.Data:
+        """What updates are made of. **Private** rewards."""
+        return noised_q.transitions(
+            head,
+            walked.observation,
+            walked.action,
+            self._total(walked),
+            walked.next_observation,
+            np.where(walked.terminated, 0.0, self.gamma),
+            self.reward_range or _ANY_REWARD,
+            orthonormal=self.release == "weights",
+        )
+
     # --- a reward model, or rewards ---------------------------------------------------------------
 
     def _by_rewards(
-        self, course: "_Course", behaviour: Policy | None, released: "_Arrays | None"
+        self, course: "Course", behaviour: Policy | None, released: "Arrays | None"
     ) -> LearnedQ:
         """Walk, release, plan."""
         features: Any = None
         if self.release == "reward-model":
             features = self._model_features(course.env)
         if released is None:
-            key = course.purse.source.key()
-            walked = walk(course.env, behaviour, key, self.steps, private=course.private)
+            walked = self._walk(course, behaviour, course.purse.source.key())
             # Before anybody pays for what could not be planned on.
             planning.refuse_unseen(course.head, walked)
             course.tell(1, 3)
@@ -488,27 +520,23 @@ class FunctionalQ:
                 released = self._released_model(course, walked, features)
             else:
                 released = self._released_rewards(course, walked)
-            released |= {name: np.asarray(getattr(walked, name)) for name in _WALK}
+            released |= self._public(walked)
             course.keep_released(released)
             event = self._event(released)
         else:
             event = self._event(released)
             if event is not None:
                 course.purse.paid_before(event)
-        steps = Walk(**{name: released[name] for name in _WALK})
         course.tell(2, 3)
         model = None
         if self.release == "reward-model":
             std = float(released["std"])
             model = RewardModel(released["coefficients"], released["transform"], features, std)
-            rewards = np.asarray(model(steps.points(self.reward_of)), np.float64)
-        else:
-            rewards = released["rewards"]
-        parameters, policy = self._planned(course.head, steps, rewards)
+        parameters, policy = self._planned(course.head, released, model)
         course.tell(3, 3)
         return course.learned(parameters, policy, model, event, Release.FINAL_MODEL)
 
-    def _released_model(self, course: "_Course", walked: Walk, features: Any) -> "_Arrays":
+    def _released_model(self, course: "Course", walked: Walk, features: Any) -> "Arrays":
         """The coefficients of a reward model, with noise if there is a budget."""
         mechanism, means = self.modelled(walked, features)
         if self.budget is not None:
@@ -528,7 +556,7 @@ class FunctionalQ:
         mechanism = self._mechanism(points, features, weights)
         return mechanism, readouts(where, self._total(walked))
 
-    def _released_rewards(self, course: "_Course", walked: Walk) -> "_Arrays":
+    def _released_rewards(self, course: "Course", walked: Walk) -> "Arrays":
         """A reward for each step, the same for all that lead to the same point."""
         _, shares, where = distinct(walked.points(self.reward_of))
         means = readouts(where, self._total(walked))
@@ -546,7 +574,7 @@ class FunctionalQ:
     # --- evaluations ------------------------------------------------------------------------------
 
     def _by_evaluations(
-        self, course: "_Course", behaviour: Policy | None, released: "_Arrays | None"
+        self, course: "Course", behaviour: Policy | None, released: "Arrays | None"
     ) -> LearnedQ:
         """Policy iteration: walk, release an evaluation, improve."""
         head, rounds = course.head, self.evaluations
@@ -567,14 +595,14 @@ class FunctionalQ:
         return course.learned(parameters, policy, None, event, Release.EVERY_ITERATE)
 
     def _released_evaluations(
-        self, course: "_Course", behaviour: Policy | None, rounds: int
-    ) -> "_Arrays":
+        self, course: "Course", behaviour: Policy | None, rounds: int
+    ) -> "Arrays":
         """The values of the last policy but one; each walk follows what was released before it."""
         head = course.head
         features = PerAction(_features_of(head), course.env.num_actions)
         scale = horizon_weight(self.gamma, self.horizon)
         source = course.purse.source
-        state: _Arrays = {}
+        state: Arrays = {}
         for number in range(rounds):
             key = source.key()
             if not state:
@@ -602,12 +630,19 @@ class FunctionalQ:
 
     # --- what both need ---------------------------------------------------------------------------
 
+    def _walk(self, course: "Course", behaviour: Policy | None, key: jax.Array) -> Walk:
+        return walk(course.env, behaviour, key, self.steps, private=course.private)
+
+    def _public(self, walked: Walk) -> "Arrays":
+        """What planning needs of a walk."""
+        return {name: np.asarray(getattr(walked, name)) for name in self._kept}
+
     def _total(self, walked: Walk) -> Floats:
         """The rewards of a walk as finite numbers of the range. **Private**."""
         assert walked.reward is not None
         return total(walked.reward, self.reward_range or _ANY_REWARD)
 
-    def _event(self, released: "_Arrays", times: int = 0) -> Event | None:
+    def _event(self, released: "Arrays", times: int = 0) -> Event | None:
         """What was done, if anything was noised; `times` over, if that is not 0."""
         if self.budget is None:
             return None
@@ -650,8 +685,15 @@ class FunctionalQ:
         model, _ = mechanism.release(values, source)
         return np.asarray(model.coefficients, np.float64), model.std
 
-    def _planned(self, head: Head, steps: Walk, rewards: Floats) -> tuple[Floats, Policy]:
+    def _planned(
+        self, head: Head, released: "Arrays", model: RewardModel | None
+    ) -> tuple[Floats, Policy]:
         """All parameters of Q, and the policy; sees nothing private."""
+        steps = Walk(**{name: released[name] for name in self._kept})
+        if model is None:
+            rewards = released["rewards"]
+        else:
+            rewards = np.asarray(model(steps.points(self.reward_of)), np.float64)
         if isinstance(head, Layers):
             found = planning.network_q(steps, rewards, head, self.gamma, updates=self.updates)
             return found, greedy(head, found)
@@ -713,9 +755,9 @@ class FunctionalQ:
         plain = {
             one.name: getattr(self, one.name)
             for one in fields(self)
-            if one.name not in ("budget", "reward_range", "paper", *_OBJECTS)
+            if one.name not in ("budget", "reward_range", "paper", *self._objects)
         }
-        objects = {name: _told(getattr(self, name)) for name in _OBJECTS}
+        objects = {name: _told(getattr(self, name)) for name in self._objects}
         return {
             "env": env.name,
             "epsilon": None if budget is None else budget.epsilon,
@@ -761,12 +803,6 @@ def learned_as_printed(
     )
 
 
-_WORDS: dict[str, tuple[str, ...]] = {
-    "mode": ("certified", "paper"),
-    "release": ("reward-model", "weights", "updates", "rewards", "evaluations"),
-    "reward_of": ("arrival", "step"),
-    "planner": ("fitted", "actor-critic", "network"),
-}
 # More than anybody has waited for.
 _MOST = {
     "steps": 10**7,
@@ -776,9 +812,7 @@ _MOST = {
     "evaluations": 1000,
     "horizon": 10**4,
 }
-_OBJECTS = ("features", "reward_features", "network", "descent")
-_WALK = ("observation", "action", "next_observation", "terminated", "truncated")
-_Arrays = dict[str, Any]
+Arrays = dict[str, Any]
 
 
 @lru_cache(maxsize=64)
@@ -788,7 +822,7 @@ def _unit(budget: Budget) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Course:
+class Course:
     """One run: where it is, who pays, and what is told and kept on the way."""
 
     agent: FunctionalQ
@@ -809,7 +843,7 @@ class _Course:
         if self.progress is not None:
             self.progress(done, stages)
 
-    def keep_released(self, released: _Arrays) -> None:
+    def keep_released(self, released: Arrays) -> None:
         """What was released, in the checkpoint; it holds nothing private."""
         if self.path is not None:
             arrays = {name: [list(a.shape), str(a.dtype)] for name, a in released.items()}

@@ -119,7 +119,9 @@ class LearnedQ(Promised):
     @classmethod
     def load(cls, path: str | Path) -> "LearnedQ":
         """The result that `save` wrote."""
-        data = files.read_json(path, _KIND, _FORMAT, "what FunctionalQ or LoggedQ learned")
+        data = files.read_json(
+            path, _KIND, _FORMAT, "what FunctionalQ, ProspectQ or LoggedQ learned"
+        )
         try:
             head, model = head_from_dict(data["head"]), data["reward_model"]
             parameters = np.array(data["parameters"], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Q-learning with noise in every update: on the weights of a linear Q, on a network's, for people.
+"""Q-learning with noise in every update: of a linear Q, of a network, under risk, for people.
 
 Transitions (s_i, a_i, r_i, s_i') are fixed. With theta the parameters and theta' the target ones,
 which are those after an earlier update, and g_i = 0 where s_i' ended the episode and gamma else,
@@ -31,6 +31,18 @@ onto a ball, which brings no two points further apart. So G moves by at most min
 K this is DP-SGD on the TD loss, with the sensitivity that it has here: all rewards of a batch may
 change at once, so that neither dividing by B nor sampling helps.
 
+`ProspectUpdates`: any head, and targets under cumulative prospect theory. Transition i has
+successors s_ik of public chances p_ik with rewards r_ik, and with rho the CPT value
+
+    delta_i = rho( r_ik + g_ik max_a Q_theta'(s_ik, a), of chance p_ik ) - Q_theta(s_i, a_i)
+    G       = clip_C( mean_i delta_i J_i )            over a batch of public numbers i.
+
+rho has no Lipschitz constant: its utility has an infinite slope at the reference point, and so two
+rewards that are next to each other can move delta_i by any number of times their distance. So
+nothing follows from the radius, and G moves by at most 2 C because both values lie in a ball of
+radius C. That holds for *any* two reward functions. Same unit and relation, with whatever radius;
+that of a reward range's width has all of them as neighbours.
+
 `People`: G is the sum over people of clip_C(mean over their transitions of delta_i J_i), each row
 total (`clip.l2`: what is no number adds nothing). *Unit*: a person with all their transitions;
 *relation*: replace-one. G moves by at most 2 C. `divisor` is their public number. Every update sees
@@ -41,11 +53,11 @@ Theorem. Given X_1, ..., X_{t-1}, X_t is a Gaussian whose mean moves by at most 
 for `People`); the composition over t is adaptive. Event: Repeated(Gaussian(sigma bound, bound), T).
 
 That the transitions themselves do not depend on rewards (they come from a walk that did not look at
-them) is the caller's part for the first two rules. Arithmetic: 64-bit floating point, compiled.
+them) is the caller's part for all rules but the last. Arithmetic: 64-bit floating point, compiled.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -56,6 +68,8 @@ from jax import lax
 
 from tacit.control.certified import adam
 from tacit.control.increments import Floats, Head
+from tacit.control.prospect_planning import weighed
+from tacit.control.walks import SampledWalk, pooled
 from tacit.privacy import checks, noise
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.errors import InputError
@@ -63,6 +77,7 @@ from tacit.privacy.events import Event, Gaussian, Repeated
 from tacit.privacy.mechanisms import clip
 from tacit.privacy.mechanisms.reward_model import RewardModelMechanism
 from tacit.privacy.promise import Budget, Relation
+from tacit.risk import Prospect
 
 # So many numbers of people's rows are computed at once.
 _MOST_NUMBERS = 2**21
@@ -98,6 +113,13 @@ class Data(NamedTuple):
     transform: Any = None
     """From orthonormal coordinates to the head's parameters, for `Weights`."""
 
+    row: Any = None
+    """For `ProspectUpdates`, whose `after`, `goes_on` and `reward` are (rows, successors, ...):
+    which row is about transition i."""
+
+    chances: Any = None
+    """For `ProspectUpdates`: those of the successors, None if they are alike."""
+
 
 class Rule(Protocol):
     """How G comes of the TD errors."""
@@ -126,14 +148,36 @@ class Rule(Protocol):
         ...
 
 
+def _outcomes(head: Head, target: Any, data: Data) -> Any:
+    """Rewards with what follows them, in the shape of the rewards."""
+    shape = data.reward.shape
+    after = jnp.reshape(data.after, (-1, *data.after.shape[len(shape) :]))
+    best = jnp.reshape(jnp.max(head.out(target, head.inputs(after)), axis=1), shape)
+    # Chosen, not multiplied by 0: what comes after the end may not be a number.
+    return data.reward + jnp.where(data.goes_on > 0.0, data.goes_on * best, 0.0)
+
+
+def _values(head: Head, theta: Any, data: Data) -> tuple[Any, Any]:
+    """Q of what was done, and the inputs of the states it is about."""
+    inputs = head.inputs(data.observation)
+    taken = data.action[:, None]
+    return jnp.take_along_axis(head.out(theta, inputs), taken, axis=1)[:, 0], inputs
+
+
 def _errors(head: Head, theta: Any, target: Any, data: Data) -> tuple[Any, Any]:
     """delta, and the inputs of the states it is about."""
-    inputs = head.inputs(data.observation)
-    values = jnp.take_along_axis(head.out(theta, inputs), data.action[:, None], axis=1)[:, 0]
-    best = jnp.max(head.out(target, head.inputs(data.after)), axis=1)
-    # Chosen, not multiplied by 0: what comes after the end may not be a number.
-    later = jnp.where(data.goes_on > 0.0, data.goes_on * best, 0.0)
-    return data.reward + later - values, inputs
+    values, inputs = _values(head, theta, data)
+    return _outcomes(head, target, data) - values, inputs
+
+
+def _batched(data: Data, batch: int, number: Any, names: tuple[str, ...]) -> Data:
+    """The transitions of update `number`; which ones is public, the same in every run."""
+    count = data.action.shape[0]
+    if batch >= count:
+        return data
+    draw = jax.random.fold_in(jax.random.key(0), number)
+    chosen = jax.random.randint(draw, (batch,), 0, count)
+    return data._replace(**{name: getattr(data, name)[chosen] for name in names})
 
 
 def _taken(head: Head, data: Data) -> Any:
@@ -200,17 +244,8 @@ class Updates:
         return parameters
 
     def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
-        count = data.reward.shape[0]
-        if self.batch < count:
-            # Which ones is public, the same in every run.
-            draw = jax.random.fold_in(jax.random.key(0), number)
-            chosen = jax.random.randint(draw, (self.batch,), 0, count)
-            data = data._replace(
-                **{
-                    name: getattr(data, name)[chosen]
-                    for name in ("observation", "action", "after", "goes_on", "reward")
-                }
-            )
+        names = ("observation", "action", "after", "goes_on", "reward")
+        data = _batched(data, self.batch, number, names)
         delta, inputs = _errors(self.head, parameters, target, data)
 
         def one(row: Any, taken: Any) -> Any:
@@ -222,6 +257,40 @@ class Updates:
             steepness = jnp.sqrt(jnp.mean(jnp.sum(slopes**2, axis=1)))
             mean = mean * jnp.minimum(1.0, self.slope / jnp.maximum(steepness, 1e-300))
         return mean if self.clip is None else clip.l2(mean, self.clip)
+
+
+@dataclass(frozen=True)
+class ProspectUpdates:
+    """Updates of any head towards CPT values, clipped; see the module."""
+
+    head: Head
+    prospect: Prospect
+    batch: int
+    clip: float
+
+    @property
+    def bound(self) -> float:
+        return 2.0 * self.clip
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REWARD_RADIUS
+
+    def initial(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial(), data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return parameters
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        data = _batched(data, self.batch, number, ("observation", "action", "row"))
+        there = ["after", "goes_on", "reward", *([] if data.chances is None else ["chances"])]
+        data = data._replace(**{name: getattr(data, name)[data.row] for name in there})
+        outcomes = _outcomes(self.head, target, data)
+        values, inputs = _values(self.head, parameters, data)
+        delta = weighed(self.prospect, outcomes, data.chances) - values
+        weights = delta[:, None] * _taken(self.head, data) / delta.shape[0]
+        return clip.l2(self.head.pull(parameters, inputs, weights), self.clip)
 
 
 @dataclass(frozen=True)
@@ -355,6 +424,22 @@ class Descent:
             if self.clip is None and self.slope is None:
                 raise InputError("Release 'updates' needs a bound: say clip, slope, or both.")
             rule = Updates(head, radius, self.batch or _ALL, self.clip, self.slope)
+        return self._with(rule)
+
+    def prospect_plan(self, head: Head, prospect: Prospect) -> Plan:
+        """The run for a secret reward function whose outcomes are weighed."""
+        if self.slope is not None:
+            raise InputError(
+                "slope bounds nothing here, since CPT values are not smooth: leave it out, and say "
+                "clip."
+            )
+        if self.tau is not None:
+            raise InputError("tau is for release 'weights': leave it out.")
+        if self.clip is None:
+            raise InputError("Release 'updates' needs a bound: say clip.")
+        return self._with(ProspectUpdates(head, prospect, self.batch or _ALL, self.clip))
+
+    def _with(self, rule: Rule) -> Plan:
         return Plan(
             rule,
             self.updates,
@@ -506,6 +591,27 @@ def transitions(
     plan = RewardModelMechanism(1.0, 1.0, np.arange(float(len(rows))), lambda _: rows)
     return data._replace(
         contraction=jnp.asarray(plan.matrix, float), transform=jnp.asarray(plan.transform, float)
+    )
+
+
+def sampled_transitions(
+    walked: SampledWalk, gamma: float, reward_range: tuple[float, float]
+) -> Data:
+    """A walk's transitions with their successors, rewards made total; for `ProspectUpdates`.
+
+    Discrete states are pooled after that.
+    """
+    walked = replace(walked, paid=total(walked.paid, reward_range))
+    if walked.led.ndim == 2:
+        walked = pooled(walked)
+    return Data(
+        jnp.asarray(walked.observation),
+        jnp.asarray(walked.action, jnp.int32),
+        jnp.asarray(walked.led),
+        jnp.asarray(np.where(walked.ends, 0.0, gamma), float),
+        jnp.asarray(walked.paid, float),
+        row=jnp.asarray(walked.row, jnp.int32),
+        chances=None if walked.uneven is None else jnp.asarray(walked.chances, float),
     )
 
 

@@ -49,7 +49,7 @@ def refuse_unseen(head: Head, walk: Walk) -> None:
                 raise InputError(f"The walk never took action {action}: use more steps.")
 
 
-class _Regression(Protocol):
+class Regression(Protocol):
     """Least squares of targets on what the walk did."""
 
     def fit(self, targets: Floats) -> Floats:
@@ -57,7 +57,15 @@ class _Regression(Protocol):
         ...
 
     def after(self, parameters: Floats) -> Floats:
-        """(n, A) values of each action where each step led."""
+        """(n, A) values of each action at the points it was made for."""
+        ...
+
+
+class Aims(Protocol):
+    """Targets of a network, compiled: frozen and hashable."""
+
+    def __call__(self, head: Layers, parameters: Any, data: Any) -> Any:
+        """(n,) of the parameters and of what was released."""
         ...
 
 
@@ -90,10 +98,9 @@ class _Ridge:
     led: Floats
 
     @classmethod
-    def of(cls, head: Linear, walk: Walk, ridge: float) -> "_Ridge":
+    def of(cls, head: Linear, walk: Walk, ridge: float, points: Any) -> "_Ridge":
         phi, led = (
-            np.asarray(head.features(seen), np.float64)
-            for seen in (walk.observation, walk.next_observation)
+            np.asarray(head.features(seen), np.float64) for seen in (walk.observation, points)
         )
         rows, solvers = [], []
         refuse_unseen(head, walk)
@@ -115,12 +122,16 @@ class _Ridge:
         return np.asarray(self.led @ parameters)
 
 
-def _regression(head: Head, walk: Walk, ridge: float, worst: float) -> _Regression:
+def regression(
+    head: Head, walk: Walk, ridge: float, worst: float, points: Any = None
+) -> Regression:
+    """That of a head; values are asked for at `points`, by default where each step led."""
+    led = walk.next_observation if points is None else points
     if isinstance(head, Table):
         cell = walk.observation * head.outputs + walk.action
-        return _Means(cell, walk.next_observation, (head.states, head.outputs), worst)
+        return _Means(cell, led, (head.states, head.outputs), worst)
     if isinstance(head, Linear):
-        return _Ridge.of(head, walk, ridge)
+        return _Ridge.of(head, walk, ridge, led)
     raise InputError("A network is for the planner 'network'.")
 
 
@@ -131,21 +142,17 @@ def _limits(rewards: Floats, gamma: float, rounds: int) -> tuple[float, float]:
     return min(low, low * most), max(high, high * most)
 
 
-def _settled(
-    fit: _Regression,
-    walk: Walk,
-    rewards: Floats,
-    gamma: float,
+def settled(
+    fit: Regression,
+    aims: Callable[[Floats], Floats],
+    limits: tuple[float, float],
     rounds: int,
-    backup: Callable[[Floats], Floats],
     start: Floats,
 ) -> Floats:
-    """Q after so many backups, or earlier if it stands still."""
-    low, high = _limits(rewards, gamma, rounds)
+    """Q after so many backups, or earlier if it stands still; `aims` are the targets of Q."""
     q = start
     for _ in range(rounds):
-        later = np.where(walk.terminated, 0.0, gamma * backup(fit.after(q)))
-        new = fit.fit(np.clip(rewards + later, low, high))
+        new = fit.fit(np.clip(aims(q), *limits))
         still = np.max(np.abs(new - q)) <= _STILL * (1.0 + np.max(np.abs(new)))
         q = new
         if still:
@@ -157,9 +164,13 @@ def fitted_q(
     walk: Walk, rewards: Floats, head: Head, gamma: float, rounds: int, ridge: float
 ) -> Floats:
     """The parameters (d, A) of Q by fitted Q-iteration; see the module."""
-    fit = _regression(head, walk, ridge, _limits(rewards, gamma, rounds)[0])
-    start = np.zeros(head.shape)
-    return _settled(fit, walk, rewards, gamma, rounds, lambda q: q.max(axis=1), start)
+    limits = _limits(rewards, gamma, rounds)
+    fit = regression(head, walk, ridge, limits[0])
+
+    def aims(q: Floats) -> Floats:
+        return rewards + np.where(walk.terminated, 0.0, gamma * fit.after(q).max(axis=1))
+
+    return settled(fit, aims, limits, rounds, np.zeros(head.shape))
 
 
 def actor_critic(
@@ -177,17 +188,19 @@ def actor_critic(
 
     w is the value of the actor *before* its last step.
     """
-    fit = _regression(head, walk, ridge, _limits(rewards, gamma, rounds)[0])
+    limits = _limits(rewards, gamma, rounds)
+    fit = regression(head, walk, ridge, limits[0])
     u, w = np.zeros(head.shape), np.zeros(head.shape)
     for _ in range(iterations):
         scores = fit.after(u)
         chances = np.exp(scores - scores.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
 
-        def mean(q: Floats, chances: Floats = chances) -> Floats:
-            return np.asarray(np.sum(chances * q, axis=1))
+        def aims(q: Floats, chances: Floats = chances) -> Floats:
+            mean = np.sum(chances * fit.after(q), axis=1)
+            return rewards + np.where(walk.terminated, 0.0, gamma * mean)
 
-        w = _settled(fit, walk, rewards, gamma, rounds, mean, w)
+        w = settled(fit, aims, limits, rounds, w)
         u = u + step * w
     return u, w
 
@@ -199,9 +212,6 @@ def network_q(
     gamma: float,
     *,
     updates: int,
-    renewals: int = 60,
-    batch: int = 64,
-    step: float = 0.003,
 ) -> Floats:
     """All parameters of a network's Q; see the module."""
     # Where nothing ends, a constant in all rewards is one in all values: it need not be fitted.
@@ -211,28 +221,41 @@ def network_q(
     scaled = (rewards - middle) / unit
     with jax.enable_x64(True):
         data = (
-            head.inputs(jnp.asarray(walk.observation)),
-            jnp.asarray(walk.action, jnp.int32),
             jnp.asarray(scaled),
             head.inputs(jnp.asarray(walk.next_observation)),
             jnp.where(jnp.asarray(walk.terminated), 0.0, gamma),
         )
         limits = _limits(scaled, gamma, updates)
-        every = max(1, updates // renewals)
-        found = np.array(_descend(head, data, limits, updates, every, batch, step), np.float64)
-    found = head.scaled(found, unit)
+        found = head.scaled(descended(head, walk, _mean_aims, data, limits, updates), unit)
     if endless:
         found[-head.outputs :] += middle / (1.0 - gamma)
     return found
 
 
-@partial(jax.jit, static_argnums=(0, 3, 4, 5))
+def _mean_aims(head: Layers, parameters: Any, data: Any) -> Any:
+    reward, led, goes_on = data
+    return reward + goes_on * jnp.max(head.out(parameters, led), axis=1)
+
+
+def descended(
+    head: Layers, walk: Walk, aims: Aims, data: Any, limits: tuple[float, float], updates: int
+) -> Floats:
+    """A network's parameters by gradient steps towards `aims` of `data`, cut at the limits."""
+    inputs = head.inputs(jnp.asarray(walk.observation))
+    action = jnp.asarray(walk.action, jnp.int32)
+    return np.array(_descend(head, aims, updates, inputs, action, data, limits), np.float64)
+
+
+# How often targets are renewed, how many steps of the walk a batch takes, and the first step size.
+_RENEWALS, _BATCH, _STEP = 60, 64, 0.003
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _descend(
-    head: Layers, data: Any, limits: Any, updates: int, every: int, batch: int, step: float
+    head: Layers, aims: Aims, updates: int, inputs: Any, action: Any, data: Any, limits: Any
 ) -> Any:
     """Adam on squared errors, in batches, against a copy renewed after every so many updates."""
-    inputs, action, reward, led, goes_on = data
-    count = reward.shape[0]
+    count, every = action.shape[0], max(1, updates // _RENEWALS)
 
     def loss(parameters: Any, chosen: Any, targets: Any) -> Any:
         values = head.out(parameters, inputs[chosen])
@@ -243,16 +266,15 @@ def _descend(
         parameters, moments, targets = carry
 
         def renewed(_: Any) -> Any:
-            later = goes_on * jnp.max(head.out(parameters, led), axis=1)
-            return jnp.clip(reward + later, *limits)
+            return jnp.clip(aims(head, parameters, data), *limits)
 
         targets = lax.cond(number % every == 0, renewed, lambda old: old, targets)
         draw = jax.random.fold_in(jax.random.key(head.seed), number)
-        chosen = jax.random.randint(draw, (batch,), 0, count)
+        chosen = jax.random.randint(draw, (_BATCH,), 0, count)
         slope = jax.grad(loss)(parameters, chosen, targets[chosen])
         down, moments = adam(slope, moments, jnp.asarray(number + 1, slope.dtype))
         # Smaller steps towards the end, so that the noise of batches averages out.
-        size = step * (1.0 - number / updates)
+        size = _STEP * (1.0 - number / updates)
         return (parameters - size * down, moments, targets), None
 
     first = jnp.asarray(head.initial())

@@ -20,11 +20,13 @@ import numpy as np
 
 from tacit.control import functional_q as functional_q_module
 from tacit.control import noised_q, walks
+from tacit.control import prospect_q as prospect_q_module
 from tacit.control.functional_q import FunctionalQ
 from tacit.control.increments import Network
 from tacit.control.learned_q import LearnedQ
 from tacit.control.logged_q import LoggedQ
 from tacit.control.noised_q import Descent, Plan, Updates, Weights
+from tacit.control.prospect_q import ProspectQ
 from tacit.data import Fourier, Trajectories
 from tacit.envs import TabularMDP
 from tacit.privacy import noise
@@ -65,8 +67,15 @@ def _target(name: str, runs: int, once: Callable[[int], LearnedQ], note: str) ->
     )
 
 
-def _secret_rewards(name: str, runs: int, **settings: Any) -> Target:
-    """Whole runs of `learn` against their certificate."""
+def _secret_rewards(
+    name: str,
+    runs: int,
+    *,
+    kind: type[FunctionalQ] = FunctionalQ,
+    paid: tuple[float, float] = (0.0, RADIUS),
+    **settings: Any,
+) -> Target:
+    """Whole runs of `learn` against their certificate, in two worlds that are `paid` so."""
     given: dict[str, Any] = {
         "budget": BUDGET,
         "reward_radius": RADIUS,
@@ -75,8 +84,8 @@ def _secret_rewards(name: str, runs: int, **settings: Any) -> Target:
         "steps": 30,
         "rounds": 5,
     }
-    agent = FunctionalQ(**{**given, **settings})
-    worlds = [_ring(0.0), _ring(RADIUS)]
+    agent = kind(**{**given, **settings})
+    worlds = [_ring(reward) for reward in paid]
     return _target(name, runs, lambda world: agent.learn(worlds[world]), "whole runs of learn")
 
 
@@ -136,6 +145,28 @@ def functional_q_clipped() -> Target:
         planner="network",
         network=Network((2,)),
         descent=Descent(updates=2, step=0.001, batch=30, clip=0.01, average=0.0),
+    )
+
+
+@target
+def prospect_q() -> Target:
+    """One release of a reward model, planned on for somebody who weighs risks."""
+    return _secret_rewards("prospect-q", 600, kind=ProspectQ, samples=3)
+
+
+@target
+def prospect_q_updates() -> Target:
+    """Updates towards CPT values: any two reward functions, however far apart."""
+    return _secret_rewards(
+        "prospect-q-updates",
+        600,
+        kind=ProspectQ,
+        paid=(-100.0, 100.0),
+        reward_radius=None,
+        reward_range=(-100.0, 100.0),
+        release="updates",
+        samples=3,
+        descent=Descent(updates=8, step=0.001, batch=30, clip=0.01, average=0.0),
     )
 
 
@@ -220,17 +251,43 @@ def _rewards_kept() -> Iterator[None]:
         yield
 
 
-_PLAIN = ("functional-q", "functional-q-rewards", "functional-q-evaluations")
-_UPDATED = ("functional-q-weights", "functional-q-updates", "functional-q-clipped", "logged-q")
+@contextmanager
+def _successors_read() -> Iterator[None]:
+    """What the drawn successors paid is at hand, so why not plan on that?"""
+    draw, seen = walks.walk_sampling, list[float]()
+
+    def reading(*given: Any, **named: Any) -> Any:
+        found = draw(*given, **{**named, "read": True})
+        assert found.paid is not None
+        seen.append(float(np.mean(found.paid)))
+        return found
+
+    def true_rewards(self: ProspectQ, walked: Any, model: Any) -> Any:
+        return np.full(walked.ends.shape, seen[-1])
+
+    with (
+        patch.object(prospect_q_module, "walk_sampling", reading),
+        patch.object(ProspectQ, "successor_rewards", true_rewards),
+    ):
+        yield
+
+
+_PLAIN = ("functional-q", "functional-q-rewards", "functional-q-evaluations", "prospect-q")
+_UPDATED = (
+    *("functional-q-weights", "functional-q-updates", "functional-q-clipped", "logged-q"),
+    "prospect-q-updates",
+)
+_CLIPPED = ("functional-q-clipped", "logged-q", "prospect-q-updates")
+_ITERATED = ("functional-q-weights", "logged-q", "prospect-q-updates")
 # So few runs show what is wrong by far.
 _FEW = 300
 
 register(
     Twin("noise x 0.3", partial(less_noise, 0.3), _PLAIN, _FEW),
     Twin("noise x 0.3, compiled", partial(less_compiled_noise, 0.3), _UPDATED, _FEW),
-    Twin("clip forgotten", no_clip, ("functional-q-clipped", "logged-q"), _FEW),
+    Twin("clip forgotten", no_clip, _CLIPPED, _FEW),
     Twin("factor 2 forgotten", no_factor_two, ("logged-q",)),
-    Twin("noise on what is shown only", _shown_only, ("functional-q-weights", "logged-q"), _FEW),
+    Twin("noise on what is shown only", _shown_only, _ITERATED, _FEW),
     Twin(
         "divided by the batch",
         _divided_by_the_batch,
@@ -238,4 +295,5 @@ register(
         _FEW,
     ),
     Twin("rewards kept in the settings", _rewards_kept, ("functional-q",), _FEW),
+    Twin("rewards of drawn successors read", _successors_read, ("prospect-q",), _FEW),
 )

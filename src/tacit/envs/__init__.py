@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tacit.envs.hiv import HIV, HIVParams
     from tacit.envs.host import GymnasiumEnv, HostEnvironment, collect, from_gymnasium
     from tacit.envs.registry import make
+    from tacit.envs.square import ObstacleSquare
     from tacit.envs.tabular import Solution, TableParams, Tables, TabularMDP
     from tacit.envs.taxi import Taxi
 
@@ -59,6 +60,7 @@ _HOMES = {
     "hiv": ("HIV", "HIVParams"),
     "host": ("GymnasiumEnv", "HostEnvironment", "collect", "from_gymnasium"),
     "registry": ("make",),
+    "square": ("ObstacleSquare",),
     "tabular": ("Solution", "TableParams", "Tables", "TabularMDP"),
     "taxi": ("Taxi",),
 }
@@ -82,6 +84,7 @@ __all__ = [
     "MountainCar",
     "MountainCarParams",
     "ObstacleGrid",
+    "ObstacleSquare",
     "Policy",
     "Solution",
     "State",
@@ -102,7 +105,10 @@ __all__ = [
     "table_policy",
 ]
 
-NAMES = ("Chain", "MDP100", "Taxi", "MountainCar", "CartPole", "HIV", "ObstacleGrid", "Interval")
+NAMES = (
+    *("Chain", "MDP100", "Taxi", "MountainCar", "CartPole", "HIV"),
+    *("ObstacleGrid", "ObstacleSquare", "Interval"),
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from tacit.envs.control import CartPole, Interval, MountainCar
 from tacit.envs.grid import ObstacleGrid
 from tacit.envs.hiv import HIV
 from tacit.envs.host import GymnasiumEnv, HostEnvironment, from_gymnasium
+from tacit.envs.square import ObstacleSquare
 from tacit.envs.taxi import Taxi
 from tacit.privacy.errors import InputError
 
@@ -23,6 +24,7 @@ OURS: dict[str, Any] = {
     "CartPole": CartPole,
     "HIV": HIV,
     "ObstacleGrid": ObstacleGrid,
+    "ObstacleSquare": ObstacleSquare,
     "Interval": Interval,
 }
 

@@ -1,307 +1,60 @@
 """The words of `tacit train functional-q`, and how it is taught."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.control.functional_q import STATE, FunctionalQ, learned_as_printed
-from tacit.control.increments import Network
+from tacit.control.functional_q import FunctionalQ, learned_as_printed
 from tacit.control.learned_q import LearnedQ
-from tacit.control.noised_q import DESCENTS
-from tacit.control.paper_functional_q import Config, PaperProgram, printed, public_code
-from tacit.envs.base import Discrete
-from tacit.privacy.certificate import Certificate, Claim
-from tacit.privacy.errors import InputError
-from tacit.privacy.mechanisms.reward_model import Cosine, Legendre
-from tacit.privacy.promise import Budget
-from tacit.run.lessons.playing import play_agent, play_program
-from tacit.run.lessons.words import SCALED, Env, Job, Lesson, Played, ask
-from tacit.run.logs import paths as log_paths
-from tacit.run.parsing import pair, whole
-from tacit.run.training import CHECKPOINT, forget
-
-# What the agent takes as it was said.
-_SETTINGS = (
-    *("mode", "reward_radius", "gamma", "steps", "max_steps", "reward_of", "design", "planner"),
-    *("rounds", "ridge", "iterations", "actor_step", "updates", "evaluations", "horizon"),
-)
-# What the releases by noised updates take: `tacit.control.Descent`.
-_DESCENT = (
-    *("updates", "step", "batch", "clip", "slope", "tau", "target_every", "optimiser", "average"),
-)
-_PAPER = ("gamma", "step", "batch", "samples", "resets", "sigma", "rate", "edge")
-_PRESETS = {"printed": printed, "public-code": public_code}
-_ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Legendre}
+from tacit.control.noised_q import DESCENTS, Descent
+from tacit.control.paper_functional_q import PaperProgram, printed, public_code
+from tacit.run.lessons.secret_reward import SecretRewardLesson
 
 
 @dataclass(frozen=True)
-class FunctionalQLesson(Lesson):
+class FunctionalQLesson(SecretRewardLesson):
     """What Q-learning for a secret reward function was told."""
 
     learner: str = "functional-q"
-    release: str | None = None
-    """What is noised; none for nothing."""
-
-    reward_radius: float | None = None
-    reward_range: str | None = None
-    reward_features: str | None = None
-    """table, cosine:3, legendre:3, polynomial:2 or fourier:2."""
-
-    reward_of: str | None = None
-    design: int | None = None
-    planner: str | None = None
-    steps: int | None = None
-    max_steps: int | None = None
-    rounds: int | None = None
-    ridge: float | None = None
     iterations: int | None = None
     actor_step: float | None = None
-    updates: int | None = None
     evaluations: int | None = None
     horizon: int | None = None
-    clip: float | None = None
-    """Releases weights and updates, as the next ones."""
-
     slope: float | None = None
     tau: float | None = None
-    target_every: int | None = None
-    optimiser: str | None = None
-    average: float | None = None
-    preset: str | None = None
-    """Paper mode: printed or public-code. The rest too is for this mode."""
-
-    samples: int | None = None
     resets: int | None = None
-    batch: int | None = None
-    step: float | None = None
-    sigma: float | None = None
-    rate: float | None = None
     edge: str | None = None
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT)
     EXAMPLE: ClassVar[str] = "Interval"
-    LISTS: ClassVar[tuple[str, ...]] = ("reward_range",)
-    FROM_ZERO: ClassVar[tuple[str, ...]] = ("design",)
+    AGENT: ClassVar[type[FunctionalQ]] = FunctionalQ
+    DESCENTS: ClassVar[Mapping[str, Descent]] = DESCENTS
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        *SecretRewardLesson.SETTINGS,
+        *("iterations", "actor_step", "evaluations", "horizon"),
+    )
+    DESCENT: ClassVar[tuple[str, ...]] = (*SecretRewardLesson.DESCENT, "slope", "tau")
+    PAPER: ClassVar[tuple[str, ...]] = (
+        *("gamma", "step", "batch", "samples", "resets", "sigma", "rate", "edge"),
+    )
+    PRESETS: ClassVar[Mapping[str, Callable[..., Any]]] = {
+        "printed": printed,
+        "public-code": public_code,
+    }
+    THEOREM: ClassVar[str] = "Theorem 5"
+    CLAIMED: ClassVar[str] = "the whole run"
 
-    # --- certified --------------------------------------------------------------------------------
-
-    def agent(self, env: Env) -> FunctionalQ:
-        """The learner."""
-        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
-        if self.release not in (None, "none"):
-            given["release"] = self.release
-        said = {n: getattr(self, n) for n in _DESCENT if getattr(self, n) is not None}
-        if self.release in DESCENTS:
-            given.pop("updates", None)
-            given["descent"] = replace(DESCENTS[self.release], **said)
-        else:
-            for name in said:
-                if name != "updates":
-                    raise InputError(
-                        f"{name} belongs to --release weights or updates: leave it out."
-                    )
-        budget = self._budget()
-        if self.reward_range is not None:
-            given["reward_range"] = pair("reward_range", self.reward_range)
-        elif budget is not None:
-            ask(
-                "reward_range",
-                "what any reward could be, the lowest first, such as 0,1",
-                "Rewards beyond it are clipped",
-            )
-        return FunctionalQ(budget=budget, **given, **self._all_features(env))
-
-    def _budget(self) -> Budget | None:
-        if self.release == "none":
-            for name in ("epsilon", "delta", "reward_radius"):
-                if getattr(self, name) is not None:
-                    option = name.replace("_", "-")
-                    raise InputError(f"--release none adds no noise: leave --{option} out.")
-            return None
-        if self.reward_radius is None:
-            ask(
-                "reward_radius",
-                "by how much a reward may differ at any point and still be hidden, such as 0.01",
-                "What is released cannot tell reward functions apart that are no further apart "
-                "anywhere",
-            )
-        if self.epsilon is None:
-            ask(
-                "epsilon",
-                "how much may be given away about the reward function, such as 1",
-                "--release none learns without noise, and protects nothing",
-            )
-        if self.delta is None:
-            ask(
-                "delta",
-                "how likely the promise may fail, such as 1e-6",
-                "It is about one secret, so let it be next to impossible",
-            )
-        if self.delta == 0.0:
-            raise InputError("delta must be above 0, because the noise is Gaussian.")
-        return Budget(self.epsilon, self.delta)
-
-    def _all_features(self, env: Env) -> dict[str, Any]:
-        """The agent's features and network, as far as they were said or are needed."""
-        words = [one for one in (self.features, self.reward_features) if one is not None]
-        used = {one.partition(":")[0] for one in words} & {*SCALED, *_ORTHONORMAL}
-        numbers = not isinstance(env.observation, Discrete)
-        if self.state_range is not None and not (numbers and used):
-            raise InputError(
-                "state_range is for features of numbers, such as fourier:3 and cosine:3: leave it "
-                "out."
-            )
-        given: dict[str, Any] = {}
-        if self.features is not None:
-            made = self.features_of(env, self.features)
-            given["network" if isinstance(made, Network) else "features"] = made
-            if isinstance(made, Network) and self.planner != "network":
-                raise InputError("Networks are for the planner network: say --planner network.")
-        elif self.planner != "network" and not self.bounded(env):
-            ask(
-                "features",
-                "in which form to see the states, such as fourier:2 or polynomial:2",
-                f"{env.name} observes numbers without ends, so say these with --state-range",
-            )
-        if self.reward_features is not None:
-            given["reward_features"] = self._reward_features(env, self.reward_features)
-        elif self.release in (None, "reward-model", "none") and not self.bounded(env):
-            ask(
-                "reward_features",
-                "in which form rewards depend on states, such as cosine:2 or polynomial:2",
-                f"{env.name} observes numbers without ends, so say these with --state-range",
-            )
-        return given
-
-    def _reward_features(self, env: Env, word: str) -> Any:
-        kind, _, rest = word.partition(":")
-        if kind in _ORTHONORMAL:
-            order = whole("The order of features", rest or "3")
-            return _ORTHONORMAL[kind](order, *self.ranges(env))
-        if kind not in ("table", *SCALED):
-            raise InputError(
-                "reward_features must be table, cosine:3, legendre:3, polynomial:2 or fourier:2, "
-                f"not {word!r}."
-            )
-        return self.features_of(env, word)
-
-    # --- as printed -------------------------------------------------------------------------------
-
-    def paper_config(self, swept: Sequence[str] = ()) -> Config:
-        """The settings of paper mode, but for those that lanes have."""
-        known = ("learner", "env", "mode", "epsilon", "delta", "public", "preset", *_PAPER)
-        for name in self.said:
-            if name not in known:
-                raise InputError(f"{name} does not belong to mode 'paper': leave it out.")
-        preset = self._preset
-        given = {n: getattr(self, n) for n in _PAPER if getattr(self, n) is not None}
-        given |= {n: getattr(self, n) for n in ("epsilon", "delta") if n in self.said}
-        own = preset == "public-code" or self.sigma is not None or "sigma" in swept
-        if own and (self.epsilon is not None or self.delta is not None):
-            raise InputError(
-                "A sigma of one's own, as the public code has it, comes with no claim: leave "
-                "--epsilon and --delta out."
-            )
-        if not own and self.epsilon is None:
-            ask(
-                "epsilon",
-                "how much is claimed for the whole run, such as 0.9",
-                "With --sigma and --rate the noise is your own, and nothing is claimed",
-            )
-        if own and preset == "printed" and self.rate is None and "rate" not in swept:
-            if "sigma" in swept:
-                raise InputError(
-                    "A sweep over sigma needs a rate too: say --set rate=1, or sweep over it."
-                )
-            ask(
-                "rate",
-                "how fast the path of the noise forgets, such as 1",
-                "With a sigma of one's own it does not follow from Theorem 5",
-            )
-        # Stands in for those of the lanes.
-        lanes = {name: 1.0 for name in ("sigma", "rate") if name in swept}
-        return _PRESETS[preset](**lanes | given)
-
-    @property
-    def _preset(self) -> str:
-        preset = self.preset or "printed"
-        if preset not in _PRESETS:
-            raise InputError(f"preset must be printed or public-code, not {preset!r}.")
-        return preset
-
-    def program(self, swept: Sequence[str] = ()) -> PaperProgram:
+    def compiled(self, config: Any) -> PaperProgram:
         env: Any = self.environment()
-        return PaperProgram(self.paper_config(swept), env)
+        return PaperProgram(config, env)
+
+    def shown(self, program: Any, state: Any, seed: int | None) -> LearnedQ:
+        return learned_as_printed(program, state, seed, public=self.public)
 
     @property
-    def count(self) -> int:
-        if not self.is_paper:
-            raise InputError(
-                "Sweeps over functional-q are for --mode paper: a certified run plans on what was "
-                "released once, which can be done again for nothing."
-            )
-        samples = self.samples or _PRESETS[self._preset]().samples
+    def source(self) -> str:
+        return "{samples:,} samples"
+
+    @property
+    def paper_count(self) -> int:
+        samples = self.samples or self.PRESETS[self._preset]().samples
         return -(-samples // (getattr(self.environment(), "step_limit", None) or 1))
-
-    @property
-    def counted(self) -> str:
-        return "episodes" if self.is_paper else "stages"
-
-    @property
-    def why_no_curve(self) -> str | None:
-        if not self.is_paper:
-            return "A log holds returns of episodes, and a certified run has none: leave it out."
-        if not self.public:
-            return "A log holds returns, which are about the reward: say --public if it is none."
-        return None
-
-    # --- how it is taught -------------------------------------------------------------------------
-
-    def play(self, job: Job) -> Played:
-        return self._as_printed(job) if self.is_paper else self._certified(job)
-
-    def _certified(self, job: Job) -> Played:
-        env = self.environment()
-        for name in ("preset", *_PAPER):
-            if name not in ("gamma", *_DESCENT) and getattr(self, name) is not None:
-                raise InputError(f"{name} does not belong to mode 'certified': leave it out.")
-        return play_agent(self, self.agent(env), env, job, "stages")
-
-    def _as_printed(self, job: Job) -> Played:
-        program = self.program()
-        found = play_program(self, program, job)
-        if found.ending != "finished":
-            return Played(None, found.episodes, found.planned)
-        try:
-            learned = learned_as_printed(program, found.state, job.seed, public=self.public)
-        except InputError:
-            # It would end the same way again.
-            forget(job.folder)
-            raise
-        return Played(learned, found.episodes, found.planned)
-
-    def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
-        written = log_paths(job.folder, job.formats)
-        if hasattr(learned.policy, "save"):
-            written["policy"] = job.folder / "policy.json"
-            learned.policy.save(written["policy"])
-        if learned.reward_model is not None:
-            written["reward model"] = job.folder / "reward_model.json"
-            learned.reward_model.save(written["reward model"])
-        return written
-
-    def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
-        env, promise = learned.settings["env"], learned.promise
-        source = "{samples:,} samples" if self.is_paper else "a walk of {steps:,} steps"
-        lines = [f"{env}: values of actions from {source.format(**learned.settings)}."]
-        if learned.score is not None:
-            lines.append(f"  mean return of fresh episodes {learned.score:.4g}")
-        notes = []
-        if isinstance(promise, Claim):
-            notes.append(f"Nothing is certified: {promise.why_not}")
-        if isinstance(promise, Certificate):
-            notes.append(learned.protects)
-            if self.public:
-                notes.append("The score was declared public: no promise is made about it.")
-        return lines, notes

@@ -33,10 +33,11 @@ LEARNERS = {
     "actor-critic": ("actor_critic", "ActorCriticLesson"),
     "functional-q": ("functional_q", "FunctionalQLesson"),
     "logged-q": ("logged_q", "LoggedQLesson"),
+    "prospect": ("prospect_q", "ProspectLesson"),
 }
 """Where the lesson of each learner is: its module here, and its class there."""
 
-SWEPT = ("actor-critic", "functional-q")
+SWEPT = ("actor-critic", "functional-q", "prospect")
 """The learners that `tacit sweep` takes: those that play in a simulator."""
 
 # Features that need to know between which ends numbers are.

@@ -1,0 +1,71 @@
+"""`tacit risk`: what an uncertain outcome is worth to somebody."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli.common import Json, ProspectName
+
+
+def risk(
+    outcomes: Annotated[
+        str | None, typer.Option(help="Each with its chance, by commas, such as 20:0.05,0:0.95.")
+    ] = None,
+    samples: Annotated[
+        str | None,
+        typer.Option(help="Outcomes that are equally likely, by commas, such as -1,0,4."),
+    ] = None,
+    prospect: ProspectName = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Where to write the weights and utilities, as HTML.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What an uncertain outcome is worth to somebody, by prospect theory.
+
+    \b
+    tacit risk --outcomes 20:0.05,0:0.95
+    tacit risk --samples=-3,1,1,2 --prospect rajabi2022
+    tacit risk --page weights.html
+    """
+    from tacit.privacy import InputError
+    from tacit.risk import Prospect, prospect_of
+    from tacit.run.parsing import number
+
+    name = prospect or "tversky-kahneman"
+    who: Prospect = prospect_of(name)
+    if outcomes is not None and samples is not None:
+        raise InputError("Say --outcomes with their chances, or --samples, and not both.")
+    if outcomes is None and samples is None and page is None:
+        raise InputError("Say --outcomes 20:0.05,0:0.95, or --samples 3,4,5, or --page FILE.")
+    answer: dict[str, Any] = {"prospect": who.to_dict()}
+    if outcomes is not None or samples is not None:
+        values, chances = [], []
+        parts = [one.strip() for one in (outcomes or samples or "").split(",")]
+        for part in parts:
+            outcome, colon, chance = part.partition(":")
+            if outcomes is not None and not colon:
+                raise InputError(f"Say how likely {part!r} is, such as {part or 20}:0.05.")
+            values.append(number("outcomes", outcome))
+            chances.append(number("chances", chance) if outcomes is not None else 1 / len(parts))
+        value = float(who.of_distribution(values, chances))
+        answer |= {
+            "mean": float(Prospect.neutral().of_distribution(values, chances)),
+            "value": value,
+            "equivalent": float(who.equivalent(value)),
+        }
+    if page is not None:
+        from tacit.report import prospects
+
+        prospects.write(who, name, page)
+        answer["page"] = str(page)
+    if as_json:
+        print(json.dumps(answer))
+        return
+    if "value" in answer:
+        print(f"To {name} it is worth {answer['value']:.6g}, as much as")
+        print(f"{answer['equivalent']:.6g} for certain. Its mean is {answer['mean']:.6g}.")
+    if page is not None:
+        print(f"Weights and utilities are in {page}.")
