@@ -1,7 +1,6 @@
 """The paper's Q-learning with functional noise: by hand, against NumPy, and its path in law."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, pairwise, permutations
@@ -41,17 +40,7 @@ SMALL: dict[str, Any] = {"samples": 60, "batch": 8, "resets": 6, "hidden": (5, 4
 SHORT = Interval(step_limit=10)
 
 
-@pytest.fixture(autouse=True)
-def compiled_quickly(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Compiling is most of the time of a quick test. Slow tests run what users run."""
-    quick = request.node.get_closest_marker("slow") is None
-    if quick:
-        monkeypatch.setattr(paper, "_OPTIONS", {})
-    jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def small_printed(**changes: Any) -> Config:

@@ -1,6 +1,5 @@
 """The paper's Q-learning under prospect theory: against NumPy, exact values, its noise in law."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -44,17 +43,7 @@ SMALL = ObstacleSquare(size=2, obstacles=((1, 0, 5.0),), step_limit=20)
 SIZES: dict[str, Any] = {"batch": 6, "iterations": 4, "samples": 9, "hidden": (5, 4), "rate": 2.0}
 
 
-@pytest.fixture(autouse=True)
-def compiled_quickly(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Compiling is most of the time of a quick test. Slow tests run what users run."""
-    quick = request.node.get_closest_marker("slow") is None
-    if quick:
-        monkeypatch.setattr(paper, "_OPTIONS", {})
-    jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def small_printed(**changes: Any) -> Config:

@@ -130,7 +130,7 @@ def test_steps_are_counted_where_they_end() -> None:
     policy = np.array([right if cell % 10 < 9 else up for cell in range(100)])
     steps = judge.occupied(policy)
     assert steps[judge.obstacles].tolist() == [1.0, 0.0, 0.0, 0.0]
-    assert steps.sum() == 17.0  # and the last of 18 ends at the target
+    assert steps.sum() == 18.0  # of which the last ends at the target
     found = judge.row(policy, "expectation")
     assert found["reaches_target"] == 1.0
     assert found["visits"].tolist() == [1.0, 0.0, 0.0, 0.0]

@@ -36,9 +36,7 @@ noise too, since there is nothing to certify.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -52,6 +50,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.control import paper_draws as draws
 from tacit.control import paper_path as paths
+from tacit.control.lanes import by_parts
 from tacit.control.paper_path import Path
 from tacit.control.paper_q_settings import Config as Config
 from tacit.control.paper_q_settings import check_setting
@@ -67,7 +66,7 @@ Tree = TypeVar("Tree")
 
 # Of the public code's exploration, and of RMSprop as its library has it.
 _EXPLORES_LAST, _EXPLORES_FIRST, _EXPLORES_FOR = 0.05, 0.9, 200.0
-_DECAY, _TINY = 0.99, 1e-8
+DECAY, TINY = 0.99, 1e-8
 # So many lanes are compiled together; more are further calls of the same, on as many cores as there
 # are. Larger arrays would not stay in a core's cache.
 _LANES = 16
@@ -450,8 +449,8 @@ def update(form: Form, state: State, picks: jax.Array) -> tuple[jax.Array, jax.A
     if config.clamp is not None:
         gradient = jnp.clip(gradient, -config.clamp, config.clamp)
     if config.optimiser == "rmsprop":
-        squares = _DECAY * squares + (1.0 - _DECAY) * gradient**2
-        gradient = gradient / (jnp.sqrt(squares) + _TINY)
+        squares = DECAY * squares + (1.0 - DECAY) * gradient**2
+        gradient = gradient / (jnp.sqrt(squares) + TINY)
     return weights - state.numbers["step"][:, None] * gradient, squares
 
 
@@ -525,7 +524,7 @@ class PaperProgram:
                 "say more samples to play on."
             )
         with jax.enable_x64(False):
-            after, returns = _by_parts(self.form, self.env, state, number)
+            after, returns = by_parts(_episode, (self.form, self.env), state, number, _LANES)
             length = jnp.full(returns.shape, self.form.horizon, jnp.int32)
         return after, {"return": returns, "length": length}
 
@@ -580,67 +579,6 @@ def _begun(
         resets=streams[:, 5],
         numbers=numbers,
     )
-
-
-def _by_parts(
-    form: Form, env: Environment[Any, Any], state: State, episodes: int
-) -> tuple[State, jax.Array]:
-    """The state after so many episodes, and the return of each, (lanes, episodes).
-
-    Lanes are played in equal parts, compiled once, that run on all cores. The last part is filled
-    up with lanes that are dropped again. How lanes are divided depends on their number alone, so
-    the same lanes give the same bits everywhere.
-    """
-    lanes = state.time.shape[0]
-    parts = -(-lanes // _LANES)
-    size = -(-lanes // parts)
-    numbers = np.minimum(np.arange(parts * size), lanes - 1).reshape(parts, size)
-    begun = [_part(state, chosen) for chosen in numbers]
-    what = (form, env, size, state.world.dtype)
-    if what not in _COMPILED:
-        # Here and not where it is called, since several threads would all compile.
-        _COMPILED[what] = _episode.lower(form, env, begun[0]).compile(_OPTIONS)
-        if len(_COMPILED) > _MOST_COMPILED:
-            del _COMPILED[next(iter(_COMPILED))]
-    episode = _COMPILED[what]
-
-    def played(own: State) -> tuple[State, list[Any]]:
-        returns = []
-        for _ in range(episodes):
-            own, reached = episode(own)
-            # Calls return before they are done; this waits.
-            returns.append(np.asarray(reached))
-        return own, returns
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(played, begun))
-    returns = np.concatenate([np.stack(one, axis=1) for _, one in found])[:lanes]
-    after = _joined([one for one, _ in found], lanes) if parts > 1 else found[0][0]
-    return after, jnp.asarray(returns)
-
-
-@jax.jit
-def _part(state: State, chosen: jax.Array) -> State:
-    """Some of the lanes, in arrays of their own."""
-    part: State = jax.tree.map(lambda leaf: leaf[chosen], state)
-    return part
-
-
-@partial(jax.jit, static_argnames="lanes")
-def _joined(states: list[State], lanes: int) -> State:
-    """The first so many lanes of all."""
-    joined: State = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:lanes], *states)
-    return joined
-
-
-_OPTIONS: dict[str, Any] = {
-    # A part keeps to one core: arrays are too small to be shared out, and other parts want cores.
-    "xla_cpu_multi_thread_eigen": False,
-    # Compiles a quarter faster than the default, to code as fast.
-    "xla_backend_optimization_level": 1,
-}
-_COMPILED: dict[Any, Any] = {}
-_MOST_COMPILED = 16
 
 
 class Trained(NamedTuple):

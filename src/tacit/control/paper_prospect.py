@@ -43,9 +43,7 @@ noise too, since there is nothing to certify.
 """
 
 import math
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -59,9 +57,10 @@ from numpy.typing import ArrayLike
 from tacit.control import paper_draws as draws
 from tacit.control.functional_q import NO_CLAIM
 from tacit.control.increments import Floats, Head, Layers, Linear
+from tacit.control.lanes import by_parts
 from tacit.control.learned_q import NOT_PRIVATE, LearnedQ
 from tacit.control.paper_field import Field
-from tacit.control.paper_functional_q import _DECAY, _TINY, _joined, _part
+from tacit.control.paper_functional_q import DECAY, TINY
 from tacit.control.paper_prospect_settings import Acting as Acting
 from tacit.control.paper_prospect_settings import Config as Config
 from tacit.control.paper_prospect_settings import claims as claims
@@ -278,8 +277,8 @@ def update(form: Form, state: State, row: Row) -> tuple[jax.Array, jax.Array]:
     if config.clamp is not None:
         gradient = jnp.clip(gradient, -config.clamp, config.clamp)
     if config.optimiser == "rmsprop":
-        squares = _DECAY * squares + (1.0 - _DECAY) * gradient**2
-        gradient = gradient / (jnp.sqrt(squares) + _TINY)
+        squares = DECAY * squares + (1.0 - DECAY) * gradient**2
+        gradient = gradient / (jnp.sqrt(squares) + TINY)
     return state.weights - state.numbers["step"] * gradient, squares
 
 
@@ -406,7 +405,8 @@ class PaperProgram:
                 f"There are {self.config.iterations} iterations: say more of them to go on."
             )
         with jax.enable_x64(False):
-            return _by_parts(self.form, self.env, state, number)
+            after, seen = by_parts(_iteration, (self.form, self.env), state, number, _LANES)
+            return after, seen
 
     def values(self, state: State, points: ArrayLike, *, noise: bool = True) -> Floats:
         """Q + g, or Q without noise, at observations (n, k): (lanes, n, actions)."""
@@ -459,59 +459,6 @@ def _begun(form: Form, keys: jax.Array, numbers: dict[str, jax.Array]) -> State:
         numbers=numbers,
     )
     return fresh_path(form, state)
-
-
-def _by_parts(
-    form: Form, env: Environment[Any, Any], state: State, number: int
-) -> tuple[State, dict[str, jax.Array]]:
-    """The state after so many iterations, and what was seen of each, (lanes, number).
-
-    Lanes are in equal parts, compiled once, that run on all cores. How they are divided depends on
-    their number alone, so the same lanes give the same bits everywhere.
-    """
-    lanes = state.time.shape[0]
-    parts = -(-lanes // _LANES)
-    size = -(-lanes // parts)
-    chosen = np.minimum(np.arange(parts * size), lanes - 1).reshape(parts, size)
-    begun = [_part(state, some) for some in chosen]
-    what = (form, env, size, state.world.dtype)
-    if what not in _COMPILED:
-        # Here and not where it is called, since several threads would all compile.
-        _COMPILED[what] = _iteration.lower(form, env, begun[0]).compile(_OPTIONS)
-        if len(_COMPILED) > _MOST_COMPILED:
-            del _COMPILED[next(iter(_COMPILED))]
-    iteration = _COMPILED[what]
-
-    def played(own: State) -> tuple[State, list[Any]]:
-        every = []
-        for _ in range(number):
-            own, seen = iteration(own)
-            # Calls return before they are done; this waits.
-            every.append(jax.tree.map(np.asarray, seen))
-        return own, every
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(played, begun))
-    seen = {
-        name: jnp.asarray(
-            np.concatenate([np.stack([one[name] for one in every], axis=1) for _, every in found])[
-                :lanes
-            ]
-        )
-        for name in ("return", "length", "loss")
-    }
-    after = _joined([one for one, _ in found], lanes) if parts > 1 else found[0][0]
-    return after, seen
-
-
-_OPTIONS: dict[str, Any] = {
-    # A part keeps to one core: arrays are too small to be shared out, and other parts want cores.
-    "xla_cpu_multi_thread_eigen": False,
-    # Compiles faster than the default, to code as fast.
-    "xla_backend_optimization_level": 1,
-}
-_COMPILED: dict[Any, Any] = {}
-_MOST_COMPILED = 16
 
 
 class Trained(NamedTuple):

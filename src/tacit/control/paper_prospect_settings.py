@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from tacit.control import paper_q_settings
 from tacit.control.paper_field import Kind
-from tacit.control.paper_q_settings import _one_of, check_setting
+from tacit.control.paper_q_settings import one_of, check_setting
 from tacit.privacy import checks
 from tacit.privacy.certificate import Claim
 from tacit.privacy.claims import rajabi2022_theorem1
@@ -140,7 +140,7 @@ class Config:
         for size in self.hidden:
             checks.count("hidden", size)
         for name, allowed in _WORDS.items():
-            _one_of(name, getattr(self, name), allowed)
+            one_of(name, getattr(self, name), allowed)
         if self.replay != 0:
             most = checks.count("replay", self.replay)
             if not self.minibatch <= most < 2**16:

@@ -102,11 +102,11 @@ class Config:
             raise InputError("hidden must be the sizes of the hidden layers, such as (16, 16).")
         for size in self.hidden:
             checks.count("hidden", size)
-        _one_of("acting", self.acting, ("greedy", "epsilon-greedy"))
-        _one_of("updates", self.updates, ("batch", "step"))
-        _one_of("loss", self.loss, ("squared", "huber"))
-        _one_of("optimiser", self.optimiser, ("sgd", "rmsprop"))
-        _one_of("edge", self.edge, ("correct", "public-code"))
+        one_of("acting", self.acting, ("greedy", "epsilon-greedy"))
+        one_of("updates", self.updates, ("batch", "step"))
+        one_of("loss", self.loss, ("squared", "huber"))
+        one_of("optimiser", self.optimiser, ("sgd", "rmsprop"))
+        one_of("edge", self.edge, ("correct", "public-code"))
         if self.replay != 0 and not self.batch <= checks.count("replay", self.replay) < 2**16:
             raise InputError(
                 f"replay must be 0, or at least the batch of {self.batch} and below 65,536."
@@ -150,7 +150,7 @@ class Config:
         return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{name} must be {', '.join(map(repr, allowed))}, not {value!r}.")
 

@@ -141,7 +141,9 @@ class Judge:
 
     def occupied(self, policy: Floats, *, past_target: bool = False) -> Floats:
         """How many of the horizon's steps end in each cell: until the target, or also past it."""
-        matrix = self._onward(policy) if past_target else self.grid.transition_matrix(policy)
+        if not past_target:
+            return self.grid.visits(policy, HORIZON)
+        matrix = self._onward(policy)
         now, total = self.grid.tables.start, np.zeros(self.grid.num_states)
         for _ in range(HORIZON):
             now = now @ matrix
@@ -170,6 +172,8 @@ class Judge:
         best = self.best["CPT"].values
         own = self.best[objective]
         there = self.grid.tables.start + self.occupied(own.policy)
+        # Nobody acts at the target.
+        there[-1] = 0.0
         good = own.action_values >= own.values[:, None] - 1e-9
         agrees = np.sum(policy * good, axis=1)
         values = solve(self.grid, PROSPECTS["CPT"], self.gamma, policy).values
@@ -180,14 +184,8 @@ class Judge:
             "cpt_shortfall": best[0] - values[0],
             "mean_cpt_shortfall": np.mean(best - values),
             "agreement": there @ agrees / np.sum(there),
-            "reaches_target": 1.0 - self._left(policy),
+            "reaches_target": steps[-1],
         }
-
-    def _left(self, policy: Floats) -> float:
-        """How likely the horizon ends before the target is reached."""
-        matrix = self.grid.transition_matrix(policy)
-        power = np.linalg.matrix_power(matrix, HORIZON)
-        return float(self.grid.tables.start @ power @ np.ones(len(power)))
 
 
 def references(presets: Sequence[Preset] = get_args(Preset)) -> Iterator[Row]:
