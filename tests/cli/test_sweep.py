@@ -69,6 +69,7 @@ FUNCTIONAL = ["sweep", "functional-q", "--env", "Interval", "--mode", "paper"]
 PUBLIC_CODE = [*FUNCTIONAL, "--set", "preset=public-code"]
 
 
+@pytest.mark.slow
 def test_the_noise_of_functional_q_is_swept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

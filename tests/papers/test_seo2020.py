@@ -54,6 +54,7 @@ def test_summary_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["steps"] == 5.0
 
 
+@pytest.mark.slow
 def test_a_seed_means_the_same_world() -> None:
     chosen = seo2020.config("MDP-100", "none")
     both = seo2020.run(chosen, "MDP-100", [7, 8], 2)
@@ -86,6 +87,7 @@ def test_learning_leaves_the_tables_as_they_were() -> None:
     assert seo2020.judged(env, uniform, 0, 50) == pytest.approx(-219.0, abs=6 * 16 / np.sqrt(50))
 
 
+@pytest.mark.slow
 def test_people_are_simulated_within_their_budget() -> None:
     plain = seo2020.people("MDP-100", seo2020.SHARED, 60, [0, 1], batch=20)
     private = seo2020.people("MDP-100", seo2020.SHARED, 60, [0, 1], 1.0, batch=20)

@@ -145,7 +145,12 @@ def test_grids_of_bounded_losses(loss: LaplaceShift | Response, eps: float) -> N
 @pytest.mark.parametrize(
     ("rate", "std", "relation", "interval"),
     [
-        *itertools.product([0.01, 0.3, 0.9], [0.5, 1.0, 4.0], [AR, RO], [1e-4]),
+        *itertools.product([0.01, 0.3, 0.9], [1.0, 4.0], [AR, RO], [1e-4]),
+        # Narrow noise has long tails, which take the other accountant a while.
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in itertools.product([0.01, 0.3, 0.9], [0.5], [AR, RO], [1e-4])
+        ),
         (1e-4, 4.0, AR, 2e-6),
     ],
 )

@@ -415,6 +415,7 @@ def test_canaries_come_close_to_the_truth_and_refute_a_boast() -> None:
     assert found.guesses >= found.correct
 
 
+@pytest.mark.slow
 def test_canary_bounds_err_no_more_often_than_they_say() -> None:
     trials = 200
     wrong = sum(
@@ -466,7 +467,14 @@ OWN = [name for name, build in TARGETS.items() if build.__module__ == gaussian._
 TEETH = [twin for twin in TWINS if twin.targets[0] in OWN]
 
 
-@pytest.mark.parametrize("name", OWN)
+# These take longest to compile, or to draw.
+LONG = {"unit-vector-compiled", "sign-compiled", "functional-compiled", "smooth"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in OWN],
+)
 def test_what_ships_keeps_its_promise(name: str) -> None:
     found = attacked(TARGETS[name]())
     assert found.target == name

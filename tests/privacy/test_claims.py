@@ -27,6 +27,7 @@ def test_xie2019_lemma1_table(sigma: float, iterations: int, expected: float) ->
     assert made.epsilon == pytest.approx(expected, abs=3e-4)
 
 
+@pytest.mark.slow
 def test_xie2019_theorem1_asks_for_far_too_little_noise() -> None:
     made = claim("xie2019-theorem1", {"epsilon": 1.0, "iterations": 100})
     assert made.details["sigma"] == pytest.approx(2 * math.sqrt(100 * math.log(1e5)) / 1000)

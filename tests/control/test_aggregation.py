@@ -1,0 +1,538 @@
+"""The aggregator's core: pure, total, the same when it is replayed, and the same when compiled."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tacit.control import aggregation, certified
+from tacit.control.aggregation import (
+    Accepted,
+    Aggregator,
+    Began,
+    Issued,
+    Optimiser,
+    Outcome,
+    Record,
+    State,
+    Ticket,
+    apply,
+    from_line,
+    no_moments,
+    to_line,
+    weight,
+)
+from tacit.control.privatiser import Mechanism, Privatiser
+from tacit.privacy import InputError
+from tacit.privacy.noise import reproducible, secure
+
+D = 3
+PLAN = Privatiser(2.0, D)
+SIGN = Privatiser(2.0, D, "sign", score_share=0.25)
+LAPLACE = Privatiser(2.0, D, "laplace")
+
+
+def payloads(plan: Privatiser, count: int, seed: int = 0) -> list[bytes]:
+    rows = np.random.default_rng(seed).normal(size=(count, D))
+    return plan.payloads(rows, reproducible(seed), [True] * count)
+
+
+def vector(payload: bytes, plan: Privatiser = PLAN) -> NDArray[Any]:
+    return plan.read(payload)[0]
+
+
+def contents(state: State) -> dict[str, Any]:
+    """Everything in a state, arrays as their bits."""
+    arrays = {name: getattr(state, name) for name in ("theta", "moments", "total")}
+    rest = {name: value for name, value in vars(state).items() if name not in arrays}
+    return {**rest, **{name: (a.shape, a.dtype, a.tobytes()) for name, a in arrays.items()}}
+
+
+# --- updates --------------------------------------------------------------------------------------
+
+
+def test_the_model_moves_against_the_mean_when_the_buffer_is_full() -> None:
+    aggregator = Aggregator(PLAN, rate=0.1, buffer=3)
+    state = aggregator.begin([1.0, 2.0, 3.0])
+    sent = payloads(PLAN, 7)
+    models: list[State] = []
+    for payload in sent:
+        state, ticket, theta = aggregator.issue(state)
+        np.testing.assert_array_equal(theta, state.theta)
+        assert ticket == Ticket(len(models), state.version)
+        state, verdict = aggregator.submit(state, ticket, payload)
+        assert verdict.accepted
+        models.append(state)
+    assert [s.version for s in models] == [0, 0, 1, 1, 1, 2, 2]
+    assert [s.held for s in models] == [1, 2, 0, 1, 2, 0, 1]
+    assert [s.accepted for s in models] == [1, 2, 3, 4, 5, 6, 7]
+    first = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(models[1].theta, first)
+    mean = np.mean([vector(one) for one in sent[:3]], axis=0)
+    np.testing.assert_allclose(models[2].theta, first - 0.1 * mean, rtol=1e-14)
+    np.testing.assert_array_equal(models[2].total, np.zeros(D))
+    np.testing.assert_allclose(models[3].total, vector(sent[3]), rtol=1e-15)
+    np.testing.assert_array_equal(models[4].theta, models[2].theta)
+
+
+@pytest.mark.parametrize("staleness", ["root", "none"])
+def test_stale_reports_weigh_less(staleness: Any) -> None:
+    aggregator = Aggregator(PLAN, rate=1.0, buffer=1, staleness=staleness)
+    state = aggregator.begin(np.zeros(D))
+    tickets = []
+    for _ in range(4):
+        state, ticket, _ = aggregator.issue(state)
+        tickets.append(ticket)
+    assert [t.version for t in tickets] == [0, 0, 0, 0]
+    for age, (ticket, payload) in enumerate(zip(tickets, payloads(PLAN, 4), strict=True)):
+        before = state.theta
+        state, _ = aggregator.submit(state, ticket, payload)
+        counted = 1.0 / math.sqrt(1.0 + age) if staleness == "root" else 1.0
+        np.testing.assert_allclose(before - state.theta, counted * vector(payload), rtol=1e-12)
+
+
+def test_weights() -> None:
+    ages = np.arange(5.0)
+    np.testing.assert_allclose(weight(ages, "root"), 1.0 / np.sqrt(1.0 + ages), rtol=1e-15)
+    np.testing.assert_array_equal(weight(ages, "none"), np.ones(5))
+    assert weight(0, "root") == weight(7, "none") == 1.0
+    with jax.enable_x64(True):
+        compiled = jax.jit(lambda x: weight(x, "root"))(jnp.asarray(ages))
+    np.testing.assert_allclose(compiled, weight(ages, "root"), rtol=1e-14)
+
+
+def test_a_weighted_sum_is_divided_by_the_number_of_reports() -> None:
+    """Not by the sum of the weights: a buffer of stale reports makes a short step."""
+    aggregator = Aggregator(PLAN, rate=1.0, buffer=2)
+    state = aggregator.begin(np.zeros(D))
+    tickets = []
+    for _ in range(4):
+        state, ticket, _ = aggregator.issue(state)
+        tickets.append(ticket)
+    sent = payloads(PLAN, 4)
+    models = []
+    for ticket, payload in zip(tickets, sent, strict=True):
+        state, _ = aggregator.submit(state, ticket, payload)
+        models.append(state.theta)
+    late = (vector(sent[2]) + vector(sent[3])) / 2.0 / math.sqrt(2.0)
+    np.testing.assert_allclose(models[1] - models[3], late, rtol=1e-12)
+
+
+def test_adam_is_that_of_the_certified_learner() -> None:
+    rng = np.random.default_rng(1)
+    moments, other = np.zeros((2, D)), np.zeros((2, D))
+    theta = np.ones(D)
+    with jax.enable_x64(True):
+        for done in range(5):
+            total = rng.normal(size=D) * 10.0 ** rng.integers(-3, 3)
+            moved, moments = apply(
+                theta, moments, total, float(done), rate=0.2, buffer=7, optimiser="adam"
+            )
+            direction, other = certified.adam(jnp.asarray(total / 7), other, done + 1.0)
+            np.testing.assert_allclose(theta - moved, 0.2 * direction, rtol=1e-12)
+            np.testing.assert_allclose(moments, other, rtol=1e-14)
+            theta = moved
+        traced = aggregation.adam(jnp.asarray(total / 7), jnp.asarray(moments), 3.0)
+        expected = certified.adam(jnp.asarray(total / 7), jnp.asarray(moments), 3.0)
+        for ours, theirs in zip(traced, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("plan", [PLAN, LAPLACE], ids=["privunit", "laplace"])
+def test_a_compiled_run_equals_the_core(optimiser: Optimiser, plan: Privatiser) -> None:
+    """The same reports, of which some are stale, through `apply` inside a compiled loop."""
+    rate, buffer = 0.3, 4
+    aggregator = Aggregator(plan, rate=rate, buffer=buffer, optimiser=optimiser)
+    state = aggregator.begin([0.5, -0.5, 0.0])
+    sent = payloads(plan, 60)
+    flight: list[Ticket] = []
+    versions = []
+    for number, payload in enumerate(sent):
+        while len(flight) < 9:
+            state, ticket, _ = aggregator.issue(state)
+            flight.append(ticket)
+        ticket = flight.pop(number % 7)
+        versions.append(ticket.version)
+        state, verdict = aggregator.submit(state, ticket, payload)
+        assert verdict.accepted
+    assert state.version == 15
+    assert len({s - v for s, v in zip(np.arange(60) // buffer, versions, strict=True)}) > 2
+
+    @jax.jit
+    def run(vectors: Any, issued: Any, theta: Any) -> Any:
+        def one(carry: Any, report: Any) -> Any:
+            theta, moments, total, held, done = carry
+            g, version = report
+            total = total + weight(done - version, "root") * g
+            held = held + 1
+            full = held == buffer
+            moved, moments_after = apply(
+                theta, moments, total, done, rate=rate, buffer=buffer, optimiser=optimiser
+            )
+            return (
+                jnp.where(full, moved, theta),
+                jnp.where(full, moments_after, moments),
+                jnp.where(full, 0.0, total),
+                jnp.where(full, 0, held),
+                done + full,
+            ), None
+
+        moments = jnp.zeros(no_moments(D, optimiser))
+        begun = (theta, moments, jnp.zeros(D), jnp.asarray(0), jnp.asarray(0.0))
+        return jax.lax.scan(one, begun, (vectors, issued))[0]
+
+    with jax.enable_x64(True):
+        vectors = jnp.asarray(np.array([vector(one, plan) for one in sent]))
+        found = run(vectors, jnp.asarray(versions, float), jnp.asarray([0.5, -0.5, 0.0]))
+    np.testing.assert_allclose(found[0], state.theta, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found[1], state.moments, rtol=1e-12, atol=1e-14)
+    assert int(found[4]) == state.version
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+def test_each_kind_of_bad_report_has_its_verdict_and_changes_nothing() -> None:
+    aggregator = Aggregator(PLAN, rate=0.1, buffer=1, max_age=1)
+    state = aggregator.begin(np.zeros(D))
+    good = payloads(PLAN, 6)
+    tickets = []
+    for _ in range(5):
+        state, ticket, _ = aggregator.issue(state)
+        tickets.append(ticket)
+
+    def refused(ticket: Any, payload: Any, outcome: Outcome, words: str) -> None:
+        after, verdict = aggregator.submit(state, ticket, payload)
+        assert after is state
+        assert verdict.outcome is outcome
+        assert not verdict.accepted
+        assert words in verdict.sentence
+        assert verdict.sentence.endswith(".")
+
+    for wrong in (
+        *(Ticket(5, 0), Ticket(-1, 0), Ticket(0, 1), Ticket(10**30, 0), Ticket(0, -1)),
+        *(Ticket("0", 0), Ticket(0, None), Ticket(True, 0), Ticket(0.0, 0)),  # type: ignore[arg-type]
+        *((0, 0), None, "0"),
+    ):
+        refused(wrong, good[0], Outcome.UNKNOWN_TICKET, "no such ticket")
+    for payload in (b"", good[0][:-1], good[0] + b"\0", bytes(24), "text", None, 3):
+        refused(tickets[0], payload, Outcome.MALFORMED, "of this plan has")
+    nan = np.array([math.nan, 0.0, 0.0]).tobytes()
+    refused(tickets[0], nan, Outcome.MALFORMED, "finite")
+    # Nothing was used up: the same ticket is good for the right bytes.
+    state, verdict = aggregator.submit(state, tickets[0], good[0])
+    assert verdict.outcome is Outcome.ACCEPTED
+    refused(tickets[0], good[0], Outcome.DUPLICATE, "accepted before")
+    refused(tickets[0], good[1], Outcome.DUPLICATE, "accepted before")
+    refused(Ticket(0, 99), b"", Outcome.DUPLICATE, "accepted before")
+    state, verdict = aggregator.submit(state, tickets[1], good[1])
+    assert verdict.accepted  # one update old
+    refused(tickets[2], good[2], Outcome.TOO_STALE, "moved 2 times")
+    refused(tickets[2], b"", Outcome.TOO_STALE, "moved 2 times")
+    assert state.accepted == 2
+
+
+def test_a_limit_of_no_age_takes_fresh_reports_only() -> None:
+    aggregator = Aggregator(PLAN, rate=0.1, buffer=2, max_age=0)
+    state = aggregator.begin(np.zeros(D))
+    outcomes, tickets = [], []
+    for _ in range(3):
+        state, ticket, _ = aggregator.issue(state)
+        tickets.append(ticket)
+    for ticket, payload in zip(tickets, payloads(PLAN, 3), strict=True):
+        state, verdict = aggregator.submit(state, ticket, payload)
+        outcomes.append(verdict.outcome)
+    assert outcomes == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.TOO_STALE]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([PLAN, SIGN, LAPLACE]),
+    st.one_of(
+        st.binary(max_size=40),
+        st.binary(min_size=24, max_size=24),
+        st.binary(min_size=18, max_size=18),
+        st.lists(st.floats(width=64), min_size=3, max_size=3).map(
+            lambda x: np.array(x, "<f8").tobytes()
+        ),
+        st.lists(st.integers(-(2**60), 2**60), min_size=3, max_size=3).map(
+            lambda x: np.array(x, "<i8").tobytes()
+        ),
+    ),
+)
+def test_no_bytes_raise_or_move_the_sum_further_than_a_report_can(
+    plan: Privatiser, payload: bytes
+) -> None:
+    aggregator = Aggregator(plan, rate=0.1, buffer=2, optimiser="adam")
+    state, ticket, _ = aggregator.issue(aggregator.begin(np.zeros(D)))
+    after, verdict = aggregator.submit(state, ticket, payload)
+    assert verdict.outcome in (Outcome.ACCEPTED, Outcome.MALFORMED)
+    assert (after is state) == (not verdict.accepted)
+    assert np.linalg.norm(after.total) <= plan.reach * (1.0 + 1e-12)
+
+
+def test_a_poisoner_moves_a_model_no_further_than_an_unlucky_agent() -> None:
+    """Of a hundred reports, all but one honest, the worst that passes counts like any other."""
+    aggregator = Aggregator(LAPLACE, rate=1.0, buffer=100)
+    state = aggregator.begin(np.zeros(D))
+    sent = LAPLACE.payloads(np.zeros((99, D)), secure())
+    step = LAPLACE.plan.mechanism.step  # type: ignore[union-attr]
+    most = math.floor(LAPLACE.reach / math.sqrt(D) / step)
+    for payload in [*sent, np.full(D, most, "<i8").tobytes()]:
+        honest = state.total
+        state, ticket, _ = aggregator.issue(state)
+        state, verdict = aggregator.submit(state, ticket, payload)
+        assert verdict.accepted
+    moved = -state.theta - honest / 100.0
+    assert 0.99 * LAPLACE.reach < 100.0 * np.linalg.norm(moved) <= LAPLACE.reach * (1.0 + 1e-9)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_states_are_values() -> None:
+    aggregator = Aggregator(PLAN, rate=0.1, buffer=1, optimiser="adam")
+    given_theta = np.zeros(D)
+    state = aggregator.begin(given_theta)
+    given_theta[0] = 7.0
+    assert state.theta[0] == 0.0
+    before = contents(state)
+    issued, ticket, theta = aggregator.issue(state)
+    assert contents(state) == before
+    between = contents(issued)
+    first, _ = aggregator.submit(issued, ticket, payloads(PLAN, 1)[0])
+    again, _ = aggregator.submit(issued, ticket, payloads(PLAN, 1)[0])
+    assert contents(issued) == between
+    assert contents(first) == contents(again) != between
+    for array in (theta, first.theta, first.moments, first.total):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 1.0
+
+
+def test_many_tickets() -> None:
+    """More than a page of them, used in any order."""
+    aggregator = Aggregator(SIGN, rate=0.1, buffer=100)
+    state = aggregator.begin(np.zeros(D))
+    tickets = []
+    for _ in range(600):
+        state, ticket, _ = aggregator.issue(state)
+        tickets.append(ticket)
+    order = np.random.default_rng(0).permutation(600)
+    sent = payloads(SIGN, 600)
+    for place in order[:550]:
+        state, verdict = aggregator.submit(state, tickets[place], sent[place])
+        assert verdict.accepted
+    for place in range(600):
+        used = place in order[:550]
+        assert state.ticket(place) == (-1 if used else 0)
+        _, verdict = aggregator.submit(state, tickets[place], sent[place])
+        assert verdict.outcome is (Outcome.DUPLICATE if used else Outcome.ACCEPTED)
+
+
+def test_scores_are_told_of_the_last_agents() -> None:
+    plan = Privatiser(20.0, 1, "sign", score_share=0.9)
+    aggregator = Aggregator(plan, rate=0.1, window=50)
+    state = aggregator.begin([0.0])
+    with pytest.raises(InputError, match="no scores"):
+        aggregator.reached(state)
+    for reached in [False] * 60 + [True] * 50:
+        state, ticket, _ = aggregator.issue(state)
+        sent = plan.payloads(np.zeros((1, 1)), secure(), [reached])[0]
+        state, _ = aggregator.submit(state, ticket, sent)
+        assert len(state.told) == min(state.accepted, 50)
+    # At epsilon 18 one in 6 * 10^7 lies.
+    np.testing.assert_allclose(aggregator.reached(state), (1.0, 0.5 / math.sqrt(50)), rtol=1e-6)
+    assert Aggregator(PLAN, rate=0.1).begin(np.zeros(D)).told == ()
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for wrong, message in (
+        ({"rate": 0.0}, "rate"),
+        ({"rate": math.nan}, "rate"),
+        ({"rate": 1e200}, "overflow"),
+        ({"buffer": 0}, "buffer"),
+        ({"buffer": 1.5}, "buffer"),
+        ({"optimiser": "rmsprop"}, "optimiser must be 'sgd' or 'adam'"),
+        ({"staleness": "linear"}, "staleness must be"),
+        ({"max_age": -1}, "max_age"),
+        ({"window": 0}, "window"),
+        ({"privatiser": None}, "privatiser must be"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Aggregator(**{"privatiser": PLAN, "rate": 0.1, **wrong})  # type: ignore[arg-type]
+    aggregator = Aggregator(PLAN, rate=0.1)
+    for theta in ([1.0, 2.0], 1.0, [1.0, math.nan, 0.0], "theta", [[1.0, 2.0, 3.0]]):
+        with pytest.raises(InputError, match="theta"):
+            aggregator.begin(theta)
+
+
+# --- journal and files ----------------------------------------------------------------------------
+
+
+def drive(
+    aggregator: Aggregator, moves: list[tuple[str, int]], seed: int
+) -> tuple[State, list[Record]]:
+    """A run of issues, reports, doubled ones and rubbish; and its journal."""
+    state = aggregator.begin(np.linspace(-1.0, 1.0, D))
+    journal: list[Record] = [aggregator.began(state)]
+    tickets: list[Ticket] = []
+    sent = payloads(aggregator.privatiser, len(moves), seed)
+    for (move, place), payload in zip(moves, sent, strict=True):
+        if move == "issue" or not tickets:
+            state, ticket, _ = aggregator.issue(state)
+            tickets.append(ticket)
+            journal.append(Issued(ticket))
+            continue
+        ticket = tickets[place % len(tickets)]
+        bytes_sent = payload if move == "report" else payload[place % 10 :] + b"!"
+        state, verdict = aggregator.submit(state, ticket, bytes_sent)
+        if verdict.accepted:
+            journal.append(Accepted(ticket, bytes_sent))
+    return state, journal
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["issue", "report", "report", "rubbish"]), st.integers(0, 50)),
+        max_size=40,
+    ),
+    st.integers(0, 5),
+    st.sampled_from(["sgd", "adam"]),
+    st.sampled_from([None, 0, 2]),
+    st.integers(1, 4),
+    st.sampled_from(["privunit", "sign", "laplace"]),
+)
+def test_a_replayed_journal_gives_the_same_state_bit_for_bit(
+    moves: list[tuple[str, int]],
+    seed: int,
+    optimiser: Optimiser,
+    max_age: int | None,
+    buffer: int,
+    mechanism: Mechanism,
+) -> None:
+    plan = Privatiser(2.0, D, mechanism, score_share=0.25)
+    aggregator = Aggregator(plan, 0.1, buffer, optimiser, max_age=max_age, window=5)
+    state, journal = drive(aggregator, moves, seed)
+    assert state.accepted == state.version * buffer + state.held
+    assert state.held < buffer
+    assert np.all(np.isfinite(state.theta))
+    lines = [to_line(record) for record in journal]
+    assert not any("\n" in line for line in lines)
+    again = [from_line(line) for line in lines]
+    assert again == journal
+    assert contents(aggregator.replay(again)) == contents(state)
+
+
+def test_a_journal_that_cannot_be_is_refused() -> None:
+    aggregator = Aggregator(PLAN, rate=0.1, buffer=2)
+    moves = [("issue", 0), ("report", 0), ("issue", 0), ("report", 1), ("issue", 0)]
+    _, journal = drive(aggregator, moves, 0)
+    began, issued, accepted, *rest = journal
+    assert isinstance(began, Began)
+    assert isinstance(issued, Issued)
+    assert isinstance(accepted, Accepted)
+    for wrong, message in (
+        ([], "empty"),
+        ([issued], "Record 1"),
+        ([began, began], "Record 2"),
+        ([began, accepted], "Record 2"),
+        ([began, issued, accepted, accepted], "Record 4"),
+        ([began, issued, Accepted(accepted.ticket, b"")], "Record 3"),
+        ([began, Issued(Ticket(1, 0))], "Record 2"),
+        ([began, issued, *rest], "Record 5"),
+        ([Began((0.0,), began.settings)], "theta"),
+    ):
+        with pytest.raises(InputError, match=message):
+            aggregator.replay(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="other settings"):
+        Aggregator(PLAN, rate=0.2, buffer=2).replay(journal)
+    for line in (
+        *("", "{", "null", "[]", "7", '{"issued": 3}', '{"issued": [1]}', "[" * 100_000),
+        *('{"accepted": [0, 0]}', '{"accepted": [0, 0], "payload": "?"}', '{"began": [1.0]}'),
+        *('{"accepted": [0, 0], "payload": 5}', '{"began": 5, "settings": {}}', '"began"'),
+        *('{"issued": [Infinity, 0]}', '{"issued": [NaN, 0]}', '{"began": [1' + "0" * 400 + "]}"),
+    ):
+        with pytest.raises(InputError, match="not a line"):
+            from_line(line)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_a_saved_state_goes_on_as_if_it_had_not_been(tmp_path: Path, optimiser: Optimiser) -> None:
+    aggregator = Aggregator(SIGN, rate=0.1, buffer=3, optimiser=optimiser)
+    moves = [("issue", 0)] * 300 + [("report", place) for place in range(0, 290, 7)]
+    state, _ = drive(aggregator, moves, 1)
+    aggregator.save(tmp_path / "state", state)
+    loaded = aggregator.load(tmp_path / "state")
+    assert contents(loaded) == contents(state)
+    for _ in range(3):
+        number = loaded.issued - 1
+        ticket, payload = Ticket(number, loaded.ticket(number)), payloads(SIGN, 1)[0]
+        (state, one), (loaded, two) = (
+            aggregator.submit(which, ticket, payload) for which in (state, loaded)
+        )
+        assert one == two
+        state, loaded = aggregator.issue(state)[0], aggregator.issue(loaded)[0]
+    assert contents(loaded) == contents(state)
+
+
+def test_a_file_that_is_not_a_state_is_refused(tmp_path: Path) -> None:
+    aggregator = Aggregator(PLAN, rate=0.1, buffer=2)
+    state, _ = drive(aggregator, [("issue", 0), ("report", 0), ("issue", 0)], 0)
+    path = tmp_path / "state"
+    aggregator.save(path, state)
+    content = path.read_bytes()
+    with pytest.raises(InputError, match="other settings"):
+        Aggregator(PLAN, rate=0.1, buffer=3).load(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        aggregator.load(tmp_path / "nothing")
+    for wrong in (b"", content[:-40], content[400:], b"{}"):
+        path.write_bytes(wrong)
+        with pytest.raises(InputError, match="damaged"):
+            aggregator.load(path)
+
+    def rewritten(**changes: Any) -> None:
+        path.write_bytes(content)
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in file.files}
+        with path.open("wb") as out:
+            np.savez(out, **{**arrays, **changes})
+
+    def header(**changes: Any) -> NDArray[np.uint8]:
+        path.write_bytes(content)
+        with np.load(path) as file:
+            data = {**json.loads(bytes(file["header"])), **changes}
+        return np.frombuffer(json.dumps(data).encode(), np.uint8)
+
+    for changes, message in (
+        ({"theta": np.zeros(2)}, "damaged"),
+        ({"theta": np.zeros(D, np.float32)}, "damaged"),
+        ({"moments": np.zeros((2, D))}, "damaged"),
+        ({"tickets": np.array([5, -1])}, "damaged"),
+        ({"tickets": np.array([-2])}, "damaged"),
+        ({"header": header(kind="tacit state")}, "damaged"),
+        ({"header": header(format=9)}, "another version"),
+        ({"header": np.frombuffer(b"[]", np.uint8)}, "damaged"),
+        ({"tickets": np.array([None])}, "damaged"),
+    ):
+        rewritten(**changes)
+        with pytest.raises(InputError, match=message):
+            aggregator.load(path)
+    rewritten()
+    assert contents(aggregator.load(path)) == contents(state)
+
+
+def test_no_server_needs_jax() -> None:
+    code = "import sys, tacit.control.aggregation; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

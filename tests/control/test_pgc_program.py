@@ -1,0 +1,407 @@
+"""The compiled simulation of private gradient collection, against plain accounts of the same."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tacit.control.aggregation import Aggregator
+from tacit.control.pgc_losses import Loss, Model, drawn, greedy, no_sums, softmax
+from tacit.control.pgc_program import Arm, Group, OneOf, PGCProgram, table_quantile, unit_reports
+from tacit.control.privatiser import Privatiser
+from tacit.control.program import Program, load_state, save_state
+from tacit.envs.base import Discrete
+from tacit.envs.chain import Chain
+from tacit.envs.control import CartPole
+from tacit.privacy.errors import InputError
+from tacit.privacy.mechanisms import unit_vector_jax
+from tacit.privacy.mechanisms.report_laplace import LaplaceReport
+from tacit.privacy.mechanisms.sign import ProjectedSign
+from tacit.privacy.mechanisms.unit_vector import PrivUnit, upper_quantile
+
+ENV = CartPole(step_limit=14)
+SMALL = Model(ENV.observation, 2, (3,))
+PAPER = Model(ENV.observation, 2, (16,), critic=True)
+GRAVITY = OneOf(ENV, "gravity", (9.7, 9.8, 9.9))
+LANES = 4
+
+
+def program(*arms: Arm) -> PGCProgram:
+    """Episodes of at most 14 steps, everything in 64 bits."""
+    return PGCProgram(
+        ENV,
+        SMALL,
+        arms,
+        agents=16,
+        dynamics=GRAVITY,
+        flight=3,
+        block=4,
+        dtype="float64",
+        quantile="newton",
+    )
+
+
+# Laplace noise is quicker to compile than PrivUnit's.
+RUN = program(*(Arm(LaplaceReport(e, SMALL.dimension), "clip") for e in (2.0, 20.0)))
+
+
+def keys(*seeds: int) -> jax.Array:
+    return jax.vmap(jax.random.key)(jnp.asarray(seeds))
+
+
+def numbers(**changes: Any) -> dict[str, Any]:
+    plain = {"rate": 0.05, "buffer": 2.0, "gamma": 0.9, "baseline": 5.0}
+    return {name: jnp.full(LANES, value) for name, value in {**plain, **changes}.items()}
+
+
+def bits(tree: Any) -> list[bytes]:
+    return [
+        np.asarray(
+            jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+        ).tobytes()
+        for x in jax.tree.leaves(tree)
+    ]
+
+
+# --- the gradient ---------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnums=0)
+@partial(jax.grad, argnums=1)
+def printed(model: Model, theta: Any, episode: Any, cut: Any, own: dict[str, float]) -> Any:
+    """The loss of a stored episode, (15) to (18) as `pgc_losses` reads them, by autodiff.
+
+    An episode is padded: observations, actions, rewards, how many steps it took, and where to.
+    """
+    seen, actions, rewards, count, last = episode
+    weights, depth = model.weights(theta), len(model.hidden)
+
+    def outputs(x: Any) -> tuple[Any, Any]:
+        for w in weights[:depth]:
+            x = jnp.tanh(x @ w.T) if model.activation == "tanh" else jax.nn.relu(x @ w.T)
+        values = x @ weights[depth + 1][0] if model.critic else jnp.zeros(len(x))
+        return x @ weights[depth].T, values
+
+    preferences, values = outputs(seen)
+    logs = jax.nn.log_softmax(preferences)
+    step = jnp.arange(len(actions))
+    taken = step < count
+    ahead = step[None, :] - step[:, None]
+    discount = jnp.where((ahead >= 0) & taken[None, :], own["gamma"] ** ahead, 0.0)
+    follows = jnp.where(cut, outputs(last[None])[1][0], 0.0)
+    target = discount @ rewards + own["gamma"] ** (count - step) * follows
+    target = jax.lax.stop_gradient(target)
+    base = values if model.critic else own["baseline"]
+    advantage = jax.lax.stop_gradient(target - base)
+    loss = -advantage * logs[step, actions]
+    if model.critic:
+        loss = loss + own["entropy"] * jnp.sum(jnp.exp(logs) * logs, axis=1)
+        loss = loss + own["value_weight"] * (target - values) ** 2
+    return jnp.sum(jnp.where(taken, loss, 0.0))
+
+
+@partial(jax.jit, static_argnums=0)
+def forward(model: Model, theta: Any, episode: Any, cut: Any, own: dict[str, float]) -> Any:
+    """The same gradient, added up on the way; all steps of the episode are taken."""
+    loss, weights = Loss(model), model.weights(theta)
+    seen, actions, rewards, _, last = episode
+
+    def step(sums: Any, now: Any) -> Any:
+        observation, action, reward = now
+        inside = model.inside(weights, observation)
+        preferences, value = model.outputs(weights, inside)
+        chances = softmax(preferences)
+        return loss.step(own, weights, inside, chances, value, action, reward, sums), None
+
+    sums = jax.lax.scan(step, no_sums(weights), (seen, actions, rewards))[0]
+    return -model.vector(loss.close(own, weights, last, cut, sums))
+
+
+@pytest.mark.parametrize(
+    ("model", "cut"),
+    [
+        (PAPER, True),
+        (replace(PAPER, hidden=(5, 4), activation="tanh"), False),
+        pytest.param(replace(SMALL, activation="tanh"), True, marks=pytest.mark.slow),
+        pytest.param(PAPER, False, marks=pytest.mark.slow),
+    ],
+)
+def test_gradients_added_up_while_playing_are_those_of_the_printed_losses(
+    model: Model, cut: bool
+) -> None:
+    own = {"gamma": 0.93, "value_weight": 0.5, "entropy": 0.03, "baseline": 2.0}
+    with jax.enable_x64(True):
+        draw = np.random.default_rng(4)
+        theta = jnp.asarray(draw.normal(size=model.dimension))
+        seen = jnp.asarray(draw.normal(size=(11, 4)))
+        actions = jnp.asarray(draw.integers(0, 2, 11))
+        rewards = jnp.asarray(draw.normal(size=11))
+        episode = seen, actions, rewards, 11, jnp.asarray(draw.normal(size=4))
+        expected = printed(model, theta, episode, cut, own)
+        found = forward(model, theta, episode, cut, own)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        # The test can tell: another end of the episode has another gradient.
+        if model.critic:
+            other = forward(model, theta, episode, not cut, own)
+            assert np.max(np.abs(other - expected)) > 1e-3
+
+
+def test_the_papers_model_has_112_parameters_and_policies_are_those_that_were_played() -> None:
+    assert PAPER.dimension == 112
+    assert PAPER.shapes == ((16, 4), (2, 16), (1, 16))
+    model = replace(PAPER, scale=(2.0, 3.0, 0.2, 1.0))
+    with jax.enable_x64(True):
+        theta = model.initial(jax.random.key(1))
+        weights = model.weights(theta)
+        np.testing.assert_array_equal(model.vector(weights), theta)
+        states = np.random.default_rng(0).normal(size=(6, 4))
+        chances = jax.jit(
+            jax.vmap(lambda s: softmax(model.outputs(weights, model.inside(weights, s))[0]))
+        )
+        played = chances(jnp.asarray(states))
+        uniform = replace(model, first="uniform").initial(jax.random.key(1))
+    policy = model.policy(np.asarray(theta))
+    np.testing.assert_allclose(policy.probabilities(states), played, rtol=1e-12)
+    assert not np.any(np.asarray(uniform)[64:])
+    assert np.all(np.asarray(uniform)[:64])
+
+
+def test_actions_have_the_chances_that_they_should_have() -> None:
+    uniform = (jnp.arange(1000) + 0.5) / 1000
+    chances = jnp.array([0.2, 0.5, 0.3])
+
+    @jax.jit
+    @jax.vmap
+    def acts(u: Any) -> Any:
+        return drawn(chances, u), greedy(chances, 0.3 * u**0, u), greedy(chances, 0.0 * u, u)
+
+    counts = [np.bincount(taken, minlength=3).tolist() for taken in acts(uniform)]
+    assert counts == [[200, 500, 300], [100, 800, 100], [0, 1000, 0]]
+
+
+# --- reports --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_reports_are_those_of_the_mechanism_bit_for_bit_with_the_epsilon_of_their_arm() -> None:
+    plans = [PrivUnit(1.0, 6, padded=False), PrivUnit(5.0, 6, padded=False)]
+    with jax.enable_x64(True):
+        rows = jnp.asarray(np.random.default_rng(1).normal(size=(4, 6))).at[3].set(0.0)
+        arms, own = jnp.array([0, 1, 1, 0]), keys(1, 2, 3, 4)
+        found = unit_reports(plans, arms, rows, own, "newton")
+        alone = [
+            unit_vector_jax.reports(plans[arm], row[None], key)[0]
+            for arm, row, key in zip(arms.tolist(), rows, own, strict=True)
+        ]
+        near = unit_reports(plans, arms, rows, own, "table")
+    np.testing.assert_array_equal(found, alone)
+    np.testing.assert_allclose(near, found, atol=1e-8)
+
+
+@pytest.mark.parametrize("sphere", [3, 96, 5000])
+def test_interpolated_quantiles_are_off_by_less_than_a_ten_thousand_millionth(sphere: int) -> None:
+    draw = np.random.default_rng(2)
+    tails = np.concatenate([0.5 * draw.random(4000), np.exp(-39.0 * draw.random(4000)) / 2, [0.5]])
+    with jax.enable_x64(True):
+        found = table_quantile(sphere, jnp.asarray(tails))
+    np.testing.assert_allclose(found, upper_quantile(sphere, tails), atol=1e-10)
+
+
+def test_broken_gradients_count_as_zero_and_so_do_all_in_the_control() -> None:
+    with jax.enable_x64(True):
+        gradients = jnp.array(
+            [[3.0, 4.0], [jnp.nan, 1.0], [jnp.inf, 0.0], [1e300, 0.0], [0.0, 0.0]]
+        )
+        groups = [
+            Group((arm,), "newton")
+            for arm in (Arm(None), Arm(None, gradient="zero"), Arm(None, "clip", 0.5))
+        ]
+        scaled, control, clipped = jax.jit(
+            lambda g: [group.reports(g, keys(0), jnp.zeros(5, int)) for group in groups]
+        )(gradients)
+    assert not np.any(control)
+    expected = np.array([[0.6, 0.8], [0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    np.testing.assert_allclose(scaled, expected)
+    np.testing.assert_allclose(clipped[0], [1.5 / 7, 2.0 / 7])
+
+
+def test_an_arm_is_the_plan_of_a_privatiser() -> None:
+    arm = Arm.of(Privatiser(1.5, 7, "laplace", norm="clip", radius=0.005), "zero")
+    assert arm == Arm(LaplaceReport(1.5, 7, 0.005), "clip", 0.005, "zero")
+    sign = Privatiser(5.0, 7, "sign", norm="clip", debias=False)
+    assert Arm.of(sign) == Arm(ProjectedSign(5.0, 7, debias=False), "clip")
+
+
+# --- whole runs -----------------------------------------------------------------------------------
+
+
+def by_hand(seed: int, privatiser: Privatiser, agents: int) -> tuple[Any, list[int], list[int]]:
+    """A lane of a program, an agent at a time, with the aggregator's core: model, lengths, ages."""
+    first, actions, arrivals, noise = jax.random.split(jax.random.key(seed), 4)
+    own = {"gamma": 0.9, "baseline": 5.0}
+    core = Aggregator(privatiser, rate=0.05, buffer=2, optimiser="adam")
+    state = core.begin(np.asarray(SMALL.initial(first)))
+    step, draw = jax.jit(ENV.step), jax.jit(lambda key: jax.random.uniform(key, (4, 3)))
+
+    @jax.jit
+    def begin(number: Any) -> Any:
+        dynamics, start = jax.random.split(jax.random.fold_in(arrivals, number))
+        params = GRAVITY(dynamics)
+        return params, *ENV.reset(start, params)
+
+    @jax.jit
+    def randomised(row: Any, number: Any) -> Any:
+        assert isinstance(privatiser.plan, PrivUnit)
+        return unit_vector_jax.reports(privatiser.plan, row, jax.random.fold_in(noise, number))[0]
+
+    def arrive(number: int) -> dict[str, Any]:
+        nonlocal state
+        state, ticket, theta = core.issue(state)
+        params, at, seen = begin(np.uint32(number))
+        return {"ticket": ticket, "theta": theta, "params": params, "at": at, "seen": [seen]}
+
+    def play(agent: dict[str, Any], uniform: Any) -> None:
+        if agent.get("over"):
+            return
+        policy = SMALL.policy(agent["theta"])
+        action = int(uniform >= policy.probabilities(np.asarray(agent["seen"][-1])[None])[0, 0])
+        after = step(jax.random.key(0), agent["at"], action, agent["params"])
+        agent["at"], agent["over"] = after.state, bool(after.terminated | after.truncated)
+        agent["seen"].append(after.observation)
+        agent.setdefault("actions", []).append(action)
+
+    flying = [arrive(2**31 + place) for place in range(3)]
+    lengths: list[int] = []
+    ages: list[int] = []
+    block = 0
+    while len(lengths) < agents:
+        uniforms = np.asarray(draw(jax.random.fold_in(actions, block)))
+        for tick in range(4):
+            for place, agent in enumerate(flying):
+                play(agent, uniforms[tick, place])
+        block += 1
+        left = []
+        for place, agent in enumerate(flying):
+            if not agent.get("over") or len(lengths) == agents:
+                continue
+            count = len(agent["actions"])
+            seen, acts = np.zeros((14, 4)), np.zeros(14, np.int64)
+            seen[:count], acts[:count] = agent["seen"][:-1], agent["actions"]
+            stored = seen, acts, np.ones(14), count, agent["seen"][-1]
+            gradient = printed(SMALL, agent["theta"], stored, False, own)
+            row = jnp.asarray(privatiser.rows(np.asarray(gradient)[None]))
+            report = randomised(row, np.uint32(len(lengths)))
+            ages.append(state.version - agent["ticket"].version)
+            state, verdict = core.submit(state, agent["ticket"], privatiser.plan.encode(report))
+            assert verdict.accepted
+            left.append((place, len(lengths)))
+            lengths.append(count)
+        for place, number in left:
+            flying[place] = arrive(number)
+    return state.theta, lengths, ages
+
+
+@pytest.mark.slow
+def test_a_compiled_run_is_what_the_core_makes_of_the_same_agents() -> None:
+    plans = [Privatiser(epsilon, SMALL.dimension) for epsilon in (2.0, 20.0)]
+    run = program(*(Arm.of(plan) for plan in plans))
+    with jax.enable_x64(True):
+        state, seen = run.advance(run.init(keys(3, 1, 2, 7), numbers()), 12)
+        for lane, seed in ((0, 3), (3, 7)):
+            theta, lengths, ages = by_hand(seed, plans[lane // 2], 12)
+            assert np.asarray(seen["length"])[lane].tolist() == lengths
+            np.testing.assert_allclose(state.aggregators.theta[lane], theta, rtol=1e-9, atol=1e-12)
+            assert max(ages) > 0  # some models were old
+
+
+def test_a_run_in_pieces_is_the_same_run_and_lanes_know_nothing_of_each_other(
+    tmp_path: Path,
+) -> None:
+    with jax.enable_x64(True):
+        begun = RUN.init(keys(3, 1, 2, 7), numbers())
+        whole, seen = RUN.advance(begun, 11)
+        state, pieces = begun, []
+        for count in (1, 4, 6):
+            state, some = RUN.advance(state, count)
+            pieces.append(some["length"])
+            save_state(tmp_path / "state", state, {})
+            state = load_state(tmp_path / "state", begun)[0]
+        assert isinstance(RUN, Program)
+        np.testing.assert_array_equal(seen["return"], seen["length"])
+        np.testing.assert_array_equal(np.concatenate(pieces, axis=1), seen["length"])
+        assert bits(state) == bits(whole)
+        assert np.asarray(whole.aggregators.accepted).tolist() == [11] * LANES
+        # All lanes but the first are others, and the first does not notice.
+        other = RUN.init(keys(3, 8, 9, 10), {**numbers(), "rate": jnp.array([0.05, 1.0, 0.3, 2.0])})
+        beside, lengths = RUN.advance(other, 11)
+        np.testing.assert_array_equal(lengths["length"][0], seen["length"][0])
+        assert bits(beside.aggregators.theta[0]) == bits(whole.aggregators.theta[0])
+        assert bits(beside.aggregators.theta[1]) != bits(whole.aggregators.theta[1])
+        with pytest.raises(InputError, match="16 agents"):
+            RUN.advance(whole, 6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"agents": 0}, "agents"),
+        ({"arms": ()}, "at least one way"),
+        ({"arms": (Arm(PrivUnit(1.0, 5)),)}, "18 parameters"),
+        ({"env": CartPole(step_limit=None)}, "step limit"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(changes: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        replace(RUN, **changes)
+
+
+def test_settings_and_lanes_must_fit() -> None:
+    with jax.enable_x64(True):
+        with pytest.raises(InputError, match="as many lanes"):
+            RUN.init(keys(1, 2, 3), {})
+        with pytest.raises(InputError, match="settings must be rate, buffer, gamma, baseline"):
+            RUN.init(keys(1, 2), {"rate": jnp.ones(2)})
+    with pytest.raises(InputError, match="no parameter 'weight'"):
+        OneOf(ENV, "weight", (1.0,))
+    with pytest.raises(InputError, match="4 numbers"):
+        replace(SMALL, scale=(1.0,))
+
+
+@pytest.mark.slow
+def test_the_papers_agents_and_other_environments_run_too() -> None:
+    """Greedy agents with a critic, all kinds of reports; states by number, and moves by chance."""
+    d = PAPER.dimension
+    arms = (
+        Arm(LaplaceReport(1.0, d, 0.005), "clip"),
+        Arm(LaplaceReport(10.0, d, 0.005), "clip"),
+        Arm(ProjectedSign(10.0, d, debias=False), "clip"),
+        Arm(None, "clip", 0.005),
+    )
+    run = PGCProgram(ENV, PAPER, arms, 60, "greedy", GRAVITY, "sgd", "none")
+    with jax.enable_x64(True):
+        own = {"rate": 0.5, "buffer": 1.0, "gamma": 0.99, "value_weight": 0.5, "entropy": 0.01}
+        state = run.init(keys(0, 0, 0, 0), {name: jnp.full(4, x) for name, x in own.items()})
+        begun = np.asarray(state.aggregators.theta)
+        state, _ = run.advance(state, 60)
+        moved = np.abs(np.asarray(state.aggregators.theta) - begun)
+    # Sixty moves of noise 0.5 C / epsilon in each coordinate; of C / 2 in L1 norm without noise.
+    assert 0.5 < np.sqrt(np.mean(moved[0] ** 2)) / (0.5 * 0.01 * np.sqrt(120)) < 1.5
+    assert 0.5 < np.sqrt(np.mean(moved[1] ** 2)) / (0.05 * 0.01 * np.sqrt(120)) < 1.5
+    assert np.all(np.mod(np.round(moved[2] / (0.5 * np.sqrt(3.0)), 6), 1.0) == 0.0)
+    assert 0.0 < np.sum(moved[3]) <= 60 * 0.5 * 0.005 * (1 + 1e-9)
+
+    chain = Chain()
+    model = Model(Discrete(chain.observation.n), chain.num_actions, (4,))
+    run = PGCProgram(chain, model, (Arm(PrivUnit(8.0, model.dimension)),), 40, flight=2)
+    with jax.enable_x64(True):
+        settings = {"rate": 0.1, "buffer": 5.0, "gamma": 0.95, "baseline": 1.0}
+        begun_chain = run.init(keys(0), {name: jnp.full(1, x) for name, x in settings.items()})
+        state, seen = run.advance(begun_chain, 40)
+    assert np.all(np.asarray(seen["length"]) <= (chain.step_limit or 0))
+    assert int(state.aggregators.version[0]) == 8
+    assert model.policy(np.asarray(state.aggregators.theta[0])).num_actions == chain.num_actions
