@@ -43,6 +43,7 @@ def audit(
     """
     # Not used here by name: importing them puts their targets into the catalogue.
     import tacit.control.audits
+    import tacit.control.pgc_audits
     import tacit.control.q_audits
     import tacit.evaluation.audits  # noqa: F401
     from tacit.privacy import InputError

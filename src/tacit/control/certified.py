@@ -64,6 +64,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+from tacit.control.aggregation import adam
 from tacit.control.increments import Floats, Rows
 from tacit.data import Policy
 from tacit.data.policies import choose
@@ -85,8 +86,6 @@ _MOST_NUMBERS = 2**22
 # So many steps are played between two looks at whether anybody is left.
 _BLOCK = 32
 _LANES = "lanes"
-# Adam's two decays, and what its denominator is at least.
-_ADAM = (0.9, 0.999, 1e-8)
 
 
 def disjoint(sigma: float) -> Event:
@@ -309,15 +308,6 @@ class Plan:
             mean = np.asarray(state.total, dtype=np.float64) / self.averaged
             return mean[:p], mean[p:]
         return np.asarray(state.actor, np.float64), np.asarray(state.critic, np.float64)
-
-
-def adam(mean: Any, moments: Any, count: Any) -> tuple[Any, Any]:
-    """Adam's direction, from noised means only."""
-    first, second, tiny = _ADAM
-    m = first * moments[0] + (1.0 - first) * mean
-    v = second * moments[1] + (1.0 - second) * mean**2
-    direction = (m / (1.0 - first**count)) / (jnp.sqrt(v / (1.0 - second**count)) + tiny)
-    return direction, jnp.stack([m, v])
 
 
 @partial(jax.jit, static_argnums=0)

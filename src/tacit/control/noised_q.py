@@ -66,7 +66,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tacit.control.certified import adam
+from tacit.control.aggregation import adam
 from tacit.control.increments import Floats, Head
 from tacit.control.prospect_planning import weighed
 from tacit.control.walks import SampledWalk, pooled

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tacit.control.certified import adam
+from tacit.control.aggregation import adam
 from tacit.control.increments import Floats, Head, Layers, Linear, Table
 from tacit.control.walks import Walk
 from tacit.privacy.errors import InputError
