@@ -10,7 +10,7 @@ import pytest
 from tacit import cli
 from tacit.envs import ObstacleGrid
 from tacit.report import prospects
-from tacit.risk import Prospect, solve
+from tacit.risk import PowerUtility, Prospect, Straight, solve
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -48,6 +48,8 @@ def test_samples_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--outcomes", "20:0.05,0:0.5"], "sum to 1"),
         (["--outcomes", "much:1"], "outcomes must be a number"),
         (["--samples", "1,,2"], "outcomes must be a number"),
+        (["--samples", "1:0.5,2"], "equally likely: say '1' without a chance"),
+        (["--outcomes", "inf:0.5,0:0.5"], "outcomes must be finite"),
         (["--samples", "1", "--prospect", "bold"], "prospect must be neutral"),
         (["--samples", "1", "--prospect", "none.json"], "cannot be read"),
         (["--page", "nowhere/page.html"], "cannot be written"),
@@ -81,6 +83,12 @@ def test_the_page_shows_weights_utilities_and_ways(
     visits = grid.visits(best.policy, 400)
     assert all(f"{visits[grid.cell(x, y)]:.4f}" in page for x, y, _ in grid.obstacles)
     assert "<script" not in page
+
+
+def test_a_page_without_a_grid_where_values_have_no_bound(tmp_path: Path) -> None:
+    steep = Prospect(PowerUtility(1.0, 1.0, 3.0), Straight(), Straight())
+    prospects.write(steep, "steep", tmp_path / "page.html")
+    assert "Where it leads" not in (tmp_path / "page.html").read_text()
 
 
 def test_a_way_that_leads_nowhere_ends() -> None:

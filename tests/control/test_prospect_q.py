@@ -1,6 +1,7 @@
 """Learning what people prefer: planning against exact answers, updates against their theorem."""
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,10 @@ def test_values_stay_within_nested_utilities() -> None:
     assert low == pytest.approx(float(u(-2.0 + low)), rel=1e-9)
     assert high == float(u(-1.0))
     growing = Prospect(PowerUtility(1.0, 1.0, 50.0))
-    assert prospect_planning.limits(growing, np.array([-1.0]), 1.0, 10**6)[0] == -1e100
+    assert (
+        prospect_planning.limits(growing, np.array([-1.0]), 1.0, 10**6)[0]
+        == -prospect_planning.LARGEST
+    )
     walked, _ = known(tables(0))
     found = prospect_planning.fitted_q(
         walked, np.full((12, 2), -1.0), Table(STATES, ACTIONS), growing, 1.0, 500, 0.0
@@ -634,3 +638,60 @@ def test_vectors_that_cannot_be_drawn_twice_are_refused(release: Any, tmp_path: 
         with pytest.raises(InputError, match="cannot be stepped twice"):
             agent(release).learn(HostEnvironment(Ring([0.2], box=True)), ledger=ledger, run="a")
         assert not ledger.entries()
+
+
+def test_radii_do_not_add_up_in_a_ledger(tmp_path: Path) -> None:
+    """Noise for one radius says nothing about another, so a ledger has one."""
+    env = tables(3, losses=True)
+    small: dict[str, Any] = {"reward_range": (-3.0, 0.0), "steps": 60, "samples": 3, "rounds": 20}
+    model = ProspectQ(budget=BUDGET, reward_radius=0.01, **small)
+    any_two = ProspectQ(
+        budget=BUDGET, release="updates", descent=Descent(2, 0.1, 20, clip=0.1), **small
+    )
+    assert (any_two.reward_radius, any_two.radius) == (None, 3.0)
+    wider = replace(any_two, reward_range=(-9.0, 0.0))
+    assert wider.radius == 9.0
+    with Ledger.create(
+        tmp_path / "ledger",
+        "costs",
+        unit=Unit.REWARD_FUNCTION,
+        relation=Relation.REWARD_RADIUS,
+    ) as ledger:
+        found = model.learn(env, ledger=ledger, run="a")
+        assert found.certificate.reward_radius == 0.01
+        with pytest.raises(InputError, match=r"about another radius \(reward radius 0\.01\)"):
+            any_two.learn(env, ledger=ledger, run="a")
+        # A beginning that is the same is not the same radius.
+        with pytest.raises(InputError, match="another radius"):
+            replace(model, reward_radius=0.015).learn(env, ledger=ledger, run="a")
+        assert len(ledger.entries()) == 1
+        again = model.learn(env, ledger=ledger, run="b").certificate
+        assert again.population is not None
+        assert again.population.epsilon > again.epsilon
+        with pytest.raises(InputError, match="reward_radius is needed"):
+            ledger.spend(Gaussian(1.0, 1.0), run="c")
+
+
+def test_plans_are_not_cut_short_by_cells_that_nobody_visited() -> None:
+    """The worst of all values, where the walk never was, must not make all others look still."""
+    who = Prospect(PowerUtility(losses=0.93, loss_aversion=1.5))
+    env = tables(3, losses=True)
+    agent = ProspectQ(prospect=who, steps=4000, samples=50, reward_range=(-3.0, 0.0), rounds=5000)
+    values = agent.learn(env, seed=0).values(np.arange(STATES)).max(axis=1)
+    np.testing.assert_allclose(values, solve(env, who, GAMMA).values, rtol=0.1)
+
+
+def test_values_without_bound_are_refused_before_anybody_pays() -> None:
+    steep = Prospect(PowerUtility(1.0, 1.0, 2.25))
+    with pytest.raises(InputError, match="grow without bound"):
+        ProspectQ(prospect=steep, reward_range=(-3.0, 0.0))
+
+
+def test_values_that_alternate_are_told_of() -> None:
+    """Two states that swap, with a little gain and a little loss next to the reference point."""
+    swap = np.zeros((2, 2, 2))
+    swap[0, :, 1] = swap[1, :, 0] = 1.0
+    env = TabularMDP.from_dense(swap, np.array([[0.1, 0.1], [-0.1, -0.1]]), step_limit=10)
+    agent = ProspectQ(steps=100, samples=2, reward_of="step", reward_range=(-1.0, 1.0))
+    with pytest.warns(UserWarning, match="Values still moved after 500 rounds"):
+        agent.learn(env, seed=0)

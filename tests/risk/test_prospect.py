@@ -175,6 +175,13 @@ def test_densities_against_the_integral_of_the_definition(
         assert found == pytest.approx(law.mean(), abs=1e-6)
 
 
+def test_a_wide_density_whose_reach_is_told() -> None:
+    """Outcomes a million times as large are worth 1e6^0.88 times as much."""
+    who = Prospect.tversky_kahneman()
+    wide = who.of_density(stats.norm(0.0, 1e6).pdf, points=(-1e6, 1e6))
+    assert wide == pytest.approx(1e6**0.88 * who.of_density(stats.norm().pdf), rel=1e-9)
+
+
 def test_a_density_that_cannot_be_trusted_is_refused() -> None:
     who = Prospect.tversky_kahneman()
     with pytest.raises(InputError, match=r"integrates to 0\.5"):
@@ -183,6 +190,9 @@ def test_a_density_that_cannot_be_trusted_is_refused() -> None:
         who.of_density(stats.norm(1e4, 0.01).pdf)
     with pytest.raises(InputError, match="at least 0"):
         who.of_density(lambda x: -np.ones_like(x), 0.0, 1.0)
+    # A rare fortune weighs more than it is likely: it must not be overlooked.
+    with pytest.raises(InputError, match="integrates to"):
+        who.of_density(lambda x: (1.0 - 9e-7) * stats.norm().pdf(x))
     with pytest.raises(InputError, match="low must be below high"):
         who.of_density(stats.norm().pdf, 1.0, 1.0)
 
@@ -274,6 +284,17 @@ def test_what_is_no_number_makes_no_value() -> None:
         (lambda: prospect_of("careful"), "tversky-kahneman"),
         (lambda: prospect_of({"kind": "tacit prospect"}), "no utility"),
         (lambda: prospect_of(3), "a name"),
+        (lambda: Prospect.neutral().of_samples([1.0, 2.0], 5), "an axis that they have"),
+        (lambda: Prospect.neutral().of_distribution([1.0], [1.0], 3), "an axis that they have"),
+        (lambda: Prospect.neutral().of_density(lambda x: x, 0.0, 1.0, ANYTHING), "points must"),
+        (lambda: Prospect.neutral().of_density(lambda x: "a", 0.0, 1.0), "at least 0"),
+        (lambda: Prospect.neutral().of_density(lambda x: x + 1j, 0.0, 1.0), "at least 0"),
+        (
+            lambda: prospect_of(
+                {**Prospect.neutral().to_dict(), "gain_weight": {"kind": ["straight"]}}
+            ),
+            "A weight has a kind",
+        ),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(call: Callable[[], object], says: str) -> None:

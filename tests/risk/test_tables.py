@@ -88,6 +88,41 @@ def test_where_nothing_is_paid_there_are_three_fixed_points() -> None:
     assert found.gap == pytest.approx(2.0 * 0.9 ** (0.88 / 0.12), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("who", "reward", "others"),
+    [
+        (Prospect.tversky_kahneman(), 1.0, (-2.186856534793102, -389.21951859806154)),
+        (Prospect(PowerUtility(reference=-10.0)), -1.0, (-35.7, -313.3)),
+    ],
+)
+def test_fixed_points_on_the_other_side_are_known_of(
+    who: Prospect, reward: float, others: tuple[float, float]
+) -> None:
+    """One state: the value is a gain, and the same T has two fixed points among the losses."""
+    from tacit.risk.tables import backup
+
+    alone = TabularMDP.from_dense(np.ones((1, 1, 1)), np.full((1, 1), reward))
+    found = solve(alone, who, 0.9)
+    assert found.values[0] > 0.0
+    assert found.gap == pytest.approx(found.values[0] - others[1], rel=1e-3)
+    for other in others:
+        assert backup(alone.tables, who, 0.9, np.array([other]))[0, 0] == pytest.approx(
+            other, abs=0.1
+        )
+
+
+def test_values_that_alternate_for_ever() -> None:
+    """Two states that swap, one pays a little and one costs a little: the least fixed point."""
+    from tacit.risk.tables import backup
+
+    swap = np.zeros((2, 1, 2))
+    swap[0, 0, 1] = swap[1, 0, 0] = 1.0
+    env = TabularMDP.from_dense(swap, np.array([[0.1], [-0.1]]))
+    found = solve(env, PAPER, 0.9)
+    assert_allclose(backup(env.tables, PAPER, 0.9, found.values)[:, 0], found.values, atol=1e-9)
+    assert found.gap > 0.1
+
+
 def test_a_policy_that_avoids_what_looms_large() -> None:
     """Sure -1, or -20 with one chance in 25: the mean takes the gamble, the standard person not."""
     successors = np.ones((2, 2, 2), int)
@@ -103,7 +138,7 @@ def test_bad_input_gets_one_clear_sentence() -> None:
     grid = ObstacleGrid()
     steep = Prospect(PowerUtility(1.0, 1.0, 3.0), Straight(), Straight())
     with pytest.raises(InputError, match="without bound"):
-        solve(grid, steep, 0.9)
+        solve(TabularMDP.from_dense(np.ones((1, 1, 1)), np.full((1, 1), -1.0)), steep, 0.9)
     with pytest.raises(InputError, match="gamma"):
         solve(grid, PAPER, 1.5)
     with pytest.raises(InputError, match="TabularMDP"):

@@ -1,6 +1,7 @@
 """`tacit risk`: what an uncertain outcome is worth to somebody."""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,9 +47,13 @@ def risk(
         parts = [one.strip() for one in (outcomes or samples or "").split(",")]
         for part in parts:
             outcome, colon, chance = part.partition(":")
+            if samples is not None and colon:
+                raise InputError(f"Samples are equally likely: say {outcome!r} without a chance.")
             if outcomes is not None and not colon:
                 raise InputError(f"Say how likely {part!r} is, such as {part or 20}:0.05.")
             values.append(number("outcomes", outcome))
+            if not math.isfinite(values[-1]):
+                raise InputError(f"outcomes must be finite, not {outcome}.")
             chances.append(number("chances", chance) if outcomes is not None else 1 / len(parts))
         value = float(who.of_distribution(values, chances))
         answer |= {

@@ -276,6 +276,11 @@ class FunctionalQ:
         if updating and self.reward_range is None:
             raise InputError("reward_range is needed: say what any reward could be.")
 
+    @property
+    def radius(self) -> float | None:
+        """How far apart reward functions are that are hidden: what the certificate says."""
+        return self.reward_radius
+
     def _check_radius(self) -> None:
         if self.reward_radius is not None:
             radius = checks.positive("reward_radius", self.reward_radius)
@@ -294,7 +299,7 @@ class FunctionalQ:
             return
         if self.budget.delta == 0.0:
             raise InputError("budget must have a delta above 0, for Gaussian noise.")
-        if self.reward_radius is None:
+        if self.radius is None:
             raise InputError(
                 "reward_radius is needed: by how much may two rewards differ that are not to be "
                 "told apart?"
@@ -349,6 +354,7 @@ class FunctionalQ:
                 ledger=ledger,
                 run=run,
                 seed=seed,
+                reward_radius=self.radius,
             ),
             {"agent": self.described(made), "seed": seed, "public": public, "run": run},
             progress,
@@ -392,6 +398,7 @@ class FunctionalQ:
             ledger=ledger,
             run=about["run"],
             seed=about["seed"],
+            reward_radius=self.radius,
         )
         course = Course(self, made, self._head(made), purse, about, progress, path, keep)
         released = {name: np.asarray(array) for name, array in found.items()}
@@ -899,7 +906,6 @@ class Course:
                 *((SHOWN,) if self.about["public"] else ()),
             ),
             compiled=compiled,
-            reward_radius=agent.reward_radius,
         )
 
 

@@ -37,7 +37,7 @@ from tacit.control.increments import Floats, Head, Layers, Linear, Table
 from tacit.control.walks import Walk
 from tacit.privacy.errors import InputError
 
-# Values that move by less, relative to the largest, stand still.
+# Values that move by less, relative to themselves or to 1, stand still.
 _STILL = 1e-12
 
 
@@ -153,7 +153,8 @@ def settled(
     q = start
     for _ in range(rounds):
         new = fit.fit(np.clip(aims(q), *limits))
-        still = np.max(np.abs(new - q)) <= _STILL * (1.0 + np.max(np.abs(new)))
+        # Each by itself: cells that were never visited may be as bad as can be.
+        still = np.all(np.abs(new - q) <= _STILL * (1.0 + np.abs(new)))
         q = new
         if still:
             break

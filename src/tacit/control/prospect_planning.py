@@ -17,6 +17,7 @@ that round by round (`limits`), so that nothing grows without bound, whatever th
 `Prospect.neutral()` these limits, and all the rest, are those of `planning`.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,10 @@ from tacit.control.increments import Floats, Head, Layers
 from tacit.control.walks import SampledWalk
 from tacit.risk import Prospect
 
-# Beyond it differences of values would be rounding errors, or overflow.
-_LARGEST = 1e100
+# Beyond it differences of values would be rounding errors.
+LARGEST = 1e12
+# Values that move by more than this share of themselves are not there yet.
+_UNSETTLED = 1e-3
 
 
 def weighed(prospect: Prospect, outcomes: Any, chances: Any) -> Any:
@@ -44,14 +47,14 @@ def limits(prospect: Prospect, rewards: Floats, gamma: float, rounds: int) -> tu
     """What values of so many steps with rewards like these are at least and at most.
 
     With one step more, b becomes u(r + gamma b), r the extreme reward; or u(r) if the end is worse
-    for this side than going on.
+    for this side than going on. What grows beyond `LARGEST` is cut off there.
     """
 
     def furthest(reward: float, side: float) -> float:
         bound = 0.0
         for _ in range(rounds):
             worth = float(prospect.utility(reward + side * max(0.0, side * gamma * bound)))
-            worth = min(max(worth, -_LARGEST), _LARGEST)
+            worth = min(max(worth, -LARGEST), LARGEST)
             if worth == bound:
                 break
             bound = worth
@@ -80,7 +83,15 @@ def fitted_q(
         outcomes = rewards + np.where(walk.ends, 0.0, later)
         return np.asarray(weighed(prospect, outcomes, chances))[walk.row]
 
-    return planning.settled(fit, aims, within, rounds, np.zeros(head.shape))
+    found = planning.settled(fit, aims, within, rounds, np.zeros(head.shape))
+    moves = np.abs(fit.fit(np.clip(aims(found), *within)) - found)
+    if np.any(moves > _UNSETTLED * (1.0 + np.abs(found))):
+        warnings.warn(
+            f"Values still moved after {rounds:,} rounds: use more. Where they alternate between "
+            "gains and losses, next to the reference point, more do not help.",
+            stacklevel=2,
+        )
+    return found
 
 
 def network_q(

@@ -112,12 +112,25 @@ class ProspectQ(FunctionalQ):
                 raise InputError("paper has another prospect: say the same one in both places.")
         super().__post_init__()
 
-    def _check_radius(self) -> None:
+    @property
+    def radius(self) -> float | None:
         if self.release == "updates" and self.reward_radius is None:
             assert self.reward_range is not None
-            low, high = self.reward_range
-            object.__setattr__(self, "reward_radius", high - low)
+            return self.reward_range[1] - self.reward_range[0]
+        return self.reward_radius
+
+    def _check_radius(self) -> None:
         super()._check_radius()
+        if self.reward_range is not None:
+            # All of it is public, and known before anybody pays.
+            ends = prospect_planning.limits(
+                self.prospect, np.array(self.reward_range), self.gamma, self.rounds
+            )
+            if max(map(abs, ends)) >= prospect_planning.LARGEST:
+                raise InputError(
+                    "Values of such rewards could grow without bound under this prospect: use a "
+                    "smaller gamma, less loss aversion or smaller exponents."
+                )
 
     # --- what is drawn ----------------------------------------------------------------------------
 

@@ -295,13 +295,15 @@ class Ledger:
         partition: str = "",
         slot: int = 0,
         note: str = "",
+        reward_radius: float | None = None,
     ) -> Entry:
         """Record `events` as spent, on disk, or raise and record nothing.
 
         Call this before drawing the noise. A run that is compiled as a whole pays for all of its
         events at once, before it starts; what it then does not use is not given back.
         `partition` names a public division of the people into numbered slots, of which these events
-        concern one.
+        concern one. `reward_radius` is needed under the relation reward-radius, and the same for
+        all of a ledger: noise for one radius says nothing about another, so they do not add up.
         """
         listed = as_events(events)
         if not listed:
@@ -314,12 +316,20 @@ class Ledger:
             raise InputError(f"slot must be a whole number of at least 0, not {slot!r}.")
         if slot and not partition:
             raise InputError("A slot belongs to a partition: name it.")
+        if self.about.relation is Relation.REWARD_RADIUS:
+            if reward_radius is None:
+                raise InputError("reward_radius is needed: for which radius are these events?")
+            note = "; ".join([_radius_note(reward_radius), *([note] if note else [])])
+        elif reward_radius is not None:
+            raise InputError("reward_radius belongs to the relation reward-radius only.")
         # The first accountant must know the events too, or nothing could be certified later.
         accounting.check(listed, self.about.relation)
         chosen = self.about.filter
         cost = chosen.cost(listed, self.about.relation) if chosen else Cost(0.0)
         with self._transaction():
             self._catch_up()
+            if reward_radius is not None:
+                self._refuse_other_radius(reward_radius)
             if chosen is not None:
                 self._refuse_if_over(chosen, cost, partition, slot)
             body = {
@@ -347,6 +357,15 @@ class Ledger:
         if done != event:
             raise LedgerError(f"The mechanism did {done} after {event} was paid for.")
         return released
+
+    def _refuse_other_radius(self, radius: float) -> None:
+        # One entry speaks for all, since each was compared with the first.
+        first = next(self._read(), None)
+        if first is not None and first.note.partition(";")[0] != _radius_note(radius):
+            raise InputError(
+                f"This ledger is about another radius ({first.note}), and this run about "
+                f"{radius:g}: they do not add up, so use a ledger for each."
+            )
 
     def _refuse_if_over(self, chosen: Filter, cost: Cost, partition: str, slot: int) -> None:
         sums = dict(self._spent)
@@ -521,6 +540,8 @@ class Ledger:
         mine = [entry for entry in entries if entry.run == run]
         if not mine:
             raise InputError(f"There is no run {run!r} in this ledger.")
+        if reward_radius is not None:
+            self._refuse_other_radius(reward_radius)
         total, _ = self._worst_account(entries, delta)
         return Certificate.issue(
             self._worst_account(mine, delta)[1],
@@ -566,6 +587,11 @@ class Ledger:
             entries.append(entry)
             head = entry.digest
         return cls._made(_absolute(path), about, entries)
+
+
+def _radius_note(radius: float) -> str:
+    """How the note of an entry begins that is about reward functions."""
+    return f"reward radius {checks.positive('reward_radius', radius)!r}"
 
 
 def _entry(data: dict[str, Any]) -> Entry:

@@ -15,6 +15,7 @@ class Purse:
 
     With a `ledger` the events are on disk before the noise exists, and a ledger with a limit may
     refuse them. `seed` makes the run reproducible, which its certificate says: for experiments.
+    `reward_radius` is how far apart neighbouring reward functions are.
     """
 
     def __init__(
@@ -25,6 +26,7 @@ class Purse:
         ledger: Ledger | None = None,
         run: str | None = None,
         seed: int | None = None,
+        reward_radius: float | None = None,
     ) -> None:
         if ledger is not None:
             if run is None:
@@ -36,6 +38,7 @@ class Purse:
                 )
         self.unit, self.relation = unit, relation
         self.ledger, self.run = ledger, run
+        self.reward_radius = reward_radius
         self.source: Source = secure() if seed is None else reproducible(seed)
         self._paid: tuple[Event, ...] = ()
 
@@ -43,7 +46,7 @@ class Purse:
         """Record what is about to happen."""
         listed = as_events(events)
         if self.ledger is not None and self.run is not None:
-            self.ledger.spend(listed, run=self.run)
+            self.ledger.spend(listed, run=self.run, reward_radius=self.reward_radius)
         self._paid += listed
 
     def paid_before(self, events: Event | Iterable[Event]) -> None:
@@ -63,12 +66,10 @@ class Purse:
         assumptions: Iterable[Assumption] = (),
         compiled: bool = False,
         floating: bool = True,
-        reward_radius: float | None = None,
     ) -> Certificate:
         """A certificate of all that was paid; `compiled` if the noise came from one of JAX's keys.
 
-        `floating` says that sums or noise were floating-point numbers; `reward_radius` is how far
-        apart neighbouring reward functions are.
+        `floating` says that sums or noise were floating-point numbers.
         """
         listed = (*assumptions, *([IDEALISED_ARITHMETIC] if floating else []))
         if self.ledger is not None and self.run is not None:
@@ -79,7 +80,7 @@ class Purse:
                 release=release,
                 assumptions=listed,
                 compiled=compiled,
-                reward_radius=reward_radius,
+                reward_radius=self.reward_radius,
             )
         return Certificate.issue(
             self._paid,
@@ -89,5 +90,5 @@ class Purse:
             release=release,
             assumptions=listed,
             noise=self.source.key_origin if compiled else self.source.origin,
-            reward_radius=reward_radius,
+            reward_radius=self.reward_radius,
         )

@@ -5,6 +5,7 @@ leads, and that of the person, both exact (`tacit.risk.solve`).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.envs.grid import MOVES, ObstacleGrid
 from tacit.privacy import files
+from tacit.privacy.errors import InputError
 from tacit.report import layout, plots
 from tacit.report.layout import Column
 from tacit.report.markup import Html, tag
@@ -37,7 +39,10 @@ def write(prospect: Prospect, name: str, path: str | Path) -> None:
 
 def render(prospect: Prospect, name: str) -> str:
     """The page of a prospect that people call `name`."""
-    sections = [_weights(prospect), _utility(prospect), _grids(prospect, name)]
+    sections = [_weights(prospect), _utility(prospect)]
+    with suppress(InputError):
+        # Where values would have no bound there is no best way through the grid.
+        sections.append(_grids(prospect, name))
     return document(name, "Prospect theory: a way of weighing", sections)
 
 

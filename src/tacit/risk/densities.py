@@ -26,8 +26,10 @@ Floats = NDArray[np.float64]
 
 # Nodes of the trapezoidal rule in t from -_REACH to _REACH, and of the rules between them.
 _NODES, _REACH, _BETWEEN = 1025, 5.5, 16
+# How far t goes on a half line, where utilities are e^116 times the unit.
+_FAR = 5.0
 # By how much the mass of a density may be off, and a value between two rules, relative to it.
-_OFF = 1e-6
+_MASS_OFF, _VALUE_OFF = 1e-9, 1e-6
 
 
 class _Side(NamedTuple):
@@ -53,7 +55,10 @@ def value(
     if not low < high:
         raise InputError(f"low must be below high, not {low:g} and {high:g}.")
     u = prospect.utility
-    marks = [low, *sorted(checks.number("points", point) for point in points), high]
+    try:
+        marks = [low, *sorted(checks.number("points", point) for point in points), high]
+    except TypeError:
+        raise InputError("points must be a list of numbers.") from None
     if not all(low <= mark <= high for mark in marks):
         raise InputError("points must lie between low and high.")
     edges = [max(mark, u.reference) for mark in marks if mark > u.reference]
@@ -61,18 +66,19 @@ def value(
     edges = [min(mark, u.reference) for mark in reversed(marks) if mark < u.reference]
     downs = _side(density, [min(high, u.reference), *edges], u.loss, lambda z: u.inverse(-z))
     mass = ups.mass + downs.mass
-    if not abs(mass - 1.0) <= _OFF:
+    if not abs(mass - 1.0) <= _MASS_OFF:
         raise InputError(
-            f"density integrates to {mass:.6g} and not to 1: say low and high, and as points where "
-            "it jumps or has a peak."
+            f"density integrates to {mass:.10g} and not to 1: say low and high, and as points "
+            "where it jumps, has a peak, or how far it reaches."
         )
     found = [
         _integral(ups, prospect.gain_weight, every) - _integral(downs, prospect.loss_weight, every)
         for every in (1, 2)
     ]
-    if not abs(found[0] - found[1]) <= _OFF * (1.0 + abs(found[0])):
+    if not abs(found[0] - found[1]) <= _VALUE_OFF * (1.0 + abs(found[0])):
         raise InputError(
-            "density cannot be integrated well enough: say as points where it jumps or has a peak."
+            "density cannot be integrated well enough: say as points where it jumps, has a peak, "
+            "or how far it reaches."
         )
     return found[0]
 
@@ -112,10 +118,12 @@ def _side(
 
 def _nodes(a: float, b: float) -> tuple[Floats, Floats]:
     """Nodes z between a and b, in order, and what they weigh in an integral over z."""
-    t, h = np.linspace(-_REACH, _REACH, _NODES, retstep=True)
     if math.isinf(b):
-        z = np.exp(0.5 * math.pi * np.sinh(np.minimum(t, 5.0)))
+        t, h = np.linspace(-_REACH, _FAR, _NODES, retstep=True)
+        # In units of how far the last point is, if there is one.
+        z = (a or 1.0) * np.exp(0.5 * math.pi * np.sinh(t))
         return a + z, h * z * 0.5 * math.pi * np.cosh(t)
+    t, h = np.linspace(-_REACH, _REACH, _NODES, retstep=True)
     q = 1.0 / (1.0 + np.exp(-math.pi * np.sinh(t)))
     return a + (b - a) * q, h * (b - a) * math.pi * np.cosh(t) * q * q[::-1]
 
@@ -125,8 +133,12 @@ def _masses(density: Callable[[Floats], Any], x: Floats) -> Floats:
     nodes, weights = np.polynomial.legendre.leggauss(_BETWEEN)
     width = np.diff(x)
     at = x[:-1, None] + 0.5 * width[:, None] * (1.0 + nodes)
-    heights = np.asarray(density(at), np.float64)
-    if heights.shape != at.shape or not np.all(heights >= 0.0):
+    try:
+        heights = np.asarray(density(at))
+        fine = heights.dtype.kind in "iufb" and heights.shape == at.shape
+    except (TypeError, ValueError):
+        fine = False
+    if not fine or not np.all(heights >= 0.0):
         raise InputError("density must give a number of at least 0 for each outcome.")
     # No mass where there is no room, even if the density is infinite there.
     inside = np.where(width[:, None] != 0.0, heights * weights, 0.0)

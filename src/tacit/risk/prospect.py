@@ -79,8 +79,8 @@ class Prospect:
     def of_samples(self, samples: Any, axis: int = -1) -> Any:
         """rho of samples along `axis`; see the module. A sample that is no number makes it none."""
         xp, (x,) = floating("samples", samples)
-        if x.ndim == 0 or x.shape[axis] == 0:
-            raise InputError("samples must be at least one, along an axis.")
+        if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
+            raise InputError("samples must be at least one, along an axis that they have.")
         ordered = xp.sort(xp.moveaxis(x, axis, -1), axis=-1)
         gains, losses = self._shares(x.shape[axis])
         up = self.utility.gain(ordered) @ xp.asarray(gains, x.dtype)
@@ -104,8 +104,8 @@ class Prospect:
             y, p = xp.broadcast_arrays(y, p)
         except ValueError:
             raise InputError("outcomes and chances must be as many.") from None
-        if y.ndim == 0 or y.shape[axis] == 0:
-            raise InputError("outcomes must be at least one, along an axis.")
+        if not -y.ndim <= axis < y.ndim or y.shape[axis] == 0:
+            raise InputError("outcomes must be at least one, along an axis that they have.")
         y, p = xp.moveaxis(y, axis, -1), xp.moveaxis(p, axis, -1)
         if xp is np:
             off = np.abs(np.sum(p, axis=-1) - 1.0)

@@ -13,16 +13,18 @@ sup norm, with factor gamma. It is not, since u has an infinite slope at the ref
 one state that pays 0 for ever, V = u(gamma V) has three solutions, 0 and +- gamma^(a / (1 - a)).
 What does hold:
 
-- T is monotone, because rho, the maximum and the mean are. So from a constant below all values the
-  iterates rise to the least fixed point, and from one above they fall to the greatest; every fixed
-  point between the two constants lies between these two. If both meet, it is unique: `gap` is how
-  far they stay apart, a certificate that comes with each solution.
+- T is monotone, because rho, the maximum and the mean are. So from a constant below all fixed
+  points the iterates rise to the least of them, and from one above they fall to the greatest. If
+  both meet, there is only one: `gap` is how far they stay apart, a certificate that comes with each
+  solution. Such constants exist where utilities grow less than linearly (`_bound`).
 - Where all rewards are losses, at most -c < 0 (or 0, into the end), T is a contraction in
   Thompson's metric d(V, W) = max |log(V / W)| with factor b, the exponent of losses, for *any*
   gamma up to 1: adding the same r and multiplying by gamma do not increase d, rho is monotone and
   rho(c X) = c^b rho(X) for c > 0, so that d(rho X, rho Y) <= b d(X, Y). The same for gains.
 
-What is returned is the limit from V = 0, which is what values of n steps come to as n grows.
+What is returned is the limit from V = 0, which is what values of n steps come to as n grows, if
+there is one: next to the reference point they may alternate for ever. Then it is the least fixed
+point.
 """
 
 import math
@@ -40,8 +42,9 @@ Floats = NDArray[np.float64]
 
 _STILL = 1e-13
 _ROUNDS = 100_000
-_BOUNDING = 3000
-_LARGEST = 1e12
+# So long the limit from 0 may take after the others have settled.
+_PATIENCE = 2000
+_LARGEST = 1e15
 
 
 class Solved(NamedTuple):
@@ -86,40 +89,49 @@ def _over_actions(q: Floats, chances: Floats | None) -> Floats:
 def _settled(
     tables: Tables, prospect: Prospect, gamma: float, chances: Floats | None
 ) -> tuple[Floats, float]:
-    """The limit of T from 0, and how far those from below and from above stay apart."""
+    """The limit of T from 0, or the least fixed point, and how far apart least and greatest are."""
     bounds = [_bound(tables, prospect, gamma, side) for side in (-1.0, 1.0)]
     known = all(map(math.isfinite, bounds))
     starts = [0.0, *bounds] if known else [0.0]
     values = np.repeat(np.array(starts)[:, None], tables.start.size, axis=1)
+    waited = 0
     for _ in range(_ROUNDS):
         q = backup(tables, prospect, gamma, values)
         new = _over_actions(q, chances)
-        moved, size = np.max(np.abs(new - values)), np.max(np.abs(new))
+        size = np.max(np.abs(new))
+        still = np.all(np.abs(new - values) <= _STILL * (1.0 + np.abs(new)), axis=1)
         values = new
-        if moved <= _STILL * (1.0 + size):
-            gap = float(np.max(values[2] - values[1])) if known else math.inf
-            return np.asarray(q[0]), gap
+        if known and np.all(still[1:]):
+            waited += 1
+            if still[0] or waited > _PATIENCE:
+                return np.asarray(q[0 if still[0] else 1]), float(np.max(values[2] - values[1]))
+        elif not known and still[0]:
+            return np.asarray(q[0]), math.inf
         if size > _LARGEST:
             break
     raise InputError(
-        "values grow without bound: use a smaller gamma, or a utility with an exponent below 1."
+        "values grow without bound, or do not settle: use a smaller gamma, less loss aversion or "
+        "smaller exponents."
     )
 
 
 def _bound(tables: Tables, prospect: Prospect, gamma: float, side: float) -> float:
-    """A constant below all values (side -1), or above them (1), that T moves inwards.
+    """A constant below all fixed points (side -1), or above them (1), that T moves inwards.
 
-    No outcome is beyond that of the extreme reward at every step, for certain. Infinite if that has
-    no bound.
+    No outcome is beyond x(B) = r + gamma B for certain, r the extreme reward and B the constant; so
+    T moves B inwards if |u(x(B))| <= |B|. Utilities are less and less steep away from the reference
+    point, so if they rise by less than 1 for 1 from B / 2 to B, there is no fixed point beyond B.
+    Infinite if there is no such constant within reach.
     """
     possible = tables.probabilities > 0.0
     extreme = float(side * np.max(side * tables.rewards[possible]))
-    bound = 0.0
-    for _ in range(_BOUNDING):
-        new = side * max(0.0, side * float(prospect.utility(extreme + gamma * bound)))
-        if abs(new - bound) <= 1e-12 * (1.0 + abs(new)):
-            return new * (1.0 + 1e-9) + side * 1e-9
-        if abs(new) > _LARGEST:
-            break
-        bound = new
+
+    def worth(constant: float) -> float:
+        return side * float(prospect.utility(extreme + gamma * side * constant))
+
+    size = 1.0 + abs(extreme) + abs(prospect.utility.reference)
+    while size < _LARGEST:
+        if worth(size) <= size and worth(size) - worth(0.5 * size) <= 0.5 * size:
+            return side * size
+        size *= 2.0
     return side * math.inf

@@ -130,11 +130,12 @@ _KINDS: dict[str, Any] = {
 
 def weight_from_dict(data: Any) -> Weight:
     """The weight of which `to_dict` gave the JSON form."""
-    if not isinstance(data, Mapping) or data.get("kind") not in _KINDS:
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise InputError(f"A weight has a kind, which is one of {', '.join(_KINDS)}.")
     settings = {name: value for name, value in data.items() if name != "kind"}
     try:
-        made: Weight = _KINDS[data["kind"]](**settings)
+        made: Weight = _KINDS[kind](**settings)
     except TypeError:
-        raise InputError(f"A weight of the kind {data['kind']!r} has other settings.") from None
+        raise InputError(f"A weight of the kind {kind!r} has other settings.") from None
     return made
