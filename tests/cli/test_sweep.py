@@ -104,7 +104,7 @@ def test_the_noise_of_functional_q_is_swept(
         ([*PAPER, *GRID, "--seeds", "0"], "seeds must be a whole number of at least 1"),
         ([*PAPER, *GRID, "--top", "0"], "top must be at least 1"),
         ([*PAPER, *GRID, "--set", "seed=1"], "seed is no option of a sweep"),
-        (["sweep"], "what is to learn: tacit sweep actor-critic, or functional-q, or prospect."),
+        (["sweep"], "tacit sweep actor-critic, or functional-q, or prospect, or pgc."),
         ([*HERE, *GRID], "epsilon is needed"),
         (["sweep", "actor-critic", *GRID], "people is needed"),
         (

@@ -33,7 +33,7 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("words", [[], ["--env", "Taxi-v4"]])
 def test_what_learns_is_asked_for(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["train", *words]) == 2
-    listed = "tacit train actor-critic, or functional-q, or logged-q, or prospect"
+    listed = "tacit train actor-critic, or functional-q, or logged-q, or prospect, or pgc"
     assert capsys.readouterr().err == f"tacit: Say what is to learn: {listed}.\n"
 
 

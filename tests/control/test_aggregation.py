@@ -538,3 +538,18 @@ def test_a_file_that_is_not_a_state_is_refused(tmp_path: Path) -> None:
 def test_no_server_needs_jax() -> None:
     code = "import sys, tacit.control.aggregation; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_rate_falls_to_nothing_as_agents_are_used_up() -> None:
+    """Four updates of one report each, at rates 1, 3/4, 1/2 and 1/4; a fifth does not move."""
+    plan = PLAN
+    aggregator = Aggregator(plan, rate=1.0, staleness="none", decay=1.0, agents=4)
+    state, moves = aggregator.begin(np.zeros(D)), []
+    for payload in payloads(plan, 5):
+        state, ticket, theta = aggregator.issue(state)
+        state, _ = aggregator.submit(state, ticket, payload)
+        moves.append(np.linalg.norm(state.theta - theta) / np.linalg.norm(vector(payload)))
+    np.testing.assert_allclose(moves, [1.0, 0.75, 0.5, 0.25, 0.0], rtol=1e-12)
+    assert aggregator.replay([aggregator.began(aggregator.begin(np.zeros(D)))]).version == 0
+    with pytest.raises(InputError, match="agents is needed"):
+        Aggregator(plan, rate=1.0, decay=1.0)

@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 
 from tacit.control.aggregation import Aggregator
-from tacit.control.pgc_losses import Loss, Model, drawn, greedy, no_sums, softmax
-from tacit.control.pgc_program import Arm, Group, OneOf, PGCProgram, table_quantile, unit_reports
+from tacit.control.pgc_losses import Loss, Model, Steps, drawn, greedy, no_sums, softmax
+from tacit.control.pgc_program import (
+    Aggregators,
+    Arm,
+    Group,
+    OneOf,
+    PGCProgram,
+    table_quantile,
+    unit_reports,
+)
 from tacit.control.privatiser import Privatiser
 from tacit.control.program import Program, load_state, save_state
 from tacit.envs.base import Discrete
@@ -55,7 +63,7 @@ def keys(*seeds: int) -> jax.Array:
 
 
 def numbers(**changes: Any) -> dict[str, Any]:
-    plain = {"rate": 0.05, "buffer": 2.0, "gamma": 0.9, "baseline": 5.0}
+    plain = {"rate": 0.05, "buffer": 2.0, "decay": 0.0, "gamma": 0.9, "baseline": 5.0}
     return {name: jnp.full(LANES, value) for name, value in {**plain, **changes}.items()}
 
 
@@ -107,18 +115,21 @@ def printed(model: Model, theta: Any, episode: Any, cut: Any, own: dict[str, flo
 
 @partial(jax.jit, static_argnums=0)
 def forward(model: Model, theta: Any, episode: Any, cut: Any, own: dict[str, float]) -> Any:
-    """The same gradient, added up on the way; all steps of the episode are taken."""
+    """The same gradient, added up on the way, four steps at a time; after the end, nothing is."""
     loss, weights = Loss(model), model.weights(theta)
-    seen, actions, rewards, _, last = episode
-
-    def step(sums: Any, now: Any) -> Any:
-        observation, action, reward = now
-        inside = model.inside(weights, observation)
-        preferences, value = model.outputs(weights, inside)
-        chances = softmax(preferences)
-        return loss.step(own, weights, inside, chances, value, action, reward, sums), None
-
-    sums = jax.lax.scan(step, no_sums(weights), (seen, actions, rewards))[0]
+    seen, actions, rewards, count, last = episode
+    # What an old episode left behind does not matter.
+    sums = jax.tree.map(lambda x: x + 1.0, no_sums(weights))
+    for first in range(0, len(actions), 4):
+        at = slice(first, first + 4)
+        inside = [
+            jnp.moveaxis(x, 0, 1) for x in jax.vmap(lambda s: model.inside(weights, s))(seen[at])
+        ]
+        outputs = jax.vmap(lambda x: model.outputs(weights, x), in_axes=-1, out_axes=-1)(inside)
+        live = jnp.arange(len(actions))[at] < count
+        values = outputs[1] * jnp.ones(live.shape)
+        steps = Steps(inside, softmax(outputs[0]), values, actions[at], rewards[at], live)
+        sums = loss.add(own, weights, steps, sums, jnp.asarray(first == 0))
     return -model.vector(loss.close(own, weights, last, cut, sums))
 
 
@@ -141,7 +152,7 @@ def test_gradients_added_up_while_playing_are_those_of_the_printed_losses(
         seen = jnp.asarray(draw.normal(size=(11, 4)))
         actions = jnp.asarray(draw.integers(0, 2, 11))
         rewards = jnp.asarray(draw.normal(size=11))
-        episode = seen, actions, rewards, 11, jnp.asarray(draw.normal(size=4))
+        episode = seen, actions, rewards, 10, jnp.asarray(draw.normal(size=4))
         expected = printed(model, theta, episode, cut, own)
         found = forward(model, theta, episode, cut, own)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
@@ -346,6 +357,27 @@ def test_a_run_in_pieces_is_the_same_run_and_lanes_know_nothing_of_each_other(
             RUN.advance(whole, 6)
 
 
+def test_full_buffers_move_the_model_by_a_rate_that_falls_as_it_is_told_to() -> None:
+    plain = replace(RUN, optimiser="sgd")
+    with jax.enable_x64(True):
+        zeros, held = jnp.zeros((3, 2)), jnp.array([1, 0, 1])
+        now = Aggregators(zeros, jnp.zeros((3, 2, 0)), zeros, held, held + 4, held)
+        own = {
+            "rate": jnp.full(3, 0.5),
+            "buffer": jnp.full(3, 2.0),
+            "decay": jnp.array([0, 0, 1.0]),
+        }
+        reports = jnp.array([[6.0, -2.0]] * 3)
+        found = plain.accepted(now, jnp.array([True] * 3), reports, jnp.array([0, 0, 3]), own)
+    # The second buffer is not full. The third report is three versions old, so half counts, and
+    # five buffers of two are over of 16 agents.
+    rest = 1.0 - 10 / 16
+    expected = [[-1.5, 0.5], [0.0, 0.0], [-0.75 * rest, 0.25 * rest]]
+    np.testing.assert_allclose(found.theta, expected)
+    np.testing.assert_allclose(found.total, [[0.0, 0.0], [6.0, -2.0], [0.0, 0.0]])
+    assert [x.tolist() for x in found[3:]] == [[0, 1, 0], [6, 4, 6], [2, 1, 2]]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -364,7 +396,9 @@ def test_settings_and_lanes_must_fit() -> None:
     with jax.enable_x64(True):
         with pytest.raises(InputError, match="as many lanes"):
             RUN.init(keys(1, 2, 3), {})
-        with pytest.raises(InputError, match="settings must be rate, buffer, gamma, baseline"):
+        with pytest.raises(
+            InputError, match="settings must be rate, buffer, decay, gamma, baseline"
+        ):
             RUN.init(keys(1, 2), {"rate": jnp.ones(2)})
     with pytest.raises(InputError, match="no parameter 'weight'"):
         OneOf(ENV, "weight", (1.0,))
@@ -384,7 +418,8 @@ def test_the_papers_agents_and_other_environments_run_too() -> None:
     )
     run = PGCProgram(ENV, PAPER, arms, 60, "greedy", GRAVITY, "sgd", "none")
     with jax.enable_x64(True):
-        own = {"rate": 0.5, "buffer": 1.0, "gamma": 0.99, "value_weight": 0.5, "entropy": 0.01}
+        own = {"rate": 0.5, "buffer": 1.0, "decay": 0.0, "gamma": 0.99}
+        own |= {"value_weight": 0.5, "entropy": 0.01}
         state = run.init(keys(0, 0, 0, 0), {name: jnp.full(4, x) for name, x in own.items()})
         begun = np.asarray(state.aggregators.theta)
         state, _ = run.advance(state, 60)
@@ -399,7 +434,7 @@ def test_the_papers_agents_and_other_environments_run_too() -> None:
     model = Model(Discrete(chain.observation.n), chain.num_actions, (4,))
     run = PGCProgram(chain, model, (Arm(PrivUnit(8.0, model.dimension)),), 40, flight=2)
     with jax.enable_x64(True):
-        settings = {"rate": 0.1, "buffer": 5.0, "gamma": 0.95, "baseline": 1.0}
+        settings = {"rate": 0.1, "buffer": 5.0, "decay": 1.0, "gamma": 0.95, "baseline": 1.0}
         begun_chain = run.init(keys(0), {name: jnp.full(1, x) for name, x in settings.items()})
         state, seen = run.advance(begun_chain, 40)
     assert np.all(np.asarray(seen["length"]) <= (chain.step_limit or 0))

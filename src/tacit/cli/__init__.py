@@ -24,6 +24,7 @@ from tacit.cli.train import train_app
 from tacit.cli.train_actor_critic import actor_critic
 from tacit.cli.train_functional_q import functional_q
 from tacit.cli.train_logged_q import logged_q
+from tacit.cli.train_pgc import pgc
 from tacit.cli.train_prospect import prospect
 
 # The base of typer's own usage errors, which moved between packages over its versions.
@@ -109,3 +110,4 @@ train_app.command("actor-critic")(actor_critic)
 train_app.command("functional-q")(functional_q)
 train_app.command("logged-q")(logged_q)
 train_app.command("prospect")(prospect)
+train_app.command("pgc")(pgc)

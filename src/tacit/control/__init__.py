@@ -4,9 +4,9 @@
 >>> QLearning(steps=1000).gamma
 0.99
 
-`ActorCritic`, `FunctionalQ` and `ProspectQ` are private, with a certificate or as a paper has it.
-`QLearning` is *not*: it makes policies to evaluate, in simulated environments. JAX loads when an
-agent learns.
+`ActorCritic`, `FunctionalQ`, `ProspectQ` and `PGC` are private, with a certificate or as a paper
+has it. `QLearning` is *not*: it makes policies to evaluate, in simulated environments. JAX loads
+when an agent learns.
 """
 
 from importlib import import_module
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tacit.control.learned_q import LearnedQ
     from tacit.control.logged_q import LoggedQ
     from tacit.control.noised_q import Descent
+    from tacit.control.pgc import PGC, LearnedPGC
+    from tacit.control.pgc_program import OneOf
     from tacit.control.prospect_q import ProspectQ
     from tacit.control.q_learning import Learned, QLearning
 
@@ -29,19 +31,24 @@ _HOMES = {
     "learned_q": ("LearnedQ",),
     "logged_q": ("LoggedQ",),
     "noised_q": ("Descent",),
+    "pgc": ("PGC", "LearnedPGC"),
+    "pgc_program": ("OneOf",),
     "prospect_q": ("ProspectQ",),
     "q_learning": ("Learned", "QLearning"),
 }
 
 __all__ = [
+    "PGC",
     "ActorCritic",
     "CertifiedProgram",
     "Descent",
     "FunctionalQ",
     "Learned",
+    "LearnedPGC",
     "LearnedQ",
     "LoggedQ",
     "Network",
+    "OneOf",
     "ProspectQ",
     "QLearning",
 ]

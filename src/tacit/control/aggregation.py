@@ -13,9 +13,11 @@ gradient of a loss at the model of version v_i that its agent was sent. Reports 
 weights until there are K = `buffer` of them, and then the model moves:
 
     S      =  sum_i w(v - v_i) g_i,      w(age) = 1 / sqrt(1 + age), or 1 for all
-    theta <-  theta - rate S / K         or Adam's direction for the mean S / K;   v <- v + 1
+    theta <-  theta - rate_v S / K       or Adam's direction for the mean S / K;   v <- v + 1
 
-This is `apply`, a function of arrays that compiled simulations call too. Dividing by K, and not by
+where rate_v is `rate`, or falls to 0 as the public number of `agents` is used up, by
+(1 - v K / agents)^decay. This is `apply` with `scheduled`, functions of arrays that compiled
+simulations call too. Dividing by K, and not by
 the sum of the weights, is what makes stale reports count for less (FedBuff, Nguyen et al. 2022).
 
 **Privacy.** None is spent here. Reports are epsilon-DP for their agents when they arrive; all of
@@ -96,6 +98,12 @@ def apply(
 def no_moments(dimension: int, optimiser: Optimiser) -> tuple[int, int]:
     """The shape of the moments, which are zeros before the first update; empty for "sgd"."""
     return (2, dimension if optimiser == "adam" else 0)
+
+
+def scheduled(rate: Any, done: Any, buffer: Any, agents: Any, decay: Any) -> Any:
+    """The rate of the update after `done` others: rate (1 - done buffer / agents)^decay."""
+    left = 1.0 - done * buffer / agents
+    return rate * ((left > 0.0) * left) ** decay
 
 
 def adam(mean: Any, moments: Any, count: Any) -> tuple[Any, Any]:
@@ -263,6 +271,12 @@ class Aggregator:
     staleness: Staleness = "root"
     """With "root" a report of age a weighs 1 / sqrt(1 + a), with "none" all weigh the same."""
 
+    decay: float = 0.0
+    """How fast the rate falls to 0 while `agents` report; 0 for not at all, 1 for evenly."""
+
+    agents: int | None = None
+    """How many reports there will be in all, a public number; needed for a decay."""
+
     max_age: int | None = None
     """Reports about models that have moved more often than this are refused."""
 
@@ -278,6 +292,11 @@ class Aggregator:
         put("rate", checks.positive("rate", self.rate))
         put("buffer", checks.count("buffer", self.buffer))
         put("window", checks.count("window", self.window))
+        put("decay", checks.non_negative("decay", self.decay))
+        if self.agents is not None:
+            put("agents", checks.count("agents", self.agents))
+        elif self.decay:
+            raise InputError("agents is needed for a decay: how many reports will there be?")
         if self.max_age is not None and self.max_age != 0:
             put("max_age", checks.count("max_age", self.max_age))
         for name, allowed in (("optimiser", Optimiser), ("staleness", Staleness)):
@@ -295,6 +314,8 @@ class Aggregator:
             "buffer": self.buffer,
             "optimiser": self.optimiser,
             "staleness": self.staleness,
+            "decay": self.decay,
+            "agents": self.agents,
             "max_age": self.max_age,
             "window": self.window,
         }
@@ -371,9 +392,12 @@ class Aggregator:
         after = replace(state, total=total, held=state.held + 1, accepted=state.accepted + 1)
         if after.held < self.buffer:
             return after
+        done, rate = float(after.version), self.rate
+        if self.agents is not None:
+            rate = scheduled(rate, done, self.buffer, self.agents, self.decay)
         theta, moments = apply(
-            *(after.theta, after.moments, after.total, float(after.version)),
-            rate=self.rate,
+            *(after.theta, after.moments, after.total, done),
+            rate=rate,
             buffer=self.buffer,
             optimiser=self.optimiser,
         )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from tacit.control import paper_q_settings
 from tacit.control.paper_field import Kind
-from tacit.control.paper_q_settings import one_of, check_setting
+from tacit.control.paper_q_settings import check_setting, one_of
 from tacit.privacy import checks
 from tacit.privacy.certificate import Claim
 from tacit.privacy.claims import rajabi2022_theorem1

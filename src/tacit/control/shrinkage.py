@@ -36,4 +36,4 @@ def posterior_means(noisy: Floats, std: Floats, low: float, high: float) -> Floa
         shares = likely * weights
         shares /= shares.sum(axis=1, keepdims=True)
         weights = shares.mean(axis=0)
-    return np.clip(shares @ atoms, low, high)
+    return np.asarray(np.clip(shares @ atoms, low, high))

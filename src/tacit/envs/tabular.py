@@ -239,8 +239,8 @@ class TabularMDP(Environment[jax.Array, TableParams]):
     def _arrived(self, moved: Floats) -> Floats:
         """Chances of transitions (S, A, K), by where these lead."""
         to = self.tables.successors.ravel()
-        found: Floats = np.bincount(to, weights=moved.ravel(), minlength=self.num_states)
-        return found
+        found = np.bincount(to, weights=moved.ravel(), minlength=self.num_states)
+        return found.astype(np.float64)
 
     def optimal(self, gamma: float) -> Solution:
         """An optimal policy by policy iteration: exact, up to the rounding of the linear solves.

@@ -34,10 +34,11 @@ LEARNERS = {
     "functional-q": ("functional_q", "FunctionalQLesson"),
     "logged-q": ("logged_q", "LoggedQLesson"),
     "prospect": ("prospect_q", "ProspectLesson"),
+    "pgc": ("pgc", "PGCLesson"),
 }
 """Where the lesson of each learner is: its module here, and its class there."""
 
-SWEPT = ("actor-critic", "functional-q", "prospect")
+SWEPT = ("actor-critic", "functional-q", "prospect", "pgc")
 """The learners that `tacit sweep` takes: those that play in a simulator."""
 
 # Features that need to know between which ends numbers are.

@@ -1,0 +1,633 @@
+"""Private gradient collection (ono2020): agents who trust nobody teach one policy.
+
+    agent = PGC(epsilon=1.0)
+    agent.learn("CartPole", agents=20_000).policy
+
+Each agent is sent the model, plays an episode in an environment of its own, and sends back one
+randomised gradient; the aggregator adds reports up and moves the model (`aggregation`). Nobody but
+the agent ever sees its episode.
+
+**Unit**: one agent, with all that it saw and did, dynamics of its own included. **Relation**:
+`LOCAL`, any agent against any other, in the eyes of whoever collects the reports. **Theorem**: an
+agent's `submissions` reports (and answers, below) are pure epsilon-DP together (`privatiser` has
+the proof), the models and the policy are made of reports and nothing else, so post-processing costs
+nothing, and agents do not pay for each other. **Released**: each report. **Arithmetic**: "sign" and
+answers are exact; "privunit" and "laplace" are 64-bit floating point here, and list it.
+
+`learn` is a simulation (`pgc_program`): one program plays all agents, so the promise is about what
+leaves it, and rests on its keeping episodes, scores and keys to itself. There is one certificate,
+the same for each of the agents. No ledger pays, since each agent would keep its own. With several
+`submissions` an agent counts as somebody else each time: its dynamics are drawn again.
+
+mode="recipe" has sampled actions, a public constant as baseline, gradients of unit length, PrivUnit
+and Adam. mode="paper" is the algorithm as printed (losses as `pgc_losses` reads them, greedy
+actions with exploration that ends, a critic, plain gradient descent), with the paper's claim and,
+since its noise is sound, the certificate of the run inside it.
+
+**Stopping early.** With a `target` and a `score_share` each agent also answers, by randomised
+response with that share of its epsilon, whether its score reached the target. After every thousand
+answers their unbiased estimate says whether to go on, which is post-processing.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.control.aggregation import Optimiser, Staleness
+from tacit.control.increments import Floats
+from tacit.control.pgc_losses import Activation, Model
+from tacit.control.pgc_program import Arm, Dynamics, OneOf, PGCProgram
+from tacit.control.privatiser import Mechanism, Privatiser
+from tacit.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from tacit.data import Policy
+from tacit.data.policies import policy_from_dict
+from tacit.envs.base import Environment
+from tacit.envs.host import HostEnvironment
+from tacit.envs.registry import make
+from tacit.privacy import checks, claims, files
+from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate, Claim
+from tacit.privacy.errors import InputError
+from tacit.privacy.mechanisms.sign import ProjectedSign, share, truthful
+from tacit.privacy.mechanisms.unit_vector import PrivUnit
+from tacit.privacy.noise import Source, reproducible, secure
+from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
+
+Env = Environment[Any, Any] | HostEnvironment
+Progress = Callable[[int, int], None]
+
+NOT_PRIVATE = "Not private: without a mechanism gradients are reported as they are."
+
+SIMULATED = Assumption(
+    "the program that plays the agents keeps their episodes and the keys of their noise to itself",
+    "not enforced: it is the caller's",
+)
+TOTAL = Assumption(
+    "an agent always reports, whatever its episode was like",
+    "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
+)
+TIMING = Assumption(
+    "nobody learns how long an agent played, or who was done first",
+    "not enforced: reports are counted in the order in which episodes end",
+)
+PUBLIC_SETTINGS = Assumption(
+    "all settings were chosen without looking at the agents", "not enforced: they are the caller's"
+)
+SHOWN = Assumption(
+    "scores are public: they are shown as they were, and nothing is promised about them",
+    "not enforced: it is the caller's",
+)
+
+# How often a run tells how far it is.
+_STOPS = 20
+# So many answers are looked at together.
+_ANSWERS = 1000
+_MOST = 10**8
+# No gradient is longer than this.
+_ANY_NORM = 1e100
+# The paper's C of either mechanism, and how many reports make an update.
+_PRINTED: dict[Mechanism | None, tuple[float, int]] = {
+    "laplace": (0.01, 1),
+    "sign": (1.0, 100),
+    None: (2.0 * _ANY_NORM, 1),
+}
+_PRINTED_SETTINGS = {"rate": 0.5, "decay": 0.0, "value_weight": 0.5, "entropy": 0.01}
+_ONLY = {"recipe": ("baseline",), "paper": ("clip", "value_weight", "entropy")}
+
+
+def recipe(epsilon: float, dimension: int) -> dict[str, float]:
+    """Settings where nothing was said; epsilon is that of one report, or infinity.
+
+    A report of PrivUnit has some length L, and what it is about has length 1. The buffer is
+    50 + L^2 / 4, so that the noise in the mean of a buffer has a length below 2 in the root mean
+    square, at any epsilon and with any number of parameters; 50 is for chance in the episodes.
+    """
+    noise = 0.0
+    if math.isfinite(epsilon):
+        noise = PrivUnit(epsilon, dimension, padded=dimension == 1).length ** 2
+    return {"rate": 0.1, "buffer": round(50.0 + noise / 4.0), "decay": 1.0, "baseline": 25.0}
+
+
+@dataclass(frozen=True)
+class PGC:
+    """Agents who report randomised gradients, and what is learned from them; see the module."""
+
+    epsilon: float | None = None
+    """What one agent spends in all; None where there is no mechanism."""
+
+    mechanism: Mechanism | None = "privunit"
+    """How a gradient is randomised: "privunit", "sign" or "laplace"; None for no noise, and no
+    privacy. The paper's are the last two."""
+
+    mode: Literal["recipe", "paper"] = "recipe"
+    """What works, or what is printed."""
+
+    hidden: tuple[int, ...] = (16,)
+    """The sizes of the network's layers."""
+
+    activation: Activation | None = None
+    """By default "tanh", or in mode "paper" "relu"."""
+
+    scale: tuple[float, ...] | None = None
+    """Observations are divided by these public numbers; None for as they are."""
+
+    submissions: int = 1
+    """How many reports an agent sends, each with an equal share of epsilon."""
+
+    rate: float | None = None
+    """How far an update moves the model. By default `recipe`, or 0.5 in mode "paper"."""
+
+    buffer: int | None = None
+    """How many reports make an update. By default `recipe`, or in mode "paper" 1 for "laplace" and
+    100 for "sign"."""
+
+    decay: float | None = None
+    """Of N reports in all, after n the rate is rate (1 - n / N)^decay. By default `recipe`, or 0 in
+    mode "paper"."""
+
+    optimiser: Optimiser | None = None
+    """By default "adam", or in mode "paper" "sgd"."""
+
+    staleness: Staleness | None = None
+    """Whether reports about old models count for less: by default "root", or in mode "paper"
+    "none"."""
+
+    flight: int = 9
+    """How many agents play at the same time."""
+
+    dynamics: Dynamics | None = None
+    """Of each agent's environment, such as `OneOf(env, "gravity", (9.7, 9.8, 9.9))`; None for the
+    same for all."""
+
+    control: Literal["zero"] | None = None
+    """With "zero" all gradients count as zero: what the noise does by itself."""
+
+    gamma: float = 0.99
+    """The discount factor."""
+
+    baseline: float | None = None
+    """What a return is compared with, a public number; by default 25. Mode "recipe"."""
+
+    clip: float | None = None
+    """The paper's C: gradients have L1 norm at most C / 2 with "laplace" or no mechanism,
+    projections are within C with "sign". By default 0.01 with "laplace", 1 with "sign", and without
+    a mechanism gradients are as they are. Mode "paper"."""
+
+    value_weight: float | None = None
+    """The paper's lambda, by default 0.5. Mode "paper"."""
+
+    entropy: float | None = None
+    """The paper's beta, by default 0.01. Mode "paper"."""
+
+    target: float | None = None
+    """The score about which agents answer."""
+
+    score_share: float = 0.0
+    """The part of each agent's epsilon that pays for its answers."""
+
+    enough: float = 0.9
+    """The run ends when this share of agents has reached the target, as far as answers tell."""
+
+    def __post_init__(self) -> None:
+        words: dict[str, tuple[Any, ...]] = {
+            "mechanism": (*get_args(Mechanism), None),
+            "mode": ("recipe", "paper"),
+            "activation": (*get_args(Activation), None),
+            "optimiser": (*get_args(Optimiser), None),
+            "staleness": (*get_args(Staleness), None),
+            "control": ("zero", None),
+        }
+        for name, allowed in words.items():
+            if getattr(self, name) not in allowed:
+                listed = ", ".join(repr(one) for one in allowed[:-1]) + f" or {allowed[-1]!r}"
+                raise InputError(f"{name} must be {listed}, not {getattr(self, name)!r}.")
+        if self.paper and self.mechanism == "privunit":
+            raise InputError(
+                "mode 'paper' has no PrivUnit: say mechanism 'laplace' or 'sign', or None."
+            )
+        for name in _ONLY["recipe" if self.paper else "paper"]:
+            if getattr(self, name) is not None:
+                raise InputError(f"{name} does not belong to mode {self.mode!r}: leave it out.")
+        self._check_numbers()
+        self._check_budget()
+
+    def _check_numbers(self) -> None:
+        for name in ("hidden", "scale"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, tuple | list):
+                raise InputError(f"{name} must be a list of numbers, not {value!r}.")
+            object.__setattr__(self, name, value if value is None else tuple(value))
+        for name in ("submissions", "flight", "buffer"):
+            if getattr(self, name) is not None:
+                checks.count(name, getattr(self, name))
+        for name in ("rate", "clip"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name))
+        for name in ("decay", "value_weight", "entropy"):
+            if getattr(self, name) is not None:
+                checks.non_negative(name, getattr(self, name))
+        for name in ("baseline", "target"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(checks.number(name, value)):
+                raise InputError(f"{name} must be finite, not {value}.")
+        if checks.non_negative("gamma", self.gamma) > 1.0:
+            raise InputError(f"gamma must be at most 1, not {self.gamma:g}.")
+        checks.probability("enough", self.enough)
+        if self.dynamics is not None:
+            if not callable(self.dynamics):
+                raise InputError("dynamics must be a function of a key, such as OneOf, or None.")
+            try:
+                hash(self.dynamics)
+            except TypeError:
+                raise InputError("dynamics must be hashable: give OneOf a tuple.") from None
+
+    def _check_budget(self) -> None:
+        checks.probability("score_share", self.score_share)
+        if (self.target is None) != (self.score_share == 0.0):
+            raise InputError("target and score_share belong together: say both, or neither.")
+        if self.mechanism is None:
+            if self.epsilon is not None:
+                raise InputError("Without a mechanism nothing is spent: leave epsilon out.")
+            if self.target is not None:
+                raise InputError("Answers about a target are paid for by epsilon: say a mechanism.")
+            return
+        if self.epsilon is None:
+            raise InputError("epsilon is needed: how much may be given away about each agent?")
+        checks.positive("epsilon", self.epsilon)
+
+    @property
+    def paper(self) -> bool:
+        """Whether it is as printed."""
+        return self.mode == "paper"
+
+    # --- how agents report ------------------------------------------------------------------------
+
+    def privatiser(self, dimension: int) -> Privatiser | None:
+        """The plan that each agent follows; None without a mechanism."""
+        if self.mechanism is None:
+            return None
+        assert self.epsilon is not None
+        given: dict[str, Any] = {}
+        if self.paper:
+            given["norm"] = "clip"
+            if self.mechanism == "laplace":
+                given["radius"] = self._clip / 2.0
+            else:
+                given |= {"clip": self._clip, "debias": False}
+        return Privatiser(
+            self.epsilon,
+            dimension,
+            self.mechanism,
+            self.submissions,
+            score_share=self.score_share,
+            **given,
+        )
+
+    @property
+    def _clip(self) -> float:
+        return _PRINTED[self.mechanism][0] if self.clip is None else self.clip
+
+    def arm(self, dimension: int) -> Arm:
+        """The same, compiled."""
+        gradient: Literal["own", "zero"] = "own" if self.control is None else self.control
+        privatiser = self.privatiser(dimension)
+        if privatiser is not None:
+            return Arm.of(privatiser, gradient)
+        if self.paper:
+            return Arm(None, "clip", self._clip / 2.0, gradient)
+        return Arm(None, gradient=gradient)
+
+    def settings(self, dimension: int) -> dict[str, float]:
+        """The numbers of one run, by name: those that were said, or the mode's."""
+        if self.paper:
+            plain = {**_PRINTED_SETTINGS, "buffer": _PRINTED[self.mechanism][1]}
+        else:
+            privatiser = self.privatiser(dimension)
+            each = math.inf if privatiser is None else privatiser.report_epsilon
+            plain = recipe(each, dimension)
+        said = {name: getattr(self, name) for name in plain}
+        found = {name: plain[name] if x is None else x for name, x in said.items()}
+        return {**{name: float(x) for name, x in found.items()}, "gamma": float(self.gamma)}
+
+    # --- learning ---------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        env: Any,
+        agents: int = 90_000,
+        *,
+        seed: int | None = None,
+        public: bool = False,
+        progress: Progress | None = None,
+    ) -> "LearnedPGC":
+        """Learn from so many simulated agents in `env`, an environment or its name.
+
+        `public` says that scores are nobody's secret, and keeps them. `progress(done, reports)` is
+        called now and then.
+        """
+        made = make(env)
+        program = self.program(made, agents)
+        planned = program.program.agents
+        source = secure() if seed is None else reproducible(seed)
+        seen: list[Floats] = []
+        reached = None
+        done = 0
+        with jax.enable_x64(True):
+            state = program.init(source.key()[None], {})
+            stride = _ANSWERS if self.target is not None else -(-planned // _STOPS)
+            while done < planned:
+                size = min(stride, planned - done)
+                state, played = program.advance(state, size)
+                scores = np.asarray(played["return"][0], np.float64)
+                done += size
+                if public:
+                    seen.append(scores)
+                if progress is not None:
+                    progress(done, planned)
+                if self.target is not None:
+                    reached = self._answered(program, scores, source)
+                    if reached[0] >= self.enough:
+                        break
+        curve = np.concatenate(seen) if public else None
+        return self.learned(program, state, curve, seed, reached)
+
+    def _answered(
+        self, program: "CollectionProgram", scores: Floats, source: Source
+    ) -> tuple[float, float]:
+        """What agents answer: an estimate of who reached the target, and its standard error."""
+        privatiser = self.privatiser(program.program.model.dimension)
+        assert privatiser is not None
+        assert self.target is not None
+        # A score that is not a number is no.
+        yes = scores >= self.target
+        coin = share(privatiser.score_epsilon, 1)
+        told = yes == truthful(source.generator, coin, len(yes))
+        return privatiser.share_reached(told.tolist())
+
+    def program(self, env: Env, agents: int) -> "CollectionProgram":
+        """The whole run as a `Program`, of which an episode is one report."""
+        if isinstance(env, HostEnvironment):
+            raise InputError(
+                f"{env.name} cannot be compiled, and agents are simulated many at a time: use an "
+                "environment of tacit.envs."
+            )
+        own = self.dynamics.env if isinstance(self.dynamics, OneOf) else env
+        if own is not env and own != env:
+            raise InputError("dynamics are of another environment than the one to learn in.")
+        if checks.count("agents", agents) * self.submissions > _MOST:
+            raise InputError(f"Let there be at most {_MOST:,} reports in all.")
+        model = Model(
+            env.observation,
+            env.num_actions,
+            self.hidden,
+            self.activation or ("relu" if self.paper else "tanh"),
+            critic=self.paper,
+            scale=self.scale,
+        )
+        program = PGCProgram(
+            env,
+            model,
+            (self.arm(model.dimension),),
+            agents * self.submissions,
+            acting="greedy" if self.paper else "sampled",
+            dynamics=self.dynamics,
+            optimiser=self.optimiser or ("sgd" if self.paper else "adam"),
+            staleness=self.staleness or ("none" if self.paper else "root"),
+            flight=self.flight,
+            # What is certified is drawn by the exact law.
+            quantile="newton",
+        )
+        settings = self.settings(model.dimension)
+        if settings["buffer"] > program.agents:
+            raise InputError(
+                f"An update takes {settings['buffer']:,.0f} reports, and there are "
+                f"{program.agents:,}: say more agents, or a smaller buffer."
+            )
+        return CollectionProgram(program, tuple(settings.items()))
+
+    def learned(
+        self,
+        program: "CollectionProgram",
+        state: Any,
+        scores: Floats | None,
+        seed: int | None,
+        reached: tuple[float, float] | None = None,
+    ) -> "LearnedPGC":
+        """What a run came to: `state` of its only lane, and the scores if they are public."""
+        model = program.program.model
+        theta = np.asarray(state.aggregators.theta[0], np.float64)
+        if not np.all(np.isfinite(theta)):
+            raise InputError("The model grew without bound: use a smaller rate.")
+        reports = int(state.aggregators.accepted[0])
+        told = {**self._described(program), "reports": reports, "seed": seed}
+        return LearnedPGC(
+            self._promise(model.dimension, seed, public=scores is not None),
+            model.policy(theta),
+            scores,
+            reached,
+            told,
+        )
+
+    def _promise(self, dimension: int, seed: int | None, *, public: bool) -> Promise:
+        privatiser = self.privatiser(dimension)
+        if privatiser is None:
+            return NOT_PRIVATE
+        count = self.submissions
+        once = Assumption(
+            f"an agent sends {count} report{'s' if count > 1 else ''}, and is counted once",
+            "by the plan, which splits epsilon; that nobody is two of the agents is the caller's",
+        )
+        exact = isinstance(privatiser.plan, ProjectedSign)
+        certificate = Certificate.issue(
+            privatiser.event,
+            0.0,
+            unit=Unit.AGENT,
+            relation=Relation.LOCAL,
+            release=Release.EACH_REPORT,
+            assumptions=(
+                *(SIMULATED, once, TOTAL, TIMING, PUBLIC_SETTINGS),
+                *([SHOWN] if public else []),
+                *([] if exact else [IDEALISED_ARITHMETIC]),
+            ),
+            noise=NoiseOrigin.SECURE_KEY if seed is None else NoiseOrigin.REPRODUCIBLE,
+        )
+        if not self.paper:
+            return certificate
+        each = privatiser.report_epsilon
+        claim = (
+            claims.ono2020_laplace(each, self._clip, count)
+            if self.mechanism == "laplace"
+            else claims.ono2020_sign(each, dimension, count)
+        )
+        covers = "It is for all that one agent sends in this run."
+        return replace(claim, certified=certificate, covers=covers)
+
+    # --- JSON -------------------------------------------------------------------------------------
+
+    def _described(self, program: "CollectionProgram") -> dict[str, Any]:
+        """All settings as they were taken, for JSON."""
+        inside = program.program
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        varied: Any = self.dynamics
+        if isinstance(varied, OneOf):
+            varied = {"parameter": varied.name, "values": list(varied.values)}
+        elif varied is not None:
+            varied = "the caller's"
+        return {
+            "env": inside.env.name,
+            **told,
+            **program.own,
+            "agents": inside.agents // self.submissions,
+            "parameters": inside.model.dimension,
+            "activation": inside.model.activation,
+            "optimiser": inside.optimiser,
+            "staleness": inside.staleness,
+            "clip": self._clip if self.paper and self.mechanism else self.clip,
+            "hidden": list(self.hidden),
+            "scale": None if self.scale is None else list(self.scale),
+            "dynamics": varied,
+        }
+
+
+@dataclass(frozen=True)
+class CollectionProgram:
+    """A `PGCProgram` with values for the settings that lanes do not have."""
+
+    program: PGCProgram
+    settings: tuple[tuple[str, float], ...]
+
+    @property
+    def own(self) -> dict[str, float]:
+        """The settings, by name."""
+        return dict(self.settings)
+
+    @property
+    def sweepable(self) -> tuple[str, ...]:
+        return self.program.sweepable
+
+    def init(self, keys: jax.Array, settings: Mapping[str, Any]) -> Any:
+        plain = {name: jnp.full(keys.shape[0], x) for name, x in self.settings}
+        return self.program.init(keys, {**plain, **settings})
+
+    def advance(self, state: Any, episodes: int) -> tuple[Any, dict[str, jax.Array]]:
+        return self.program.advance(state, episodes)
+
+
+# --- what was learned -----------------------------------------------------------------------------
+
+_KIND, _FORMAT = "tacit collected policy", 1
+
+
+def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int | None:
+    """After how many reports the mean of the last `window` scores first was at least `target`."""
+    values = np.asarray(scores, np.float64)
+    if values.size < window:
+        return None
+    # Rewards may add up to infinities, which are no success.
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.cumsum(np.concatenate([[0.0], values]))
+        met = (sums[window:] - sums[:-window]) / window >= target
+    return int(np.argmax(met)) + window if np.any(met) else None
+
+
+def sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool:
+    """Whether the mean of the last `window` scores is at least `target`."""
+    values = np.asarray(scores, np.float64)
+    return values.size >= window and bool(np.mean(values[-window:]) >= target)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPGC(Promised):
+    """A policy that agents taught, and the promise to each of them."""
+
+    promise: Promise
+    policy: Policy
+    scores: Floats | None = None
+    """Of each report's episode, in order; only if they are public."""
+
+    reached: tuple[float, float] | None = None
+    """The share of the last agents who reached the target, as far as answers tell, and its standard
+    error."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    @property
+    def protects(self) -> str:
+        """In a sentence or two: what is protected, how far, and what is not."""
+        if isinstance(self.promise, str):
+            return self.promise
+        found = self.promise
+        if isinstance(found, Claim):
+            assert found.certified is not None
+            found = found.certified
+        count = self.settings["submissions"]
+        told = "its report" if count == 1 else f"its {count} reports"
+        shown = "" if self.scores is None else " Scores were declared public."
+        return (
+            f"Protected is each agent, with all that it saw and did, against whoever collects "
+            f"{told}, with epsilon {found.epsilon:.4g}; not protected is when it reports.{shown}"
+        )
+
+    def predict(self, states: Any) -> Floats:
+        """How likely each action is in each state: (n, A)."""
+        return np.asarray(self.policy.probabilities(np.asarray(states)), np.float64)
+
+    def first_success(self, target: float = 195.0, window: int = 10) -> int | None:
+        """After how many reports the mean of the last `window` scores first was at least `target`;
+        None if never."""
+        return first_success(self._public_scores, target, window)
+
+    def sustained(self, target: float = 195.0, window: int = 1000) -> bool:
+        """Whether the mean of the last `window` scores is at least `target`."""
+        return sustained(self._public_scores, target, window)
+
+    @property
+    def _public_scores(self) -> Floats:
+        if self.scores is None:
+            raise InputError("Scores were not kept: they are about agents, unless public=True.")
+        return self.scores
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        scores = self.scores
+        return {
+            "kind": _KIND,
+            "format": _FORMAT,
+            "promise": promise_to_dict(self.promise),
+            "policy": self.policy.to_dict(),
+            # JSON has no infinities, which rewards may add up to.
+            "scores": None
+            if scores is None
+            else [x if math.isfinite(x) else None for x in scores.tolist()],
+            "reached": None if self.reached is None else list(self.reached),
+            "settings": dict(self.settings),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the result as JSON, wholly or not at all."""
+        files.write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "LearnedPGC":
+        """The result that `save` wrote."""
+        data = files.read_json(path, _KIND, _FORMAT, "what PGC learned")
+        try:
+            scores, reached = data["scores"], data["reached"]
+            return cls(
+                promise=promise_from_dict(data["promise"]),
+                policy=policy_from_dict(data["policy"]),
+                scores=None if scores is None else np.array(scores, np.float64),
+                reached=None if reached is None else (float(reached[0]), float(reached[1])),
+                settings=dict(data["settings"]),
+            )
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise InputError(f"{str(path)!r} is damaged.") from None

@@ -1,0 +1,176 @@
+"""The words of `tacit train pgc`, and how it is taught."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.control.pgc import PGC, CollectionProgram, LearnedPGC
+from tacit.control.pgc_program import OneOf
+from tacit.envs.host import HostEnvironment
+from tacit.privacy.certificate import Claim
+from tacit.privacy.errors import InputError
+from tacit.run.lessons.playing import play_program
+from tacit.run.lessons.words import Env, Job, Lesson, Played, ask
+from tacit.run.logs import paths as log_paths
+from tacit.run.parsing import number, whole
+from tacit.run.training import CHECKPOINT, forget
+
+# What the agent takes as it was said.
+_SETTINGS = (
+    *("mode", "submissions", "rate", "buffer", "decay", "optimiser", "staleness", "flight"),
+    *("gamma", "activation", "baseline", "clip", "value_weight", "entropy", "control"),
+)
+
+
+@dataclass(frozen=True)
+class PGCLesson(Lesson):
+    """What private gradient collection was told."""
+
+    learner: str = "pgc"
+    agents: int | None = None
+    mechanism: str | None = None
+    """privunit, sign or laplace; none for no noise."""
+
+    hidden: str | None = None
+    """Sizes, by commas."""
+
+    activation: str | None = None
+    submissions: int | None = None
+    rate: float | None = None
+    buffer: int | None = None
+    decay: float | None = None
+    optimiser: str | None = None
+    staleness: str | None = None
+    flight: int | None = None
+    vary: str | None = None
+    """A parameter of the environment and its values: gravity=9.7,9.8,9.9."""
+
+    control: str | None = None
+    baseline: float | None = None
+    clip: float | None = None
+    value_weight: float | None = None
+    entropy: float | None = None
+
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
+    EXAMPLE: ClassVar[str] = "CartPole"
+    LISTS: ClassVar[tuple[str, ...]] = ("hidden",)
+    NUMBERS: ClassVar[tuple[str, ...]] = ("hidden",)
+
+    @property
+    def counted(self) -> str:
+        return "reports"
+
+    @property
+    def count(self) -> int:
+        if self.agents is None:
+            ask(
+                "agents",
+                "how many agents report, such as 20000",
+                "The less each may give away, the more of them it takes",
+            )
+        return self.agents * (self.submissions or 1)
+
+    @property
+    def why_no_curve(self) -> str | None:
+        if self.public:
+            return None
+        return "A log holds scores, which are about agents: say --public if they are no secret."
+
+    def agent(self, env: Env) -> PGC:
+        """The learner."""
+        for name in ("delta", "features", "state_range"):
+            if getattr(self, name) is not None:
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} is for other learners than pgc: leave it out.")
+        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
+        given["mechanism"] = self._mechanism()
+        if self.hidden is not None:
+            sizes = self.hidden.split(",")
+            given["hidden"] = tuple(whole("A size in hidden", size) for size in sizes)
+        if self.vary is not None:
+            given["dynamics"] = self._dynamics(env, self.vary)
+        return PGC(epsilon=self.epsilon, **given)
+
+    def _mechanism(self) -> Any:
+        if self.mechanism == "none":
+            if self.epsilon is not None:
+                raise InputError("The mechanism none spends nothing: leave --epsilon out.")
+            return None
+        if self.mechanism is None and self.is_paper:
+            ask(
+                "mechanism",
+                "how gradients are randomised: laplace or sign",
+                "none is without noise, and protects nobody",
+            )
+        if self.epsilon is None:
+            ask(
+                "epsilon",
+                "how much may be given away about each agent, such as 1",
+                "--mechanism none learns without noise, and protects nobody",
+            )
+        return self.mechanism or "privunit"
+
+    def _dynamics(self, env: Env, word: str) -> OneOf:
+        name, equals, values = word.partition("=")
+        if not equals or not values:
+            raise InputError(f"vary is said as gravity=9.7,9.8,9.9 and not as {word!r}.")
+        if isinstance(env, HostEnvironment):
+            raise InputError(f"{env.name} has no parameters that could vary: leave --vary out.")
+        return OneOf(env, name, tuple(number(name, one) for one in values.split(",")))
+
+    def program(self, swept: Sequence[str] = ()) -> CollectionProgram:
+        return self._made(swept)[1]
+
+    def _made(self, swept: Sequence[str] = ()) -> tuple[PGC, CollectionProgram]:
+        env = self.environment()
+        agent = self.agent(env)
+        if "buffer" in swept:
+            # Stands in for those of the lanes.
+            agent = replace(agent, buffer=1)
+        reports = self.count
+        return agent, agent.program(env, reports // agent.submissions)
+
+    # --- how it is taught -------------------------------------------------------------------------
+
+    def play(self, job: Job) -> Played:
+        if job.ledger is not None:
+            raise InputError(
+                "Each agent keeps a ledger of its own, and these are simulated: leave it out."
+            )
+        agent, program = self._made()
+        found = play_program(self, program, job)
+        if found.ending != "finished":
+            return Played(None, found.episodes, found.planned)
+        scores = np.asarray(found.seen["return"][0], np.float64) if found.seen else None
+        try:
+            learned = agent.learned(program, found.state, scores, job.seed)
+        except InputError:
+            # It would end the same way again.
+            forget(job.folder)
+            raise
+        return Played(learned, found.episodes, found.planned)
+
+    def write(self, learned: LearnedPGC, job: Job) -> dict[str, Path]:
+        written = log_paths(job.folder, job.formats)
+        written["policy"] = job.folder / "policy.json"
+        learned.policy.save(written["policy"])
+        return written
+
+    def told(self, learned: LearnedPGC) -> tuple[list[str], list[str]]:
+        settings = learned.settings
+        lines = [f"{settings['env']}: a policy from {settings['reports']:,} reports of agents."]
+        scores = learned.scores
+        if scores is not None:
+            tenth = max(1, scores.size // 10)
+            # Rewards may add up to infinities.
+            with np.errstate(invalid="ignore", over="ignore"):
+                first, last = np.mean(scores[:tenth]), np.mean(scores[-tenth:])
+            lines.append(f"  mean score of the first tenth {first:.4g}, of the last {last:.4g}")
+        promise = learned.promise
+        notes = [] if isinstance(promise, str) else [learned.protects]
+        if isinstance(promise, Claim):
+            notes.append(f"The claim itself is no certificate: {promise.why_not}")
+        return lines, notes

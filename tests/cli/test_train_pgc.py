@@ -1,0 +1,139 @@
+"""`tacit train pgc` as people meet it."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tacit import cli
+from tacit.control import PGC, LearnedPGC, OneOf
+from tacit.data import load_policy
+from tacit.envs.control import CartPole
+from tacit.privacy import Certificate, InputError
+from tacit.run import lessons
+
+HERE = ["train", "pgc", "--env", "CartPole"]
+SMALL = [
+    *(*HERE, "--agents", "40", "--epsilon", "2", "--mechanism", "laplace", "--hidden", "2"),
+    *("--flight", "3", "--buffer", "4", "--vary", "gravity=9.7,9.8"),
+]
+
+
+@pytest.fixture
+def compiled_quickly() -> Iterator[None]:
+    """Compiling is most of the time of a quick test."""
+    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: Callable[[int], None]
+) -> None:
+    run, cut, silent = tmp_path / "run", tmp_path / "cut", tmp_path / "silent"
+    assert cli.run([*SMALL, "--seed", "3", "--public", "--out", str(run)]) == 0
+    printed = capsys.readouterr().out
+    said = " ".join(printed.split())
+    assert "CartPole: a policy from 40 reports of agents." in said
+    assert "Certified: epsilon 2 at delta 0, agent, local." in said
+    assert "Protected is each agent" in said
+    assert all(len(line) < 80 for line in printed.splitlines()[:-1])
+    names = sorted(path.name for path in run.iterdir())
+    assert names == ["certificate.json", "log.csv", "policy.json", "result.json", "run.json"]
+    Certificate.read(run / "certificate.json").verify()
+    learned = LearnedPGC.load(run / "result.json")
+    assert learned.scores is not None
+    assert len((run / "log.csv").read_text().splitlines()) == 41
+    states = np.random.default_rng(1).normal(size=(4, 4))
+    policy = load_policy(run / "policy.json")
+    np.testing.assert_allclose(policy.probabilities(states), learned.predict(states))
+
+    env = CartPole()
+    agent = PGC(
+        2.0, "laplace", hidden=(2,), flight=3, buffer=4, dynamics=OneOf(env, "gravity", (9.7, 9.8))
+    )
+    same = agent.learn(env, 40, seed=3, public=True)
+    assert same.to_dict() == learned.to_dict()
+
+    stops(5)
+    words = [*SMALL, "--seed", "3", "--public", "--out", str(cut)]
+    assert cli.run(words) == 130
+    told = capsys.readouterr().err
+    assert "of 40 reports; what was done is kept" in told
+    assert (cut / "checkpoint.npz").stat().st_mode & 0o077 == 0
+    stops(1000)
+    assert cli.run(["train", "pgc", "--out", str(cut), "--resume"]) == 0
+    assert (cut / "result.json").read_bytes() == (run / "result.json").read_bytes()
+    assert sorted(path.name for path in cut.iterdir()) == names
+
+    capsys.readouterr()
+    assert cli.run([*SMALL, "--out", str(silent), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["scores"] is None
+    assert not (silent / "log.csv").exists()
+    Certificate.read(silent / "certificate.json").verify(strict=True)
+
+
+@pytest.mark.slow
+def test_paper_mode_claims_and_certifies_its_noise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*HERE, "--mode", "paper", "--mechanism", "sign", "--agents", "100", "--epsilon", "5"]
+    assert cli.run([*words, "--out", str(tmp_path / "run")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Claimed, not certified: epsilon 5 at delta 0 for each single submission." in said
+    assert "Certified for the same noise: epsilon 5." in said
+    assert (tmp_path / "run" / "claim.json").exists()
+
+
+@pytest.mark.slow
+def test_buffers_are_swept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "pgc", "--env", "CartPole", "--epsilon", "2", "--grid", "buffer=10,20"]
+    options = ["--set", "agents=40", "--set", "hidden=2", "--seeds", "2"]
+    assert cli.run([*words, *options, "--out", str(tmp_path / "sweep")]) == 0
+    assert capsys.readouterr().out.startswith("2 combinations on 2 seeds, 40 episodes.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "pgc"], "env is needed: say with --env which environment"),
+        (HERE, "epsilon is needed: say with --epsilon how much may be given away about each agent"),
+        ([*HERE, "--epsilon", "1"], "agents is needed: say with --agents how many agents report"),
+        ([*SMALL, "--mechanism", "none"], "The mechanism none spends nothing"),
+        ([*SMALL, "--mechanism", "gaussian"], "mechanism must be 'privunit', 'sign'"),
+        ([*HERE, "--mode", "paper"], "mechanism is needed"),
+        ([*SMALL, "--vary", "gravity"], "vary is said as gravity=9.7,9.8,9.9"),
+        ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind'."),
+        ([*SMALL, "--hidden", "four"], "A size in hidden must be a number"),
+        ([*SMALL, "--clip", "1"], "clip does not belong to mode 'recipe'"),
+        ([*SMALL, "--logs", "csv"], "say --public if they are no secret"),
+        ([*HERE, "--env", "Acrobot-v1", "--epsilon", "1", "--agents", "9"], "cannot be compiled"),
+        ([*SMALL, "--env", "Acrobot-v1"], "no parameters that could vary"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert cli.run([*words, "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert not out.exists()
+
+
+def test_words_of_other_learners_and_ledgers_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text('env = "CartPole"\nagents = 9\nepsilon = 1\ndelta = 1e-6\nhidden = [4, 4]\n')
+    assert cli.run(["train", "pgc", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
+    assert "--delta is for other learners than pgc" in capsys.readouterr().err
+    lesson = lessons.Lesson.of({"learner": "pgc", "env": "CartPole", "agents": 9, "epsilon": 1.0})
+    with pytest.raises(InputError, match="ledger of its own"):
+        lessons.teach(lesson, tmp_path, ledger=tmp_path / "ledger.json")

@@ -1,0 +1,259 @@
+"""Private gradient collection as a learner: promises, settings, files, and what it learns."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tacit.control import PGC, LearnedPGC, OneOf
+from tacit.control.pgc import NOT_PRIVATE, first_success, recipe, sustained
+from tacit.control.pgc_program import Arm
+from tacit.control.program import Program
+from tacit.envs import make
+from tacit.envs.control import CartPole
+from tacit.privacy.errors import InputError
+from tacit.privacy.events import PureDP
+from tacit.privacy.mechanisms.report_laplace import LaplaceReport
+from tacit.privacy.mechanisms.sign import ProjectedSign
+from tacit.privacy.noise import reproducible
+from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
+
+ENV = CartPole(step_limit=12)
+GRAVITY = OneOf(ENV, "gravity", (9.7, 9.8, 9.9))
+# Laplace noise is quicker to compile than PrivUnit's.
+LISTED: Any = [9.8]
+SMALL = PGC(epsilon=3.0, mechanism="laplace", hidden=(3,), flight=3, buffer=4, dynamics=GRAVITY)
+
+
+def assumed(learned: LearnedPGC) -> str:
+    return " ".join(one.statement for one in learned.certificate.assumptions)
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_seed(
+    tmp_path: Path,
+) -> None:
+    told: list[tuple[int, int]] = []
+    learned = SMALL.learn(ENV, 60, seed=5, public=True, progress=lambda *at: told.append(at))
+    again = SMALL.learn(ENV, 60, seed=5)
+    other = SMALL.learn(ENV, 60)
+    states = np.random.default_rng(0).normal(size=(5, 4))
+    np.testing.assert_array_equal(learned.predict(states), again.predict(states))
+    assert np.max(np.abs(learned.predict(states) - other.predict(states))) > 1e-6
+    assert told == [(3 * k, 60) for k in range(1, 21)]
+
+    promise = learned.certificate
+    assert promise.epsilon == 3.0
+    assert promise.delta == 0.0
+    assert (promise.unit, promise.relation) == (Unit.AGENT, Relation.LOCAL)
+    assert promise.release is Release.EACH_REPORT
+    assert promise.events == (PureDP(3.0, relation=Relation.LOCAL),)
+    assert promise.noise is NoiseOrigin.REPRODUCIBLE
+    promise.verify()
+    other.certificate.verify(strict=True)
+    assert "idealised real arithmetic" in assumed(learned)
+    assert "scores are public" in assumed(learned)
+    assert "scores are public" not in assumed(again)
+    assert "Scores were declared public." in learned.protects
+    assert "each agent" in again.protects
+
+    assert learned.scores is not None
+    assert learned.scores.shape == (60,)
+    assert 1.0 <= learned.scores.min() <= learned.scores.max() <= 12.0
+    assert again.scores is None
+    with pytest.raises(InputError, match="Scores were not kept"):
+        again.first_success()
+    assert learned.settings["reports"] == 60
+    assert learned.settings["dynamics"] == {"parameter": "gravity", "values": [9.7, 9.8, 9.9]}
+
+    path = tmp_path / "learned.json"
+    learned.save(path)
+    loaded = LearnedPGC.load(path)
+    assert loaded.to_dict() == learned.to_dict()
+    np.testing.assert_array_equal(loaded.predict(states), learned.predict(states))
+    path.write_text(path.read_text().replace('"reached"', '"breached"'))
+    with pytest.raises(InputError, match="damaged"):
+        LearnedPGC.load(path)
+
+
+@pytest.mark.slow
+def test_agents_answer_whether_they_reached_the_target_and_the_run_ends() -> None:
+    # Everybody reaches a score of 1, and epsilon is so large that nobody lies.
+    agent = replace(SMALL, epsilon=60.0, target=1.0, score_share=0.5)
+    told: list[int] = []
+    learned = agent.learn(ENV, 3000, seed=1, progress=lambda done, _: told.append(done))
+    assert told == [1000]
+    assert learned.settings["reports"] == 1000
+    assert learned.reached is not None
+    assert learned.reached[0] == pytest.approx(1.0)
+    assert learned.certificate.epsilon == 60.0
+    privatiser = agent.privatiser(10)
+    assert privatiser is not None
+    assert privatiser.report_epsilon == privatiser.score_epsilon == 30.0
+    # The test can tell: nobody reaches 13 of 12 steps, and nobody's answer ends the run.
+    never = replace(agent, target=13.0).learn(ENV, 3000, seed=1)
+    assert never.settings["reports"] == 3000
+    assert never.reached is not None
+    assert never.reached[0] == pytest.approx(0.0)
+
+
+def test_answers_are_randomised_and_estimates_of_them_unbiased() -> None:
+    agent = replace(SMALL, epsilon=2.0, target=5.0, score_share=0.5)
+    scores = np.where(np.arange(1000) < 700, 6.0, 4.0)
+    scores[:100] = np.nan
+    program, source = agent.program(ENV, 10), reproducible(3)
+    found = [agent._answered(program, scores, source) for _ in range(200)]
+    shares = [share for share, _ in found]
+    # With epsilon 1 for each, 0.73 of all answers are true.
+    error = 0.5 / (math.tanh(0.5) * math.sqrt(1000.0))
+    assert found[0][1] == pytest.approx(error)
+    assert abs(np.mean(shares) - 0.6) < 4.0 * error / math.sqrt(200.0)
+    assert 0.7 * error < np.std(shares) < 1.1 * error
+
+
+@pytest.mark.slow
+def test_the_recipe_learns_to_hold_the_pole_and_the_control_does_not() -> None:
+    agent = PGC(epsilon=5.0, dynamics=OneOf(CartPole(), "gravity", (9.7, 9.8, 9.9)))
+    learned = agent.learn("CartPole", 6000, seed=1, public=True)
+    first = learned.first_success()
+    assert first is not None
+    assert first < 2300
+    assert learned.sustained()
+    control = replace(agent, control="zero").learn("CartPole", 6000, seed=1, public=True)
+    assert not control.sustained()
+    assert control.scores is not None
+    assert np.mean(control.scores[-1000:]) < 100.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["sign", "laplace", None])
+def test_paper_mode_claims_and_certifies_the_same_noise(mechanism: Any) -> None:
+    epsilon = None if mechanism is None else 2.0
+    agent = PGC(epsilon, mechanism, "paper", submissions=2)
+    learned = agent.learn(CartPole(step_limit=12), 50, seed=2)
+    assert learned.settings["parameters"] == 112
+    assert learned.settings["reports"] == 100
+    if mechanism is None:
+        assert learned.promise == learned.protects == NOT_PRIVATE
+        return
+    claim = learned.claim
+    assert claim.epsilon == 1.0
+    assert claim.certified is not None
+    assert claim.certified.epsilon == 2.0
+    claim.certified.verify()
+    statements = [one.statement for one in claim.certified.assumptions]
+    assert ("idealised real arithmetic" in " ".join(statements)) == (mechanism == "laplace")
+    assert "its 2 reports" in learned.protects
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def test_settings_are_the_papers_or_the_recipes_unless_they_were_said() -> None:
+    sign = PGC(5.0, "sign", "paper")
+    program = sign.program(CartPole(), 100).program
+    assert (program.acting, program.optimiser, program.staleness) == ("greedy", "sgd", "none")
+    assert program.model.activation == "relu"
+    assert program.model.critic
+    assert program.arms == (Arm(ProjectedSign(5.0, 112, debias=False), "clip"),)
+    printed = {"rate": 0.5, "gamma": 0.99, "value_weight": 0.5, "entropy": 0.01}
+    assert sign.settings(112) == {**printed, "decay": 0.0, "buffer": 100.0}
+    laplace = PGC(2.0, "laplace", "paper")
+    assert laplace.settings(112)["buffer"] == 1.0
+    assert laplace.arm(112) == Arm(LaplaceReport(2.0, 112, 0.005), "clip", 0.005)
+    assert PGC(None, None, "paper", clip=0.01).arm(112) == Arm(None, "clip", 0.005)
+    assert PGC(None, None, "paper").arm(112).radius > 1e99
+
+    plain = PGC(2.0)
+    assert plain.settings(96) == {**recipe(2.0, 96), "gamma": 0.99}
+    assert PGC(4.0, submissions=2).settings(96) == plain.settings(96)
+    assert PGC(4.0, target=1.0, score_share=0.5).settings(96) == plain.settings(96)
+    assert PGC(2.0, rate=0.3, baseline=0.0).settings(96)["rate"] == 0.3
+    assert PGC(2.0, baseline=0.0).settings(96)["baseline"] == 0.0
+    buffers = [recipe(epsilon, 96)["buffer"] for epsilon in (1.0, 2.0, 5.0, 10.0, math.inf)]
+    assert buffers == [201, 89, 57, 52, 50]
+    assert recipe(1.0, 192)["buffer"] > 300
+    program = plain.program(CartPole(), 100).program
+    assert (program.acting, program.optimiser, program.staleness) == ("sampled", "adam", "root")
+    assert program.quantile == "newton"
+    assert not program.model.critic
+    assert PGC(2.0, control="zero").arm(5).gradient == "zero"
+    assert PGC(mechanism=None).arm(5) == Arm(None)
+
+
+def test_it_is_a_program_whose_lanes_may_say_some_settings() -> None:
+    program = SMALL.program(ENV, 20)
+    assert isinstance(program, Program)
+    with jax.enable_x64(True):
+        keys = jax.vmap(jax.random.key)(np.arange(2))
+        shapes = jax.eval_shape(lambda k: program.init(k, {"rate": np.array([0.1, 0.2])}), keys)
+        assert shapes.settings["rate"].shape == shapes.settings["buffer"].shape == (2,)
+        with pytest.raises(InputError, match="settings must be"):
+            program.init(keys, {"speed": np.ones(2)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "epsilon is needed"),
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"epsilon": 1.0, "mechanism": "gaussian"}, "mechanism must be 'privunit', 'sign'"),
+        ({"epsilon": 1.0, "mechanism": None}, "nothing is spent: leave epsilon out"),
+        ({"epsilon": 1.0, "mode": "certified"}, "mode must be 'recipe' or 'paper'"),
+        ({"epsilon": 1.0, "mode": "paper"}, "mode 'paper' has no PrivUnit"),
+        ({"epsilon": 1.0, "clip": 1.0}, "clip does not belong to mode 'recipe'"),
+        (
+            {"epsilon": 1.0, "mode": "paper", "mechanism": "sign", "baseline": 1.0},
+            "baseline does not belong to mode 'paper'",
+        ),
+        ({"epsilon": 1.0, "submissions": 0}, "submissions must be"),
+        ({"epsilon": 1.0, "hidden": 16}, "hidden must be a list of numbers"),
+        ({"epsilon": 1.0, "gamma": 1.5}, "gamma must be at most 1"),
+        ({"epsilon": 1.0, "rate": -1.0}, "rate must be"),
+        ({"epsilon": 1.0, "baseline": math.inf}, "baseline must be"),
+        ({"epsilon": 1.0, "control": "one"}, "control must be 'zero' or None"),
+        ({"epsilon": 1.0, "dynamics": "gravity"}, "dynamics must be a function of a key"),
+        ({"epsilon": 1.0, "dynamics": OneOf(ENV, "gravity", LISTED)}, "dynamics must be hashable"),
+        ({"epsilon": 1.0, "target": 195.0}, "target and score_share belong together"),
+        ({"epsilon": 1.0, "score_share": 0.1}, "target and score_share belong together"),
+        ({"mechanism": None, "target": 1.0, "score_share": 0.1}, "are paid for by epsilon"),
+    ],
+)
+def test_what_is_wrong_is_said(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        PGC(**settings)
+
+
+def test_environments_that_cannot_be_simulated_are_refused() -> None:
+    with pytest.raises(InputError, match="cannot be compiled"):
+        PGC(1.0).learn(make("Acrobot-v1"), 10)
+    with pytest.raises(InputError, match="of another environment"):
+        PGC(1.0, dynamics=GRAVITY).learn("CartPole", 10)
+    with pytest.raises(InputError, match="An update takes 201 reports, and there are 200"):
+        PGC(1.0).learn("CartPole", 200)
+    with pytest.raises(InputError, match="agents must be"):
+        PGC(1.0).learn("CartPole", 0)
+    with pytest.raises(InputError, match="at most 100,000,000 reports"):
+        PGC(1.0, submissions=10**5).learn("CartPole", 10**5)
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+
+def test_first_and_sustained_success() -> None:
+    scores = np.array([1.0] * 5 + [10.0] * 4 + [1.0] * 5)
+    assert first_success(scores, 10.0, 3) == 8
+    assert first_success(scores, 10.0, 5) is None
+    assert first_success(scores, 1.0, 14) == 14
+    assert first_success(scores, 1.0, 15) is None
+    assert first_success([], 1.0, 1) is None
+    assert sustained(scores, 1.0, 5)
+    assert not sustained(scores, 1.1, 5)
+    assert not sustained(scores, 0.0, 15)

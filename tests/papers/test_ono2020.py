@@ -1,0 +1,133 @@
+"""The experiments of Ono and Takahashi (2020), at sizes that take no time."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tacit.envs.control import CartPole
+from tacit.papers import ono2020
+from tacit.papers.ono2020 import Experiment, Outcome
+from tacit.privacy.errors import InputError
+
+SHORT = CartPole(step_limit=12)
+
+
+@pytest.fixture
+def compiled_quickly() -> Iterator[None]:
+    """Compiling is most of the time of a quick test."""
+    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+
+
+def outcome(epsilon: float | None, *firsts: float) -> Outcome:
+    return Outcome(epsilon, 100, np.array(firsts), 1, np.array([200.0, 100.0]))
+
+
+def test_marks_of_trials_are_those_of_their_scores() -> None:
+    played = np.full((3, 2000), 9.0, np.float32)
+    played[0, 50:60] = 195.0  # once, and never again
+    played[1, 400:] = 200.0
+    found = Outcome.of(1.0, played)
+    # Of ten scores in a row, one of 9 and nine of 200 have a mean below 195.
+    assert found.firsts.tolist() == [60.0, 410.0, math.inf]
+    assert found.sustained == 1
+    assert found.last.tolist() == [9.0, 200.0, 9.0]
+    assert found.row["median_first_success"] == 410.0
+    assert found.row["success_ratio"] == pytest.approx(2 / 3)
+    assert [found.success_ratio(n) * 3 for n in (59, 60, 409, 410)] == [0.0, 1.0, 1.0, 2.0]
+    assert found.auc == pytest.approx((1941 + 1591) / 3 / 2000)
+
+
+def test_medians_of_an_even_number_of_trials() -> None:
+    assert outcome(1.0, 10.0, 20.0, 40.0, math.inf).row["median_first_success"] == 30.0
+    assert outcome(1.0, 10.0, 20.0, math.inf, math.inf).row["median_first_success"] is None
+
+
+def test_rows_stand_beside_the_control_and_what_is_printed() -> None:
+    found = Experiment(
+        "sign",
+        (outcome(2.0, 51.0, 51.0), outcome(None, 1.0, 1.0)),
+        (outcome(2.0, math.inf, 76.0), None),
+    )
+    first, plain = json.loads(json.dumps(list(found.tables())))
+    assert first["relative_auc"] == 0.5
+    assert first["zero_gradient"]["relative_auc"] == 0.125
+    assert first["printed"] == {
+        "median_first_success": 7549.0,
+        "success_ratio": 0.95,
+        "relative_auc": 0.862,
+    }
+    assert plain["relative_auc"] == 1.0
+    assert plain["zero_gradient"] is None
+    assert plain["printed"]["median_first_success"] == 1709.0
+    curve, _ = json.loads(json.dumps(list(found.figure_3(4))))
+    assert curve["submissions"] == [25, 50, 75, 100]
+    assert curve["success_ratio"] == [0.0, 0.0, 1.0, 1.0]
+    assert curve["zero_gradient"] == [0.0, 0.0, 0.0, 0.5]
+    without = Experiment("recipe", (outcome(3.0, 2.0),), (None,))
+    (row,) = without.tables()
+    assert row["relative_auc"] is row["printed"] is None
+
+
+def test_learners_are_the_papers() -> None:
+    for table in ono2020.PRINTED.values():
+        assert all(len(cells) == len(ono2020.EPSILONS) for cells in table.values())
+    sign, plain = ono2020.learner("sign", 5.0), ono2020.learner("sign", None)
+    assert (sign.mode, sign.mechanism, sign.settings(112)["buffer"]) == ("paper", "sign", 100.0)
+    assert (plain.mode, plain.mechanism, plain.settings(112)["buffer"]) == ("paper", None, 100.0)
+    assert ono2020.learner("laplace", None).settings(112)["buffer"] == 1.0
+    assert ono2020.learner("recipe", 2.0, control="zero").control == "zero"
+    mixed = [ono2020.learner("recipe", 1.0), sign]
+    with pytest.raises(InputError, match="side by side"):
+        ono2020.scores(mixed, [0], 1000, SHORT)
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_learners_played_side_by_side_have_their_own_settings() -> None:
+    plain = replace(ono2020.learner("laplace", 1.0), hidden=(2,))
+    # A model that hardly moves, one that does, and the first again.
+    agents = [replace(plain, rate=1e-9), plain, replace(plain, rate=1e-9)]
+    found = ono2020.scores(agents, [3, 4], 30, SHORT)
+    assert found.shape == (3, 2, 30)
+    assert 1.0 <= found.min() <= found.max() <= 12.0
+    np.testing.assert_array_equal(found[0, :, :9], found[1, :, :9])
+    assert np.any(found[0] != found[1])
+    assert np.any(found[0, 0] != found[0, 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["laplace", "sign"])
+def test_tables_have_a_row_for_each_epsilon(algorithm: Any) -> None:
+    rows = list(ono2020.trials(algorithm, (2.0, None), [0, 1], 100, env=SHORT))
+    assert json.loads(json.dumps(rows)) == rows
+    assert [row["epsilon"] for row in rows] == [2.0, None]
+    assert [row["zero_gradient"] is None for row in rows] == [False, True]
+    assert all(row["success_ratio"] == 0.0 for row in rows)  # of 12 steps at most
+    assert all(row["trials"] == 2 for row in rows)
+
+
+@pytest.mark.slow
+def test_curves_of_figure_2_are_thinned() -> None:
+    rows = list(ono2020.figure_2([0, 1], 100, points=20, env=SHORT))
+    assert [(row["algorithm"], row["buffer"]) for row in rows] == [
+        *(("laplace", 1), ("laplace", 100), ("sign", 1), ("sign", 100)),
+    ]
+    for row in rows:
+        assert row["submissions"] == list(range(10, 101, 5))
+        assert all(1.0 <= score <= 12.0 for score in row["average_score"])
+
+
+@pytest.mark.slow
+def test_the_recipe_beats_its_control() -> None:
+    (row,) = ono2020.trials("recipe", (10.0,), [0, 1, 2], 3000)
+    assert row["sustained"] == 3
+    assert row["median_first_success"] < 1500
+    assert row["zero_gradient"]["sustained"] == 0
+    assert row["zero_gradient"]["last_mean"] < 150.0
