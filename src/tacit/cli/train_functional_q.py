@@ -1,6 +1,5 @@
 """`tacit train functional-q`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +19,24 @@ from tacit.cli.common import (
     Seed,
     StateRange,
 )
+from tacit.cli.secret_reward import (
+    Average,
+    Clip,
+    Design,
+    Epsilon,
+    OptimiserName,
+    Preset,
+    PublicScore,
+    RewardFeatures,
+    RewardLedger,
+    RewardOf,
+    RewardRadius,
+    Ridge,
+    Rounds,
+    ScoredSteps,
+    Sigma,
+    WalkSteps,
+)
 from tacit.cli.train import train
 
 
@@ -33,39 +50,23 @@ def functional_q(
             "evaluations; none: no noise at all."
         ),
     ] = None,
-    reward_radius: Annotated[
-        float | None, typer.Option(help="By how much a reward may differ and still be hidden.")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="How much may be given away about the reward function.")
-    ] = None,
+    reward_radius: RewardRadius = None,
+    epsilon: Epsilon = None,
     delta: Delta = None,
     reward_range: Annotated[
         str | None, typer.Option(help="What any reward could be, such as 0,1.")
     ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="The score of what was learned may be shown.")
-    ] = False,
-    steps: Annotated[
-        int | None, typer.Option(help="How many the public walk takes, of random actions.")
-    ] = None,
+    public: PublicScore = False,
+    steps: WalkSteps = None,
     gamma: Gamma = None,
     planner: Annotated[str | None, typer.Option(help="fitted, actor-critic or network.")] = None,
     features: FeaturesOf = None,
-    reward_features: Annotated[
-        str | None, typer.Option(help="Of states, for rewards: table, cosine:3, polynomial:2, ...")
-    ] = None,
-    reward_of: Annotated[
-        str | None, typer.Option(help="What a reward depends on: arrival, or step.")
-    ] = None,
+    reward_features: RewardFeatures = None,
+    reward_of: RewardOf = None,
     state_range: StateRange = None,
-    design: Annotated[
-        int | None, typer.Option(help="Rounds that even the walk's weights out; 0 for none.")
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="How often the planner backs values up at most.")
-    ] = None,
-    ridge: Annotated[float | None, typer.Option(help="Of the planner's regressions.")] = None,
+    design: Design = None,
+    rounds: Rounds = None,
+    ridge: Ridge = None,
     iterations: Annotated[
         int | None, typer.Option(help="Planner actor-critic: how many steps.")
     ] = None,
@@ -81,9 +82,7 @@ def functional_q(
     batch: Annotated[
         int | None, typer.Option(help="Release updates, paper mode: how many samples, B.")
     ] = None,
-    clip: Annotated[
-        float | None, typer.Option(help="Release updates: the largest norm of one.")
-    ] = None,
+    clip: Clip = None,
     slope: Annotated[
         float | None, typer.Option(help="Release updates: how steep Q may be in one.")
     ] = None,
@@ -93,25 +92,19 @@ def functional_q(
     target_every: Annotated[
         int | None, typer.Option(help="Releases weights and updates: how often targets follow.")
     ] = None,
-    optimiser: Annotated[str | None, typer.Option(help="The same: sgd or adam.")] = None,
-    average: Annotated[
-        float | None, typer.Option(help="The same: the last share that is averaged over.")
-    ] = None,
+    optimiser: OptimiserName = None,
+    average: Average = None,
     evaluations: Annotated[
         int | None, typer.Option(help="Release evaluations: how many policies are valued.")
     ] = None,
     horizon: Annotated[
         int | None, typer.Option(help="Release evaluations: how many steps count.")
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Cuts scored episodes off.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Paper mode: printed, or public-code (the authors').")
-    ] = None,
+    max_steps: ScoredSteps = None,
+    preset: Preset = None,
     samples: Annotated[int | None, typer.Option(help="Paper mode: how many, T.")] = None,
     resets: Annotated[int | None, typer.Option(help="Paper mode: how many paths, J.")] = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="Paper mode: the noise, instead of --epsilon.")
-    ] = None,
+    sigma: Sigma = None,
     rate: Annotated[
         float | None, typer.Option(help="Paper mode: how fast its path forgets, beta.")
     ] = None,
@@ -119,9 +112,7 @@ def functional_q(
         str | None, typer.Option(help="Paper mode: correct, or public-code (wrong).")
     ] = None,
     config: Config = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="The ledger of this reward function, which pays.")
-    ] = None,
+    ledger: RewardLedger = None,
     name: RunName = None,
     out: RunFolder = None,
     logs: LogFormats = None,

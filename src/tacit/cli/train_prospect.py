@@ -1,6 +1,5 @@
 """`tacit train prospect`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +20,24 @@ from tacit.cli.common import (
     Seed,
     StateRange,
 )
+from tacit.cli.secret_reward import (
+    Average,
+    Clip,
+    Design,
+    Epsilon,
+    OptimiserName,
+    Preset,
+    PublicScore,
+    RewardFeatures,
+    RewardLedger,
+    RewardOf,
+    RewardRadius,
+    Ridge,
+    Rounds,
+    ScoredSteps,
+    Sigma,
+    WalkSteps,
+)
 from tacit.cli.train import train
 
 
@@ -34,42 +51,26 @@ def prospect(
             help="What is noised: reward-model (as if not said) or updates; none: no noise at all."
         ),
     ] = None,
-    reward_radius: Annotated[
-        float | None, typer.Option(help="By how much a reward may differ and still be hidden.")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="How much may be given away about the reward function.")
-    ] = None,
+    reward_radius: RewardRadius = None,
+    epsilon: Epsilon = None,
     delta: Delta = None,
     reward_range: Annotated[
         str | None, typer.Option(help="What any reward could be, such as -50,0.")
     ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="The score of what was learned may be shown.")
-    ] = False,
-    steps: Annotated[
-        int | None, typer.Option(help="How many the public walk takes, of random actions.")
-    ] = None,
+    public: PublicScore = False,
+    steps: WalkSteps = None,
     samples: Annotated[
         int | None, typer.Option(help="How many successors are drawn of each step.")
     ] = None,
     gamma: Gamma = None,
     planner: Annotated[str | None, typer.Option(help="fitted or network.")] = None,
     features: FeaturesOf = None,
-    reward_features: Annotated[
-        str | None, typer.Option(help="Of states, for rewards: table, cosine:3, polynomial:2, ...")
-    ] = None,
-    reward_of: Annotated[
-        str | None, typer.Option(help="What a reward depends on: arrival, or step.")
-    ] = None,
+    reward_features: RewardFeatures = None,
+    reward_of: RewardOf = None,
     state_range: StateRange = None,
-    design: Annotated[
-        int | None, typer.Option(help="Rounds that even the walk's weights out; 0 for none.")
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="How often the planner backs values up at most.")
-    ] = None,
-    ridge: Annotated[float | None, typer.Option(help="Of the planner's regressions.")] = None,
+    design: Design = None,
+    rounds: Rounds = None,
+    ridge: Ridge = None,
     updates: Annotated[
         int | None, typer.Option(help="Planner network, release updates: how many steps.")
     ] = None,
@@ -79,20 +80,14 @@ def prospect(
     batch: Annotated[
         int | None, typer.Option(help="Release updates, paper mode: how many steps, B.")
     ] = None,
-    clip: Annotated[
-        float | None, typer.Option(help="Release updates: the largest norm of one.")
-    ] = None,
+    clip: Clip = None,
     target_every: Annotated[
         int | None, typer.Option(help="Release updates: how often targets follow.")
     ] = None,
-    optimiser: Annotated[str | None, typer.Option(help="The same: sgd or adam.")] = None,
-    average: Annotated[
-        float | None, typer.Option(help="The same: the last share that is averaged over.")
-    ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Cuts scored episodes off.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Paper mode: printed, or public-code (the authors').")
-    ] = None,
+    optimiser: OptimiserName = None,
+    average: Average = None,
+    max_steps: ScoredSteps = None,
+    preset: Preset = None,
     acting: Annotated[str | None, typer.Option(help="Paper mode: greedy, or proportional.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Paper mode: how many.")] = None,
     noise: Annotated[
@@ -101,16 +96,12 @@ def prospect(
     resets: Annotated[
         str | None, typer.Option(help="Paper mode: a path for each run, or iteration.")
     ] = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="Paper mode: the noise, instead of --epsilon.")
-    ] = None,
+    sigma: Sigma = None,
     rate: Annotated[
         float | None, typer.Option(help="Paper mode: how fast it forgets, beta.")
     ] = None,
     config: Config = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="The ledger of this reward function, which pays.")
-    ] = None,
+    ledger: RewardLedger = None,
     name: RunName = None,
     out: RunFolder = None,
     logs: LogFormats = None,
