@@ -10,7 +10,7 @@ environment steps per second.
 The alternative is written twice. "plain" asks PyTorch for each action, and keeps the logarithms of
 chances for the gradient, as most scripts do. "tuned" is what a second reader made of it: actions by
 NumPy from a copy of the weights, and one batched pass of PyTorch at the end of an episode. Both run
-on one thread, which is fastest for networks of this size, without Gymnasium's checks. Here 1,024
+on one thread, which is fastest for networks of this size, without Gymnasium's checks. Here 512
 lanes go together, on all cores; compiling is apart.
 
 PyTorch is not among tacit's dependencies: where it is missing there is one row that says so.
@@ -35,7 +35,7 @@ from tacit.privacy.mechanisms.unit_vector import PrivUnit
 from tacit.privacy.noise import reproducible
 
 EPSILON, GAMMA, BASELINE, RATE, BUFFER, HIDDEN = 1.0, 0.99, 25.0, 0.1, 100, 16
-LANES, ROUNDS = 1024, 5
+LANES, ROUNDS = 512, 5
 WHAT = "private gradient collection on CartPole, PrivUnit, buffer 100"
 
 
@@ -52,8 +52,8 @@ def run() -> Iterator[dict[str, Any]]:
     if importlib.util.find_spec("torch") is None:
         yield {"what": WHAT, "skipped": "PyTorch is not installed: pip install torch"}
         return
-    yield from _measured("submissions per second, first episodes", None, 20, 300)
-    yield from _measured("environment steps per second, full episodes", balancing(), 10, 60)
+    yield from _measured("submissions per second, first episodes", None, 10, 200)
+    yield from _measured("environment steps per second, full episodes", balancing(), 2, 20)
 
 
 def _measured(unit: str, theta: Any, mine: int, theirs: int) -> Iterator[dict[str, Any]]:
@@ -100,7 +100,8 @@ def _ours(theta: Any) -> tuple[Callable[[int], tuple[int, int]], float]:
     env = CartPole()
     model = Model(env.observation, 2, (HIDDEN,))
     arm = Arm(PrivUnit(EPSILON, model.dimension))
-    program = PGCProgram(env, model, (arm,), 10**9)
+    # Full episodes are a multiple of 20 steps, so that nobody waits at the end of a block.
+    program = PGCProgram(env, model, (arm,), 1000, block=8 if theta is None else 20)
     numbers = {"rate": RATE if theta is None else 0.0, "buffer": BUFFER, "gamma": GAMMA}
     begun = time.perf_counter()
     with jax.enable_x64(True):
@@ -114,7 +115,7 @@ def _ours(theta: Any) -> tuple[Callable[[int], tuple[int, int]], float]:
             given = jnp.broadcast_to(jnp.asarray(theta), state.aggregators.theta.shape)
             state = state._replace(aggregators=state.aggregators._replace(theta=given))
         # Those who came before the model was changed leave.
-        state, _ = program.advance(state, 20)
+        state, _ = program.advance(state, 10)
     compiling = time.perf_counter() - begun
     # Early episodes are what is measured: every time from the same beginning.
     kept = [state]
@@ -127,7 +128,7 @@ def _ours(theta: Any) -> tuple[Callable[[int], tuple[int, int]], float]:
             kept[0] = after
         return scores.size, int(scores.sum())
 
-    play(10 if theta is not None else 20)
+    play(2)
     return play, compiling
 
 

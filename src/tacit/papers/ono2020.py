@@ -214,18 +214,22 @@ def experiment(
     control: bool = True,
     env: CartPole | None = None,
 ) -> Experiment:
-    """All trials of an algorithm at once; with `control` also those without gradients."""
-    noised = [one for one in epsilons if one is not None] if control else []
-    agents = [learner(algorithm, epsilon) for epsilon in epsilons]
+    """All trials of an algorithm at once; with `control` also those without gradients.
+
+    These are played by themselves, because their episodes are short: who is done waits.
+    """
+
+    def found(agents: Sequence[PGC]) -> list[Outcome]:
+        played = scores(agents, seeds, submissions, env)
+        return [Outcome.of(one.epsilon, some) for one, some in zip(agents, played, strict=True)]
+
+    outcomes = found([learner(algorithm, epsilon) for epsilon in epsilons])
     # Without noise and without gradients a model never moves, so there is no such control.
-    agents += [learner(algorithm, epsilon, control="zero") for epsilon in noised]
-    played = scores(agents, seeds, submissions, env)
-    found = [Outcome.of(one.epsilon, some) for one, some in zip(agents, played, strict=True)]
-    without = {one.epsilon: one for one in found[len(epsilons) :]}
+    noised = [one for one in epsilons if one is not None] if control else []
+    zeros = [learner(algorithm, epsilon, control="zero") for epsilon in noised]
+    without = {one.epsilon: one for one in found(zeros)} if zeros else {}
     return Experiment(
-        algorithm,
-        tuple(found[: len(epsilons)]),
-        tuple(without.get(epsilon) for epsilon in epsilons),
+        algorithm, tuple(outcomes), tuple(without.get(epsilon) for epsilon in epsilons)
     )
 
 
