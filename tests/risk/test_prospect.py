@@ -147,7 +147,7 @@ def test_a_distribution_by_hand() -> None:
         (stats.expon(), 0.0, math.inf, ()),
         (stats.norm(100.0, 3.0), -math.inf, math.inf, (85.0, 100.0, 115.0)),
     ],
-    ids=str,
+    ids=["normal", "mixed", "uniform", "gains", "losses", "exponential", "far"],
 )
 @everybody()
 def test_densities_against_the_integral_of_the_definition(
