@@ -122,9 +122,10 @@ def test_draws_are_uniform() -> None:
     b = np.arange(1.0, 8.0)[:, None]
     units = UnitMoments(np.ones((7, 1)), b, None, np.zeros((7, 1)), Unit.TRAJECTORY)
     judge = plain(features=OneHot(1), clip=100.0, iterations=2)
-    keys = jax.random.split(secure().key(), 3000)
+    keys = jax.random.split(secure().key(), 9000)
     first = np.rint(judge._run(units, 0.0, keys, [1.0])[:, 0, 0]).astype(int)
     assert follows_discrete(first, dict.fromkeys(range(1, 8), 1 / 7))
+    # So many draws that missing this has a chance below 1e-12.
     assert not follows_discrete(first, {k: (0.2 if k == 1 else 0.8 / 6) for k in range(1, 8)})
 
 
