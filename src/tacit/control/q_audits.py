@@ -151,7 +151,8 @@ def functional_q_clipped() -> Target:
 @target
 def prospect_q() -> Target:
     """One release of a reward model, planned on for somebody who weighs risks."""
-    return _secret_rewards("prospect-q", 600, kind=ProspectQ, samples=3)
+    # Enough rounds that values settle, which a warning would tell otherwise.
+    return _secret_rewards("prospect-q", 600, kind=ProspectQ, samples=3, rounds=300)
 
 
 @target

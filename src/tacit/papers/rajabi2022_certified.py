@@ -63,10 +63,10 @@ def certified(
     for prospect, name, epsilon in product(prospects, learners, epsilons):
         learner = replace(LEARNERS[name], prospect=prospect_of(prospect))
         modelled = learner.release == "reward-model"
-        for radius in radii if modelled else (learner.reward_radius,):
+        for radius in radii if modelled else (None,):
             paid = replace(learner, budget=Budget(epsilon, DELTA), reward_radius=radius)
-            about = {"prospect": prospect, "learner": name, "epsilon": epsilon, "radius": radius}
-            yield judged_runs(paid, seeds, about, env)
+            about = {"prospect": prospect, "learner": name, "epsilon": epsilon}
+            yield judged_runs(paid, seeds, {**about, "radius": paid.radius}, env)
 
 
 def without_noise(
