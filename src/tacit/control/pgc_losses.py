@@ -47,6 +47,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from numpy.typing import NDArray
 
 from tacit.data import OneHot, Policy
@@ -280,20 +281,22 @@ class Loss:
     ) -> Sums:
         """The sums after a few more steps; `new` says whether they are an episode's first."""
         gamma, model = settings["gamma"], self.model
-        paid, fade = jnp.zeros_like(steps.reward[0]), jnp.ones_like(steps.reward[0])
-        gains: list[Any] = []
-        fades: list[Any] = []
-        for t in range(steps.reward.shape[0] - 1, -1, -1):
-            live = steps.live[t]
-            paid = jnp.where(live, steps.reward[t], 0.0) + gamma * paid
-            gains.insert(0, paid)
-            fades.insert(0, jnp.where(live, fade, 0.0))
-            fade = jnp.where(live, gamma * fade, fade)
+
+        def earlier(after: Any, step: Any) -> Any:
+            paid, fade = after
+            live, reward = step
+            paid = jnp.where(live, reward, 0.0) + gamma * paid
+            return (paid, jnp.where(live, gamma * fade, fade)), (paid, jnp.where(live, fade, 0.0))
+
+        none = jnp.zeros_like(steps.reward[0])
+        # A scan, since written out it would be computed again for each of the parameters.
+        (paid, fade), (gains, later) = lax.scan(
+            earlier, (none, none + 1.0), (steps.live, steps.reward), reverse=True
+        )
         base = steps.value if model.critic else settings["baseline"]
-        advantage = jnp.where(steps.live, jnp.stack(gains) - base, 0.0)
+        advantage = jnp.where(steps.live, gains - base, 0.0)
         lean = _marked(steps.action, model.actions, steps.chances.dtype) - steps.chances
         each = 2.0 * settings["value_weight"] if model.critic else 0.0
-        later = jnp.stack(fades)
         trace = model.pull(weights, steps.inside, later * lean, later * each)
         up = advantage * lean
         if model.critic:

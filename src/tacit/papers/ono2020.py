@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.control.pgc import PGC, first_success, sustained
-from tacit.control.pgc_program import OneOf
+from tacit.control.pgc_program import OneOf, play
 from tacit.envs.control import CartPole
 from tacit.privacy.errors import InputError
 
@@ -97,8 +97,7 @@ def scores(
             name: jnp.repeat(jnp.asarray([one.own[name] for one in made]), len(seeds))
             for name in program.sweepable
         }
-        _, seen = program.advance(program.init(keys, settings), submissions)
-        played = np.asarray(seen["return"], np.float32)
+        played = play(program, keys, settings, submissions)["return"].astype(np.float32)
     return played.reshape(len(made), len(seeds), submissions)
 
 
