@@ -30,6 +30,7 @@ import numpy as np
 
 from benchmarks.measure import compare, seconds
 from tacit.control import paper_functional_q as paper
+from tacit.control.lanes import _COMPILED
 from tacit.envs import Interval
 
 WHAT = "Q-learning with functional noise, 5,000 samples, batch 128"
@@ -179,7 +180,7 @@ def alone(rounds: int = 3) -> dict[str, Any]:
     """Seconds for a single run, with and without compiling."""
     # As in a fresh process. JAX has no types for it.
     jax.clear_caches()  # type: ignore[no-untyped-call]
-    paper._COMPILED.clear()
+    _COMPILED.clear()
     begun = time.perf_counter()
     ours(1)
     first = time.perf_counter() - begun

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit import cli
-from tacit.control import PGC, LearnedPGC, OneOf
+from tacit.control import PGC, LearnedPGC, OneOf, pgc
 from tacit.data import load_policy
 from tacit.envs.control import CartPole
 from tacit.privacy import Certificate, InputError
@@ -78,6 +78,50 @@ def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
     Certificate.read(silent / "certificate.json").verify(strict=True)
 
 
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_run_ends_when_enough_agents_answer_that_they_reached_the_target(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stops: Callable[[int], None],
+) -> None:
+    monkeypatch.setattr(pgc, "_ANSWERS", 8)
+    # With so large an epsilon nobody lies, and everybody stays up for a step.
+    asked = [*SMALL, "--epsilon", "120", "--target", "1", "--score-share", "0.5", "--seed", "3"]
+    run, cut = tmp_path / "run", tmp_path / "cut"
+    assert cli.run([*asked, "--out", str(run)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "a policy from 8 reports of agents." in said
+    assert "reached 1, by private answers: 100% ± 17.7%" in said
+    learned = LearnedPGC.load(run / "result.json")
+    assert learned.reached == pytest.approx((1.0, 0.5 / 8**0.5))
+    assert learned.certificate.epsilon == 120.0
+    env = CartPole()
+    agent = PGC(
+        120.0,
+        "laplace",
+        hidden=(2,),
+        flight=3,
+        buffer=4,
+        dynamics=OneOf(env, "gravity", (9.7, 9.8)),
+        target=1.0,
+        score_share=0.5,
+    )
+    assert agent.learn(env, 40, seed=3).to_dict() == learned.to_dict()
+    # Nobody stays up for 201 steps; what was cut off goes on to the same end.
+    never = [*asked, "--target", "201"]
+    assert cli.run([*never, "--out", str(run.with_name("whole"))]) == 0
+    stops(3)
+    assert cli.run([*never, "--out", str(cut)]) == 130
+    stops(1000)
+    assert cli.run(["train", "pgc", "--out", str(cut), "--resume"]) == 0
+    whole = run.with_name("whole") / "result.json"
+    assert (cut / "result.json").read_bytes() == whole.read_bytes()
+    never_reached = LearnedPGC.load(whole)
+    assert never_reached.settings["reports"] == 40
+    assert never_reached.reached == pytest.approx((0.0, 0.5 / 8**0.5))
+
+
 @pytest.mark.slow
 def test_paper_mode_claims_and_certifies_its_noise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -111,6 +155,9 @@ def test_buffers_are_swept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind'."),
         ([*SMALL, "--hidden", "four"], "A size in hidden must be a number"),
         ([*SMALL, "--clip", "1"], "clip does not belong to mode 'recipe'"),
+        ([*SMALL, "--timing", "late"], "timing must be 'fixed', 'open' or None, not 'late'."),
+        ([*SMALL, "--target", "5"], "target and score_share belong together"),
+        ([*SMALL, "--enough", "0.5"], "enough is about a target: say --target"),
         ([*SMALL, "--logs", "csv"], "say --public if they are no secret"),
         ([*HERE, "--env", "Acrobot-v1", "--epsilon", "1", "--agents", "9"], "cannot be compiled"),
         ([*SMALL, "--env", "Acrobot-v1"], "no parameters that could vary"),

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.control import PGC, LearnedPGC, OneOf
-from tacit.control.pgc import NOT_PRIVATE, first_success, recipe, sustained
+from tacit.control import PGC, LearnedPGC, OneOf, pgc
+from tacit.control.pgc import NOT_PRIVATE, _answers, first_success, recipe, sustained
 from tacit.control.pgc_program import Arm
 from tacit.control.program import Program
 from tacit.envs import make
@@ -19,7 +20,6 @@ from tacit.privacy.errors import InputError
 from tacit.privacy.events import PureDP
 from tacit.privacy.mechanisms.report_laplace import LaplaceReport
 from tacit.privacy.mechanisms.sign import ProjectedSign
-from tacit.privacy.noise import reproducible
 from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 ENV = CartPole(step_limit=12)
@@ -108,14 +108,60 @@ def test_answers_are_randomised_and_estimates_of_them_unbiased() -> None:
     agent = replace(SMALL, epsilon=2.0, target=5.0, score_share=0.5)
     scores = np.where(np.arange(1000) < 700, 6.0, 4.0)
     scores[:100] = np.nan
-    program, source = agent.program(ENV, 10), reproducible(3)
-    found = [agent._answered(program, scores, source) for _ in range(200)]
+    privatiser = agent.privatiser(10)
+    assert privatiser is not None
+    with jax.enable_x64(True):
+        keys = jax.vmap(jax.random.key)(jnp.arange(200))
+        told = np.asarray(
+            _answers((5.0, 1.0), keys, jnp.zeros(200, int), jnp.tile(scores, (200, 1)))
+        )
+        later = np.asarray(
+            _answers((5.0, 1.0), keys[:1], jnp.full(1, 400), jnp.asarray(scores)[None, 400:])
+        )
+    # Whoever has a number has a coin, in whatever company.
+    np.testing.assert_array_equal(later[0], told[0, 400:])
+    found = [privatiser.share_reached(one.tolist()) for one in told]
     shares = [share for share, _ in found]
     # With epsilon 1 for each, 0.73 of all answers are true.
     error = 0.5 / (math.tanh(0.5) * math.sqrt(1000.0))
     assert found[0][1] == pytest.approx(error)
     assert abs(np.mean(shares) - 0.6) < 4.0 * error / math.sqrt(200.0)
     assert 0.7 * error < np.std(shares) < 1.1 * error
+
+
+def test_answers_are_counted_by_the_thousand_in_whatever_pieces_they_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pgc, "_ANSWERS", 4)
+
+    class Fixed:
+        """Reports come, one score each: 1 for every third."""
+
+        def advance(self, state: Any, episodes: int) -> Any:
+            first = int(state.aggregators.accepted[0])
+            scores = (jnp.arange(first, first + episodes) % 3 == 0).astype(float)[None]
+            now = state.aggregators._replace(accepted=state.aggregators.accepted + episodes)
+            return state._replace(aggregators=now), {"return": scores}
+
+    agent = replace(SMALL, epsilon=120.0, target=1.0, score_share=0.5)
+    program = agent.program(ENV, 20)
+    with jax.enable_x64(True):
+        begun = program.init(jax.random.key(0)[None], {})
+        played: Any = Fixed()
+        program = replace(program, program=played)
+        counted: dict[int, tuple[int, int]] = {}
+        for pieces in ((1,) * 11, (4, 4, 3), (3, 6, 2), (11,), (9, 1, 1)):
+            state = begun
+            for size in pieces:
+                state, _ = program.advance(state, size)
+                done = int(state.inside.aggregators.accepted[0])
+                found = int(program.asked(jnp.asarray(done))), int(state.yes[0])
+                assert counted.setdefault(done, found) == found
+    # By hand: with this epsilon all tell the truth, and 0, 3, 6 and 9 say yes.
+    assert counted[4] == (4, 2)
+    assert counted[8] == (4, 1)
+    assert counted[10] == (2, 1)
+    assert counted[11] == (3, 1)
 
 
 @pytest.mark.slow
@@ -194,7 +240,9 @@ def test_it_is_a_program_whose_lanes_may_say_some_settings() -> None:
     with jax.enable_x64(True):
         keys = jax.vmap(jax.random.key)(np.arange(2))
         shapes = jax.eval_shape(lambda k: program.init(k, {"rate": np.array([0.1, 0.2])}), keys)
-        assert shapes.settings["rate"].shape == shapes.settings["buffer"].shape == (2,)
+        assert (
+            shapes.inside.settings["rate"].shape == shapes.inside.settings["buffer"].shape == (2,)
+        )
         with pytest.raises(InputError, match="settings must be"):
             program.init(keys, {"speed": np.ones(2)})
 

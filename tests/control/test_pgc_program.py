@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tacit.control import pgc_program
 from tacit.control.aggregation import Aggregator
 from tacit.control.pgc_losses import Loss, Model, Steps, drawn, greedy, no_sums, softmax
 from tacit.control.pgc_program import (
@@ -18,6 +19,7 @@ from tacit.control.pgc_program import (
     Group,
     OneOf,
     PGCProgram,
+    play,
     table_quantile,
     unit_reports,
 )
@@ -54,8 +56,11 @@ def program(*arms: Arm) -> PGCProgram:
     )
 
 
-# Laplace noise is quicker to compile than PrivUnit's.
-RUN = program(*(Arm(LaplaceReport(e, SMALL.dimension), "clip") for e in (2.0, 20.0)))
+# Laplace noise is quicker to compile than PrivUnit's. In the second arm nothing is learned.
+RUN = program(
+    Arm(LaplaceReport(2.0, SMALL.dimension), "clip"),
+    Arm(LaplaceReport(20.0, SMALL.dimension), "clip", gradient="zero"),
+)
 
 
 def keys(*seeds: int) -> jax.Array:
@@ -251,7 +256,9 @@ def test_an_arm_is_the_plan_of_a_privatiser() -> None:
 # --- whole runs -----------------------------------------------------------------------------------
 
 
-def by_hand(seed: int, privatiser: Privatiser, agents: int) -> tuple[Any, list[int], list[int]]:
+def by_hand(
+    seed: int, privatiser: Privatiser, agents: int, *, fixed: bool
+) -> tuple[Any, list[int], list[int]]:
     """A lane of a program, an agent at a time, with the aggregator's core: model, lengths, ages."""
     first, actions, arrivals, noise = jax.random.split(jax.random.key(seed), 4)
     own = {"gamma": 0.9, "baseline": 5.0}
@@ -296,6 +303,8 @@ def by_hand(seed: int, privatiser: Privatiser, agents: int) -> tuple[Any, list[i
             for place, agent in enumerate(flying):
                 play(agent, uniforms[tick, place])
         block += 1
+        if fixed and not all(agent.get("over") for agent in flying):
+            continue
         left = []
         for place, agent in enumerate(flying):
             if not agent.get("over") or len(lengths) == agents:
@@ -318,43 +327,78 @@ def by_hand(seed: int, privatiser: Privatiser, agents: int) -> tuple[Any, list[i
 
 
 @pytest.mark.slow
-def test_a_compiled_run_is_what_the_core_makes_of_the_same_agents() -> None:
+@pytest.mark.parametrize("timing", ["open", "fixed"])
+def test_a_compiled_run_is_what_the_core_makes_of_the_same_agents(timing: Any) -> None:
     plans = [Privatiser(epsilon, SMALL.dimension) for epsilon in (2.0, 20.0)]
-    run = program(*(Arm.of(plan) for plan in plans))
+    run = replace(program(*(Arm.of(plan) for plan in plans)), timing=timing)
     with jax.enable_x64(True):
         state, seen = run.advance(run.init(keys(3, 1, 2, 7), numbers()), 12)
         for lane, seed in ((0, 3), (3, 7)):
-            theta, lengths, ages = by_hand(seed, plans[lane // 2], 12)
+            theta, lengths, ages = by_hand(seed, plans[lane // 2], 12, fixed=timing == "fixed")
             assert np.asarray(seen["length"])[lane].tolist() == lengths
             np.testing.assert_allclose(state.aggregators.theta[lane], theta, rtol=1e-9, atol=1e-12)
             assert max(ages) > 0  # some models were old
 
 
+@pytest.mark.parametrize("timing", ["open", "fixed"])
 def test_a_run_in_pieces_is_the_same_run_and_lanes_know_nothing_of_each_other(
-    tmp_path: Path,
+    timing: Any, tmp_path: Path
 ) -> None:
+    run = replace(RUN, timing=timing)
     with jax.enable_x64(True):
-        begun = RUN.init(keys(3, 1, 2, 7), numbers())
-        whole, seen = RUN.advance(begun, 11)
+        begun = run.init(keys(3, 1, 2, 7), numbers())
+        whole, seen = run.advance(begun, 11)
         state, pieces = begun, []
         for count in (1, 4, 6):
-            state, some = RUN.advance(state, count)
+            state, some = run.advance(state, count)
             pieces.append(some["length"])
             save_state(tmp_path / "state", state, {})
             state = load_state(tmp_path / "state", begun)[0]
-        assert isinstance(RUN, Program)
+        assert isinstance(run, Program)
         np.testing.assert_array_equal(seen["return"], seen["length"])
         np.testing.assert_array_equal(np.concatenate(pieces, axis=1), seen["length"])
         assert bits(state) == bits(whole)
         assert np.asarray(whole.aggregators.accepted).tolist() == [11] * LANES
         # All lanes but the first are others, and the first does not notice.
-        other = RUN.init(keys(3, 8, 9, 10), {**numbers(), "rate": jnp.array([0.05, 1.0, 0.3, 2.0])})
-        beside, lengths = RUN.advance(other, 11)
+        other = run.init(keys(3, 8, 9, 10), {**numbers(), "rate": jnp.array([0.05, 1.0, 0.3, 2.0])})
+        beside, lengths = run.advance(other, 11)
         np.testing.assert_array_equal(lengths["length"][0], seen["length"][0])
         assert bits(beside.aggregators.theta[0]) == bits(whole.aggregators.theta[0])
         assert bits(beside.aggregators.theta[1]) != bits(whole.aggregators.theta[1])
         with pytest.raises(InputError, match="16 agents"):
-            RUN.advance(whole, 6)
+            run.advance(whole, 6)
+
+
+@pytest.mark.parametrize("timing", ["open", "fixed"])
+def test_how_long_agents_play_moves_no_model_when_reports_come_at_fixed_times(timing: Any) -> None:
+    """Reports that are noise and nothing else, so that timing alone could tell of episodes."""
+    run = replace(RUN, timing=timing)
+    with jax.enable_x64(True):
+        begun = run.init(keys(3, 1, 2, 7), numbers(rate=1.0))
+        one, lengths = run.advance(begun, 15)
+        # Other actions, hence episodes of other lengths; everything else is the same.
+        other, others = run.advance(begun._replace(actions=keys(5, 6, 8, 9)), 15)
+    assert np.any(
+        np.asarray(lengths["length"])[2:] != np.asarray(others["length"])[2:], axis=1
+    ).all()
+    model = [bits(state.aggregators.theta[2:]) for state in (one, other)]
+    sent = [bits(state.slots.version[6:]) for state in (one, other)]
+    # The test can tell: where reports come as episodes end, their order and age differ.
+    assert (model[0] == model[1]) == (timing == "fixed")
+    assert (sent[0] == sent[1]) or timing == "open"
+
+
+@pytest.mark.slow
+def test_lanes_in_parts_on_all_cores_are_the_same_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = keys(*range(10))
+    own = {name: jnp.arange(10) * 0.01 + x[0] for name, x in numbers().items()}
+    with jax.enable_x64(True):
+        _, seen = RUN.advance(RUN.init(seeds, own), 9)
+        for together in (100, 4):
+            monkeypatch.setattr(pgc_program, "_TOGETHER", together)
+            found = play(RUN, seeds, own, 9)
+            for name, x in seen.items():
+                np.testing.assert_array_equal(found[name], x)
 
 
 def test_full_buffers_move_the_model_by_a_rate_that_falls_as_it_is_told_to() -> None:

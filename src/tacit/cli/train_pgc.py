@@ -55,11 +55,32 @@ def pgc(
     staleness: Annotated[
         str | None, typer.Option(help="Reports about old models: root (count for less), or none.")
     ] = None,
+    timing: Annotated[
+        str | None,
+        typer.Option(
+            help="When agents report: fixed (as if not said), when the longest episode could have "
+            "ended, or open, when their own has, which tells how long it was."
+        ),
+    ] = None,
     flight: Annotated[
         int | None, typer.Option(help="How many agents play at the same time.")
     ] = None,
     baseline: Annotated[
         float | None, typer.Option(help="What returns are compared with, a public number.")
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(help="Agents also answer, privately, whether their score reached this."),
+    ] = None,
+    score_share: Annotated[
+        float | None, typer.Option(help="The part of epsilon that pays for answers, such as 0.1.")
+    ] = None,
+    enough: Annotated[
+        float | None,
+        typer.Option(
+            help="The run ends when this share of agents reached the target, as far as a thousand "
+            "answers tell (0.9 if not said)."
+        ),
     ] = None,
     clip: Annotated[float | None, typer.Option(help="Paper mode: C.")] = None,
     value_weight: Annotated[float | None, typer.Option(help="Paper mode: lambda.")] = None,

@@ -32,9 +32,10 @@ answers their unbiased estimate says whether to go on, which is post-processing.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ import numpy as np
 from tacit.control.aggregation import Optimiser, Staleness
 from tacit.control.increments import Floats
 from tacit.control.pgc_losses import Activation, Model
-from tacit.control.pgc_program import Arm, Dynamics, OneOf, PGCProgram
+from tacit.control.pgc_program import Arm, Dynamics, OneOf, PGCProgram, State, Timing
 from tacit.control.privatiser import Mechanism, Privatiser
 from tacit.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from tacit.data import Policy
@@ -54,9 +55,10 @@ from tacit.envs.registry import make
 from tacit.privacy import checks, claims, files
 from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate, Claim
 from tacit.privacy.errors import InputError
-from tacit.privacy.mechanisms.sign import ProjectedSign, share, truthful
+from tacit.privacy.mechanisms.sign import ProjectedSign, share
+from tacit.privacy.mechanisms.sign_jax import truthful
 from tacit.privacy.mechanisms.unit_vector import PrivUnit
-from tacit.privacy.noise import Source, reproducible, secure
+from tacit.privacy.noise import reproducible, secure
 from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 Env = Environment[Any, Any] | HostEnvironment
@@ -72,10 +74,17 @@ TOTAL = Assumption(
     "an agent always reports, whatever its episode was like",
     "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
 )
-TIMING = Assumption(
-    "nobody learns how long an agent played, or who was done first",
-    "not enforced: reports are counted in the order in which episodes end",
-)
+TIMING: dict[Timing, Assumption] = {
+    "fixed": Assumption(
+        "how long an agent plays has no part in when it reports or in what it is sent",
+        "by the algorithm: agents come in rounds, whose reports are kept until the longest episode "
+        "could have ended, and are then counted in an order that was fixed before",
+    ),
+    "open": Assumption(
+        "nobody learns how long an agent played, or who was done first",
+        "not enforced: reports are counted in the order in which episodes end",
+    ),
+}
 PUBLIC_SETTINGS = Assumption(
     "all settings were chosen without looking at the agents", "not enforced: they are the caller's"
 )
@@ -158,6 +167,11 @@ class PGC:
     """Whether reports about old models count for less: by default "root", or in mode "paper"
     "none"."""
 
+    timing: Timing | None = None
+    """When agents report. "fixed", the default: when the longest episode could have ended, so that
+    nobody sees how long an agent played. "open", the default in mode "paper": when their own has,
+    which the certificate then lists as not protected."""
+
     flight: int = 9
     """How many agents play at the same time."""
 
@@ -201,6 +215,7 @@ class PGC:
             "activation": (*get_args(Activation), None),
             "optimiser": (*get_args(Optimiser), None),
             "staleness": (*get_args(Staleness), None),
+            "timing": (*get_args(Timing), None),
             "control": ("zero", None),
         }
         for name, allowed in words.items():
@@ -265,6 +280,10 @@ class PGC:
     def paper(self) -> bool:
         """Whether it is as printed."""
         return self.mode == "paper"
+
+    @property
+    def _timing(self) -> Timing:
+        return self.timing or ("open" if self.paper else "fixed")
 
     # --- how agents report ------------------------------------------------------------------------
 
@@ -336,39 +355,37 @@ class PGC:
         planned = program.program.agents
         source = secure() if seed is None else reproducible(seed)
         seen: list[Floats] = []
-        reached = None
         done = 0
         with jax.enable_x64(True):
             state = program.init(source.key()[None], {})
-            stride = _ANSWERS if self.target is not None else -(-planned // _STOPS)
-            while done < planned:
+            stride = -(-planned // _STOPS) if program.answers is None else _ANSWERS
+            while done < planned and not self.stops(program, state):
                 size = min(stride, planned - done)
                 state, played = program.advance(state, size)
-                scores = np.asarray(played["return"][0], np.float64)
                 done += size
                 if public:
-                    seen.append(scores)
+                    seen.append(np.asarray(played["return"][0], np.float64))
                 if progress is not None:
                     progress(done, planned)
-                if self.target is not None:
-                    reached = self._answered(program, scores, source)
-                    if reached[0] >= self.enough:
-                        break
         curve = np.concatenate(seen) if public else None
-        return self.learned(program, state, curve, seed, reached)
+        return self.learned(program, state, curve, seed)
 
-    def _answered(
-        self, program: "CollectionProgram", scores: Floats, source: Source
-    ) -> tuple[float, float]:
-        """What agents answer: an estimate of who reached the target, and its standard error."""
+    def stops(self, program: "CollectionProgram", state: Any) -> bool:
+        """Whether a run may end, as far as the last answers tell; never where nobody is asked."""
+        found = self._reached(program, state)
+        return found is not None and found[0] >= self.enough
+
+    def _reached(
+        self, program: "CollectionProgram", state: "Collection"
+    ) -> tuple[float, float] | None:
+        """Of the last thousand who answered, how many reached the target, and the standard error;
+        None where there are no answers."""
         privatiser = self.privatiser(program.program.model.dimension)
-        assert privatiser is not None
-        assert self.target is not None
-        # A score that is not a number is no.
-        yes = scores >= self.target
-        coin = share(privatiser.score_epsilon, 1)
-        told = yes == truthful(source.generator, coin, len(yes))
-        return privatiser.share_reached(told.tolist())
+        asked = int(program.asked(state.inside.aggregators.accepted)[0])
+        if program.answers is None or privatiser is None or not asked:
+            return None
+        yes = int(state.yes[0])
+        return privatiser.share_reached([True] * yes + [False] * (asked - yes))
 
     def program(self, env: Env, agents: int) -> "CollectionProgram":
         """The whole run as a `Program`, of which an episode is one report."""
@@ -399,6 +416,7 @@ class PGC:
             dynamics=self.dynamics,
             optimiser=self.optimiser or ("sgd" if self.paper else "adam"),
             staleness=self.staleness or ("none" if self.paper else "root"),
+            timing=self._timing,
             flight=self.flight,
             # What is certified is drawn by the exact law.
             quantile="newton",
@@ -409,28 +427,31 @@ class PGC:
                 f"An update takes {settings['buffer']:,.0f} reports, and there are "
                 f"{program.agents:,}: say more agents, or a smaller buffer."
             )
-        return CollectionProgram(program, tuple(settings.items()))
+        privatiser = self.privatiser(model.dimension)
+        answers = None
+        if self.target is not None and privatiser is not None:
+            answers = self.target, privatiser.score_epsilon
+        return CollectionProgram(program, tuple(settings.items()), answers)
 
     def learned(
         self,
         program: "CollectionProgram",
-        state: Any,
+        state: "Collection",
         scores: Floats | None,
         seed: int | None,
-        reached: tuple[float, float] | None = None,
     ) -> "LearnedPGC":
         """What a run came to: `state` of its only lane, and the scores if they are public."""
-        model = program.program.model
-        theta = np.asarray(state.aggregators.theta[0], np.float64)
+        model, now = program.program.model, state.inside.aggregators
+        theta = np.asarray(now.theta[0], np.float64)
         if not np.all(np.isfinite(theta)):
             raise InputError("The model grew without bound: use a smaller rate.")
-        reports = int(state.aggregators.accepted[0])
+        reports = int(now.accepted[0])
         told = {**self._described(program), "reports": reports, "seed": seed}
         return LearnedPGC(
             self._promise(model.dimension, seed, public=scores is not None),
             model.policy(theta),
             scores,
-            reached,
+            self._reached(program, state),
             told,
         )
 
@@ -451,7 +472,7 @@ class PGC:
             relation=Relation.LOCAL,
             release=Release.EACH_REPORT,
             assumptions=(
-                *(SIMULATED, once, TOTAL, TIMING, PUBLIC_SETTINGS),
+                *(SIMULATED, once, TOTAL, TIMING[self._timing], PUBLIC_SETTINGS),
                 *([SHOWN] if public else []),
                 *([] if exact else [IDEALISED_ARITHMETIC]),
             ),
@@ -488,6 +509,7 @@ class PGC:
             "activation": inside.model.activation,
             "optimiser": inside.optimiser,
             "staleness": inside.staleness,
+            "timing": inside.timing,
             "clip": self._clip if self.paper and self.mechanism else self.clip,
             "hidden": list(self.hidden),
             "scale": None if self.scale is None else list(self.scale),
@@ -495,12 +517,22 @@ class PGC:
         }
 
 
+class Collection(NamedTuple):
+    """Where the lanes of a `CollectionProgram` stand: **private**."""
+
+    inside: State
+    yes: Any
+    """(lanes,): how many of the last `asked` agents answered yes; these are not private."""
+
+
 @dataclass(frozen=True)
 class CollectionProgram:
-    """A `PGCProgram` with values for the settings that lanes do not have."""
+    """A `PGCProgram` with values for the settings that lanes do not have, and with answers."""
 
     program: PGCProgram
     settings: tuple[tuple[str, float], ...]
+    answers: tuple[float, float] | None = None
+    """The score that agents are asked about, and the epsilon of one answer; None: nobody is."""
 
     @property
     def own(self) -> dict[str, float]:
@@ -511,12 +543,54 @@ class CollectionProgram:
     def sweepable(self) -> tuple[str, ...]:
         return self.program.sweepable
 
-    def init(self, keys: jax.Array, settings: Mapping[str, Any]) -> Any:
-        plain = {name: jnp.full(keys.shape[0], x) for name, x in self.settings}
-        return self.program.init(keys, {**plain, **settings})
+    @property
+    def batch(self) -> int:
+        """Answers are looked at so many at a time."""
+        return 1 if self.answers is None else _ANSWERS
 
-    def advance(self, state: Any, episodes: int) -> tuple[Any, dict[str, jax.Array]]:
-        return self.program.advance(state, episodes)
+    def init(self, keys: jax.Array, settings: Mapping[str, Any]) -> Collection:
+        plain = {name: jnp.full(keys.shape[0], x) for name, x in self.settings}
+        inside = self.program.init(keys, {**plain, **settings})
+        return Collection(inside, jnp.zeros(keys.shape[0], jnp.int32))
+
+    def advance(self, state: Collection, episodes: int) -> tuple[Collection, dict[str, jax.Array]]:
+        before = state.inside.aggregators.accepted
+        inside, seen = self.program.advance(state.inside, episodes)
+        if self.answers is None:
+            return Collection(inside, state.yes), seen
+        told = _answers(self.answers, inside.noise, before, seen["return"])
+        number = before[:, None] + jnp.arange(episodes)
+        # Since when answers are counted: a thousand that are all there are counted until the next.
+        now = inside.aggregators.accepted
+        since = now - self.asked(now)
+        kept = jnp.where(before - self.asked(before) == since, state.yes, 0)
+        fresh = jnp.sum(told & (number >= since[:, None]), axis=1)
+        return Collection(inside, (kept + fresh).astype(jnp.int32)), seen
+
+    def asked(self, reports: Any) -> Any:
+        """Of how many answers `yes` tells after so many reports: at most a thousand."""
+        return jnp.where(reports > 0, (reports - 1) % _ANSWERS + 1, 0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _answers(asked: tuple[float, float], noise: jax.Array, first: Any, scores: Any) -> Any:
+    """(lanes, agents): what agents with these scores say, the first of which have these numbers.
+
+    Randomised response, exact: a coin of its own for each agent, from the lane's key of the noise.
+    """
+    target, epsilon = asked
+    coin = share(epsilon, 1)
+
+    def of_lane(noise: jax.Array, first: Any, scores: Any) -> Any:
+        # No report has this number.
+        apart = jax.random.fold_in(noise, jnp.uint32(2**32 - 1))
+        number = (first + jnp.arange(scores.size)).astype(jnp.uint32)
+        keys = jax.vmap(partial(jax.random.fold_in, apart))(number)
+        honest = jax.vmap(lambda key: truthful(key, coin, ()))(keys)
+        # A score that is not a number is no.
+        return (scores >= target) == honest
+
+    return jax.vmap(of_lane)(noise, first, scores)
 
 
 # --- what was learned -----------------------------------------------------------------------------
@@ -572,9 +646,10 @@ class LearnedPGC(Promised):
         count = self.settings["submissions"]
         told = "its report" if count == 1 else f"its {count} reports"
         shown = "" if self.scores is None else " Scores were declared public."
+        opened = "; not protected is when it reports" if self.settings["timing"] == "open" else ""
         return (
             f"Protected is each agent, with all that it saw and did, against whoever collects "
-            f"{told}, with epsilon {found.epsilon:.4g}; not protected is when it reports.{shown}"
+            f"{told}, with epsilon {found.epsilon:.4g}{opened}.{shown}"
         )
 
     def predict(self, states: Any) -> Floats:

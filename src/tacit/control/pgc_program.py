@@ -6,6 +6,11 @@ reports a randomised gradient and leaves; the next agent takes the place, draws 
 and gets the model as it is then. Nobody waits for anybody: while an agent plays, the others'
 reports move the model, and its own is about an old one when it comes.
 
+With `timing` "open" that is all. With "fixed" agents come in rounds of `flight`. Who is done early
+keeps the report until the longest episode could have ended, and then all report, in the order of
+their places, before anybody gets a new model. So how long somebody played decides nothing: not when
+a report comes, not which model the next agent gets, and not how old a report's model is.
+
 Ticks come in blocks of `block`. A place whose episode ends within a block stands idle to its end,
 on average (block - 1) / 2 ticks for each episode, and none for one of a multiple of `block` steps.
 Then those who are done report in the order of their places, each to its own lane. Reports are made
@@ -21,7 +26,7 @@ them. Rows, reports and models are in 64.
 **What this is.** A simulation, in which one program knows all agents' episodes. Scores are recorded
 for all of them, and are not private. Reports have the law that their plans say, so that what the
 aggregator knows, the models included, is epsilon-DP for each agent if keys and scores are kept to
-oneself, and so is who was done when.
+oneself; with open timing also who was done when.
 
 Lanes are grouped in *arms*, which differ in how agents report: with C arms, of L lanes the first
 L / C belong to the first. Everything else by which lanes may differ is a number among the settings:
@@ -31,9 +36,7 @@ key and settings only, not on the lanes beside it.
 """
 
 import math
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import groupby
@@ -47,6 +50,7 @@ from jax import lax
 
 from tacit.control import aggregation
 from tacit.control.aggregation import Optimiser, Staleness
+from tacit.control.lanes import by_parts
 from tacit.control.pgc_losses import (
     Loss,
     Model,
@@ -70,6 +74,7 @@ from tacit.privacy.mechanisms.unit_vector import PrivUnit, from_draws, upper_qua
 from tacit.privacy.noise import jax_normal
 
 Plan = PrivUnit | ProjectedSign | LaplaceReport
+Timing = Literal["fixed", "open"]
 Dynamics = Callable[[jax.Array], Any]
 """`dynamics(key)` gives the parameters of one agent's environment; pure, and hashable."""
 
@@ -332,6 +337,9 @@ class PGCProgram:
 
     optimiser: Optimiser = "adam"
     staleness: Staleness = "root"
+    timing: Timing = "open"
+    """"open": an agent reports when its episode is over. "fixed": when the longest could be."""
+
     flight: int = 9
     block: int = 8
     dtype: Literal["float32", "float64"] = "float32"
@@ -596,36 +604,34 @@ class PGCProgram:
         )
 
 
-# So many lanes at once are quickest: what they have in mind fits a core's cache.
-_TILE = 100
+# So many lanes at most are played at once: what they have in mind fits a core's cache.
+_TOGETHER = 50
 
 
 def play(
     program: PGCProgram, keys: jax.Array, settings: Mapping[str, Any], episodes: int
-) -> dict[str, Array]:
-    """Scores and lengths of `init` and `advance`, on all cores.
+) -> dict[str, Any]:
+    """What is seen by `init` and `advance`, in parts, on all cores."""
 
-    Lanes are played in tiles, each on a thread of its own. What comes out is the same bit for bit,
-    since no lane knows of the others.
-    """
-    arms, cores = len(program.arms), os.cpu_count() or 1
-    lanes = np.arange(keys.shape[0]).reshape(arms, -1)
-    trials = lanes.shape[1]
-    # Equal tiles, each with lanes of all arms, are compiled once.
-    most = max(1, min(_TILE // arms, -(-trials // cores)))
-    tile = max(size for size in range(1, most + 1) if trials % size == 0)
-    tiles = [lanes[:, first : first + tile].ravel() for first in range(0, trials, tile)]
+    def by_trial(x: Any) -> Any:
+        return jnp.swapaxes(jnp.reshape(x, (len(program.arms), -1)), 0, 1)
 
-    def played(own: Array) -> dict[str, Array]:
-        with jax.enable_x64(True):
-            state = program.init(keys[own], {name: x[own] for name, x in settings.items()})
-            _, seen = program.advance(state, episodes)
-            return {name: np.asarray(x) for name, x in seen.items()}
+    own = by_trial(keys), {name: by_trial(x) for name, x in settings.items()}
+    most = max(1, _TOGETHER // len(program.arms))
+    _, seen = by_parts(_whole, (program, episodes), own, 1, most)
+    return {name: jnp.swapaxes(x[:, 0], 0, 1).reshape(-1, episodes) for name, x in seen.items()}
 
-    with ThreadPoolExecutor(cores) as pool:
-        found = list(pool.map(played, tiles))
-    order = np.argsort(np.concatenate(tiles))
-    return {name: np.concatenate([one[name] for one in found])[order] for name in found[0]}
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _whole(program: PGCProgram, episodes: int, own: Any) -> Any:
+    """`play` for trials of all arms: (trials, arms)."""
+    keys, settings = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1), own)
+    _, seen = _advance(program, program.init(keys, settings), jnp.asarray(episodes, jnp.int32))
+    trials = len(own[0])
+    return own, {
+        name: jnp.swapaxes(x[:, :episodes].reshape(-1, trials, episodes), 0, 1)
+        for name, x in seen.items()
+    }
 
 
 @partial(jax.jit, static_argnums=0)
@@ -648,10 +654,14 @@ def _advance(program: PGCProgram, state: State, episodes: Any) -> tuple[State, d
     def by_lane(x: Any) -> Any:
         return x.reshape(*x.shape[:-1], lanes, flight)
 
+    def waiting(over: Any) -> Any:
+        """Of lanes: whether there is somebody who is to report now."""
+        return jnp.all(over, axis=1) if program.timing == "fixed" else jnp.any(over, axis=1)
+
     def block(carry: Any) -> Any:
         state, seen, reports = carry
         # Everybody plays on but in lanes that stopped, and in those that stopped in the midst.
-        on = (state.aggregators.accepted < goal) & ~jnp.any(by_lane(state.slots.over), axis=1)
+        on = (state.aggregators.accepted < goal) & ~waiting(by_lane(state.slots.over))
         keys = jax.vmap(jax.random.fold_in)(state.actions, state.block)
         slots = program.played(state.slots, state.settings, jnp.repeat(on, flight), keys)
         state = state._replace(slots=slots, block=state.block + on)
@@ -660,7 +670,7 @@ def _advance(program: PGCProgram, state: State, episodes: Any) -> tuple[State, d
 
     def submitted(state: State, seen: Any, reports: Any) -> Any:
         slots = state.slots
-        done = by_lane(slots.over & ~slots.sent)
+        done = by_lane(slots.over & ~slots.sent) & waiting(by_lane(slots.over))[:, None]
         rank = jnp.cumsum(done, axis=1) - done
         number = state.aggregators.accepted[:, None] + rank
         ready = done & (number < goal[:, None])

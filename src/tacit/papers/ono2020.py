@@ -97,7 +97,7 @@ def scores(
             name: jnp.repeat(jnp.asarray([one.own[name] for one in made]), len(seeds))
             for name in program.sweepable
         }
-        played = play(program, keys, settings, submissions)["return"].astype(np.float32)
+        played = np.asarray(play(program, keys, settings, submissions)["return"], np.float32)
     return played.reshape(len(made), len(seeds), submissions)
 
 

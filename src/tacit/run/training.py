@@ -47,6 +47,9 @@ Seen = dict[str, NDArray[Any]]
 Pay = Callable[[int, int], None]
 """`pay(first, episodes)` is called before those episodes (the first is 0) and may refuse them."""
 
+Enough = Callable[[Any], bool]
+"""`enough(state)` says whether a run may end before it has played all, by what is public in it."""
+
 # How many segments a run has that was not told: each ends with a checkpoint.
 _SEGMENTS = 20
 
@@ -159,6 +162,7 @@ def train(
     about: Mapping[str, Any] = MappingProxyType({}),
     progress: Progress = silent,
     stop: Callable[[], bool] = never,
+    enough: Enough | None = None,
     pay: Pay | None = None,
 ) -> Trained:
     """Play `episodes` in every lane, with checkpoints and logs in `folder` if there is one.
@@ -166,8 +170,8 @@ def train(
     `segment` is the most episodes between two checkpoints, by default a twentieth of all, but at
     least one batch of a program that has batches. `keys` (lanes,) take the place of those that the
     seeds give. `about` is JSON that says what run this is; `resume` refuses the checkpoint of
-    another. `stop` is asked before each segment, and then `pay`. If that raises `OverBudget`, the
-    run ends there: what was played stays.
+    another. Before each segment `enough` is asked whether the run is finished already, then `stop`,
+    and then `pay`. If that raises `OverBudget`, the run ends there: what was played stays.
     """
     checks.count("episodes", episodes)
     most = -(-episodes // _SEGMENTS) if segment is None else checks.count("segment", segment)
@@ -191,7 +195,7 @@ def train(
         run = _Run(program, plan, None if folder is None else Path(folder), begun)
         run.logs = None if folder is None else Logs.open(folder, formats)
         run.save()
-        return run.to_the_end(progress, stop, pay)
+        return run.to_the_end(progress, stop, enough, pay)
 
 
 def resume(
@@ -201,6 +205,7 @@ def resume(
     about: Mapping[str, Any] = MappingProxyType({}),
     progress: Progress = silent,
     stop: Callable[[], bool] = never,
+    enough: Enough | None = None,
     pay: Pay | None = None,
 ) -> Trained:
     """Go on from the checkpoint in `folder`; program and `about` are those of `train`."""
@@ -225,7 +230,7 @@ def resume(
         run.done, run.paid = done, paid
         run.seen = {name: np.asarray(values) for name, values in found["seen"].items()}
         run.logs = Logs.open(folder, listed, positions)
-        return run.to_the_end(progress, stop, pay)
+        return run.to_the_end(progress, stop, enough, pay)
 
 
 def forget(folder: str | Path) -> None:
@@ -275,9 +280,15 @@ class _Run:
         self.seen: Seen = {}
         self.logs: Logs | None = None
 
-    def to_the_end(self, progress: Progress, stop: Callable[[], bool], pay: Pay | None) -> Trained:
+    def to_the_end(
+        self,
+        progress: Progress,
+        stop: Callable[[], bool],
+        enough: Enough | None,
+        pay: Pay | None,
+    ) -> Trained:
         planned = self.plan["episodes"]
-        while self.done < planned:
+        while self.done < planned and not (enough is not None and enough(self.state)):
             progress(f"episode {self.done} of {planned}", self.done / planned)
             if stop():
                 return self._ended("stopped")
@@ -291,7 +302,7 @@ class _Run:
                 # So that a crash in this segment does not make the people pay for it again.
                 self.save()
             self._advance(count)
-        progress(f"episode {planned} of {planned}", 1.0)
+        progress(f"episode {self.done} of {planned}", 1.0)
         return self._ended("finished")
 
     def save(self) -> None:

@@ -9,6 +9,7 @@ Randomness: JAX's counter-based generator; simulations, or runs on a fresh secre
 """
 
 import math
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +23,15 @@ _GRAIN = 2**62
 _MARGIN = 1e-12  # far more than the error of the exponential below
 
 
-def lies(plan: ProjectedSign) -> int:
+def lies(x: Fraction) -> int:
     """How many of 2^62 equally likely outcomes turn a bit around: at least 2^62 / (1 + e^x)."""
-    x = min(float(plan.each), 700.0)
-    return math.ceil(_GRAIN / (1.0 + math.exp(x)) * (1.0 + _MARGIN))
+    return math.ceil(_GRAIN / (1.0 + math.exp(min(float(x), 700.0))) * (1.0 + _MARGIN))
+
+
+def truthful(key: jax.Array, x: Fraction, shape: tuple[int, ...]) -> jax.Array:
+    """Coins that are true with odds of e^x, rounded down as `lies` is."""
+    honest: jax.Array = jax.random.bits(key, shape, jnp.uint64) >> 2 >= jnp.uint64(lies(x))
+    return honest
 
 
 def reports(plan: ProjectedSign, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
@@ -42,7 +48,7 @@ def reports(plan: ProjectedSign, rows: jax.Array | ArrayLike, key: jax.Array) ->
         rows.astype(jnp.float64),
         directions=jnp.where(sixths == 0, -1.0, jnp.where(sixths == 1, 1.0, 0.0)),
         wanted=jax.random.bits(wanted, shape, jnp.uint64) >> 11,
-        truth=jax.random.bits(truth, shape, jnp.uint64) >> 2,
+        truth=truthful(truth, plan.each, shape),
     )
 
 
@@ -54,7 +60,7 @@ def from_draws(
     wanted: jax.Array,
     truth: jax.Array,
 ) -> jax.Array:
-    """The reports that these directions (-1, 0, 1) and integers of 53 and 62 bits make."""
+    """The reports that these directions (-1, 0, 1), integers of 53 bits and coins make."""
     finite = jnp.where(jnp.all(jnp.isfinite(rows), axis=1, keepdims=True), rows, 0.0)
     largest = jnp.max(jnp.abs(finite), axis=1, keepdims=True)
     shrunk = jnp.where(largest > 2.0**900, 2.0**-120, 1.0)
@@ -62,5 +68,5 @@ def from_draws(
     found = jnp.einsum("nbd,nd->nb", directions, finite * shrunk)
     t = jnp.clip(found, -limit, limit) / limit
     sign = wanted < jnp.rint((1.0 + t) * 2.0**52).astype(jnp.uint64)
-    bits = jnp.where(sign == (truth >= jnp.uint64(lies(plan))), 1.0, -1.0)
+    bits = jnp.where(sign == truth, 1.0, -1.0)
     return plan.size * jnp.einsum("nb,nbd->nd", bits, directions)

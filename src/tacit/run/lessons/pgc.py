@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,18 @@ from tacit.run.training import CHECKPOINT, forget
 
 # What the agent takes as it was said.
 _SETTINGS = (
-    *("mode", "submissions", "rate", "buffer", "decay", "optimiser", "staleness", "flight"),
+    *(
+        "mode",
+        "submissions",
+        "rate",
+        "buffer",
+        "decay",
+        "optimiser",
+        "staleness",
+        "timing",
+        "flight",
+    ),
+    *("target", "score_share", "enough"),
     *("gamma", "activation", "baseline", "clip", "value_weight", "entropy", "control"),
 )
 
@@ -44,10 +56,14 @@ class PGCLesson(Lesson):
     decay: float | None = None
     optimiser: str | None = None
     staleness: str | None = None
+    timing: str | None = None
     flight: int | None = None
     vary: str | None = None
     """A parameter of the environment and its values: gravity=9.7,9.8,9.9."""
 
+    target: float | None = None
+    score_share: float | None = None
+    enough: float | None = None
     control: str | None = None
     baseline: float | None = None
     clip: float | None = None
@@ -85,6 +101,8 @@ class PGCLesson(Lesson):
             if getattr(self, name) is not None:
                 option = name.replace("_", "-")
                 raise InputError(f"--{option} is for other learners than pgc: leave it out.")
+        if self.enough is not None and self.target is None:
+            raise InputError("enough is about a target: say --target and --score-share too.")
         given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
         given["mechanism"] = self._mechanism()
         if self.hidden is not None:
@@ -141,7 +159,14 @@ class PGCLesson(Lesson):
                 "Each agent keeps a ledger of its own, and these are simulated: leave it out."
             )
         agent, program = self._made()
-        found = play_program(self, program, job)
+        found = play_program(
+            self,
+            program,
+            job,
+            enough=partial(agent.stops, program),
+            # Where agents answer, a run can end after each batch of answers.
+            segment=None if program.answers is None else program.batch,
+        )
         if found.ending != "finished":
             return Played(None, found.episodes, found.planned)
         scores = np.asarray(found.seen["return"][0], np.float64) if found.seen else None
@@ -169,6 +194,12 @@ class PGCLesson(Lesson):
             with np.errstate(invalid="ignore", over="ignore"):
                 first, last = np.mean(scores[:tenth]), np.mean(scores[-tenth:])
             lines.append(f"  mean score of the first tenth {first:.4g}, of the last {last:.4g}")
+        if learned.reached is not None:
+            share, error = learned.reached
+            goal = f"{settings['target']:g}"
+            # Noise can bring an estimate below nothing, or above all.
+            shown = min(max(share, 0.0), 1.0)
+            lines.append(f"  reached {goal}, by private answers: {shown:.0%} ± {error:.1%}")
         promise = learned.promise
         notes = [] if isinstance(promise, str) else [learned.protects]
         if isinstance(promise, Claim):

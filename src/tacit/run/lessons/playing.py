@@ -7,14 +7,28 @@ from tacit.control.program import Program
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import reproducible, secure
 from tacit.run.lessons.words import Env, Job, Lesson, Played
-from tacit.run.training import Lanes, Trained, resume, train
+from tacit.run.training import Enough, Lanes, Trained, resume, train
 
 
-def play_program(lesson: Lesson, program: Program, job: Job) -> Trained:
+def play_program(
+    lesson: Lesson,
+    program: Program,
+    job: Job,
+    *,
+    enough: Enough | None = None,
+    segment: int | None = None,
+) -> Trained:
     """One lane of a program to its end, or until it is stopped; its curve is kept if public."""
     about = lesson.to_dict()
     if job.again:
-        return resume(program, job.folder, about=about, progress=job.progress, stop=job.stop)
+        return resume(
+            program,
+            job.folder,
+            about=about,
+            progress=job.progress,
+            stop=job.stop,
+            enough=enough,
+        )
     job.progress("compiling", None)
     source = secure() if job.seed is None else reproducible(job.seed)
     return train(
@@ -28,6 +42,8 @@ def play_program(lesson: Lesson, program: Program, job: Job) -> Trained:
         about=about,
         progress=job.progress,
         stop=job.stop,
+        enough=enough,
+        segment=segment,
     )
 
 
