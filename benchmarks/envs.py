@@ -10,6 +10,7 @@ compared is steps per second.
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -80,13 +81,13 @@ def throughput(name: str, theirs: str | None, rounds: int) -> Iterator[dict[str,
     for size in SIZES if theirs else (SIZES[0], SIZES[-1]):
         steps = max(budget // size // (20 if size == 1 and name == "HIV" else 1), 20)
         program, keys, compiling = compiled(env, size, steps)
-        jax.block_until_ready(program(keys))
 
         def ours(program: Any = program, keys: Any = keys) -> object:
-            return jax.block_until_ready(program(keys))
+            return jax.block_until_ready(program(keys))  # type: ignore[no-untyped-call]
 
+        ours()
         others = rivals(theirs, size, env.num_actions) if theirs else {}
-        rates: dict[str, list[float]] = {"ours": []} | {other: [] for other in others}
+        rates: dict[str, list[float]] = {side: [] for side in ("ours", *others)}
         for _ in range(rounds):
             rates["ours"].append(rate(ours, size * steps))
             for other, (work, count) in others.items():
@@ -122,7 +123,7 @@ def rivals(name: str, size: int, actions: int) -> dict[str, tuple[Callable[[], o
         except gymnasium.error.Error:
             continue  # Taxi and MountainCar have no hand-vectorised form
         table = rng.integers(actions, size=(steps, size))
-        found[mode] = (lambda many=many, table=table: vector(many, table), steps * size)
+        found[mode] = (partial(vector, many, table), steps * size)
     return found
 
 
@@ -152,7 +153,8 @@ def follow(actions: jax.Array) -> jax.Array:
             after = env.step(key, state, action)
             return after.state, after.reward
 
-        return jax.lax.scan(body, env.reset(key)[0], decisions)[1].sum()
+        rewards: jax.Array = jax.lax.scan(body, env.reset(key)[0], decisions)[1]
+        return rewards.sum()
 
     return jax.vmap(one)(actions)
 
@@ -191,9 +193,16 @@ def by_solve_ivp(actions: Any, tolerance: float = 1e-6) -> float:
     y, total = np.array(STARTS["unhealthy"]), 0.0
     for action in actions:
         rti, pi = EFFICACIES[action]
+
+        def slopes(t: float, y: Any, rti: float = rti, pi: float = pi) -> tuple[float, ...]:
+            return equations(y, t, rti, pi)
+
         solved = solve_ivp(
-            lambda t, y, rti=rti, pi=pi: equations(y, t, rti, pi),
-            *((0.0, 5.0), y, "LSODA", (5.0,)),
+            slopes,
+            (0.0, 5.0),
+            y,
+            method="LSODA",
+            t_eval=(5.0,),
             rtol=tolerance,
             atol=tolerance,
         )
@@ -268,7 +277,7 @@ def hiv_speed(patients: int, rounds: int) -> Iterator[dict[str, Any]]:
 
         def timed() -> float:
             start = time.perf_counter()
-            jax.block_until_ready(program(decisions))
+            jax.block_until_ready(program(decisions))  # type: ignore[no-untyped-call]
             return time.perf_counter() - start
 
         for name, method, count, repeats in rivals:

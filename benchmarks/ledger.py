@@ -20,6 +20,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def race_trials(trials: int) -> dict[str, Any]:
         for _ in range(trials):
             shutil.copy(template, path)
             gate, opener = os.pipe()
-            racers = [_forked(lambda gate=gate: take(gate)) for _ in range(2)]
+            racers = [_forked(partial(take, gate)) for _ in range(2)]
             os.write(opener, b"go")
             codes = [os.waitstatus_to_exitcode(os.waitpid(racer, 0)[1]) for racer in racers]
             os.close(gate)

@@ -57,6 +57,7 @@ def people() -> Iterator[dict[str, Any]]:
         yield seo2020.references(name)
     shared = seo2020.SHARED
     yield seo2020.people("MDP-100", shared, 500, FRESH, batch=10)
+    epsilon: float | None
     for epsilon, batch in ((10.0, 10), (1.0, 50)):
         for noise in NOISES:
             yield seo2020.people("MDP-100", shared, 500, FRESH, epsilon, noise, batch)
