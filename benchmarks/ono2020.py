@@ -8,6 +8,7 @@ What is reported is from seeds 100 to 119.
 - *tables*: first success, success ratio, area under it and sustained success, for both mechanisms
   and each epsilon, beside the control without gradients and what is printed; and Figure 3;
 - *figure2*: average scores while learning, with and without a buffer;
+- *readings*: the paper's algorithm without noise, as printed and in other readings;
 - *recipe*: the same tables for the default recipe.
 """
 
@@ -15,7 +16,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-PARTS = ("tables", "figure2", "recipe")
+PARTS = ("tables", "figure2", "readings", "recipe")
 
 
 def run() -> Iterator[dict[str, Any]]:
@@ -33,3 +34,5 @@ def run() -> Iterator[dict[str, Any]]:
         yield from found.figure_3()
     if "figure2" in wanted:
         yield from ono2020.figure_2()
+    if "readings" in wanted:
+        yield from ono2020.readings()

@@ -125,6 +125,21 @@ def test_curves_of_figure_2_are_thinned() -> None:
 
 
 @pytest.mark.slow
+def test_readings_differ_in_what_their_names_say() -> None:
+    assert {"rate": 0.005} in ono2020.READINGS.values()
+    rows = list(ono2020.readings([0, 1], 60, env=SHORT))
+    assert [row["reading"] for row in rows] == list(ono2020.READINGS)
+    # Actions that are drawn make other episodes than the likeliest ones.
+    ends = {row["reading"]: row["last_mean"] for row in rows}
+    assert ends["sampled actions"] != ends["as printed"]
+    learners = [
+        ono2020.learner("laplace", None, **changes).program(SHORT, 60)
+        for changes in ono2020.READINGS.values()
+    ]
+    assert len(set(learners)) == len(learners)
+
+
+@pytest.mark.slow
 def test_the_recipe_beats_its_control() -> None:
     (row,) = ono2020.trials("recipe", (10.0,), [0, 1, 2], 3000)
     assert row["sustained"] == 3

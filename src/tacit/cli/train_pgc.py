@@ -51,6 +51,13 @@ def pgc(
     decay: Annotated[
         float | None, typer.Option(help="The rate falls as this power of the reports left.")
     ] = None,
+    acting: Annotated[
+        str | None,
+        typer.Option(
+            help="How agents choose: sampled, by the policy's chances, or greedy (paper mode), the "
+            "likeliest action."
+        ),
+    ] = None,
     optimiser: Annotated[str | None, typer.Option(help="adam or sgd.")] = None,
     staleness: Annotated[
         str | None, typer.Option(help="Reports about old models: root (count for less), or none.")

@@ -44,7 +44,7 @@ import numpy as np
 from tacit.control.aggregation import Optimiser, Staleness
 from tacit.control.increments import Floats
 from tacit.control.pgc_losses import Activation, Model
-from tacit.control.pgc_program import Arm, Dynamics, OneOf, PGCProgram, State, Timing
+from tacit.control.pgc_program import Acting, Arm, Dynamics, OneOf, PGCProgram, State, Timing
 from tacit.control.privatiser import Mechanism, Privatiser
 from tacit.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from tacit.data import Policy
@@ -160,6 +160,10 @@ class PGC:
     """Of N reports in all, after n the rate is rate (1 - n / N)^decay. By default `recipe`, or 0 in
     mode "paper"."""
 
+    acting: Acting | None = None
+    """How agents choose: "sampled", by the policy's chances, or "greedy", the default in mode
+    "paper": the likeliest action, with exploration that ends after 900 reports."""
+
     optimiser: Optimiser | None = None
     """By default "adam", or in mode "paper" "sgd"."""
 
@@ -213,6 +217,7 @@ class PGC:
             "mechanism": (*get_args(Mechanism), None),
             "mode": ("recipe", "paper"),
             "activation": (*get_args(Activation), None),
+            "acting": (*get_args(Acting), None),
             "optimiser": (*get_args(Optimiser), None),
             "staleness": (*get_args(Staleness), None),
             "timing": (*get_args(Timing), None),
@@ -412,7 +417,7 @@ class PGC:
             model,
             (self.arm(model.dimension),),
             agents * self.submissions,
-            acting="greedy" if self.paper else "sampled",
+            acting=self.acting or ("greedy" if self.paper else "sampled"),
             dynamics=self.dynamics,
             optimiser=self.optimiser or ("sgd" if self.paper else "adam"),
             staleness=self.staleness or ("none" if self.paper else "root"),
@@ -507,6 +512,7 @@ class PGC:
             "agents": inside.agents // self.submissions,
             "parameters": inside.model.dimension,
             "activation": inside.model.activation,
+            "acting": inside.acting,
             "optimiser": inside.optimiser,
             "staleness": inside.staleness,
             "timing": inside.timing,

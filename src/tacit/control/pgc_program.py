@@ -74,6 +74,7 @@ from tacit.privacy.mechanisms.unit_vector import PrivUnit, from_draws, upper_qua
 from tacit.privacy.noise import jax_normal
 
 Plan = PrivUnit | ProjectedSign | LaplaceReport
+Acting = Literal["sampled", "greedy"]
 Timing = Literal["fixed", "open"]
 Dynamics = Callable[[jax.Array], Any]
 """`dynamics(key)` gives the parameters of one agent's environment; pure, and hashable."""
@@ -328,7 +329,7 @@ class PGCProgram:
     agents: int
     """How many agents a lane has in all: the longest that it can be advanced."""
 
-    acting: Literal["sampled", "greedy"] = "sampled"
+    acting: Acting = "sampled"
     """"sampled": by the policy's chances. "greedy": the likeliest action, with exploration that
     ends after 900 submissions, as in the paper."""
 

@@ -7,10 +7,8 @@ row has, beside the paper's figures, what the same noise does with all gradients
 how many trials end well: *sustained* is a mean of at least 195 over the last thousand scores.
 
 The paper says of its rows at epsilon infinity (here None) no more than "non-private A3C". Taken are
-gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. Clipped
-to an L1 norm of C / 2, as for Laplace noise, and not noised, nothing is learned: five trials (seeds
-0 to 4) of 20,000 submissions end with mean scores of 9.4 with either C and its buffer, which is
-what the same action in every state gets.
+gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. That does
+not learn; `READINGS` are others that could be meant, and changes that show why.
 
 Rows are plain dictionaries, for JSON.
 """
@@ -57,6 +55,23 @@ PRINTED: dict[str, dict[str, tuple[float | None, ...]]] = {
     },
 }
 """Tables 1, 2 and 3, in the order of `EPSILONS`."""
+
+
+READINGS: dict[str, dict[str, Any]] = {
+    "as printed": {},
+    "clipped as before Laplace noise": {"clip": 0.01},
+    "a hundredth of the rate": {"rate": 0.005},
+    "a thousandth of the rate": {"rate": 0.0005},
+    "sampled actions": {"acting": "sampled"},
+    "sampled actions, a hundredth of the rate": {"acting": "sampled", "rate": 0.005},
+    "Adam, rate 0.001": {"optimiser": "adam", "rate": 0.001},
+    "Adam, rate 0.001, and sampled actions": {
+        "optimiser": "adam",
+        "rate": 0.001,
+        "acting": "sampled",
+    },
+}
+"""Of the paper's algorithm without noise, with a buffer of 1."""
 
 
 def learner(algorithm: Algorithm, epsilon: float | None, **changes: Any) -> PGC:
@@ -270,6 +285,21 @@ def figure_2(
             "average_score": [
                 round(float(np.mean(some[:, n - MEAN_OF : n], dtype=np.float64)), 3) for n in at
             ],
+        }
+
+
+def readings(
+    seeds: Sequence[int] = SEEDS, submissions: int = 20_000, *, env: CartPole | None = None
+) -> Iterator[Row]:
+    """What comes of each of the `READINGS`."""
+    for name, changes in READINGS.items():
+        played = scores([learner("laplace", None, **changes)], seeds, submissions, env)[0]
+        yield {
+            "part": "readings",
+            "reading": name,
+            "trials": len(played),
+            "submissions": submissions,
+            **Outcome.of(None, played).row,
         }
 
 

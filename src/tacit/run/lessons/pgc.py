@@ -32,7 +32,7 @@ _SETTINGS = (
         "timing",
         "flight",
     ),
-    *("target", "score_share", "enough"),
+    *("target", "score_share", "enough", "acting"),
     *("gamma", "activation", "baseline", "clip", "value_weight", "entropy", "control"),
 )
 
@@ -54,6 +54,7 @@ class PGCLesson(Lesson):
     rate: float | None = None
     buffer: int | None = None
     decay: float | None = None
+    acting: str | None = None
     optimiser: str | None = None
     staleness: str | None = None
     timing: str | None = None
