@@ -13,7 +13,7 @@ NumPy from a copy of the weights, and one batched pass of PyTorch at the end of 
 on one thread, which is fastest for networks of this size, without Gymnasium's checks, and one agent
 after the other. Here 200 lanes go together on all cores, as whoever repeats an experiment has them,
 with nine agents in flight in each: "open" whose report comes when its episode is over, and "fixed"
-when the longest could be. Compiling is apart.
+when all nine are. Compiling is apart.
 
 PyTorch is not among tacit's dependencies: where it is missing there is one row that says so.
 """

@@ -86,6 +86,7 @@ def test_a_run_ends_when_enough_agents_answer_that_they_reached_the_target(
     stops: Callable[[int], None],
 ) -> None:
     monkeypatch.setattr(pgc, "_ANSWERS", 8)
+    monkeypatch.setattr(pgc, "_ERROR", 1.0)
     # With so large an epsilon nobody lies, and everybody stays up for a step.
     asked = [*SMALL, "--epsilon", "120", "--target", "1", "--score-share", "0.5", "--seed", "3"]
     run, cut = tmp_path / "run", tmp_path / "cut"
@@ -127,10 +128,11 @@ def test_paper_mode_claims_and_certifies_its_noise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*HERE, "--mode", "paper", "--mechanism", "sign", "--agents", "100", "--epsilon", "5"]
-    assert cli.run([*words, "--out", str(tmp_path / "run")]) == 0
+    assert cli.run([*words, "--seed", "1", "--out", str(tmp_path / "run")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Claimed, not certified: epsilon 5 at delta 0 for each single submission." in said
     assert "Certified for the same noise: epsilon 5." in said
+    assert "The seed makes the noise no secret" in said
     assert (tmp_path / "run" / "claim.json").exists()
 
 
@@ -151,6 +153,8 @@ def test_buffers_are_swept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*SMALL, "--mechanism", "none"], "The mechanism none spends nothing"),
         ([*SMALL, "--mechanism", "gaussian"], "mechanism must be 'privunit', 'sign'"),
         ([*HERE, "--mode", "paper"], "mechanism is needed"),
+        ([*SMALL, "--vary", "gravity=inf"], "Each value of gravity must be finite."),
+        ([*SMALL, "--flight", "1000000000000"], "At most 100,000 agents can play"),
         ([*SMALL, "--vary", "gravity"], "vary is said as gravity=9.7,9.8,9.9"),
         ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind'."),
         ([*SMALL, "--hidden", "four"], "A size in hidden must be a number"),

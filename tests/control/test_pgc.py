@@ -1,7 +1,8 @@
 """Private gradient collection as a learner: promises, settings, files, and what it learns."""
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ import numpy as np
 import pytest
 
 from tacit.control import PGC, LearnedPGC, OneOf, pgc
-from tacit.control.pgc import NOT_PRIVATE, _answers, first_success, recipe, sustained
+from tacit.control.pgc import (
+    NOT_PRIVATE,
+    _answers,
+    answers_of,
+    first_success,
+    recipe,
+    sustained,
+)
 from tacit.control.pgc_program import Arm
 from tacit.control.program import Program
 from tacit.envs import make
@@ -19,13 +27,24 @@ from tacit.envs.control import CartPole
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import PureDP
 from tacit.privacy.mechanisms.report_laplace import LaplaceReport
-from tacit.privacy.mechanisms.sign import ProjectedSign
+from tacit.privacy.mechanisms.sign import ProjectedSign, share
+from tacit.privacy.mechanisms.sign_jax import truthful
 from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 ENV = CartPole(step_limit=12)
 GRAVITY = OneOf(ENV, "gravity", (9.7, 9.8, 9.9))
 # Laplace noise is quicker to compile than PrivUnit's.
-LISTED: Any = [9.8]
+
+
+class Unhashable:
+    """Dynamics that no compiled program could be found by."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, key: Any) -> Any:
+        return ENV.default_params
+
+
 SMALL = PGC(epsilon=3.0, mechanism="laplace", hidden=(3,), flight=3, buffer=4, dynamics=GRAVITY)
 
 
@@ -59,8 +78,8 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     promise.verify()
     other.certificate.verify(strict=True)
     assert "idealised real arithmetic" in assumed(learned)
-    assert "scores are public" in assumed(learned)
-    assert "scores are public" not in assumed(again)
+    assert "scores and lengths of episodes are public" in assumed(learned)
+    assert "are public" not in assumed(again)
     assert "Scores were declared public." in learned.protects
     assert "each agent" in again.protects
 
@@ -78,9 +97,11 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     loaded = LearnedPGC.load(path)
     assert loaded.to_dict() == learned.to_dict()
     np.testing.assert_array_equal(loaded.predict(states), learned.predict(states))
-    path.write_text(path.read_text().replace('"reached"', '"breached"'))
-    with pytest.raises(InputError, match="damaged"):
-        LearnedPGC.load(path)
+    whole = path.read_text()
+    for said, broken in (('"reached"', '"breached"'), ('"timing"', '"timed"')):
+        path.write_text(whole.replace(said, broken))
+        with pytest.raises(InputError, match="damaged"):
+            LearnedPGC.load(path)
 
 
 @pytest.mark.slow
@@ -129,10 +150,47 @@ def test_answers_are_randomised_and_estimates_of_them_unbiased() -> None:
     assert 0.7 * error < np.std(shares) < 1.1 * error
 
 
+@pytest.mark.parametrize("mechanism", ["privunit", "sign", "laplace"])
+def test_what_is_simulated_spends_what_is_certified(mechanism: Any) -> None:
+    """Two reports and two answers, of 4 in all: 1 each."""
+    agent = PGC(4.0, mechanism, submissions=2, target=1.0, score_share=0.5)
+    program = agent.program(ENV, 1000)
+    (arm,) = program.program.arms
+    assert arm.plan is not None
+    assert arm.plan.epsilon == 1.0
+    assert program.answers == (1.0, 1.0)
+    privatiser = agent.privatiser(program.program.model.dimension)
+    assert privatiser is not None
+    assert privatiser.plan.epsilon == privatiser.score_epsilon == 1.0
+
+
+def test_an_answers_coin_is_not_that_of_the_report() -> None:
+    with jax.enable_x64(True):
+        noise = jax.random.key(5)
+        told = _answers((0.0, 1.0), noise[None], jnp.zeros(1, int), jnp.ones((1, 300)))[0]
+        keys = jax.vmap(lambda n: jax.random.fold_in(noise, n))(jnp.arange(300, dtype=jnp.uint32))
+        of_reports = jax.vmap(lambda key: truthful(key, share(1.0, 1), ()))(keys)
+    # All reached the target, so an answer is its coin: 0.73 of both are true, 0.61 at once.
+    agree = np.mean(np.asarray(told) == np.asarray(of_reports))
+    assert 0.4 < agree < 0.8
+
+
+def test_answers_are_looked_at_when_there_are_enough_to_tell() -> None:
+    # The standard error of n answers is 0.5 / (tanh(epsilon / 2) sqrt(n)).
+    assert answers_of(30.0) == 1000
+    assert answers_of(0.1) == math.ceil((10.0 / math.tanh(share(0.1, 1) / 2)) ** 2)
+    assert 40_000 < answers_of(0.1) < 40_100
+    agent = PGC(1.0, target=1.0, score_share=0.1)
+    assert agent.program(ENV, 50_000).batch == answers_of(0.1)
+    with pytest.raises(InputError, match=r"when there are 40,\d+ of them, and there are 3,000"):
+        agent.program(ENV, 3000)
+
+
 def test_answers_are_counted_by_the_thousand_in_whatever_pieces_they_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pgc, "_ANSWERS", 4)
+    monkeypatch.setattr(pgc, "_ERROR", 1.0)
 
     class Fixed:
         """Reports come, one score each: 1 for every third."""
@@ -245,6 +303,44 @@ def test_it_is_a_program_whose_lanes_may_say_some_settings() -> None:
         )
         with pytest.raises(InputError, match="settings must be"):
             program.init(keys, {"speed": np.ones(2)})
+        for name, value in (
+            *(("buffer", 2.5), ("buffer", 0.0), ("rate", 0.0), ("rate", -1.0), ("gamma", 1.5)),
+            *(("decay", -1.0), ("baseline", math.inf)),
+        ):
+            with pytest.raises(InputError, match=f"{name} must be .* in every lane"):
+                program.init(keys, {name: np.array([1.0, value])})
+
+
+def test_numbers_of_numpy_are_kept_as_plain_ones(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "epsilon": np.float32(2.0),
+        "hidden": [np.int64(2)],
+        "submissions": np.int64(2),
+        "flight": np.int32(3),
+        "buffer": np.int64(4),
+        "gamma": np.float64(0.9),
+        "rate": np.float32(0.5),
+        "scale": [np.float64(1.0)] * 4,
+        "dynamics": OneOf(ENV, "gravity", [np.float32(9.5)]),  # type: ignore[arg-type]
+    }
+    agent = PGC(mechanism="laplace", **given)
+    plain = {one.name: getattr(agent, one.name) for one in fields(agent) if one.name != "dynamics"}
+    assert json.loads(json.dumps(plain)) == {**plain, "hidden": [2], "scale": [1.0] * 4}
+    assert agent.dynamics == OneOf(ENV, "gravity", (9.5,))
+    # With a buffer, nobody asks how long PrivUnit's reports would be.
+    assert PGC(600.0, "sign", buffer=4).settings(5)["buffer"] == 4.0
+
+
+@pytest.mark.parametrize("values", [(math.inf,), (9.8, math.nan), (), "9.8", ("a",), None])
+def test_dynamics_are_finite_numbers(values: Any) -> None:
+    with pytest.raises(InputError, match=r"gravity|values must be a list"):
+        OneOf(ENV, "gravity", values)
+
+
+def test_dynamics_are_of_an_environment() -> None:
+    name: Any = "CartPole"
+    with pytest.raises(InputError, match="env must be an environment"):
+        OneOf(name, "gravity", (9.8,))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +364,10 @@ def test_it_is_a_program_whose_lanes_may_say_some_settings() -> None:
         ({"epsilon": 1.0, "baseline": math.inf}, "baseline must be"),
         ({"epsilon": 1.0, "control": "one"}, "control must be 'zero' or None"),
         ({"epsilon": 1.0, "dynamics": "gravity"}, "dynamics must be a function of a key"),
-        ({"epsilon": 1.0, "dynamics": OneOf(ENV, "gravity", LISTED)}, "dynamics must be hashable"),
+        ({"epsilon": 1.0, "dynamics": Unhashable()}, "dynamics must be hashable"),
+        ({"epsilon": 1.0, "flight": 10**12}, "At most 100,000 agents"),
+        ({"epsilon": 1.0, "hidden": None}, "hidden is needed"),
+        ({"epsilon": 1.0, "acting": np.zeros(2)}, "acting must be 'sampled', 'greedy' or None"),
         ({"epsilon": 1.0, "target": 195.0}, "target and score_share belong together"),
         ({"epsilon": 1.0, "score_share": 0.1}, "target and score_share belong together"),
         ({"mechanism": None, "target": 1.0, "score_share": 0.1}, "are paid for by epsilon"),
@@ -305,3 +404,11 @@ def test_first_and_sustained_success() -> None:
     assert sustained(scores, 1.0, 5)
     assert not sustained(scores, 1.1, 5)
     assert not sustained(scores, 0.0, 15)
+    # What is no number is no success, and spoils no window that is without it.
+    assert first_success([math.nan, *[10.0] * 20], 5.0, 3) == 4
+    assert first_success([math.inf, *[10.0] * 20], 5.0, 3) == 4
+    assert first_success([math.nan, 10.0, 10.0], 5.0, 3) is None
+    assert not sustained([math.inf, 10.0], 5.0, 2)
+    for mark in (first_success, sustained):
+        with pytest.raises(InputError, match="window must be at least 1"):
+            mark(scores, 1.0, 0)

@@ -113,7 +113,8 @@ def _words(found: "Taught") -> str:
     else:
         note = promise
     notes = [note]
-    if isinstance(promise, Certificate) and learned.settings.get("seed") is not None:
+    certified = promise.certified if isinstance(promise, Claim) else promise
+    if isinstance(certified, Certificate) and learned.settings.get("seed") is not None:
         notes.append("The seed makes the noise no secret: for experiments, it protects nobody.")
     for one in [*notes, *more]:
         lines += textwrap.wrap(one, 78, initial_indent="  ", subsequent_indent="  ")

@@ -39,7 +39,8 @@ def pgc(
         typer.Option(help="What differs between agents, such as gravity=9.7,9.8,9.9."),
     ] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="Scores of agents may be shown.")
+        bool,
+        typer.Option("--public", help="Scores of agents, and how long they played, may be shown."),
     ] = False,
     hidden: Annotated[
         str | None, typer.Option(help="Sizes of the network's layers, such as 16,16.")
@@ -65,8 +66,8 @@ def pgc(
     timing: Annotated[
         str | None,
         typer.Option(
-            help="When agents report: fixed (as if not said), when the longest episode could have "
-            "ended, or open, when their own has, which tells how long it was."
+            help="When agents report: fixed (as if not said), when all of a round are done, or "
+            "open, when they are done themselves, which tells how long they played."
         ),
     ] = None,
     flight: Annotated[
@@ -80,13 +81,13 @@ def pgc(
         typer.Option(help="Agents also answer, privately, whether their score reached this."),
     ] = None,
     score_share: Annotated[
-        float | None, typer.Option(help="The part of epsilon that pays for answers, such as 0.1.")
+        float | None, typer.Option(help="The part of epsilon that pays for answers, such as 0.3.")
     ] = None,
     enough: Annotated[
         float | None,
         typer.Option(
-            help="The run ends when this share of agents reached the target, as far as a thousand "
-            "answers tell (0.9 if not said)."
+            help="The run ends when this share of agents reached the target, as far as answers "
+            "tell (0.9 if not said)."
         ),
     ] = None,
     clip: Annotated[float | None, typer.Option(help="Paper mode: C.")] = None,

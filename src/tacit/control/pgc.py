@@ -25,8 +25,10 @@ actions with exploration that ends, a critic, plain gradient descent), with the 
 since its noise is sound, the certificate of the run inside it.
 
 **Stopping early.** With a `target` and a `score_share` each agent also answers, by randomised
-response with that share of its epsilon, whether its score reached the target. After every thousand
-answers their unbiased estimate says whether to go on, which is post-processing.
+response with that share of its epsilon, whether its score reached the target. Whenever there are
+enough new answers for a standard error of 0.05, and at least a thousand, their estimate says
+whether to go on, which is post-processing. Each look is unbiased; the one that ends a run is not,
+since it was chosen for being high.
 """
 
 import math
@@ -67,7 +69,8 @@ Progress = Callable[[int, int], None]
 NOT_PRIVATE = "Not private: without a mechanism gradients are reported as they are."
 
 SIMULATED = Assumption(
-    "the program that plays the agents keeps their episodes and the keys of their noise to itself",
+    "the program that plays the agents keeps their episodes, how long it takes to play them, and "
+    "the keys of their noise to itself",
     "not enforced: it is the caller's",
 )
 TOTAL = Assumption(
@@ -77,8 +80,8 @@ TOTAL = Assumption(
 TIMING: dict[Timing, Assumption] = {
     "fixed": Assumption(
         "how long an agent plays has no part in when it reports or in what it is sent",
-        "by the algorithm: agents come in rounds, whose reports are kept until the longest episode "
-        "could have ended, and are then counted in an order that was fixed before",
+        "by the algorithm: agents come in rounds, whose reports are kept until the last of them is "
+        "done, and are then counted in an order that was fixed before",
     ),
     "open": Assumption(
         "nobody learns how long an agent played, or who was done first",
@@ -89,15 +92,16 @@ PUBLIC_SETTINGS = Assumption(
     "all settings were chosen without looking at the agents", "not enforced: they are the caller's"
 )
 SHOWN = Assumption(
-    "scores are public: they are shown as they were, and nothing is promised about them",
+    "scores and lengths of episodes are public: they are shown as they were, and nothing is "
+    "promised about them",
     "not enforced: it is the caller's",
 )
 
 # How often a run tells how far it is.
 _STOPS = 20
-# So many answers are looked at together.
-_ANSWERS = 1000
-_MOST = 10**8
+# So many answers at least are looked at together, and so many that the standard error is this.
+_ANSWERS, _ERROR = 1000, 0.05
+_MOST, _MOST_IN_FLIGHT = 10**8, 10**5
 # No gradient is longer than this.
 _ANY_NORM = 1e100
 # The paper's C of either mechanism, and how many reports make an update.
@@ -108,6 +112,13 @@ _PRINTED: dict[Mechanism | None, tuple[float, int]] = {
 }
 _PRINTED_SETTINGS = {"rate": 0.5, "decay": 0.0, "value_weight": 0.5, "entropy": 0.01}
 _ONLY = {"recipe": ("baseline",), "paper": ("clip", "value_weight", "entropy")}
+
+
+def answers_of(epsilon: float) -> int:
+    """How many answers are looked at together, if each spends so much: a thousand, or as many as
+    it takes for a standard error of 0.05."""
+    edge = math.tanh(float(share(epsilon, 1)) / 2.0)
+    return max(_ANSWERS, math.ceil((0.5 / (edge * _ERROR)) ** 2))
 
 
 def recipe(epsilon: float, dimension: int) -> dict[str, float]:
@@ -172,9 +183,9 @@ class PGC:
     "none"."""
 
     timing: Timing | None = None
-    """When agents report. "fixed", the default: when the longest episode could have ended, so that
-    nobody sees how long an agent played. "open", the default in mode "paper": when their own has,
-    which the certificate then lists as not protected."""
+    """When agents report. "fixed", the default: when all of a round are done, in an order that was
+    fixed before. "open", the default in mode "paper": when they are done themselves, which tells
+    how long they played, and which the certificate then lists as not protected."""
 
     flight: int = 9
     """How many agents play at the same time."""
@@ -224,7 +235,9 @@ class PGC:
             "control": ("zero", None),
         }
         for name, allowed in words.items():
-            if getattr(self, name) not in allowed:
+            # Arrays compare entry by entry, and are no word.
+            said = getattr(self, name)
+            if not (said is None or isinstance(said, str)) or said not in allowed:
                 listed = ", ".join(repr(one) for one in allowed[:-1]) + f" or {allowed[-1]!r}"
                 raise InputError(f"{name} must be {listed}, not {getattr(self, name)!r}.")
         if self.paper and self.mechanism == "privunit":
@@ -238,27 +251,45 @@ class PGC:
         self._check_budget()
 
     def _check_numbers(self) -> None:
-        for name in ("hidden", "scale"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, tuple | list):
-                raise InputError(f"{name} must be a list of numbers, not {value!r}.")
-            object.__setattr__(self, name, value if value is None else tuple(value))
+        """Refuse what cannot be, and keep plain numbers, which JSON can hold."""
+
+        def put(name: str, read: Callable[[str, object], Any]) -> None:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read(name, getattr(self, name)))
+
+        def finite(name: str, value: object) -> float:
+            found = checks.number(name, value)
+            if not math.isfinite(found):
+                raise InputError(f"{name} must be finite, not {found:g}.")
+            return found
+
+        def each(read: Callable[[str, object], Any]) -> Callable[[str, object], Any]:
+            def listed(name: str, value: object) -> Any:
+                if not isinstance(value, tuple | list):
+                    raise InputError(f"{name} must be a list of numbers, not {value!r}.")
+                return tuple(read(f"a number in {name}", one) for one in value)
+
+            return listed
+
+        for name in ("hidden", "submissions", "flight", "gamma", "score_share", "enough"):
+            if getattr(self, name) is None:
+                raise InputError(f"{name} is needed: leave it out to have what is usual.")
+        put("hidden", each(checks.count))
+        put("scale", each(checks.positive))
         for name in ("submissions", "flight", "buffer"):
-            if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name))
-        for name in ("rate", "clip"):
-            if getattr(self, name) is not None:
-                checks.positive(name, getattr(self, name))
-        for name in ("decay", "value_weight", "entropy"):
-            if getattr(self, name) is not None:
-                checks.non_negative(name, getattr(self, name))
+            put(name, checks.count)
+        for name in ("epsilon", "rate", "clip"):
+            put(name, checks.positive)
+        for name in ("decay", "value_weight", "entropy", "gamma"):
+            put(name, checks.non_negative)
         for name in ("baseline", "target"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(checks.number(name, value)):
-                raise InputError(f"{name} must be finite, not {value}.")
-        if checks.non_negative("gamma", self.gamma) > 1.0:
+            put(name, finite)
+        for name in ("enough", "score_share"):
+            put(name, checks.probability)
+        if self.gamma > 1.0:
             raise InputError(f"gamma must be at most 1, not {self.gamma:g}.")
-        checks.probability("enough", self.enough)
+        if self.flight > _MOST_IN_FLIGHT:
+            raise InputError(f"At most {_MOST_IN_FLIGHT:,} agents can play at the same time.")
         if self.dynamics is not None:
             if not callable(self.dynamics):
                 raise InputError("dynamics must be a function of a key, such as OneOf, or None.")
@@ -268,7 +299,6 @@ class PGC:
                 raise InputError("dynamics must be hashable: give OneOf a tuple.") from None
 
     def _check_budget(self) -> None:
-        checks.probability("score_share", self.score_share)
         if (self.target is None) != (self.score_share == 0.0):
             raise InputError("target and score_share belong together: say both, or neither.")
         if self.mechanism is None:
@@ -279,7 +309,6 @@ class PGC:
             return
         if self.epsilon is None:
             raise InputError("epsilon is needed: how much may be given away about each agent?")
-        checks.positive("epsilon", self.epsilon)
 
     @property
     def paper(self) -> bool:
@@ -333,7 +362,10 @@ class PGC:
             plain = {**_PRINTED_SETTINGS, "buffer": _PRINTED[self.mechanism][1]}
         else:
             privatiser = self.privatiser(dimension)
-            each = math.inf if privatiser is None else privatiser.report_epsilon
+            # A buffer that was said does not depend on how long PrivUnit's reports would be.
+            each = math.inf
+            if privatiser is not None and self.buffer is None:
+                each = privatiser.report_epsilon
             plain = recipe(each, dimension)
         said = {name: getattr(self, name) for name in plain}
         found = {name: plain[name] if x is None else x for name, x in said.items()}
@@ -363,7 +395,7 @@ class PGC:
         done = 0
         with jax.enable_x64(True):
             state = program.init(source.key()[None], {})
-            stride = -(-planned // _STOPS) if program.answers is None else _ANSWERS
+            stride = -(-planned // _STOPS) if program.answers is None else program.batch
             while done < planned and not self.stops(program, state):
                 size = min(stride, planned - done)
                 state, played = program.advance(state, size)
@@ -378,13 +410,14 @@ class PGC:
     def stops(self, program: "CollectionProgram", state: Any) -> bool:
         """Whether a run may end, as far as the last answers tell; never where nobody is asked."""
         found = self._reached(program, state)
-        return found is not None and found[0] >= self.enough
+        asked = int(program.asked(state.inside.aggregators.accepted)[0])
+        return found is not None and asked == program.batch and found[0] >= self.enough
 
     def _reached(
         self, program: "CollectionProgram", state: "Collection"
     ) -> tuple[float, float] | None:
-        """Of the last thousand who answered, how many reached the target, and the standard error;
-        None where there are no answers."""
+        """Of the last who answered, how many reached the target, and the standard error; None where
+        there are no answers."""
         privatiser = self.privatiser(program.program.model.dimension)
         asked = int(program.asked(state.inside.aggregators.accepted)[0])
         if program.answers is None or privatiser is None or not asked:
@@ -426,6 +459,11 @@ class PGC:
             # What is certified is drawn by the exact law.
             quantile="newton",
         )
+        if model.dimension * self.flight > _MOST:
+            raise InputError(
+                f"{self.flight:,} agents at the same time, each with {model.dimension:,} "
+                "parameters, are too many: say fewer of either."
+            )
         settings = self.settings(model.dimension)
         if settings["buffer"] > program.agents:
             raise InputError(
@@ -436,6 +474,12 @@ class PGC:
         answers = None
         if self.target is not None and privatiser is not None:
             answers = self.target, privatiser.score_epsilon
+            least = answers_of(privatiser.score_epsilon)
+            if least > program.agents:
+                raise InputError(
+                    f"Answers of this epsilon tell something when there are {least:,} of them, and "
+                    f"there are {program.agents:,}: say a larger score_share, or more agents."
+                )
         return CollectionProgram(program, tuple(settings.items()), answers)
 
     def learned(
@@ -465,8 +509,10 @@ class PGC:
         if privatiser is None:
             return NOT_PRIVATE
         count = self.submissions
+        asked = ", each with an answer," if self.target is not None and count > 1 else ""
+        asked = asked or (" and an answer" if self.target is not None else "")
         once = Assumption(
-            f"an agent sends {count} report{'s' if count > 1 else ''}, and is counted once",
+            f"an agent sends {count} report{'s' if count > 1 else ''}{asked} and is counted once",
             "by the plan, which splits epsilon; that nobody is two of the agents is the caller's",
         )
         exact = isinstance(privatiser.plan, ProjectedSign)
@@ -523,6 +569,19 @@ class PGC:
         }
 
 
+def _check_swept(name: str, values: Any) -> None:
+    """Refuse what `PGC` would refuse, in settings of lanes."""
+    whole = name == "buffer" and np.any(values != np.floor(values))
+    least = {"buffer": 1.0, "baseline": -math.inf}.get(name, 0.0)
+    if whole or not np.all(np.isfinite(values)) or np.any(values < least):
+        kind = "a whole number of at least 1" if name == "buffer" else "zero or more"
+        raise InputError(f"{name} must be {kind} in every lane.")
+    if name == "rate" and np.any(values == 0.0):
+        raise InputError("rate must be positive in every lane.")
+    if name == "gamma" and np.any(values > 1.0):
+        raise InputError("gamma must be at most 1 in every lane.")
+
+
 class Collection(NamedTuple):
     """Where the lanes of a `CollectionProgram` stand: **private**."""
 
@@ -552,9 +611,12 @@ class CollectionProgram:
     @property
     def batch(self) -> int:
         """Answers are looked at so many at a time."""
-        return 1 if self.answers is None else _ANSWERS
+        return 1 if self.answers is None else answers_of(self.answers[1])
 
     def init(self, keys: jax.Array, settings: Mapping[str, Any]) -> Collection:
+        for name, x in settings.items():
+            if not isinstance(x, jax.core.Tracer):
+                _check_swept(name, np.asarray(x))
         plain = {name: jnp.full(keys.shape[0], x) for name, x in self.settings}
         inside = self.program.init(keys, {**plain, **settings})
         return Collection(inside, jnp.zeros(keys.shape[0], jnp.int32))
@@ -566,7 +628,7 @@ class CollectionProgram:
             return Collection(inside, state.yes), seen
         told = _answers(self.answers, inside.noise, before, seen["return"])
         number = before[:, None] + jnp.arange(episodes)
-        # Since when answers are counted: a thousand that are all there are counted until the next.
+        # Since when answers are counted: those of a batch that is whole until the next begins.
         now = inside.aggregators.accepted
         since = now - self.asked(now)
         kept = jnp.where(before - self.asked(before) == since, state.yes, 0)
@@ -574,8 +636,8 @@ class CollectionProgram:
         return Collection(inside, (kept + fresh).astype(jnp.int32)), seen
 
     def asked(self, reports: Any) -> Any:
-        """Of how many answers `yes` tells after so many reports: at most a thousand."""
-        return jnp.where(reports > 0, (reports - 1) % _ANSWERS + 1, 0)
+        """Of how many answers `yes` tells after so many reports: at most a batch."""
+        return jnp.where(reports > 0, (reports - 1) % self.batch + 1, 0)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -593,8 +655,8 @@ def _answers(asked: tuple[float, float], noise: jax.Array, first: Any, scores: A
         number = (first + jnp.arange(scores.size)).astype(jnp.uint32)
         keys = jax.vmap(partial(jax.random.fold_in, apart))(number)
         honest = jax.vmap(lambda key: truthful(key, coin, ()))(keys)
-        # A score that is not a number is no.
-        return (scores >= target) == honest
+        # A score that is not a number is no. Targets may be beyond what 32 bits hold.
+        return (scores.astype(jnp.float64) >= target) == honest
 
     return jax.vmap(of_lane)(noise, first, scores)
 
@@ -606,20 +668,22 @@ _KIND, _FORMAT = "tacit collected policy", 1
 
 def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int | None:
     """After how many reports the mean of the last `window` scores first was at least `target`."""
-    values = np.asarray(scores, np.float64)
+    values, window = np.asarray(scores, np.float64), checks.count("window", window)
     if values.size < window:
         return None
-    # Rewards may add up to infinities, which are no success.
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums = np.cumsum(np.concatenate([[0.0], values]))
-        met = (sums[window:] - sums[:-window]) / window >= target
+    # What is not a number, or no end of it, is no success, and says nothing about its neighbours.
+    odd = np.concatenate([[0], np.cumsum(~np.isfinite(values))])
+    sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values, 0.0))])
+    fine = odd[window:] == odd[:-window]
+    met = fine & ((sums[window:] - sums[:-window]) / window >= target)
     return int(np.argmax(met)) + window if np.any(met) else None
 
 
 def sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool:
     """Whether the mean of the last `window` scores is at least `target`."""
-    values = np.asarray(scores, np.float64)
-    return values.size >= window and bool(np.mean(values[-window:]) >= target)
+    values, window = np.asarray(scores, np.float64), checks.count("window", window)
+    last = values[-window:]
+    return last.size == window and bool(np.all(np.isfinite(last)) and np.mean(last) >= target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -651,7 +715,10 @@ class LearnedPGC(Promised):
             found = found.certified
         count = self.settings["submissions"]
         told = "its report" if count == 1 else f"its {count} reports"
-        shown = "" if self.scores is None else " Scores were declared public."
+        told += "" if self.settings["target"] is None else " and what it answers"
+        shown = (
+            "" if self.scores is None else " Scores and lengths of episodes were declared public."
+        )
         opened = "; not protected is when it reports" if self.settings["timing"] == "open" else ""
         return (
             f"Protected is each agent, with all that it saw and did, against whoever collects "
@@ -703,6 +770,9 @@ class LearnedPGC(Promised):
         data = files.read_json(path, _KIND, _FORMAT, "what PGC learned")
         try:
             scores, reached = data["scores"], data["reached"]
+            missing = {"submissions", "target", "timing"} - set(data["settings"])
+            if missing or np.ndim([] if scores is None else scores) != 1:
+                raise ValueError
             return cls(
                 promise=promise_from_dict(data["promise"]),
                 policy=policy_from_dict(data["policy"]),

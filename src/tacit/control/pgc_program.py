@@ -7,9 +7,9 @@ and gets the model as it is then. Nobody waits for anybody: while an agent plays
 reports move the model, and its own is about an old one when it comes.
 
 With `timing` "open" that is all. With "fixed" agents come in rounds of `flight`. Who is done early
-keeps the report until the longest episode could have ended, and then all report, in the order of
-their places, before anybody gets a new model. So how long somebody played decides nothing: not when
-a report comes, not which model the next agent gets, and not how old a report's model is.
+keeps the report until all are, and then they report, in the order of their places, before anybody
+gets a new model. So how long somebody played decides nothing: not the order in which reports are
+counted, not which model the next agent gets, and not how old a report's model is.
 
 Ticks come in blocks of `block`. A place whose episode ends within a block stands idle to its end,
 on average (block - 1) / 2 ticks for each episode, and none for one of a multiple of `block` steps.
@@ -79,6 +79,8 @@ Timing = Literal["fixed", "open"]
 Dynamics = Callable[[jax.Array], Any]
 """`dynamics(key)` gives the parameters of one agent's environment; pure, and hashable."""
 
+# What is seen of up to so many reports is kept in arrays of one size.
+_COLUMNS = 2**17
 # So many reports are made at once.
 _CHUNK = 32
 # The paper's exploration: 1/2 at first, and 0 after 900 submissions.
@@ -94,10 +96,16 @@ class OneOf:
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.env, Environment):
+            raise InputError(f"env must be an environment of tacit.envs, not {self.env!r}.")
         if self.name not in getattr(self.env.default_params, "_fields", ()):
             raise InputError(f"{self.env.name} has no parameter {self.name!r}.")
-        if not self.values:
-            raise InputError("values must have at least one value to choose.")
+        if not isinstance(self.values, tuple | list) or not len(self.values):
+            raise InputError("values must be a list of at least one value to choose.")
+        values = tuple(checks.number(self.name, one) for one in self.values)
+        if not all(map(math.isfinite, values)):
+            raise InputError(f"Each value of {self.name} must be finite.")
+        object.__setattr__(self, "values", values)
 
     def __call__(self, key: jax.Array) -> Any:
         # Less to compile than `jax.random.choice`, and uniform to one in 10^7.
@@ -339,7 +347,8 @@ class PGCProgram:
     optimiser: Optimiser = "adam"
     staleness: Staleness = "root"
     timing: Timing = "open"
-    """"open": an agent reports when its episode is over. "fixed": when the longest could be."""
+    """"open": an agent reports when its episode is over. "fixed": when all of its
+    round are."""
 
     flight: int = 9
     block: int = 8
@@ -396,7 +405,9 @@ class PGCProgram:
         before = int(np.max(np.asarray(state.aggregators.accepted), initial=0))
         if before + episodes > self.agents:
             raise InputError(f"Each lane has {self.agents} agents: no more can report.")
-        state, seen = _advance(self, state, jnp.asarray(episodes, jnp.int32))
+        # Arrays are larger than they need be, so that few sizes are compiled, but not by far.
+        columns = min(self.agents, max(_COLUMNS, 1 << (episodes - 1).bit_length()))
+        state, seen = _advance(self, columns, state, jnp.asarray(episodes, jnp.int32))
         return state, {name: x[:, :episodes] for name, x in seen.items()}
 
     def begun(self, keys: jax.Array, settings: dict[str, Any]) -> State:
@@ -627,11 +638,12 @@ def play(
 def _whole(program: PGCProgram, episodes: int, own: Any) -> Any:
     """`play` for trials of all arms: (trials, arms)."""
     keys, settings = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1), own)
-    _, seen = _advance(program, program.init(keys, settings), jnp.asarray(episodes, jnp.int32))
+    _, seen = _advance(
+        program, episodes, program.init(keys, settings), jnp.asarray(episodes, jnp.int32)
+    )
     trials = len(own[0])
     return own, {
-        name: jnp.swapaxes(x[:, :episodes].reshape(-1, trials, episodes), 0, 1)
-        for name, x in seen.items()
+        name: jnp.swapaxes(x.reshape(-1, trials, episodes), 0, 1) for name, x in seen.items()
     }
 
 
@@ -640,9 +652,11 @@ def _init(program: PGCProgram, keys: jax.Array, settings: dict[str, Any]) -> Sta
     return program.begun(keys, settings)
 
 
-@partial(jax.jit, static_argnums=0)
-def _advance(program: PGCProgram, state: State, episodes: Any) -> tuple[State, dict[str, Any]]:
-    """`episodes` more submissions in every lane, in arrays of as many columns as there are agents.
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(
+    program: PGCProgram, columns: int, state: State, episodes: Any
+) -> tuple[State, dict[str, Any]]:
+    """`episodes` more submissions in every lane; what is seen of them is in so many columns.
 
     A lane stops with exactly so many accepted. If that is in the midst of those who were done after
     a block, the others keep their reports until the lane goes on: so runs in pieces equal whole
@@ -689,7 +703,7 @@ def _advance(program: PGCProgram, state: State, episodes: Any) -> tuple[State, d
                 return jnp.take_along_axis(x, at, axis=1)[:, 0]
 
             report = jnp.take_along_axis(every, at[:, :, None], axis=1)[:, 0]
-            column = jnp.where(has, now.accepted - first, program.agents)
+            column = jnp.where(has, now.accepted - first, columns)
             seen = {
                 name: x.at[jnp.arange(lanes), column].set(of(told[name]), mode="drop")
                 for name, x in seen.items()
@@ -726,8 +740,8 @@ def _advance(program: PGCProgram, state: State, episodes: Any) -> tuple[State, d
         return state._replace(slots=slots)
 
     seen = {
-        "return": jnp.zeros((lanes, program.agents), jnp.dtype(program.dtype)),
-        "length": jnp.zeros((lanes, program.agents), jnp.int32),
+        "return": jnp.zeros((lanes, columns), jnp.dtype(program.dtype)),
+        "length": jnp.zeros((lanes, columns), jnp.int32),
     }
     reports = jnp.zeros((lanes * flight, program.model.dimension), jnp.float64)
     state, seen, _ = lax.while_loop(

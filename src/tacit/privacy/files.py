@@ -61,7 +61,11 @@ def folder(path: str | Path) -> Iterator[None]:
 
 def write_json(path: str | Path, value: Any) -> None:
     """Put `value` at `path` as JSON for people; JSON has no NaN and no infinities."""
-    write(path, json.dumps(value, indent=2, allow_nan=False).encode(), secret=False)
+    try:
+        text = json.dumps(value, indent=2, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{str(path)!r} cannot be written as JSON: {error}.") from None
+    write(path, text.encode(), secret=False)
 
 
 def read_json(path: str | Path, kind: str, format: int, what: str) -> dict[str, Any]:
