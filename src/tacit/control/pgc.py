@@ -79,7 +79,7 @@ TOTAL = Assumption(
 )
 TIMING: dict[Timing, Assumption] = {
     "fixed": Assumption(
-        "how long an agent plays has no part in when it reports or in what it is sent",
+        "how long an agent plays has no part in the order of reports, or in what anybody is sent",
         "by the algorithm: agents come in rounds, whose reports are kept until the last of them is "
         "done, and are then counted in an order that was fixed before",
     ),
