@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -470,6 +471,49 @@ def test_a_journal_that_cannot_be_is_refused() -> None:
             from_line(line)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        # What only looks like a ticket.
+        '{"issued": [0.9, 0.9]}',
+        '{"issued": [1.0, 0]}',
+        '{"issued": [1, 0.0]}',
+        '{"issued": [true, false]}',
+        '{"issued": ["1", "2"]}',
+        '{"issued": "12"}',
+        '{"issued": {"1": 0, "2": 0}}',
+        '{"issued": [1, 2, 3]}',
+        '{"accepted": "12", "payload": ""}',
+        '{"accepted": [0.5, 0], "payload": ""}',
+        # More than one kind, or more than belongs to it.
+        '{"accepted": [0, 0], "issued": [0, 0]}',
+        '{"accepted": [0, 0], "issued": [0, 0], "payload": ""}',
+        '{"issued": [0, 0], "payload": ""}',
+        '{"began": [1.0], "settings": {}, "issued": [0, 0]}',
+        '{"issued": [0, 0], "when": 3}',
+        # What only looks like a model.
+        '{"began": "123", "settings": {}}',
+        '{"began": ["1", "2"], "settings": {}}',
+        '{"began": [true], "settings": {}}',
+        '{"began": {"1": 2}, "settings": {}}',
+        '{"began": [NaN], "settings": {}}',
+        '{"began": [1e999], "settings": {}}',
+        '{"began": [1' + "0" * 400 + '], "settings": {}}',
+        '{"began": [1.0], "settings": []}',
+        '{"began": [1.0], "settings": [["rate", 1.0]]}',
+        '{"began": [1.0], "settings": null}',
+    ],
+)
+def test_a_line_is_read_as_what_it_says_or_not_at_all(line: str) -> None:
+    with pytest.raises(InputError, match="not a line of an aggregator's journal"):
+        from_line(line)
+
+
+def test_whole_numbers_are_models_too() -> None:
+    """Of tools that write 1 for 1.0."""
+    assert from_line('{"began": [1, -2.5], "settings": {}}') == Began((1.0, -2.5), {})
+
+
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 def test_a_saved_state_goes_on_as_if_it_had_not_been(tmp_path: Path, optimiser: Optimiser) -> None:
     aggregator = Aggregator(SIGN, rate=0.1, buffer=3, optimiser=optimiser)
@@ -533,6 +577,137 @@ def test_a_file_that_is_not_a_state_is_refused(tmp_path: Path) -> None:
             aggregator.load(path)
     rewritten()
     assert contents(aggregator.load(path)) == contents(state)
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x80])
+def test_a_flipped_bit_is_noticed_or_does_not_matter(tmp_path: Path, flip: int) -> None:
+    aggregator = Aggregator(SIGN, rate=0.1, buffer=3, optimiser="adam")
+    moves = [("issue", 0)] * 30 + [("report", place) for place in range(11)]
+    state, _ = drive(aggregator, moves, 1)
+    path = tmp_path / "state"
+    aggregator.save(path, state)
+    content, wanted = path.read_bytes(), contents(state)
+    places = range(0, len(content), 3)
+    sentences = []
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= flip
+        path.write_bytes(damaged)
+        try:
+            assert contents(aggregator.load(path)) == wanted, place
+        except InputError as error:
+            sentences.append(str(error))
+    assert all("damaged" in sentence for sentence in sentences)
+    # All but the dates, versions and attributes in a zip file's headers.
+    assert len(sentences) > 0.7 * len(places)
+
+
+def test_tickets_that_were_lost_are_noticed(tmp_path: Path) -> None:
+    """Fewer of them make sense, and so only the checksum of all bytes tells."""
+    aggregator = Aggregator(PLAN, rate=0.1)
+    state, _ = drive(aggregator, [("issue", 0)] * 3000, 0)
+    path = tmp_path / "state"
+    aggregator.save(path, state)
+    content = path.read_bytes()
+    assert content.count(b"(3000,)") == 1
+    path.write_bytes(content.replace(b"(3000,)", b"(1000,)"))
+    with pytest.raises(InputError, match="damaged"):
+        aggregator.load(path)
+
+
+def test_states_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    aggregator = Aggregator(SIGN, rate=0.1, buffer=2, optimiser="adam", window=4)
+    moves = [("issue", 0)] * 3 + [("report", place) for place in range(3)] + [("issue", 0)] * 3
+    state, _ = drive(aggregator, moves, 0)
+    assert (state.version, state.held, state.told) == (1, 1, state.told[:3])
+    path = tmp_path / "state"
+    aggregator.save(path, state)
+    with np.load(path) as file:
+        saved = {name: file[name] for name in file.files}
+
+    def loaded(**changes: Any) -> State:
+        with path.open("wb") as out:
+            np.savez(out, **{**saved, **changes})
+        return aggregator.load(path)
+
+    assert contents(loaded()) == contents(state)
+    tickets, told, moments = saved["tickets"], saved["told"], saved["moments"]
+    none = {"tickets": tickets[:0], "told": told[:0], "total": np.zeros(D)}
+    assert loaded(**none, moments=np.zeros((2, D))).issued == 0
+    for changes in (
+        *({name: saved[name] * math.nan} for name in ("theta", "moments", "total")),
+        *({name: np.full_like(saved[name], math.inf)} for name in ("theta", "moments", "total")),
+        *({name: saved[name][None]} for name in saved),
+        *({name: saved[name].ravel()[0]} for name in saved),
+        *({name: saved[name].astype(">i4")} for name in saved),
+        *({name: saved[name].astype(complex)} for name in saved),
+        {"moments": moments * [[1.0], [-1.0]]},
+        {"moments": moments[:1]},
+        {**none},  # Adam has moved, and nothing was accepted
+        {**none, "moments": np.zeros((2, D)), "total": np.ones(D)},
+        {"told": told[:2]},
+        {"told": np.append(told, True)},
+        {"tickets": tickets * 1.0},
+        {"tickets": tickets.astype(np.uint64)},
+        {"tickets": np.append(tickets, 2)},
+        {"tickets": np.append(tickets, 0)},  # issued after a later version
+        {"tickets": np.append(-2, tickets)},
+        {"tickets": np.append(tickets, -1)},  # another was accepted, and told nothing
+    ):
+        with pytest.raises(InputError, match="damaged"):
+            loaded(**changes)
+    # No more is told than the window holds.
+    four = {"tickets": np.full(9, -1), "told": np.ones(4, bool)}
+    assert loaded(**four).told == (True,) * 4
+    with pytest.raises(InputError, match="damaged"):
+        loaded(tickets=four["tickets"], told=np.ones(5, bool))
+    # A plan without scores is told nothing.
+    quiet = Aggregator(PLAN, rate=0.1)
+    state, _ = drive(quiet, [("issue", 0), ("report", 0)], 0)
+    quiet.save(path, replace(state, told=(True,)))
+    with pytest.raises(InputError, match="damaged"):
+        quiet.load(path)
+
+
+def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "a\0b", str(tmp_path / "a\0b"), tmp_path):
+        with pytest.raises(InputError, match="cannot be read"):
+            Aggregator(PLAN, rate=0.1).load(path)
+
+
+@pytest.mark.parametrize("max_age", [0, 3])
+def test_settings_of_numpy_are_kept_like_those_of_python(tmp_path: Path, max_age: int) -> None:
+    plan: Any = {
+        "epsilon": np.float32(2.0),
+        "dimension": np.int64(D),
+        "mechanism": "sign",
+        "submissions": np.int32(1),
+        "radius": np.float64(1.5),
+        "clip": np.float16(0.5),
+        "debias": np.True_,
+        "score_share": np.float64(0.25),
+    }
+    numpys: Any = {
+        "rate": np.float64(0.1),
+        "buffer": np.int64(2),
+        "decay": np.float32(0.5),
+        "agents": np.uint16(100),
+        "max_age": np.int64(max_age),
+        "window": np.int8(5),
+    }
+    aggregator = Aggregator(Privatiser(**plan), **numpys)
+    pythons: Any = {name: value.item() for name, value in numpys.items()}
+    same = Aggregator(Privatiser(2.0, D, "sign", 1, "unit", 1.5, 0.5, True, 0.25), **pythons)
+    assert json.dumps(aggregator.to_dict()) == json.dumps(same.to_dict())
+    moves = [("issue", 0)] * 5 + [("report", place) for place in range(3)]
+    state, journal = drive(aggregator, moves, 0)
+    aggregator.save(tmp_path / "state", state)
+    assert contents(same.load(tmp_path / "state")) == contents(state)
+    lines = [to_line(record) for record in journal]
+    assert contents(same.replay(map(from_line, lines))) == contents(state)
+    for wrong in (0.0, False, np.False_, "0", -1):
+        with pytest.raises(InputError, match="max_age must be"):
+            Aggregator(PLAN, rate=0.1, max_age=wrong)  # type: ignore[arg-type]
 
 
 def test_no_server_needs_jax() -> None:

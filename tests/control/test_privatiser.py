@@ -3,6 +3,9 @@
 import itertools
 import json
 import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
@@ -114,8 +117,11 @@ def test_an_agent_sends_no_more_than_was_agreed() -> None:
             agent.submit(gradient)
     assert Agent(agent.privatiser, spent=1).left == 1
     assert Agent(agent.privatiser, spent=5).left == 0
-    with pytest.raises(InputError, match="spent"):
-        Agent(agent.privatiser, spent=-1)
+    for wrong in (-1, 0.0, False, "0"):
+        with pytest.raises(InputError, match="spent"):
+            Agent(agent.privatiser, spent=wrong)  # type: ignore[arg-type]
+    for numpys in (np.int64(0), np.int64(1)):
+        assert type(Agent(agent.privatiser, spent=numpys).spent) is int  # type: ignore[arg-type]
 
 
 def test_an_agent_pays_before_it_draws(tmp_path: Path) -> None:
@@ -153,6 +159,45 @@ def test_an_agent_pays_before_it_draws(tmp_path: Path) -> None:
     assert agent.left == 0
 
 
+def test_threads_that_share_an_agent_send_no_more_than_was_agreed() -> None:
+    threads = 8
+    for submissions in (1, 3):
+        paid: list[object] = []
+        # All at the door at once, and each takes its time to pay.
+        ready = threading.Barrier(threads)
+
+        def pay(events: object, paid: list[object] = paid) -> None:
+            time.sleep(0.02)
+            paid.append(events)
+
+        agent = Agent(Privatiser(2.0, D, submissions=submissions), pay=pay)
+
+        def send(agent: Agent = agent, ready: threading.Barrier = ready) -> bytes | None:
+            ready.wait()
+            try:
+                return agent.submit([1.0, 2.0, 3.0])
+            except InputError:
+                return None
+
+        with ThreadPoolExecutor(threads) as pool:
+            answers = [one.result() for one in [pool.submit(send) for _ in range(threads)]]
+        sent = [one for one in answers if one is not None]
+        assert len(set(sent)) == len(sent) == len(paid) == agent.spent == submissions
+
+
+def test_an_agent_that_could_not_pay_may_try_again() -> None:
+    def pay(events: object) -> None:
+        assert agent.left == 1  # may be looked at meanwhile
+        if purse.pop():
+            raise InputError("No money is left.")
+
+    purse = [False, True]
+    agent = Agent(Privatiser(2.0, D), pay=pay)
+    with pytest.raises(InputError, match="No money"):
+        agent.submit([1.0, 2.0, 3.0])
+    assert len(agent.submit([1.0, 2.0, 3.0])) == agent.privatiser.size
+
+
 def test_what_is_not_a_plan_is_refused() -> None:
     for wrong, message in (
         ({"epsilon": 0.0}, "epsilon"),
@@ -163,6 +208,8 @@ def test_what_is_not_a_plan_is_refused() -> None:
         ({"submissions": 0}, "submissions"),
         ({"radius": math.nan}, "radius"),
         ({"score_share": 1.0}, "score_share"),
+        ({"debias": "no"}, "debias must be True or False"),
+        ({"debias": None}, "debias must be True or False"),
         ({"score_share": 1e-15, "epsilon": 0.01}, "too small"),
         ({"mechanism": "laplace", "radius": 1e99}, "10\\^100"),
     ):
@@ -173,6 +220,17 @@ def test_what_is_not_a_plan_is_refused() -> None:
 def test_plans_are_json() -> None:
     plan = Privatiser(2.0, D, "sign", clip=0.1, debias=False, score_share=0.25)
     assert Privatiser(**json.loads(json.dumps(plan.to_dict()))) == plan
+    numpys: Any = {
+        "epsilon": np.float64(2.0),
+        "dimension": np.int64(D),
+        "mechanism": "sign",
+        "submissions": np.uint8(1),
+        "radius": np.float32(1.0),
+        "clip": np.float64(0.1),
+        "debias": np.False_,
+        "score_share": np.float32(0.25),
+    }
+    assert json.dumps(Privatiser(**numpys).to_dict()) == json.dumps(plan.to_dict())
 
 
 # --- totality -------------------------------------------------------------------------------------

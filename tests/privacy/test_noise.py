@@ -1,6 +1,11 @@
 """Sources of noise, noise on a grid, and the attack on low-order bits that the grid defeats."""
 
+import copy
+import json
 import math
+import pickle
+import subprocess
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -32,12 +37,76 @@ def test_secure_sources_are_keyed_afresh() -> None:
 
 def test_secure_source_is_chacha20_with_all_of_its_key() -> None:
     bits = secure().generator.bit_generator
-    assert type(bits).__name__ == "ChaCha"
+    assert type(bits).__mro__[1].__name__ == "ChaCha"
     state = bits.state["state"]
     assert state["rounds"] == 20
     # keysetup holds the 256-bit key; a key of which half is constant would be no secret.
     keys = np.array([secure().generator.bit_generator.state["state"]["keysetup"] for _ in range(8)])
     assert all(len(set(column)) > 1 for column in keys.T)
+
+
+FORKING = """
+import gc, json, os, sys
+import numpy as np
+from tacit.privacy.noise import reproducible, secure
+
+source, seeded = secure(), reproducible(1)
+source.generator.integers(0, 2**32, 3, dtype=np.uint32)  # in the middle of a block
+held, alone = source.generator, secure().generator
+bits = secure().generator.bit_generator
+gc.collect()
+
+def draw():
+    return {
+        "normal": source.normal(1.0, (4,)).tolist(),
+        "laplace": source.discrete_laplace(2**40, (4,)).tolist(),
+        "key": source.generator.integers(0, 2**32, 2, dtype=np.uint32).tolist(),
+        "held": held.bytes(16).hex(),
+        "alone": alone.bytes(16).hex(),
+        "bits": np.random.Generator(bits).bytes(16).hex(),
+        "spawned": source.generator.spawn(1)[0].bytes(16).hex(),
+        "seeded": seeded.normal(1.0, (4,)).tolist(),
+    }
+
+def forked(work):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, json.dumps(work()).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer = json.load(pipe)
+    os.waitpid(child, 0)
+    return answer
+
+grandchildren = forked(lambda: [forked(draw), draw()])
+json.dump([forked(draw), forked(draw), *grandchildren, draw()], sys.stdout)
+"""
+
+
+def test_forked_processes_draw_noise_of_their_own() -> None:
+    """In a fresh process: JAX has threads here, and does not like to be forked."""
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, check=False)
+    assert done.stderr == b""
+    draws = json.loads(done.stdout)
+    assert len(draws) == 5
+    for kind in draws[0]:
+        different = {json.dumps(one[kind]) for one in draws}
+        assert len(different) == (1 if kind == "seeded" else 5), kind
+
+
+def test_copies_of_secure_sources_draw_noise_of_their_own() -> None:
+    """Pools of processes send their workers pickles."""
+    for source, different in ((secure(), 4), (reproducible(1), 1)):
+        source.normal(1.0, (3,))
+        bits = copy.copy(source.generator.bit_generator)
+        copies = [
+            *(pickle.loads(pickle.dumps(source)), copy.deepcopy(source)),
+            Source(np.random.Generator(bits), source.origin),
+        ]
+        draws = [one.normal(1.0, (4,)).tolist() for one in (source, *copies)]
+        assert len({tuple(one) for one in draws}) == different
 
 
 def test_keys_for_compiled_loops() -> None:

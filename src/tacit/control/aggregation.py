@@ -39,7 +39,7 @@ same machine. Put a record on disk before its verdict is sent.
 import base64
 import io
 import json
-import zipfile
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +51,7 @@ from numpy.typing import ArrayLike
 from tacit.control.privatiser import Privatiser
 from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
+from tacit.privacy.exact import Booleans, Integers
 from tacit.privacy.grid import Array
 from tacit.privacy.noise import numbers
 from tacit.privacy.promise import Word
@@ -63,6 +64,15 @@ _ADAM = (0.9, 0.999, 1e-8)
 _USED = -1
 _PAGE = 256
 _KIND, _FORMAT = "tacit aggregator", 1
+# What a saved state is made of: arrays of these types, with so many axes.
+_FORMS = {
+    "header": (np.dtype(np.uint8), 1),
+    "theta": (np.dtype(np.float64), 1),
+    "moments": (np.dtype(np.float64), 2),
+    "total": (np.dtype(np.float64), 1),
+    "tickets": (np.dtype(np.int64), 1),
+    "told": (np.dtype(np.bool_), 1),
+}
 
 
 # --- arithmetic, for NumPy and JAX alike ----------------------------------------------------------
@@ -237,16 +247,31 @@ def to_line(record: Record) -> str:
 def from_line(line: str) -> Record:
     """The record of which `to_line` made a line."""
     try:
-        data = json.loads(line)
-        if "began" in data:
-            return Began(tuple(float(x) for x in data["began"]), dict(data["settings"]))
-        number, version = data["accepted" if "accepted" in data else "issued"]
-        ticket = Ticket(int(number), int(version))
-        if "issued" in data:
-            return Issued(ticket)
-        return Accepted(ticket, base64.b64decode(data["payload"], validate=True))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise InputError("This is not a line of an aggregator's journal.") from None
+        # Exactly what `to_line` writes: a line that is read as something else would be a state
+        # that never was.
+        match json.loads(line):
+            case {"began": [*theta], "settings": dict(settings), **rest} if not rest:
+                return Began(tuple(_finite(x) for x in theta), settings)
+            case {"issued": [number, version], **rest} if not rest:
+                return Issued(_ticket(number, version))
+            case {"accepted": [number, version], "payload": str(text), **rest} if not rest:
+                return Accepted(_ticket(number, version), base64.b64decode(text, validate=True))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        pass
+    raise InputError("This is not a line of an aggregator's journal.")
+
+
+def _ticket(number: object, version: object) -> Ticket:
+    # Neither true nor 1.0, which equal a whole number and are none.
+    if type(number) is not int or type(version) is not int:
+        raise TypeError
+    return Ticket(number, version)
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError
+    return float(value)
 
 
 # --- the aggregator -------------------------------------------------------------------------------
@@ -297,8 +322,8 @@ class Aggregator:
             put("agents", checks.count("agents", self.agents))
         elif self.decay:
             raise InputError("agents is needed for a decay: how many reports will there be?")
-        if self.max_age is not None and self.max_age != 0:
-            put("max_age", checks.count("max_age", self.max_age))
+        if self.max_age is not None:
+            put("max_age", checks.count("max_age", self.max_age, least=0))
         for name, allowed in (("optimiser", Optimiser), ("staleness", Staleness)):
             if getattr(self, name) not in get_args(allowed):
                 options = " or ".join(repr(one) for one in get_args(allowed))
@@ -454,18 +479,13 @@ class Aggregator:
 
     def load(self, path: str | Path) -> State:
         """The state that `save` wrote; one of an aggregator with other settings is refused."""
-        try:
-            content = io.BytesIO(Path(path).read_bytes())
-        except OSError as error:
-            raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
         damaged = InputError(f"{str(path)!r} is not the state of an aggregator, or is damaged.")
+        arrays = files.read_npz(path, damaged)
+        if {name: (array.dtype, array.ndim) for name, array in arrays.items()} != _FORMS:
+            raise damaged
         try:
-            with np.lib.npyio.NpzFile(content, allow_pickle=False) as file:
-                header = json.loads(bytes(file["header"]))
-                arrays = {name: file[name] for name in ("theta", "moments", "total")}
-                tickets: list[int] = file["tickets"].astype(np.int64).tolist()
-                told: list[bool] = file["told"].astype(bool).tolist()
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile):
+            header = json.loads(arrays.pop("header").tobytes())
+        except (ValueError, RecursionError):
             raise damaged from None
         if not isinstance(header, dict) or header.get("kind") != _KIND:
             raise damaged
@@ -473,24 +493,39 @@ class Aggregator:
             raise InputError(f"{str(path)!r} was written by another version of tacit.")
         if header.get("settings") != self.to_dict():
             raise InputError(f"{str(path)!r} is of an aggregator with other settings.")
-        like = self.begin(np.zeros(self.privatiser.dimension))
-        # The counts follow from the tickets, so that they cannot contradict each other.
-        accepted = tickets.count(_USED)
-        version, held = divmod(accepted, self.buffer)
-        whole = all(_USED <= one <= version for one in tickets) and all(
-            array.shape == getattr(like, name).shape and array.dtype == np.float64
-            for name, array in arrays.items()
-        )
-        if not whole:
+        state = self._restored(**arrays)
+        if state is None:
             raise damaged
+        return state
+
+    def _restored(
+        self, theta: Array, moments: Array, total: Array, tickets: Integers, told: Booleans
+    ) -> State | None:
+        """The state of these arrays, if there can be such a one."""
+        d = self.privatiser.dimension
+        shapes = ((d,), no_moments(d, self.optimiser), (d,))
+        for array, shape in zip((theta, moments, total), shapes, strict=True):
+            if array.shape != shape or not np.all(np.isfinite(array)):
+                return None
+        # The counts follow from the tickets, so that they cannot contradict each other.
+        accepted = int(np.sum(tickets == _USED))
+        version, held = divmod(accepted, self.buffer)
+        versions = tickets[tickets != _USED]
+        scores = min(accepted, self.window) if self.privatiser.score_epsilon else 0
+        fits = (
+            np.all((versions >= 0) & (versions <= version))
+            and np.all(np.diff(versions) >= 0)  # in the order in which they were issued
+            and np.all(moments[1] >= 0.0)
+            and (version or not np.any(moments))
+            and (held or not np.any(total))
+            and len(told) == scores
+        )
+        if not fits:
+            return None
         return State(
-            **arrays,
-            held=held,
-            version=version,
-            accepted=accepted,
-            issued=len(tickets),
-            tickets=_pages(tickets),
-            told=tuple(told),
+            *(theta, moments, total, held, version, accepted, len(tickets)),
+            tickets=_pages(tickets.tolist()),
+            told=tuple(told.tolist()),
         )
 
 

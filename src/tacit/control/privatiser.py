@@ -33,6 +33,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from threading import Lock
 from types import ModuleType
 from typing import Any, Literal, get_args
 
@@ -127,6 +128,9 @@ class Privatiser:
         put("radius", checks.positive("radius", self.radius))
         put("clip", checks.positive("clip", self.clip))
         put("score_share", checks.probability("score_share", self.score_share))
+        if not isinstance(self.debias, bool | np.bool_):
+            raise InputError(f"debias must be True or False, not {self.debias!r}.")
+        put("debias", bool(self.debias))
         for name, allowed in (("mechanism", get_args(Mechanism)), ("norm", get_args(Norm))):
             if getattr(self, name) not in allowed:
                 options = ", ".join(repr(one) for one in allowed)
@@ -297,7 +301,7 @@ class Agent:
 
     `pay` is called with what a payload costs before it is drawn; if it raises, nothing is. A ledger
     keeps the account on disk: `pay=partial(ledger.spend, run="...")`. `spent` is how many payloads
-    the agent has sent before.
+    the agent has sent before. Threads may share an agent, and `pay` must not make it submit.
     """
 
     def __init__(
@@ -309,9 +313,10 @@ class Agent:
         spent: int = 0,
     ) -> None:
         self.privatiser = privatiser
-        self.spent = spent if spent == 0 else checks.count("spent", spent)
+        self.spent = checks.count("spent", spent, least=0)
         self._source = secure() if source is None else source
         self._pay = pay
+        self._alone = Lock()
 
     @property
     def left(self) -> int:
@@ -323,12 +328,14 @@ class Agent:
 
         Whoever loses it on the way sends the same bytes again.
         """
-        if not self.left:
-            raise InputError(
-                f"This agent has made its {self.privatiser.submissions} submissions: "
-                "it must not say more."
-            )
-        if self._pay is not None:
-            self._pay(self.privatiser.each)
-        self.spent += 1
-        return self.privatiser.payloads([gradient], self._source, [reached])[0]
+        # From the check to the draw, so that no other thread finds something left meanwhile.
+        with self._alone:
+            if not self.left:
+                raise InputError(
+                    f"This agent has made its {self.privatiser.submissions} submissions: "
+                    "it must not say more."
+                )
+            if self._pay is not None:
+                self._pay(self.privatiser.each)
+            self.spent += 1
+            return self.privatiser.payloads([gradient], self._source, [reached])[0]

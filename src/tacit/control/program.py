@@ -13,7 +13,6 @@ all that is still to be drawn follows, so only its owner may read the file.
 
 import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -118,16 +117,13 @@ def read_about(path: str | Path) -> dict[str, Any]:
 
 def _opened(path: str | Path) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]]]:
     """The header and the arrays of a file."""
+    damaged = InputError(f"{str(path)!r} is not the state of a run, or is damaged.")
+    found = files.read_npz(path, damaged)
     try:
-        content = io.BytesIO(Path(path).read_bytes())
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
-    try:
-        with np.lib.npyio.NpzFile(content, allow_pickle=False) as file:
-            header = json.loads(bytes(file[_HEADER]))
-            arrays = [file[f"leaf{number}"] for number in range(len(file.files) - 1)]
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile):
-        raise InputError(f"{str(path)!r} is not the state of a run, or is damaged.") from None
+        header = json.loads(found.pop(_HEADER).tobytes())
+        arrays = [found[f"leaf{number}"] for number in range(len(found))]
+    except (KeyError, ValueError, RecursionError):
+        raise damaged from None
     if not isinstance(header, dict) or header.get("kind") != _KIND:
         raise InputError(f"{str(path)!r} is not the state of a run.")
     if header.get("format") != _FORMAT:

@@ -57,13 +57,13 @@ def rate(name: str, value: object) -> float:
     return converted
 
 
-def count(name: str, value: object) -> int:
-    """A whole number of at least one."""
+def count(name: str, value: object, *, least: int = 1) -> int:
+    """A whole number of at least one, or of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"{name} must be a whole number, not {value!r}.")
     converted = int(cast(SupportsIndex, value))
-    if converted < 1:
-        raise InputError(f"{name} must be at least 1, not {converted}.")
+    if converted < least:
+        raise InputError(f"{name} must be at least {least}, not {converted}.")
     if converted >= 2**63:
         raise InputError(f"{name} must be below 2^63.")
     return converted

@@ -1,14 +1,19 @@
 """Files that are there as a whole or not at all, and secret ones that only their owner may read."""
 
+import io
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def write(path: str | Path, content: bytes, *, secret: bool) -> None:
@@ -81,6 +86,33 @@ def read_json(path: str | Path, kind: str, format: int, what: str) -> dict[str, 
     if data.get("format") != format:
         raise InputError(f"{str(path)!r} was written by another version of tacit.")
     return data
+
+
+def read_npz(path: str | Path, damaged: InputError) -> "dict[str, NDArray[Any]]":
+    """All arrays in an npz file, by name; `damaged` is raised if it is none, or not whole.
+
+    Each is read to its end, since only there its checksum is compared; NumPy itself stops before.
+    """
+    # Most files are JSON, and who reads those does not wait for NumPy.
+    from numpy.lib import format as npy
+
+    try:
+        content = io.BytesIO(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        # A path with a NUL character is a ValueError.
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"{str(path)!r} cannot be read: {reason}.") from None
+    try:
+        with zipfile.ZipFile(content) as file:
+            return {
+                name.removesuffix(".npy"): npy.read_array(
+                    io.BytesIO(file.read(name)), allow_pickle=False
+                )
+                for name in file.namelist()
+            }
+    # A damaged file makes the readers of zip and NumPy raise errors of a dozen kinds.
+    except Exception:
+        raise damaged from None
 
 
 def _umask() -> int:

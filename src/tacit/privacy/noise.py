@@ -19,7 +19,6 @@ Never 32-bit normals: JAX's take at most 2^23 values and stop at 5.42 standard d
 """
 
 import math
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,15 +73,22 @@ class Source:
 
 
 def secure() -> Source:
-    """Noise that nobody can draw again: ChaCha20 with a key from the operating system."""
-    from randomgen import ChaCha
+    """Noise that nobody can draw again: ChaCha20 with a key from the operating system.
 
-    bits = ChaCha(key=secrets.randbits(256), rounds=20)
-    return Source(np.random.Generator(bits), NoiseOrigin.SECURE)
+    Nor does another process draw it: after a fork the child's secure sources, and generators that
+    were taken from them, have fresh keys, and so has a copy or a pickle of one. What was drawn
+    before a fork, keys for compiled loops included, both processes have: do not use it twice.
+    """
+    from tacit.privacy.chacha import Secret
+
+    return Source(np.random.Generator(Secret()), NoiseOrigin.SECURE)
 
 
 def reproducible(seed: int) -> Source:
-    """The same noise for the same seed: for experiments on data that need no protection."""
+    """The same noise for the same seed: for experiments on data that need no protection.
+
+    In forked processes and in copies too.
+    """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed must be a whole number of at least 0, not {seed!r}.")
     return Source(np.random.default_rng(seed), NoiseOrigin.REPRODUCIBLE)

@@ -1,0 +1,40 @@
+"""ChaCha20 with a key that no other process and no copy has.
+
+A module of its own, because randomgen takes a while to import and few need it.
+"""
+
+import os
+import secrets
+from weakref import WeakSet
+
+from randomgen import ChaCha
+
+
+class Secret(ChaCha):  # type: ignore[misc]  # randomgen's types are not published
+    """ChaCha20 keyed by the operating system, again in every forked process and every copy."""
+
+    def __init__(self, seed: object = None) -> None:
+        # NumPy's `spawn` brings a seed, which two forked processes would have in common.
+        super().__init__(key=secrets.randbits(256), rounds=20)
+        _LIVE.add(self)
+
+    def __reduce__(self) -> tuple[type["Secret"], tuple[()]]:
+        # A copy with the same key would draw the same noise: in a pool of processes, for example.
+        return Secret, ()
+
+    def renew(self) -> None:
+        """Take another key, and forget what the old one made."""
+        self.seed(key=secrets.randbits(256))
+
+
+_LIVE: WeakSet[Secret] = WeakSet()
+
+
+def _renew_all() -> None:
+    for bits in _LIVE:
+        bits.renew()
+
+
+# In place, so that generators which somebody holds already are renewed as well.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
