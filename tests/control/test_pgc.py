@@ -327,6 +327,8 @@ def test_numbers_of_numpy_are_kept_as_plain_ones(tmp_path: Path) -> None:
     plain = {one.name: getattr(agent, one.name) for one in fields(agent) if one.name != "dynamics"}
     assert json.loads(json.dumps(plain)) == {**plain, "hidden": [2], "scale": [1.0] * 4}
     assert agent.dynamics == OneOf(ENV, "gravity", (9.5,))
+    many: Any = np.int64(8)
+    assert type(agent.program(ENV, many).program.agents) is int
     # With a buffer, nobody asks how long PrivUnit's reports would be.
     assert PGC(600.0, "sign", buffer=4).settings(5)["buffer"] == 4.0
 
@@ -409,6 +411,8 @@ def test_first_and_sustained_success() -> None:
     assert first_success([math.inf, *[10.0] * 20], 5.0, 3) == 4
     assert first_success([math.nan, 10.0, 10.0], 5.0, 3) is None
     assert not sustained([math.inf, 10.0], 5.0, 2)
+    assert first_success([1e308] * 4, 5.0, 2) is None
+    assert not sustained([1e308] * 4, 5.0, 4)
     for mark in (first_success, sustained):
         with pytest.raises(InputError, match="window must be at least 1"):
             mark(scores, 1.0, 0)

@@ -435,7 +435,8 @@ class PGC:
         own = self.dynamics.env if isinstance(self.dynamics, OneOf) else env
         if own is not env and own != env:
             raise InputError("dynamics are of another environment than the one to learn in.")
-        if checks.count("agents", agents) * self.submissions > _MOST:
+        agents = checks.count("agents", agents)
+        if agents * self.submissions > _MOST:
             raise InputError(f"Let there be at most {_MOST:,} reports in all.")
         model = Model(
             env.observation,
@@ -571,15 +572,15 @@ class PGC:
 
 def _check_swept(name: str, values: Any) -> None:
     """Refuse what `PGC` would refuse, in settings of lanes."""
-    whole = name == "buffer" and np.any(values != np.floor(values))
-    least = {"buffer": 1.0, "baseline": -math.inf}.get(name, 0.0)
-    if whole or not np.all(np.isfinite(values)) or np.any(values < least):
-        kind = "a whole number of at least 1" if name == "buffer" else "zero or more"
+    rules: dict[str, tuple[str, Any]] = {
+        "buffer": ("a whole number of at least 1", (values >= 1.0) & (values == np.floor(values))),
+        "rate": ("positive", values > 0.0),
+        "gamma": ("from 0 to 1", (values >= 0.0) & (values <= 1.0)),
+        "baseline": ("finite", True),
+    }
+    kind, fits = rules.get(name, ("zero or more", values >= 0.0))
+    if not np.all(fits & np.isfinite(values)):
         raise InputError(f"{name} must be {kind} in every lane.")
-    if name == "rate" and np.any(values == 0.0):
-        raise InputError("rate must be positive in every lane.")
-    if name == "gamma" and np.any(values > 1.0):
-        raise InputError("gamma must be at most 1 in every lane.")
 
 
 class Collection(NamedTuple):
@@ -673,17 +674,21 @@ def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int |
         return None
     # What is not a number, or no end of it, is no success, and says nothing about its neighbours.
     odd = np.concatenate([[0], np.cumsum(~np.isfinite(values))])
-    sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values, 0.0))])
     fine = odd[window:] == odd[:-window]
-    met = fine & ((sums[window:] - sums[:-window]) / window >= target)
+    # Scores may add up to infinities, which are no success either.
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values, 0.0))])
+        means = (sums[window:] - sums[:-window]) / window
+    met = fine & np.isfinite(means) & (means >= target)
     return int(np.argmax(met)) + window if np.any(met) else None
 
 
 def sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool:
     """Whether the mean of the last `window` scores is at least `target`."""
     values, window = np.asarray(scores, np.float64), checks.count("window", window)
-    last = values[-window:]
-    return last.size == window and bool(np.all(np.isfinite(last)) and np.mean(last) >= target)
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = np.mean(values[-window:]) if values.size >= window else np.nan
+    return bool(np.isfinite(mean) and mean >= target)
 
 
 @dataclass(frozen=True, eq=False)
