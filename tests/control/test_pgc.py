@@ -80,7 +80,7 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     assert "idealised real arithmetic" in assumed(learned)
     assert "scores and lengths of episodes are public" in assumed(learned)
     assert "are public" not in assumed(again)
-    assert "Scores were declared public." in learned.protects
+    assert "Scores and lengths of episodes were declared public." in learned.protects
     assert "each agent" in again.protects
 
     assert learned.scores is not None

@@ -340,7 +340,7 @@ def test_a_compiled_run_is_what_the_core_makes_of_the_same_agents(timing: Any) -
             assert max(ages) > 0  # some models were old
 
 
-@pytest.mark.parametrize("timing", ["open", "fixed"])
+@pytest.mark.parametrize("timing", ["open", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_a_run_in_pieces_is_the_same_run_and_lanes_know_nothing_of_each_other(
     timing: Any, tmp_path: Path
 ) -> None:
