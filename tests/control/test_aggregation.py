@@ -502,6 +502,10 @@ def test_a_journal_that_cannot_be_is_refused() -> None:
         '{"began": [1.0], "settings": []}',
         '{"began": [1.0], "settings": [["rate", 1.0]]}',
         '{"began": [1.0], "settings": null}',
+        # What says two things, or one thing in two ways.
+        '{"issued": [0, 0], "issued": [1, 0]}',
+        '{"began": [1.0], "settings": {"rate": 1.0, "rate": 2.0}}',
+        '{"accepted": [0, 0], "payload": "QUFBQR=="}',
     ],
 )
 def test_a_line_is_read_as_what_it_says_or_not_at_all(line: str) -> None:
@@ -512,6 +516,19 @@ def test_a_line_is_read_as_what_it_says_or_not_at_all(line: str) -> None:
 def test_whole_numbers_are_models_too() -> None:
     """Of tools that write 1 for 1.0."""
     assert from_line('{"began": [1, -2.5], "settings": {}}') == Began((1.0, -2.5), {})
+
+
+def test_nothing_raises_where_numpy_was_told_to() -> None:
+    """A moment that underflows, in a process in which that is an error."""
+    tiny = Privatiser(1.0, 3, "laplace", radius=1e-250)
+    aggregator = Aggregator(tiny, rate=0.1, optimiser="adam")
+    with np.errstate(all="raise"):
+        state, ticket, _ = aggregator.issue(aggregator.begin(np.zeros(3)))
+        payload = tiny.payloads([[1.0, 1e-200, 0.0]], reproducible(1))[0]
+        state, verdict = aggregator.submit(state, ticket, payload)
+        assert verdict.accepted
+        with pytest.raises(FloatingPointError):
+            np.float64(1e-250) ** 2  # the test can tell
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])

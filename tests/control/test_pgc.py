@@ -141,6 +141,14 @@ def test_answers_are_randomised_and_estimates_of_them_unbiased() -> None:
         )
     # Whoever has a number has a coin, in whatever company.
     np.testing.assert_array_equal(later[0], told[0, 400:])
+    # And nobody has somebody else's: of two fair strangers 0.61 say the same, at 0.73 each.
+    for first in (0, 1000, 2**20):
+        with jax.enable_x64(True):
+            one, other = (
+                np.asarray(_answers((5.0, 1.0), keys[:1], jnp.full(1, n), jnp.full((1, 4000), 6.0)))
+                for n in (first, first + 1000)
+            )
+        assert 0.55 < np.mean(one == other) < 0.66
     found = [privatiser.share_reached(one.tolist()) for one in told]
     shares = [share for share, _ in found]
     # With epsilon 1 for each, 0.73 of all answers are true.
@@ -412,6 +420,9 @@ def test_first_and_sustained_success() -> None:
     assert first_success([math.nan, 10.0, 10.0], 5.0, 3) is None
     assert not sustained([math.inf, 10.0], 5.0, 2)
     assert first_success([1e308] * 4, 5.0, 2) is None
+    # Nor do numbers that are very large, once they are over.
+    assert first_success([-1e19, *[200.0] * 50], 195.0, 10) == 11
+    assert first_success([-1e308, -1e308, *[200.0] * 50], 195.0, 3) == 5
     assert not sustained([1e308] * 4, 5.0, 4)
     for mark in (first_success, sustained):
         with pytest.raises(InputError, match="window must be at least 1"):

@@ -29,7 +29,7 @@ from tacit.envs.base import Discrete
 from tacit.envs.chain import Chain
 from tacit.envs.control import CartPole
 from tacit.privacy.errors import InputError
-from tacit.privacy.mechanisms import unit_vector_jax
+from tacit.privacy.mechanisms import report_laplace_jax, sign_jax, unit_vector_jax
 from tacit.privacy.mechanisms.report_laplace import LaplaceReport
 from tacit.privacy.mechanisms.sign import ProjectedSign
 from tacit.privacy.mechanisms.unit_vector import PrivUnit, upper_quantile
@@ -167,6 +167,23 @@ def test_gradients_added_up_while_playing_are_those_of_the_printed_losses(
             assert np.max(np.abs(other - expected)) > 1e-3
 
 
+def test_an_agent_who_waits_for_the_others_has_the_same_gradient_still() -> None:
+    """Its trace may be infinite, where its total is none."""
+    with jax.enable_x64(True):
+        weights = SMALL.weights(SMALL.initial(jax.random.key(1)))
+        sums = no_sums(weights)
+        sums = sums._replace(
+            trace=tuple(x + jnp.inf for x in sums.trace), total=tuple(x + 3.0 for x in sums.total)
+        )
+        inside = [jnp.zeros((size, 4)) for size in (4, 3)]
+        zeros, nobody = jnp.zeros(4), jnp.zeros(4, bool)
+        steps = Steps(inside, jnp.full((2, 4), 0.5), zeros, zeros.astype(int), zeros, nobody)
+        own = {"gamma": 0.9, "baseline": 5.0}
+        later = Loss(SMALL).add(own, weights, steps, sums, jnp.asarray(False))
+    for found, before in zip(jax.tree.leaves(later), jax.tree.leaves(sums), strict=True):
+        np.testing.assert_array_equal(found, before)
+
+
 def test_the_papers_model_has_112_parameters_and_policies_are_those_that_were_played() -> None:
     assert PAPER.dimension == 112
     assert PAPER.shapes == ((16, 4), (2, 16), (1, 16))
@@ -203,20 +220,37 @@ def test_actions_have_the_chances_that_they_should_have() -> None:
 # --- reports --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mechanism", ["privunit", "sign", "laplace"])
+def test_reports_are_those_of_the_mechanism_bit_for_bit_with_the_epsilon_of_their_arm(
+    mechanism: Any,
+) -> None:
+    d = SMALL.dimension
+    arms = [Arm.of(Privatiser(epsilon, d, mechanism, norm="clip")) for epsilon in (1.0, 5.0)]
+    modules: Any = {"privunit": unit_vector_jax, "sign": sign_jax, "laplace": report_laplace_jax}
+    alone = modules[mechanism].reports
+    with jax.enable_x64(True):
+        rows = jnp.asarray(np.random.default_rng(1).normal(size=(4, d))).at[3].set(0.0)
+        own = keys(1, 2, 3, 4)
+        found = [
+            group.reports(rows, own, jnp.full(4, place))
+            for group in program(*arms).groups
+            for place in range(len(group.arms))
+        ]
+        expected = [
+            [alone(arm.plan, row[None], key)[0] for row, key in zip(rows, own, strict=True)]
+            for arm in arms
+        ]
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.slow
-def test_reports_are_those_of_the_mechanism_bit_for_bit_with_the_epsilon_of_their_arm() -> None:
+def test_looked_up_quantiles_give_nearly_the_same_reports() -> None:
     plans = [PrivUnit(1.0, 6, padded=False), PrivUnit(5.0, 6, padded=False)]
     with jax.enable_x64(True):
         rows = jnp.asarray(np.random.default_rng(1).normal(size=(4, 6))).at[3].set(0.0)
         arms, own = jnp.array([0, 1, 1, 0]), keys(1, 2, 3, 4)
-        found = unit_reports(plans, arms, rows, own, "newton")
-        alone = [
-            unit_vector_jax.reports(plans[arm], row[None], key)[0]
-            for arm, row, key in zip(arms.tolist(), rows, own, strict=True)
-        ]
-        near = unit_reports(plans, arms, rows, own, "table")
-    np.testing.assert_array_equal(found, alone)
-    np.testing.assert_allclose(near, found, atol=1e-8)
+        exact, near = (unit_reports(plans, arms, rows, own, by) for by in ("newton", "table"))
+    np.testing.assert_allclose(near, exact, atol=1e-8)
 
 
 @pytest.mark.parametrize("sphere", [3, 96, 5000])
@@ -244,6 +278,27 @@ def test_broken_gradients_count_as_zero_and_so_do_all_in_the_control() -> None:
     expected = np.array([[0.6, 0.8], [0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     np.testing.assert_allclose(scaled, expected)
     np.testing.assert_allclose(clipped[0], [1.5 / 7, 2.0 / 7])
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_every_report_has_noise_of_its_own_key() -> None:
+    """Without gradients, a model that moves by whole reports shows them one by one."""
+    plan = LaplaceReport(2.0, SMALL.dimension)
+    run = replace(program(Arm(plan, "clip", gradient="zero")), optimiser="sgd", staleness="none")
+    seeds, count = (3, 1, 2, 7), 5
+    with jax.enable_x64(True):
+        state = run.init(keys(*seeds), numbers(rate=1.0, buffer=1.0))
+        models = [state.aggregators.theta]
+        for _ in range(count):
+            state, _ = run.advance(state, 1)
+            models.append(state.aggregators.theta)
+        for lane, seed in enumerate(seeds):
+            noise = jax.random.split(jax.random.key(seed), 4)[3]
+            for number in range(count):
+                key = jax.random.fold_in(noise, jnp.uint32(number))
+                report = report_laplace_jax.reports(plan, jnp.zeros((1, SMALL.dimension)), key)[0]
+                moved = models[number][lane] - models[number + 1][lane]
+                np.testing.assert_allclose(moved, report, rtol=1e-9, atol=1e-12)
 
 
 def test_an_arm_is_the_plan_of_a_privatiser() -> None:

@@ -306,6 +306,19 @@ def test_unit_is_the_same_in_compiled_code() -> None:
     np.testing.assert_allclose(unit(np, rows)[1], rows[1] / np.linalg.norm(rows[1]), rtol=1e-15)
 
 
+@pytest.mark.parametrize("norm", ["unit", "clip"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_gradient_gets_a_payload_where_numpy_was_told_to_raise(
+    mechanism: Mechanism, norm: Any
+) -> None:
+    plan = Privatiser(2.0, D, mechanism, norm=norm)
+    with np.errstate(all="raise"):
+        for row in ([1.0, 1e-200, 0.0], [1e308, 1e308, 1e-308], [5e-324, 0.0, 1.0], [math.nan] * 3):
+            agent = Agent(plan, reproducible(1))
+            assert len(agent.submit(row)) == plan.size
+            assert len(plan.rows([row])) == 1
+
+
 def test_reached_must_be_told_for_each() -> None:
     plan = Privatiser(1.0, D, score_share=0.5)
     with pytest.raises(InputError, match="2 entries"):

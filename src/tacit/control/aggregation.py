@@ -247,18 +247,27 @@ def to_line(record: Record) -> str:
 def from_line(line: str) -> Record:
     """The record of which `to_line` made a line."""
     try:
-        # Exactly what `to_line` writes: a line that is read as something else would be a state
-        # that never was.
-        match json.loads(line):
+        # What `to_line` writes and nothing else: a line that is read as something else would be a
+        # state that never was.
+        match json.loads(line, object_pairs_hook=_once):
             case {"began": [*theta], "settings": dict(settings), **rest} if not rest:
                 return Began(tuple(_finite(x) for x in theta), settings)
             case {"issued": [number, version], **rest} if not rest:
                 return Issued(_ticket(number, version))
             case {"accepted": [number, version], "payload": str(text), **rest} if not rest:
-                return Accepted(_ticket(number, version), base64.b64decode(text, validate=True))
+                payload = base64.b64decode(text, validate=True)
+                if base64.b64encode(payload).decode() == text:
+                    return Accepted(_ticket(number, version), payload)
     except (ValueError, TypeError, OverflowError, RecursionError):
         pass
     raise InputError("This is not a line of an aggregator's journal.")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError  # one name, and two things that it says
+    return found
 
 
 def _ticket(number: object, version: object) -> Ticket:
@@ -360,8 +369,10 @@ class Aggregator:
         full = state.issued % _PAGE == 0
         last = () if full else state.tickets[-1]
         pages = (*(state.tickets if full else state.tickets[:-1]), (*last, ticket.version))
-        return replace(state, tickets=pages, issued=state.issued + 1), ticket, state.theta
+        # A view of what cannot be written to can never be.
+        return replace(state, tickets=pages, issued=state.issued + 1), ticket, state.theta.view()
 
+    @np.errstate(all="ignore")  # nothing raises, whatever the process asked NumPy to do
     def submit(self, state: State, ticket: Ticket, payload: bytes) -> tuple[State, Verdict]:
         """The state after a report, and what became of it; never an error, whatever arrives."""
         refused = self._refused(state, ticket)

@@ -59,7 +59,7 @@ from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certific
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms.sign import ProjectedSign, share
 from tacit.privacy.mechanisms.sign_jax import truthful
-from tacit.privacy.mechanisms.unit_vector import PrivUnit
+from tacit.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
 from tacit.privacy.noise import reproducible, secure
 from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
@@ -130,7 +130,9 @@ def recipe(epsilon: float, dimension: int) -> dict[str, float]:
     """
     noise = 0.0
     if math.isfinite(epsilon):
-        noise = PrivUnit(epsilon, dimension, padded=dimension == 1).length ** 2
+        # Other mechanisms have epsilons that PrivUnit has not.
+        near = min(max(epsilon, LEAST_EPSILON), MOST_EPSILON)
+        noise = PrivUnit(near, dimension, padded=dimension == 1).length ** 2
     return {"rate": 0.1, "buffer": round(50.0 + noise / 4.0), "decay": 1.0, "baseline": 25.0}
 
 
@@ -672,14 +674,10 @@ def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int |
     values, window = np.asarray(scores, np.float64), checks.count("window", window)
     if values.size < window:
         return None
-    # What is not a number, or no end of it, is no success, and says nothing about its neighbours.
-    odd = np.concatenate([[0], np.cumsum(~np.isfinite(values))])
-    fine = odd[window:] == odd[:-window]
-    # Scores may add up to infinities, which are no success either.
+    # What is not a number, or no end of it, is no success, and neither are sums that are none.
     with np.errstate(invalid="ignore", over="ignore"):
-        sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values, 0.0))])
-        means = (sums[window:] - sums[:-window]) / window
-    met = fine & np.isfinite(means) & (means >= target)
+        means = np.mean(np.lib.stride_tricks.sliding_window_view(values, window), axis=-1)
+    met = np.isfinite(means) & (means >= target)
     return int(np.argmax(met)) + window if np.any(met) else None
 
 

@@ -306,10 +306,12 @@ class Loss:
             up = up - jnp.where(steps.live, bonus, 0.0)
         total = model.pull(weights, steps.inside, up, advantage * each)
         old = [jnp.where(new, 0.0, z) for z in sums.trace]
-        parts = zip(sums.total, old, total, strict=True)
+        # Nothing was paid while the others played on, and nothing times infinity is no number.
+        more = [jnp.where(paid == 0.0, 0.0, gamma * paid * z) for z in old]
+        parts = zip(sums.total, more, total, strict=True)
         return Sums(
             tuple(fade * z + x for z, x in zip(old, trace, strict=True)),
-            tuple(jnp.where(new, 0.0, s) + gamma * paid * z + x for s, z, x in parts),
+            tuple(jnp.where(new, 0.0, s) + z + x for s, z, x in parts),
         )
 
     def close(

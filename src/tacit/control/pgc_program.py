@@ -482,7 +482,9 @@ class PGCProgram:
             return jax.random.uniform(key, (ticks, flight), dtype)
 
         def chances(key: jax.Array) -> Any:
-            every = jax.random.split(jax.random.fold_in(key, 1), (ticks, flight))
+            # No number of `uniforms` is drawn from this.
+            apart = jax.random.fold_in(key, jnp.uint32(2**32 - 1))
+            every = jax.random.split(apart, (ticks, flight))
             return jax.vmap(jax.vmap(self.env._draw))(every)
 
         numbers = of_lanes(jax.vmap(uniforms)(keys))

@@ -53,6 +53,10 @@ from tacit.privacy.promise import Relation
 Mechanism = Literal["privunit", "sign", "laplace"]
 Norm = Literal["unit", "clip"]
 
+# Whether NumPy raises where numbers overflow or vanish is set for a whole process. Here that would
+# be an output.
+_total = np.errstate(all="ignore")
+
 # An honest Laplace report has a coordinate beyond what is accepted less than once in so many.
 _HONEST = 1e12
 
@@ -180,6 +184,7 @@ class Privatiser:
 
     # --- sending ----------------------------------------------------------------------------------
 
+    @_total
     def rows(self, gradients: Sequence[object] | NDArray[Any]) -> Array:
         """The rows that reports are about, one for each gradient. **Private.**
 
@@ -203,6 +208,7 @@ class Privatiser:
             found = np.zeros(0)
         return found if found.shape == (self.dimension,) else np.zeros(self.dimension)
 
+    @_total
     def payloads(
         self,
         gradients: Sequence[object] | NDArray[Any],
@@ -265,7 +271,7 @@ class Privatiser:
 
     def read(self, payload: bytes) -> tuple[Array, bool | None]:
         """The vector in a payload, and what was told of the score; or a sentence why it is none."""
-        if not isinstance(payload, bytes) or len(payload) != self.size:
+        if type(payload) is not bytes or len(payload) != self.size:
             raise InputError(f"A payload of this plan has {self.size} bytes, and this one has not.")
         report, told = payload, None
         if self.score_epsilon:

@@ -24,8 +24,12 @@ _MARGIN = 1e-12  # far more than the error of the exponential below
 
 
 def lies(x: Fraction) -> int:
-    """How many of 2^62 equally likely outcomes turn a bit around: at least 2^62 / (1 + e^x)."""
-    return math.ceil(_GRAIN / (1.0 + math.exp(min(float(x), 700.0))) * (1.0 + _MARGIN))
+    """How many of 2^62 equally likely outcomes turn a bit around: at least 2^62 / (1 + e^x).
+
+    But never more than half of them: more would be the opposite bit, with odds of its own.
+    """
+    share = (1.0 + _MARGIN) / (1.0 + math.exp(min(float(x), 700.0)))
+    return math.ceil(_GRAIN * min(share, 0.5))
 
 
 def truthful(key: jax.Array, x: Fraction, shape: tuple[int, ...]) -> jax.Array:

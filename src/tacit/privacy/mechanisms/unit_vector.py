@@ -59,7 +59,7 @@ from tacit.privacy.promise import Relation
 _GRAIN = 2**56
 _MARGIN = 1e-10
 # The range in which cap probabilities and moments are accurate and far from underflow.
-_LEAST_EPSILON, _MOST_EPSILON = 1e-4, 500.0
+LEAST_EPSILON, MOST_EPSILON = 1e-4, 500.0
 _MOST_DIMENSIONS = 1_000_000
 # How far a received report's length may be from the one length there is: rounding, no more.
 _LENGTH_TOLERANCE = 1e-9
@@ -67,8 +67,12 @@ _LENGTH_TOLERANCE = 1e-9
 
 def cap_probability(sphere: int, gamma: float) -> float:
     """P(W >= gamma) for gamma >= 0 and a uniform unit vector in `sphere` dimensions."""
-    # W^2 has the law Beta(1/2, (D-1)/2). In this form rounding gamma^2 costs nothing near 0.
-    return 0.5 * float(special.betaincc(0.5, 0.5 * (sphere - 1), gamma * gamma))
+    # W^2 has the law Beta(1/2, (D-1)/2), and 1 - W^2 that with the numbers exchanged. The first
+    # loses nothing to rounding where gamma is near 0, the second where it is near 1.
+    rest = 0.5 * (sphere - 1)
+    if gamma < 0.7:
+        return 0.5 * float(special.betaincc(0.5, rest, gamma * gamma))
+    return 0.5 * float(special.betainc(rest, 0.5, (1.0 - gamma) * (1.0 + gamma)))
 
 
 def log_cap_moment(sphere: int, gamma: float) -> float:
@@ -119,9 +123,9 @@ class PrivUnit:
         object.__setattr__(self, "radius", checks.positive("radius", self.radius))
         if not isinstance(self.padded, bool):
             raise InputError(f"padded must be True or False, not {self.padded!r}.")
-        if not _LEAST_EPSILON <= self.epsilon <= _MOST_EPSILON:
+        if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
             raise InputError(
-                f"epsilon must be between {_LEAST_EPSILON:g} and {_MOST_EPSILON:g} here, "
+                f"epsilon must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} here, "
                 f"not {self.epsilon:g}."
             )
         if self.dimension > _MOST_DIMENSIONS:
