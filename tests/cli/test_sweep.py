@@ -100,7 +100,7 @@ def test_the_noise_of_functional_q_is_swept(
         ([*PAPER, "--grid", "actor_stp=1"], "Did you mean 'actor_step'?"),
         ([*PAPER, "--grid", "lambda_=0.5,1.5"], "lambda_ must be at most 1"),
         ([*PAPER, *GRID, "--set", "acting"], "Options are set as acting=softmax"),
-        ([*PAPER, *GRID, "--set", "actng=softmax"], "There is no option 'actng'. Did you mean"),
+        ([*PAPER, *GRID, "--set", "actng=softmax"], "'actng' of actor-critic. Did you mean"),
         ([*PAPER, *GRID, "--seeds", "0"], "seeds must be a whole number of at least 1"),
         ([*PAPER, *GRID, "--top", "0"], "top must be at least 1"),
         ([*PAPER, *GRID, "--set", "seed=1"], "seed is no option of a sweep"),

@@ -305,7 +305,7 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (settings["epsilon"], settings["clip"], settings["lambda_"]) == (5.0, 2.0, 0.5)
     capsys.readouterr()
     for text, sentence in (
-        ("peple = 3", "There is no option 'peple'. Did you mean 'people'?"),
+        ("peple = 3", "There is no option 'peple' of actor-critic. Did you mean 'people'?"),
         ("seed = 3", "seed belongs on the command line"),
         ("people = 2.5", "people must be a whole number"),
         ("public = 1", "public must be true or false"),

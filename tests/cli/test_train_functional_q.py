@@ -158,7 +158,7 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert settings["design"] == 0
     capsys.readouterr()
     for text, sentence in (
-        ("people = 3", "There is no option 'people'."),
+        ("people = 3", "There is no option 'people' of functional-q."),
         ("reward_radus = 3", "Did you mean 'reward_radius'?"),
         ("out = 'x'", "out belongs on the command line"),
         ("steps = 2.5", "steps must be a whole number"),

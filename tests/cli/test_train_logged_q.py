@@ -186,7 +186,7 @@ def test_options_may_stand_in_a_file(
     capsys.readouterr()
     for text, sentence in (
         ("env = 'Taxi-v4'", "logged-q learns from a table: leave env out."),
-        ("people = 3", "There is no option 'people'."),
+        ("people = 3", "There is no option 'people' of logged-q."),
         ("out = 'x'", "out belongs on the command line"),
         ("learner = 'actor-critic'", "is for the learner 'actor-critic', and you said"),
     ):

@@ -40,7 +40,9 @@ def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
     said = " ".join(printed.split())
     assert "CartPole: a policy from 40 reports of agents." in said
     assert "Certified: epsilon 2 at delta 0, agent, local." in said
-    assert "Protected is each agent" in said
+    # With a seed nobody is protected, and nothing says so.
+    assert "The seed makes the noise no secret" in said
+    assert "With secret noise, and not from a seed, protected would be each agent" in said
     assert all(len(line) < 80 for line in printed.splitlines()[:-1])
     names = sorted(path.name for path in run.iterdir())
     assert names == ["certificate.json", "log.csv", "policy.json", "result.json", "run.json"]
@@ -74,6 +76,14 @@ def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
     assert cli.run([*SMALL, "--out", str(silent), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["scores"] is None
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "policy.json").write_text("mine")
+    assert cli.run([*SMALL, "--out", str(mine)]) == 2
+    assert "policy.json' is there already, and a run would write its own" in capsys.readouterr().err
+    assert [path.name for path in mine.iterdir()] == ["policy.json"]
+    assert cli.run(["report", str(silent)]) == 2
+    assert "holds what `tacit train` learned" in capsys.readouterr().err
     assert not (silent / "log.csv").exists()
     Certificate.read(silent / "certificate.json").verify(strict=True)
 
@@ -94,6 +104,7 @@ def test_a_run_ends_when_enough_agents_answer_that_they_reached_the_target(
     said = " ".join(capsys.readouterr().out.split())
     assert "a policy from 8 reports of agents." in said
     assert "reached 1, by private answers: 100% ± 17.7%" in said
+    assert "(which ended the run, and was chosen for being high)" in said
     learned = LearnedPGC.load(run / "result.json")
     assert learned.reached == pytest.approx((1.0, 0.5 / 8**0.5))
     assert learned.certificate.epsilon == 120.0
@@ -139,9 +150,26 @@ def test_paper_mode_claims_and_certifies_its_noise(
 @pytest.mark.slow
 def test_buffers_are_swept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "pgc", "--env", "CartPole", "--epsilon", "2", "--grid", "buffer=10,20"]
-    options = ["--set", "agents=40", "--set", "hidden=2", "--seeds", "2"]
+    options = ["--agents", "40", "--set", "hidden=2", "--seeds", "2"]
     assert cli.run([*words, *options, "--out", str(tmp_path / "sweep")]) == 0
-    assert capsys.readouterr().out.startswith("2 combinations on 2 seeds, 40 episodes.\n")
+    assert capsys.readouterr().out.startswith("2 combinations on 2 seeds, 40 reports.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--episodes", "40", "--grid", "rate=1,2"], "'episodes' of pgc. Did you mean 'agents'?"),
+        (["--agents", "40", "--grid", "buffer=4,50"], "An update takes 50 reports, and there are"),
+    ],
+)
+def test_sweeps_that_cannot_be_are_refused(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "sweep"
+    start = ["sweep", "pgc", "--env", "CartPole", "--epsilon", "2", "--out", str(out)]
+    assert cli.run([*start, *words]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -151,15 +179,29 @@ def test_buffers_are_swept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (HERE, "epsilon is needed: say with --epsilon how much may be given away about each agent"),
         ([*HERE, "--epsilon", "1"], "agents is needed: say with --agents how many agents report"),
         ([*SMALL, "--mechanism", "none"], "The mechanism none spends nothing"),
-        ([*SMALL, "--mechanism", "gaussian"], "mechanism must be 'privunit', 'sign'"),
+        (
+            [*SMALL, "--mechanism", "gaussian"],
+            "mechanism must be privunit, sign, laplace or none, not 'gaussian'.",
+        ),
         ([*HERE, "--mode", "paper"], "mechanism is needed"),
         ([*SMALL, "--vary", "gravity=inf"], "Each value of gravity must be finite."),
         ([*SMALL, "--flight", "1000000000000"], "At most 100,000 agents can play"),
         ([*SMALL, "--vary", "gravity"], "vary is said as gravity=9.7,9.8,9.9"),
-        ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind'."),
+        ([*SMALL, "--mechanism", ""], "mechanism must be privunit, sign, laplace or none"),
+        ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind': it has gravity, mass"),
+        ([*SMALL, "--scale", "1,2"], "scale must have 4 numbers"),
+        ([*SMALL, "--scale", "1,2,3,a"], "A number in scale must be a number"),
+        (
+            [*HERE, "--epsilon", "1", "--agents", "9", "--submissions", "100000"],
+            "Each report would",
+        ),
+        (
+            ["train", "pgc", "--env", "Taxi", "--epsilon", "1", "--agents", "900"],
+            "baseline is needed: say a public number",
+        ),
         ([*SMALL, "--hidden", "four"], "A size in hidden must be a number"),
         ([*SMALL, "--clip", "1"], "clip does not belong to mode 'recipe'"),
-        ([*SMALL, "--timing", "late"], "timing must be 'fixed', 'open' or None, not 'late'."),
+        ([*SMALL, "--timing", "late"], "timing must be 'fixed' or 'open', not 'late'."),
         ([*SMALL, "--target", "5"], "target and score_share belong together"),
         ([*SMALL, "--enough", "0.5"], "enough is about a target: say --target"),
         ([*SMALL, "--logs", "csv"], "say --public if they are no secret"),

@@ -372,12 +372,12 @@ def test_dynamics_are_of_an_environment() -> None:
         ({"epsilon": 1.0, "gamma": 1.5}, "gamma must be at most 1"),
         ({"epsilon": 1.0, "rate": -1.0}, "rate must be"),
         ({"epsilon": 1.0, "baseline": math.inf}, "baseline must be"),
-        ({"epsilon": 1.0, "control": "one"}, "control must be 'zero' or None"),
+        ({"epsilon": 1.0, "control": "one"}, "control must be 'zero', not"),
         ({"epsilon": 1.0, "dynamics": "gravity"}, "dynamics must be a function of a key"),
         ({"epsilon": 1.0, "dynamics": Unhashable()}, "dynamics must be hashable"),
         ({"epsilon": 1.0, "flight": 10**12}, "At most 100,000 agents"),
         ({"epsilon": 1.0, "hidden": None}, "hidden is needed"),
-        ({"epsilon": 1.0, "acting": np.zeros(2)}, "acting must be 'sampled', 'greedy' or None"),
+        ({"epsilon": 1.0, "acting": np.zeros(2)}, "acting must be 'sampled' or 'greedy', not"),
         ({"epsilon": 1.0, "target": 195.0}, "target and score_share belong together"),
         ({"epsilon": 1.0, "score_share": 0.1}, "target and score_share belong together"),
         ({"mechanism": None, "target": 1.0, "score_share": 0.1}, "are paid for by epsilon"),
@@ -386,6 +386,18 @@ def test_dynamics_are_of_an_environment() -> None:
 def test_what_is_wrong_is_said(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         PGC(**settings)
+
+
+@pytest.mark.parametrize("public", ["no", 1, None])
+def test_public_is_a_switch(public: Any) -> None:
+    with pytest.raises(InputError, match="public must be True or False"):
+        SMALL.learn(ENV, 4, public=public)
+
+
+def test_other_environments_need_a_baseline() -> None:
+    with pytest.raises(InputError, match="baseline is needed: say a public number near"):
+        PGC(1.0, buffer=2).program(make("Taxi"), 10)
+    assert PGC(1.0, buffer=2, baseline=-100.0).program(make("Taxi"), 10).own["baseline"] == -100.0
 
 
 def test_environments_that_cannot_be_simulated_are_refused() -> None:

@@ -21,6 +21,7 @@ from scipy import stats
 
 from tacit.control.privatiser import Agent, Mechanism, Privatiser, shares, unit
 from tacit.privacy import InputError, PureDP, RandomizedResponse, Relation, Repeated, accounting
+from tacit.privacy.certificate import IDEALISED_ARITHMETIC
 from tacit.privacy.errors import OverBudget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport
@@ -104,6 +105,28 @@ def test_all_payloads_together_cost_epsilon(mechanism: Mechanism, times: int) ->
     assert found <= 3.0 * (1.0 + 1e-12)
     assert plan.each[1] == RandomizedResponse(plan.score_epsilon)
     assert len(Privatiser(3.0, 5, mechanism, submissions=times).each) == 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_plan_has_a_certificate_of_its_own(mechanism: Mechanism) -> None:
+    plan = Privatiser(2.0, D, mechanism, submissions=2, score_share=0.5)
+    found = plan.certificate()
+    found.verify(strict=True)
+    assert (found.epsilon, found.delta) == (2.0, 0.0)
+    assert (found.unit, found.relation) == (Unit.AGENT, Relation.LOCAL)
+    said = [one.statement for one in found.assumptions]
+    assert "2 reports, each with an answer, and no more" in said[0]
+    assert any("how long an agent played" in one for one in said)
+    assert (IDEALISED_ARITHMETIC in found.assumptions) == (mechanism == "privunit")
+
+
+def test_what_is_no_plan_and_no_source_is_refused_before_anything_is_spent() -> None:
+    with pytest.raises(InputError, match="privatiser must be a Privatiser"):
+        Agent("x")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="source must be a source"):
+        Agent(Privatiser(1.0, D), 5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="Each report would have an epsilon of 1e-06"):
+        Privatiser(1.0, D, submissions=10**6)
 
 
 def test_an_agent_sends_no_more_than_was_agreed() -> None:

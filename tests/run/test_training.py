@@ -220,7 +220,7 @@ def test_progress_is_told_the_share_that_is_done(tmp_path: Path) -> None:
     train(WALK, 12, LANES, folder=tmp_path, segment=4, progress=progress, stop=after(1))
     resume(WALK, tmp_path, progress=progress)
     assert [share for _, share in told] == pytest.approx([0.0, 1 / 3, 1 / 3, 2 / 3, 1.0])
-    assert told[-1][0] == "episode 12 of 12"
+    assert told[-1][0] == "12 of 12 episodes"
 
 
 @pytest.mark.parametrize(

@@ -248,10 +248,17 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a run again."""
+    from tacit.privacy import InputError
     from tacit.report import write
+    from tacit.run.lessons import RUN
     from tacit.run.study import Study
 
     target = out or run_folder / "report.html"
+    if (run_folder / RUN).exists():
+        raise InputError(
+            f"{str(run_folder)!r} holds what `tacit train` learned: a report is about what `tacit "
+            "evaluate` found."
+        )
     write(Study.load(run_folder / "study.json"), target)
     print(json.dumps({"report": str(target)}) if as_json else f"The report is {target}.")
 

@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 
 def sweep_command(
     learner: Annotated[
-        str | None, typer.Argument(help="What learns: actor-critic or functional-q.")
+        str | None,
+        typer.Argument(help="What learns: actor-critic, functional-q, prospect or pgc."),
     ] = None,
     env: EnvName = None,
     mode: Mode = None,
     variant: Variant = None,
     people: People = None,
     episodes: Episodes = None,
+    agents: Annotated[int | None, typer.Option(help="pgc: how many agents report.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Of each lane; or sweep sigma.")] = None,
     delta: Delta = None,
     features: FeaturesOf = None,
@@ -79,6 +81,7 @@ def sweep_command(
     \b
     tacit sweep actor-critic --env MDP100 --mode paper --epsilon 10 --delta 1e-6 \\
       --grid actor_step=0.1,0.5 --grid lambda_=0,0.8 --seeds 10 --episodes 500 --out sweeps/x
+    tacit sweep pgc --env CartPole --epsilon 2 --agents 5000 --grid rate=0.05,0.1 --out sweeps/y
     """
     words = {k: v for k, v in locals().items() if k not in _NOT_SWEPT}
     from tacit.privacy import InputError, checks, files
@@ -124,7 +127,7 @@ def sweep_command(
         listed = [one.to_dict() for one in best]
         print(json.dumps({"plan": plan.to_dict(), "best": listed, "results": str(found.results)}))
         return
-    print(_swept_words(plan, best))
+    print(_swept_words(plan, best, lesson.counted))
     print(f"All runs are in {found.results}.")
 
 
@@ -134,10 +137,10 @@ _NOT_SWEPT = (
 )
 
 
-def _swept_words(plan: "Plan", best: "list[Standing]") -> str:
+def _swept_words(plan: "Plan", best: "list[Standing]", counted: str) -> str:
     """The best combinations, for a screen."""
     lines = [
-        f"{plan.combinations:,} combinations on {plan.seeds} seeds, {plan.episodes:,} episodes.",
+        f"{plan.combinations:,} combinations on {plan.seeds} seeds, {plan.episodes:,} {counted}.",
         "Mean return of the last tenth: interquartile mean over seeds, and its 95 %",
         "interval. The best of many is also the luckiest: try it on other seeds.",
     ]

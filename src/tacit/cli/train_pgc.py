@@ -46,6 +46,10 @@ def pgc(
         str | None, typer.Option(help="Sizes of the network's layers, such as 16,16.")
     ] = None,
     activation: Annotated[str | None, typer.Option(help="tanh or relu.")] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(help="What observations are divided by: a number for each, by commas."),
+    ] = None,
     gamma: Gamma = None,
     rate: Annotated[float | None, typer.Option(help="How far an update moves the model.")] = None,
     buffer: Annotated[int | None, typer.Option(help="How many reports make an update.")] = None,
@@ -55,8 +59,8 @@ def pgc(
     acting: Annotated[
         str | None,
         typer.Option(
-            help="How agents choose: sampled, by the policy's chances, or greedy (paper mode), the "
-            "likeliest action."
+            help="How agents choose: sampled, by the policy's chances, or greedy, the likeliest "
+            "action, as the paper has it."
         ),
     ] = None,
     optimiser: Annotated[str | None, typer.Option(help="adam or sgd.")] = None,
@@ -74,7 +78,10 @@ def pgc(
         int | None, typer.Option(help="How many agents play at the same time.")
     ] = None,
     baseline: Annotated[
-        float | None, typer.Option(help="What returns are compared with, a public number.")
+        float | None,
+        typer.Option(
+            help="What returns are compared with, a public number; 25 for the pole if not said."
+        ),
     ] = None,
     target: Annotated[
         float | None,

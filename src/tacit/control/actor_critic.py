@@ -322,6 +322,7 @@ class ActorCritic:
         leaves the end of the run too, so that a result that could not be saved is not lost. With a
         `ledger` all is paid for before anybody plays.
         """
+        public = checks.switch("public", public)
         made = make(env)
         count = _people(people, episodes)
         if self.mode == "paper":

@@ -328,6 +328,7 @@ class FunctionalQ:
         is called after each stage. `checkpoint` is a folder in which what was released is kept at
         once, and from which `resume` goes on; `keep` leaves it there at the end.
         """
+        public = checks.switch("public", public)
         made = make(env)
         if self.mode == "paper":
             given = (("ledger", ledger), ("behaviour", behaviour), ("checkpoint", checkpoint))

@@ -134,8 +134,7 @@ class Config:
             checks.positive("clip", self.clip)
         if self.max_steps is not None:
             checks.count("max_steps", self.max_steps)
-        if not isinstance(self.dense, bool):
-            raise InputError("dense must be True or False.")
+        checks.switch("dense", self.dense)
         for name in self.SWEEPABLE:
             if name != "sigma" or self.sigma is not None:
                 check_setting(name, getattr(self, name))

@@ -52,16 +52,17 @@ from tacit.control.promises import Promise, Promised, promise_from_dict, promise
 from tacit.data import Policy
 from tacit.data.policies import policy_from_dict
 from tacit.envs.base import Environment
+from tacit.envs.control import CartPole
 from tacit.envs.host import HostEnvironment
 from tacit.envs.registry import make
 from tacit.privacy import checks, claims, files
-from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate, Claim
+from tacit.privacy.certificate import Assumption, Claim
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms.sign import ProjectedSign, share
 from tacit.privacy.mechanisms.sign_jax import truthful
 from tacit.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
 from tacit.privacy.noise import reproducible, secure
-from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
+from tacit.privacy.promise import NoiseOrigin
 
 Env = Environment[Any, Any] | HostEnvironment
 Progress = Callable[[int, int], None]
@@ -72,10 +73,6 @@ SIMULATED = Assumption(
     "the program that plays the agents keeps their episodes, how long it takes to play them, and "
     "the keys of their noise to itself",
     "not enforced: it is the caller's",
-)
-TOTAL = Assumption(
-    "an agent always reports, whatever its episode was like",
-    "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
 )
 TIMING: dict[Timing, Assumption] = {
     "fixed": Assumption(
@@ -88,9 +85,6 @@ TIMING: dict[Timing, Assumption] = {
         "not enforced: reports are counted in the order in which episodes end",
     ),
 }
-PUBLIC_SETTINGS = Assumption(
-    "all settings were chosen without looking at the agents", "not enforced: they are the caller's"
-)
 SHOWN = Assumption(
     "scores and lengths of episodes are public: they are shown as they were, and nothing is "
     "promised about them",
@@ -203,7 +197,8 @@ class PGC:
     """The discount factor."""
 
     baseline: float | None = None
-    """What a return is compared with, a public number; by default 25. Mode "recipe"."""
+    """What a return is compared with, a public number near the return of a policy that does not
+    look; by default 25 for the pole, and needed elsewhere. Mode "recipe"."""
 
     clip: float | None = None
     """The paper's C: gradients have L1 norm at most C / 2 with "laplace" or no mechanism,
@@ -240,8 +235,10 @@ class PGC:
             # Arrays compare entry by entry, and are no word.
             said = getattr(self, name)
             if not (said is None or isinstance(said, str)) or said not in allowed:
-                listed = ", ".join(repr(one) for one in allowed[:-1]) + f" or {allowed[-1]!r}"
-                raise InputError(f"{name} must be {listed}, not {getattr(self, name)!r}.")
+                # None is for who says nothing, but for the mechanism.
+                options = [one for one in allowed if one is not None or name == "mechanism"]
+                listed = ", ".join(map(repr, options[:-1])) + " or " * (len(options) > 1)
+                raise InputError(f"{name} must be {listed}{options[-1]!r}, not {said!r}.")
         if self.paper and self.mechanism == "privunit":
             raise InputError(
                 "mode 'paper' has no PrivUnit: say mechanism 'laplace' or 'sign', or None."
@@ -389,6 +386,7 @@ class PGC:
         `public` says that scores are nobody's secret, and keeps them. `progress(done, reports)` is
         called now and then.
         """
+        public = checks.switch("public", public)
         made = make(env)
         program = self.program(made, agents)
         planned = program.program.agents
@@ -440,6 +438,11 @@ class PGC:
         agents = checks.count("agents", agents)
         if agents * self.submissions > _MOST:
             raise InputError(f"Let there be at most {_MOST:,} reports in all.")
+        if not self.paper and self.baseline is None and not isinstance(env, CartPole):
+            raise InputError(
+                "baseline is needed: say a public number near the discounted return of a policy "
+                f"that does not look, in {env.name}."
+            )
         model = Model(
             env.observation,
             env.num_actions,
@@ -468,11 +471,7 @@ class PGC:
                 "parameters, are too many: say fewer of either."
             )
         settings = self.settings(model.dimension)
-        if settings["buffer"] > program.agents:
-            raise InputError(
-                f"An update takes {settings['buffer']:,.0f} reports, and there are "
-                f"{program.agents:,}: say more agents, or a smaller buffer."
-            )
+        _check_buffer(settings["buffer"], program.agents)
         privatiser = self.privatiser(model.dimension)
         answers = None
         if self.target is not None and privatiser is not None:
@@ -511,34 +510,19 @@ class PGC:
         privatiser = self.privatiser(dimension)
         if privatiser is None:
             return NOT_PRIVATE
-        count = self.submissions
-        asked = ", each with an answer," if self.target is not None and count > 1 else ""
-        asked = asked or (" and an answer" if self.target is not None else "")
-        once = Assumption(
-            f"an agent sends {count} report{'s' if count > 1 else ''}{asked} and is counted once",
-            "by the plan, which splits epsilon; that nobody is two of the agents is the caller's",
-        )
         exact = isinstance(privatiser.plan, ProjectedSign)
-        certificate = Certificate.issue(
-            privatiser.event,
-            0.0,
-            unit=Unit.AGENT,
-            relation=Relation.LOCAL,
-            release=Release.EACH_REPORT,
-            assumptions=(
-                *(SIMULATED, once, TOTAL, TIMING[self._timing], PUBLIC_SETTINGS),
-                *([SHOWN] if public else []),
-                *([] if exact else [IDEALISED_ARITHMETIC]),
-            ),
+        certificate = privatiser.certificate(
+            (SIMULATED, TIMING[self._timing], *([SHOWN] if public else [])),
             noise=NoiseOrigin.SECURE_KEY if seed is None else NoiseOrigin.REPRODUCIBLE,
+            floating=not exact,
         )
         if not self.paper:
             return certificate
         each = privatiser.report_epsilon
         claim = (
-            claims.ono2020_laplace(each, self._clip, count)
+            claims.ono2020_laplace(each, self._clip, self.submissions)
             if self.mechanism == "laplace"
-            else claims.ono2020_sign(each, dimension, count)
+            else claims.ono2020_sign(each, dimension, self.submissions)
         )
         covers = "It is for all that one agent sends in this run."
         return replace(claim, certified=certificate, covers=covers)
@@ -570,6 +554,15 @@ class PGC:
             "scale": None if self.scale is None else list(self.scale),
             "dynamics": varied,
         }
+
+
+def _check_buffer(buffer: float, reports: int) -> None:
+    """Refuse a model that would never move."""
+    if buffer > reports:
+        raise InputError(
+            f"An update takes {buffer:,.0f} reports, and there are {reports:,}: say more agents, "
+            "or a smaller buffer."
+        )
 
 
 def _check_swept(name: str, values: Any) -> None:
@@ -620,6 +613,8 @@ class CollectionProgram:
         for name, x in settings.items():
             if not isinstance(x, jax.core.Tracer):
                 _check_swept(name, np.asarray(x))
+                if name == "buffer":
+                    _check_buffer(float(np.max(x)), self.program.agents)
         plain = {name: jnp.full(keys.shape[0], x) for name, x in self.settings}
         inside = self.program.init(keys, {**plain, **settings})
         return Collection(inside, jnp.zeros(keys.shape[0], jnp.int32))
@@ -723,9 +718,11 @@ class LearnedPGC(Promised):
             "" if self.scores is None else " Scores and lengths of episodes were declared public."
         )
         opened = "; not protected is when it reports" if self.settings["timing"] == "open" else ""
+        known = self.settings["seed"] is not None
+        begin = "With secret noise, and not from a seed, protected would be" if known else None
         return (
-            f"Protected is each agent, with all that it saw and did, against whoever collects "
-            f"{told}, with epsilon {found.epsilon:.4g}{opened}.{shown}"
+            f"{begin or 'Protected is'} each agent, with all that it saw and did, against whoever "
+            f"collects {told}, with epsilon {found.epsilon:.4g}{opened}.{shown}"
         )
 
     def predict(self, states: Any) -> Floats:
@@ -773,7 +770,7 @@ class LearnedPGC(Promised):
         data = files.read_json(path, _KIND, _FORMAT, "what PGC learned")
         try:
             scores, reached = data["scores"], data["reached"]
-            missing = {"submissions", "target", "timing"} - set(data["settings"])
+            missing = {"submissions", "target", "timing", "seed"} - set(data["settings"])
             if missing or np.ndim([] if scores is None else scores) != 1:
                 raise ValueError
             return cls(

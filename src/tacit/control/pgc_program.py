@@ -98,8 +98,10 @@ class OneOf:
     def __post_init__(self) -> None:
         if not isinstance(self.env, Environment):
             raise InputError(f"env must be an environment of tacit.envs, not {self.env!r}.")
-        if self.name not in getattr(self.env.default_params, "_fields", ()):
-            raise InputError(f"{self.env.name} has no parameter {self.name!r}.")
+        known = getattr(self.env.default_params, "_fields", ())
+        if self.name not in known:
+            others = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(f"{self.env.name} has no parameter {self.name!r}: {others}.")
         if not isinstance(self.values, tuple | list) or not len(self.values):
             raise InputError("values must be a list of at least one value to choose.")
         values = tuple(checks.number(self.name, one) for one in self.values)

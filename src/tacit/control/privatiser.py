@@ -41,17 +41,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy import checks
+from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, PureDP, RandomizedResponse
 from tacit.privacy.grid import Array
 from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport
 from tacit.privacy.mechanisms.sign import ProjectedSign, share, truthful
-from tacit.privacy.mechanisms.unit_vector import PrivUnit
+from tacit.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
 from tacit.privacy.noise import Source, numbers, secure
-from tacit.privacy.promise import Relation
+from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 Mechanism = Literal["privunit", "sign", "laplace"]
 Norm = Literal["unit", "clip"]
+
+TOTAL = Assumption(
+    "an agent always reports, whatever its episode was like",
+    "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
+)
+PUBLIC_SETTINGS = Assumption(
+    "all settings were chosen without looking at the agents", "not enforced: they are the caller's"
+)
+IN_EARNEST = (
+    Assumption(
+        "nobody learns how long an agent played, or who was done first",
+        "not enforced: let agents wait until the longest episode could have ended",
+    ),
+    Assumption(
+        "bytes that are lost are sent again as they were, and nobody starts twice with one budget",
+        "by `Agent`, as long as its owner keeps what was sent and `spent`",
+    ),
+)
+"""What the promise to agents that are not simulated rests on, beside the plan."""
 
 # Whether NumPy raises where numbers overflow or vanish is set for a whole process. Here that would
 # be an output.
@@ -132,9 +152,7 @@ class Privatiser:
         put("radius", checks.positive("radius", self.radius))
         put("clip", checks.positive("clip", self.clip))
         put("score_share", checks.probability("score_share", self.score_share))
-        if not isinstance(self.debias, bool | np.bool_):
-            raise InputError(f"debias must be True or False, not {self.debias!r}.")
-        put("debias", bool(self.debias))
+        put("debias", checks.switch("debias", self.debias))
         for name, allowed in (("mechanism", get_args(Mechanism)), ("norm", get_args(Norm))):
             if getattr(self, name) not in allowed:
                 options = ", ".join(repr(one) for one in allowed)
@@ -154,6 +172,12 @@ class Privatiser:
     def _plan(self) -> PrivUnit | ProjectedSign | GridLaplaceReport:
         epsilon, d = self.report_epsilon, self.dimension
         if self.mechanism == "privunit":
+            if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
+                raise InputError(
+                    f"Each report would have an epsilon of {epsilon:g}, and with privunit it must "
+                    f"be between {LEAST_EPSILON:g} and {MOST_EPSILON:g}: say another epsilon, "
+                    "other submissions or another score_share."
+                )
             # Padding tells how long a row is, which is known of unit rows; but in one dimension.
             return PrivUnit(epsilon, d, self.radius, padded=self.norm == "clip" or d == 1)
         if self.mechanism == "sign":
@@ -181,6 +205,41 @@ class Privatiser:
     def floating(self) -> bool:
         """Whether the proof of the mechanism idealises its arithmetic."""
         return isinstance(self.plan, PrivUnit)
+
+    def certificate(
+        self,
+        assumptions: Sequence[Assumption] = IN_EARNEST,
+        *,
+        noise: NoiseOrigin = NoiseOrigin.SECURE,
+        floating: bool | None = None,
+    ) -> Certificate:
+        """The promise to each agent who follows the plan, and what it rests on.
+
+        `assumptions` are about whoever plays and carries the messages, `noise` is the agents'
+        source, and `floating` says whether arithmetic is idealised, if it is not as it is here.
+        """
+        count = self.submissions
+        asked = ""
+        if self.score_epsilon:
+            asked = ", each with an answer," if count > 1 else " and an answer"
+        once = Assumption(
+            f"an agent sends {count} report{'s' if count > 1 else ''}{asked} and no more, and is "
+            "one agent, not two",
+            "by the plan, which splits epsilon; that nobody is two of the agents is the caller's",
+        )
+        idealised = self.floating if floating is None else floating
+        return Certificate.issue(
+            self.event,
+            0.0,
+            unit=Unit.AGENT,
+            relation=Relation.LOCAL,
+            release=Release.EACH_REPORT,
+            assumptions=(
+                *(once, TOTAL, PUBLIC_SETTINGS, *assumptions),
+                *([IDEALISED_ARITHMETIC] if idealised else []),
+            ),
+            noise=noise,
+        )
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -318,6 +377,10 @@ class Agent:
         pay: Callable[[tuple[Event, ...]], object] | None = None,
         spent: int = 0,
     ) -> None:
+        if not isinstance(privatiser, Privatiser):
+            raise InputError("privatiser must be a Privatiser: the plan that all agents follow.")
+        if not isinstance(source, Source | None):
+            raise InputError("source must be a source of tacit.privacy.noise, or None.")
         self.privatiser = privatiser
         self.spent = checks.count("spent", spent, least=0)
         self._source = secure() if source is None else source

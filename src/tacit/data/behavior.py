@@ -49,8 +49,7 @@ def estimated(
         raise InputError(
             "The data has behaviour probabilities already: pass overwrite=True to replace them."
         )
-    if not isinstance(public, bool):
-        raise InputError("public must be True or False.")
+    public = checks.switch("public", public)
     if not data.discrete_actions:
         raise InputError("Behaviour can be estimated for discrete actions only.")
     if data.num_actions is None:

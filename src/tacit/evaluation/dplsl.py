@@ -80,6 +80,7 @@ class DPLSL(OutputPerturbed):
         seed: int | None = None,
     ) -> Result:
         """The value function of the policy that collected the data."""
+        public = checks.switch("public", public)
         on_policy_only("DP-LSL", data, policy)
         visits = first_visits(
             data,

@@ -221,6 +221,7 @@ class DPLSW(OutputPerturbed):
         seed: int | None = None,
     ) -> Result:
         """The value function of the policy that collected the data."""
+        public = checks.switch("public", public)
         on_policy_only("DP-LSW", data, policy)
         visits = first_visits(
             data,

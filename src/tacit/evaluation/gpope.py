@@ -126,6 +126,7 @@ class GPOPE:
         seed: int | None = None,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
+        public = checks.switch("public", public)
         units = self._units(data, policy, certified=not public)
         count, times = units.count, self.iterations or units.count
         sigma = self.noise(count)

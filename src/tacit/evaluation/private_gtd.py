@@ -259,6 +259,7 @@ class PrivateGTD:
         seed: int | None = None,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
+        public = checks.switch("public", public)
         if self.batch_units is not None:
             return self._once(data, policy, self.batch_units, start, public, ledger, run, seed)
         form = self._form(data, policy)

@@ -233,6 +233,7 @@ class PrivateLSTD:
         seed: int | None = None,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
+        public = checks.switch("public", public)
         sums = gathered(self, data, policy, public=public)
         result = self.released(sums, start=start, ledger=ledger, run=run, seed=seed)
         weights = result.weights

@@ -246,6 +246,7 @@ class PrivateValue:
         seed: int | None = None,
     ) -> Result:
         """The three values; `estimate` and `interval` are those of the target policy."""
+        public = checks.switch("public", public)
         sums = gathered(self, data, policy, public=public)
         result = self.released(sums, ledger=ledger, run=run, seed=seed)
         if not public:

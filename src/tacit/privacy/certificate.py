@@ -362,7 +362,7 @@ _UNIT_WORDS = {
     Unit.TRAJECTORY: "one trajectory (a person with several is covered for each, not for all)",
     Unit.USER: "one user, with all of their trajectories",
     Unit.REWARD_FUNCTION: "the reward function",
-    Unit.AGENT: "one agent: everything it saw and did for one report",
+    Unit.AGENT: "one agent: everything it saw and did for its reports",
 }
 _RELATION_WORDS = {
     Relation.ADD_REMOVE: "learning whether that unit took part at all",

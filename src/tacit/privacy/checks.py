@@ -8,6 +8,8 @@ import math
 from numbers import Integral, Real
 from typing import SupportsFloat, SupportsIndex, cast
 
+import numpy as np
+
 from tacit.privacy.errors import InputError
 
 
@@ -67,6 +69,13 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     if converted >= 2**63:
         raise InputError(f"{name} must be below 2^63.")
     return converted
+
+
+def switch(name: str, value: object) -> bool:
+    """True or False, and nothing that only counts as one: "no" would be yes."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, not {value!r}.")
+    return bool(value)
 
 
 def confidence(value: object) -> float:

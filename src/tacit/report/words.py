@@ -247,7 +247,7 @@ PROTECTED = {
     Unit.USER: "one person, with all of their trajectories",
     Unit.TRAJECTORY: "one trajectory, for example one stay in hospital",
     Unit.REWARD_FUNCTION: "the reward function",
-    Unit.AGENT: "one agent: everything it saw and did for one report",
+    Unit.AGENT: "one agent: everything it saw and did for its reports",
 }
 
 _WHOSE = {

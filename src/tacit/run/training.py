@@ -164,6 +164,7 @@ def train(
     stop: Callable[[], bool] = never,
     enough: Enough | None = None,
     pay: Pay | None = None,
+    counted: str = "episodes",
 ) -> Trained:
     """Play `episodes` in every lane, with checkpoints and logs in `folder` if there is one.
 
@@ -172,6 +173,7 @@ def train(
     seeds give. `about` is JSON that says what run this is; `resume` refuses the checkpoint of
     another. Before each segment `enough` is asked whether the run is finished already, then `stop`,
     and then `pay`. If that raises `OverBudget`, the run ends there: what was played stays.
+    `counted` is what people call episodes here.
     """
     checks.count("episodes", episodes)
     most = -(-episodes // _SEGMENTS) if segment is None else checks.count("segment", segment)
@@ -195,7 +197,7 @@ def train(
         run = _Run(program, plan, None if folder is None else Path(folder), begun)
         run.logs = None if folder is None else Logs.open(folder, formats)
         run.save()
-        return run.to_the_end(progress, stop, enough, pay)
+        return run.to_the_end(progress, stop, enough, pay, counted)
 
 
 def resume(
@@ -207,6 +209,7 @@ def resume(
     stop: Callable[[], bool] = never,
     enough: Enough | None = None,
     pay: Pay | None = None,
+    counted: str = "episodes",
 ) -> Trained:
     """Go on from the checkpoint in `folder`; program and `about` are those of `train`."""
     place = Path(folder) / CHECKPOINT
@@ -230,7 +233,7 @@ def resume(
         run.done, run.paid = done, paid
         run.seen = {name: np.asarray(values) for name, values in found["seen"].items()}
         run.logs = Logs.open(folder, listed, positions)
-        return run.to_the_end(progress, stop, enough, pay)
+        return run.to_the_end(progress, stop, enough, pay, counted)
 
 
 def forget(folder: str | Path) -> None:
@@ -286,10 +289,11 @@ class _Run:
         stop: Callable[[], bool],
         enough: Enough | None,
         pay: Pay | None,
+        counted: str,
     ) -> Trained:
         planned = self.plan["episodes"]
         while self.done < planned and not (enough is not None and enough(self.state)):
-            progress(f"episode {self.done} of {planned}", self.done / planned)
+            progress(f"{self.done:,} of {planned:,} {counted}", self.done / planned)
             if stop():
                 return self._ended("stopped")
             count = min(self.plan["segment"], planned - self.done)
@@ -302,7 +306,7 @@ class _Run:
                 # So that a crash in this segment does not make the people pay for it again.
                 self.save()
             self._advance(count)
-        progress(f"episode {self.done} of {planned}", 1.0)
+        progress(f"{self.done:,} of {planned:,} {counted}", 1.0)
         return self._ended("finished")
 
     def save(self) -> None:

@@ -121,8 +121,7 @@ class PrivUnit:
         object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
         object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
         object.__setattr__(self, "radius", checks.positive("radius", self.radius))
-        if not isinstance(self.padded, bool):
-            raise InputError(f"padded must be True or False, not {self.padded!r}.")
+        checks.switch("padded", self.padded)
         if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
             raise InputError(
                 f"epsilon must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} here, "

@@ -6,12 +6,13 @@ What learners have in common is in `words`, `folder` and `grids`; what one of th
 in the module of its name: its options, its agent, how it is taught, and which files it leaves.
 """
 
-from tacit.run.lessons.folder import NotKept, Taught, teach, teach_on
+from tacit.run.lessons.folder import RUN, NotKept, Taught, teach, teach_on
 from tacit.run.lessons.grids import grid_of, planned
 from tacit.run.lessons.words import LEARNERS, SWEPT, Lesson
 
 __all__ = [
     "LEARNERS",
+    "RUN",
     "SWEPT",
     "Lesson",
     "NotKept",

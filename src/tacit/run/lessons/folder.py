@@ -23,6 +23,7 @@ from tacit.run.logs import paths as log_paths
 from tacit.run.training import forget, never
 
 RUN, RESULT = "run.json", "result.json"
+CERTIFICATE, CLAIM = "certificate.json", "claim.json"
 _KIND = "tacit run"
 _FORMAT = 1
 
@@ -69,6 +70,12 @@ def teach(
     for taken in (RESULT, RUN):
         if (place / taken).exists():
             raise InputError(f"{str(place)!r} holds a run already: say another folder.")
+    for taken in (CERTIFICATE, CLAIM, *lesson.FILES):
+        if (place / taken).exists():
+            raise InputError(
+                f"{str(place / taken)!r} is there already, and a run would write its own: say "
+                "another folder."
+            )
     if lesson.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
@@ -156,10 +163,10 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     folder, promise = job.folder, learned.promise
     written: dict[str, Path] = {}
     if isinstance(promise, Certificate):
-        written["certificate"] = folder / "certificate.json"
+        written["certificate"] = folder / CERTIFICATE
         files.write(written["certificate"], promise.to_json().encode(), secret=False)
     elif isinstance(promise, Claim):
-        written["claim"] = folder / "claim.json"
+        written["claim"] = folder / CLAIM
         files.write_json(written["claim"], promise.to_dict())
     written |= lesson.write(learned, job)
     # Last: a folder with a result.json is whole.

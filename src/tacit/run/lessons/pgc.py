@@ -1,15 +1,16 @@
 """The words of `tacit train pgc`, and how it is taught."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
 from tacit.control.pgc import PGC, CollectionProgram, LearnedPGC
 from tacit.control.pgc_program import OneOf
+from tacit.control.privatiser import Mechanism
 from tacit.envs.host import HostEnvironment
 from tacit.privacy.certificate import Claim
 from tacit.privacy.errors import InputError
@@ -49,6 +50,9 @@ class PGCLesson(Lesson):
     hidden: str | None = None
     """Sizes, by commas."""
 
+    scale: str | None = None
+    """What observations are divided by, a number for each, by commas."""
+
     activation: str | None = None
     submissions: int | None = None
     rate: float | None = None
@@ -73,8 +77,9 @@ class PGCLesson(Lesson):
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
     EXAMPLE: ClassVar[str] = "CartPole"
-    LISTS: ClassVar[tuple[str, ...]] = ("hidden",)
-    NUMBERS: ClassVar[tuple[str, ...]] = ("hidden",)
+    INSTEAD: ClassVar[Mapping[str, str]] = {"episodes": "agents", "people": "agents"}
+    LISTS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
+    NUMBERS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
 
     @property
     def counted(self) -> str:
@@ -109,11 +114,18 @@ class PGCLesson(Lesson):
         if self.hidden is not None:
             sizes = self.hidden.split(",")
             given["hidden"] = tuple(whole("A size in hidden", size) for size in sizes)
+        if self.scale is not None:
+            each = self.scale.split(",")
+            given["scale"] = tuple(number("A number in scale", one) for one in each)
         if self.vary is not None:
             given["dynamics"] = self._dynamics(env, self.vary)
         return PGC(epsilon=self.epsilon, **given)
 
     def _mechanism(self) -> Any:
+        words = (*get_args(Mechanism), "none")
+        if self.mechanism not in (*words, None):
+            listed = ", ".join(words[:-1]) + f" or {words[-1]}"
+            raise InputError(f"mechanism must be {listed}, not {self.mechanism!r}.")
         if self.mechanism == "none":
             if self.epsilon is not None:
                 raise InputError("The mechanism none spends nothing: leave --epsilon out.")
@@ -138,6 +150,7 @@ class PGCLesson(Lesson):
             raise InputError(f"vary is said as gravity=9.7,9.8,9.9 and not as {word!r}.")
         if isinstance(env, HostEnvironment):
             raise InputError(f"{env.name} has no parameters that could vary: leave --vary out.")
+        name = name.strip()
         return OneOf(env, name, tuple(number(name, one) for one in values.split(",")))
 
     def program(self, swept: Sequence[str] = ()) -> CollectionProgram:
@@ -149,6 +162,8 @@ class PGCLesson(Lesson):
         if "buffer" in swept:
             # Stands in for those of the lanes.
             agent = replace(agent, buffer=1)
+        if "baseline" in swept:
+            agent = replace(agent, baseline=0.0)
         reports = self.count
         return agent, agent.program(env, reports // agent.submissions)
 
@@ -188,6 +203,8 @@ class PGCLesson(Lesson):
     def told(self, learned: LearnedPGC) -> tuple[list[str], list[str]]:
         settings = learned.settings
         lines = [f"{settings['env']}: a policy from {settings['reports']:,} reports of agents."]
+        if settings["control"] == "zero":
+            lines.append("  a control: all gradients counted as zero, so nothing was learned")
         scores = learned.scores
         if scores is not None:
             tenth = max(1, scores.size // 10)
@@ -201,6 +218,10 @@ class PGCLesson(Lesson):
             # Noise can bring an estimate below nothing, or above all.
             shown = min(max(share, 0.0), 1.0)
             lines.append(f"  reached {goal}, by private answers: {shown:.0%} ± {error:.1%}")
+            if settings["reports"] < settings["agents"] * settings["submissions"]:
+                lines.append("  (which ended the run, and was chosen for being high)")
+        elif scores is None:
+            lines.append("  how well it does was not asked: see --target, or --public")
         promise = learned.promise
         notes = [] if isinstance(promise, str) else [learned.protects]
         if isinstance(promise, Claim):

@@ -28,6 +28,7 @@ def play_program(
             progress=job.progress,
             stop=job.stop,
             enough=enough,
+            counted=lesson.counted,
         )
     job.progress("compiling", None)
     source = secure() if job.seed is None else reproducible(job.seed)
@@ -44,6 +45,7 @@ def play_program(
         stop=job.stop,
         enough=enough,
         segment=segment,
+        counted=lesson.counted,
     )
 
 

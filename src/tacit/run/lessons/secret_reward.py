@@ -61,6 +61,7 @@ class SecretRewardLesson(Lesson):
     rate: float | None = None
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT)
+    FILES: ClassVar[tuple[str, ...]] = ("policy.json", "reward_model.json")
     LISTS: ClassVar[tuple[str, ...]] = ("reward_range",)
     FROM_ZERO: ClassVar[tuple[str, ...]] = ("design",)
 

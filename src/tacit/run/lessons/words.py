@@ -116,6 +116,9 @@ class Lesson(ABC):
     CHECKPOINTS: ClassVar[tuple[str, ...]]
     """The files in a run's folder from which it can go on; only their owner may read them."""
 
+    FILES: ClassVar[tuple[str, ...]] = ("policy.json",)
+    """The files that only this learner writes."""
+
     EXAMPLE: ClassVar[str] = "Taxi-v4"
     """An environment that suits the learner."""
 
@@ -124,6 +127,9 @@ class Lesson(ABC):
 
     NUMBERS: ClassVar[tuple[str, ...]] = ()
     """Options that are text, for which a configuration file may have a number."""
+
+    INSTEAD: ClassVar[Mapping[str, str]] = {}
+    """Options of other learners, and which of this one's says the same."""
 
     FROM_ZERO: ClassVar[tuple[str, ...]] = ()
     """Whole numbers that may be 0; the others are at least 1."""
@@ -144,9 +150,10 @@ class Lesson(ABC):
             if name in _COMMAND_ONLY:
                 raise InputError(f"{name} belongs on the command line: say --{name} there.")
             if name not in kinds:
-                near = difflib.get_close_matches(name, kinds, 1)
+                known = chosen.INSTEAD.get(name)
+                near = [known] if known else difflib.get_close_matches(name, kinds, 1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise InputError(f"There is no option {name!r}.{hint}")
+                raise InputError(f"There is no option {name!r} of {given['learner']}.{hint}")
         read = {name: chosen._word(name, kinds[name], value) for name, value in given.items()}
         return chosen(**read, said=tuple(given))
 

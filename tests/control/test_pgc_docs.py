@@ -1,0 +1,29 @@
+"""What docs/control/pgc.md says to agents and aggregators in earnest runs as it is printed."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.data.policies import load_policy
+from tacit.privacy import Certificate
+
+PAGE = Path(__file__).parents[2] / "docs" / "control" / "pgc.md"
+
+
+def test_what_is_printed_for_use_in_earnest_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"## In earnest\n.*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(code, str(PAGE), "exec"), names)  # what is run is in this repository
+    state = names["state"]
+    assert (state.accepted, state.version) == (100, 5)
+    assert np.all(np.isfinite(state.theta))
+    assert np.any(state.theta)
+    assert names["plan"].epsilon == Certificate.read("certificate.json").epsilon
+    chances = load_policy("policy.json").probabilities(np.zeros((1, 4)))
+    np.testing.assert_allclose(chances, [[0.5, 0.5]])
