@@ -128,7 +128,7 @@ def test_curves_of_figure_2_are_thinned() -> None:
 def test_readings_differ_in_what_their_names_say() -> None:
     assert {"rate": 0.005} in ono2020.READINGS.values()
     rows = list(ono2020.readings([0, 1], 60, env=SHORT))
-    assert [row["reading"] for row in rows] == list(ono2020.READINGS)
+    assert [row["reading"] for row in rows] == [*ono2020.READINGS, *ono2020.FALLS]
     # Actions that are drawn make other episodes than the likeliest ones.
     ends = {row["reading"]: row["last_mean"] for row in rows}
     assert ends["sampled actions"] != ends["as printed"]
@@ -137,6 +137,20 @@ def test_readings_differ_in_what_their_names_say() -> None:
         for changes in ono2020.READINGS.values()
     ]
     assert len(set(learners)) == len(learners)
+
+
+def test_a_fall_is_all_that_is_paid_for_in_the_other_reading() -> None:
+    plain, falling = CartPole(), ono2020.Falling()
+    step, other = jax.jit(plain.step), jax.jit(falling.step)
+    state, _ = plain.reset(jax.random.key(1))
+    steps = 0
+    while not state.ended:
+        before, after = (one(jax.random.key(2), state, 1) for one in (step, other))
+        np.testing.assert_array_equal(before.observation, after.observation)
+        assert bool(before.terminated) == bool(after.terminated)
+        assert float(after.reward) == (-1.0 if before.terminated else 0.0)
+        state, steps = after.state, steps + 1
+    assert 5 < steps < 20  # who always pushes to one side falls soon
 
 
 @pytest.mark.slow
