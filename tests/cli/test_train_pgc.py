@@ -82,6 +82,10 @@ def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
     assert cli.run([*SMALL, "--out", str(mine)]) == 2
     assert "policy.json' is there already, and a run would write its own" in capsys.readouterr().err
     assert [path.name for path in mine.iterdir()] == ["policy.json"]
+    (mine / "policy.json").rename(mine / "log.csv")
+    assert cli.run([*SMALL, "--public", "--out", str(mine)]) == 2
+    assert "log.csv' is there already" in capsys.readouterr().err
+    assert (mine / "log.csv").read_text() == "mine"
     assert cli.run(["report", str(silent)]) == 2
     assert "holds what `tacit train` learned" in capsys.readouterr().err
     assert not (silent / "log.csv").exists()

@@ -29,7 +29,6 @@ from tacit.control.aggregation import (
     Ticket,
     apply,
     from_line,
-    from_lines,
     no_moments,
     to_line,
     weight,
@@ -517,15 +516,6 @@ def test_a_line_is_read_as_what_it_says_or_not_at_all(line: str) -> None:
 def test_whole_numbers_are_models_too() -> None:
     """Of tools that write 1 for 1.0."""
     assert from_line('{"began": [1, -2.5], "settings": {}}') == Began((1.0, -2.5), {})
-
-
-def test_a_last_line_that_was_cut_off_is_left_out() -> None:
-    whole = to_line(Issued(Ticket(0, 0))) + "\n"
-    assert list(from_lines([whole, whole])) == [Issued(Ticket(0, 0))] * 2
-    assert list(from_lines([whole, whole[:-1]])) == [Issued(Ticket(0, 0))]
-    assert list(from_lines([whole, whole[:5]])) == [Issued(Ticket(0, 0))]
-    with pytest.raises(InputError, match="not a line"):
-        list(from_lines([whole[:5] + "\n", whole]))
 
 
 def test_nothing_raises_where_numpy_was_told_to() -> None:

@@ -117,6 +117,8 @@ def test_a_plan_has_a_certificate_of_its_own(mechanism: Mechanism) -> None:
     said = [one.statement for one in found.assumptions]
     assert "2 reports, each with an answer, and no more" in said[0]
     assert any("how long an agent played" in one for one in said)
+    # Nothing of what the code cannot see is said to be enforced.
+    assert all("not enforced" in one.enforced for one in found.assumptions[1:5])
     assert (IDEALISED_ARITHMETIC in found.assumptions) == (mechanism == "privunit")
 
 

@@ -254,7 +254,7 @@ def report(
     from tacit.run.study import Study
 
     target = out or run_folder / "report.html"
-    if (run_folder / RUN).exists():
+    if (run_folder / RUN).exists() and not (run_folder / "study.json").exists():
         raise InputError(
             f"{str(run_folder)!r} holds what `tacit train` learned: a report is about what `tacit "
             "evaluate` found."

@@ -33,14 +33,15 @@ answer knows that it arrived.
 
 **Journal.** The state is a function of what began, was issued and was accepted. Three kinds of
 records say that, a line of JSON each; `replay` makes the state of them again, bit for bit on the
-same machine. Put a record on disk before its verdict is sent, and read a journal by `from_lines`.
+same machine. Put a record on disk before it is acted on: before a model leaves, or a verdict is
+sent. Then a last line that a crash cut off can be taken away, and nobody will miss it.
 """
 
 import base64
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -247,8 +248,8 @@ def to_line(record: Record) -> str:
 def from_line(line: str) -> Record:
     """The record of which `to_line` made a line."""
     try:
-        # What `to_line` writes and nothing else: a line that is read as something else would be a
-        # state that never was.
+        # What `to_line` writes, or says the same: a line that is read as something else would be
+        # a state that never was.
         match json.loads(line, object_pairs_hook=_once):
             case {"began": [*theta], "settings": dict(settings), **rest} if not rest:
                 return Began(tuple(_finite(x) for x in theta), settings)
@@ -261,17 +262,6 @@ def from_line(line: str) -> Record:
     except (ValueError, TypeError, OverflowError, RecursionError):
         pass
     raise InputError("This is not a line of an aggregator's journal.")
-
-
-def from_lines(lines: Iterable[str]) -> Iterator[Record]:
-    """The records of a journal, line by line, such as of an open file.
-
-    A last line without its end was cut off by a crash. Its verdict was never sent, so it is left
-    out, and the agent may send its report again.
-    """
-    for line in lines:
-        if line.endswith("\n"):
-            yield from_line(line)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

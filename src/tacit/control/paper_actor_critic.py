@@ -134,7 +134,7 @@ class Config:
             checks.positive("clip", self.clip)
         if self.max_steps is not None:
             checks.count("max_steps", self.max_steps)
-        checks.switch("dense", self.dense)
+        object.__setattr__(self, "dense", checks.switch("dense", self.dense))
         for name in self.SWEEPABLE:
             if name != "sigma" or self.sigma is not None:
                 check_setting(name, getattr(self, name))

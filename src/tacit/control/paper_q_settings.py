@@ -115,7 +115,7 @@ class Config:
             checks.positive("clamp", self.clamp)
         if self.target is not None:
             checks.count("target", self.target)
-        checks.switch("terminal", self.terminal)
+        object.__setattr__(self, "terminal", checks.switch("terminal", self.terminal))
         if self.samples < self.batch:
             raise InputError(f"samples must be at least the batch of {self.batch}.")
         most = self.samples if self.updates == "step" else self.samples // self.batch

@@ -74,6 +74,10 @@ SIMULATED = Assumption(
     "the keys of their noise to itself",
     "not enforced: it is the caller's",
 )
+TOTAL = Assumption(
+    "an agent always reports, whatever its episode was like",
+    "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
+)
 TIMING: dict[Timing, Assumption] = {
     "fixed": Assumption(
         "how long an agent plays has no part in the order of reports, or in what anybody is sent",
@@ -512,7 +516,7 @@ class PGC:
             return NOT_PRIVATE
         exact = isinstance(privatiser.plan, ProjectedSign)
         certificate = privatiser.certificate(
-            (SIMULATED, TIMING[self._timing], *([SHOWN] if public else [])),
+            (SIMULATED, TOTAL, TIMING[self._timing], *([SHOWN] if public else [])),
             noise=NoiseOrigin.SECURE_KEY if seed is None else NoiseOrigin.REPRODUCIBLE,
             floating=not exact,
         )
@@ -666,7 +670,7 @@ _KIND, _FORMAT = "tacit collected policy", 1
 
 def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int | None:
     """After how many reports the mean of the last `window` scores first was at least `target`."""
-    values, window = np.asarray(scores, np.float64), checks.count("window", window)
+    values, window = np.ravel(np.asarray(scores, np.float64)), checks.count("window", window)
     if values.size < window:
         return None
     # What is not a number, or no end of it, is no success, and neither are sums that are none.

@@ -54,21 +54,21 @@ from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
 Mechanism = Literal["privunit", "sign", "laplace"]
 Norm = Literal["unit", "clip"]
 
-TOTAL = Assumption(
-    "an agent always reports, whatever its episode was like",
-    "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
-)
 PUBLIC_SETTINGS = Assumption(
     "all settings were chosen without looking at the agents", "not enforced: they are the caller's"
 )
 IN_EARNEST = (
+    Assumption(
+        "an agent always reports, whatever its episode was like",
+        "not enforced: `Agent.submit` takes whatever it is given, so let what failed be None",
+    ),
     Assumption(
         "nobody learns how long an agent played, or who was done first",
         "not enforced: let agents wait until the longest episode could have ended",
     ),
     Assumption(
         "bytes that are lost are sent again as they were, and nobody starts twice with one budget",
-        "by `Agent`, as long as its owner keeps what was sent and `spent`",
+        "not enforced: an agent's owner keeps its bytes, and `Agent.spent`, before they are sent",
     ),
 )
 """What the promise to agents that are not simulated rests on, beside the plan."""
@@ -235,7 +235,7 @@ class Privatiser:
             relation=Relation.LOCAL,
             release=Release.EACH_REPORT,
             assumptions=(
-                *(once, TOTAL, PUBLIC_SETTINGS, *assumptions),
+                *(once, PUBLIC_SETTINGS, *assumptions),
                 *([IDEALISED_ARITHMETIC] if idealised else []),
             ),
             noise=noise,

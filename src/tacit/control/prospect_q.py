@@ -103,7 +103,7 @@ class ProspectQ(FunctionalQ):
                     raise InputError(f"{one.name} is a setting of FunctionalQ: leave it out.")
             if checks.count("samples", self.samples) > 10**6:
                 raise InputError(f"samples must be at most 1,000,000, not {self.samples:,}.")
-            checks.switch("shrink", self.shrink)
+            object.__setattr__(self, "shrink", checks.switch("shrink", self.shrink))
         elif self.paper is not None:
             if not isinstance(self.paper, Config):
                 raise InputError("paper must be a Config of tacit.control.paper_prospect_settings.")

@@ -126,7 +126,7 @@ class ProjectedSign:
             raise InputError(f"clip {self.clip:g} is out of range.")
         if not 1e-9 < self.clip / self.radius < 1e9:
             raise InputError("clip and radius must be within a factor of 10^9 of each other.")
-        checks.switch("debias", self.debias)
+        object.__setattr__(self, "debias", checks.switch("debias", self.debias))
         share(self.epsilon, self.bits)
 
     @property

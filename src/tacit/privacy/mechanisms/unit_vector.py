@@ -121,7 +121,7 @@ class PrivUnit:
         object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
         object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
         object.__setattr__(self, "radius", checks.positive("radius", self.radius))
-        checks.switch("padded", self.padded)
+        object.__setattr__(self, "padded", checks.switch("padded", self.padded))
         if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
             raise InputError(
                 f"epsilon must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} here, "

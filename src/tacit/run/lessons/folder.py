@@ -70,12 +70,6 @@ def teach(
     for taken in (RESULT, RUN):
         if (place / taken).exists():
             raise InputError(f"{str(place)!r} holds a run already: say another folder.")
-    for taken in (CERTIFICATE, CLAIM, *lesson.FILES):
-        if (place / taken).exists():
-            raise InputError(
-                f"{str(place / taken)!r} is there already, and a run would write its own: say "
-                "another folder."
-            )
     if lesson.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
@@ -84,7 +78,14 @@ def teach(
     if formats and refused is not None:
         raise InputError(refused)
     listed = ([] if refused else ["csv"]) if formats is None else list(formats)
-    log_paths(place, listed)  # refuses formats that there are not
+    own = [place / one for one in (CLAIM if lesson.is_paper else CERTIFICATE, *lesson.FILES)]
+    for taken_file in (*own, *log_paths(place, listed).values()):
+        # Empty logs are of runs that failed before they had begun.
+        if taken_file.exists() and taken_file.stat().st_size:
+            raise InputError(
+                f"{str(taken_file)!r} is there already, and a run would write its own: say another "
+                "folder."
+            )
     words = {
         "words": lesson.to_dict(),
         "ledger": None if ledger is None else str(Path(ledger).resolve()),
