@@ -724,7 +724,7 @@ def test_settings_of_numpy_are_kept_like_those_of_python(tmp_path: Path, max_age
     assert contents(same.replay(map(from_line, lines))) == contents(state)
     for wrong in (0.0, False, np.False_, "0", -1):
         with pytest.raises(InputError, match="max_age must be"):
-            Aggregator(PLAN, rate=0.1, max_age=wrong)  # type: ignore[arg-type]
+            Aggregator(PLAN, rate=0.1, max_age=wrong)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_no_server_needs_jax() -> None:

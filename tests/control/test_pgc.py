@@ -39,7 +39,7 @@ GRAVITY = OneOf(ENV, "gravity", (9.7, 9.8, 9.9))
 class Unhashable:
     """Dynamics that no compiled program could be found by."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # as of a dataclass that is not frozen
 
     def __call__(self, key: Any) -> Any:
         return ENV.default_params
@@ -329,6 +329,7 @@ def test_numbers_of_numpy_are_kept_as_plain_ones(tmp_path: Path) -> None:
         "gamma": np.float64(0.9),
         "rate": np.float32(0.5),
         "scale": [np.float64(1.0)] * 4,
+        # A list, and of NumPy's: what is taken for a tuple of numbers.
         "dynamics": OneOf(ENV, "gravity", [np.float32(9.5)]),  # type: ignore[arg-type]
     }
     agent = PGC(mechanism="laplace", **given)

@@ -124,9 +124,9 @@ def test_a_plan_has_a_certificate_of_its_own(mechanism: Mechanism) -> None:
 
 def test_what_is_no_plan_and_no_source_is_refused_before_anything_is_spent() -> None:
     with pytest.raises(InputError, match="privatiser must be a Privatiser"):
-        Agent("x")  # type: ignore[arg-type]
+        Agent("x")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="source must be a source"):
-        Agent(Privatiser(1.0, D), 5)  # type: ignore[arg-type]
+        Agent(Privatiser(1.0, D), 5)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="Each report would have an epsilon of 1e-06"):
         Privatiser(1.0, D, submissions=10**6)
 
@@ -144,7 +144,7 @@ def test_an_agent_sends_no_more_than_was_agreed() -> None:
     assert Agent(agent.privatiser, spent=5).left == 0
     for wrong in (-1, 0.0, False, "0"):
         with pytest.raises(InputError, match="spent"):
-            Agent(agent.privatiser, spent=wrong)  # type: ignore[arg-type]
+            Agent(agent.privatiser, spent=wrong)  # type: ignore[arg-type]  # wrong on purpose
     for numpys in (np.int64(0), np.int64(1)):
         assert type(Agent(agent.privatiser, spent=numpys).spent) is int  # type: ignore[arg-type]
 

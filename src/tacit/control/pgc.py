@@ -682,7 +682,7 @@ def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int |
 
 def sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool:
     """Whether the mean of the last `window` scores is at least `target`."""
-    values, window = np.asarray(scores, np.float64), checks.count("window", window)
+    values, window = np.ravel(np.asarray(scores, np.float64)), checks.count("window", window)
     with np.errstate(invalid="ignore", over="ignore"):
         mean = np.mean(values[-window:]) if values.size >= window else np.nan
     return bool(np.isfinite(mean) and mean >= target)
@@ -722,11 +722,12 @@ class LearnedPGC(Promised):
             "" if self.scores is None else " Scores and lengths of episodes were declared public."
         )
         opened = "; not protected is when it reports" if self.settings["timing"] == "open" else ""
-        known = self.settings["seed"] is not None
-        begin = "With secret noise, and not from a seed, protected would be" if known else None
+        begin = "Protected is"
+        if self.settings["seed"] is not None:
+            begin = "With secret noise, and not from a seed, protected would be"
         return (
-            f"{begin or 'Protected is'} each agent, with all that it saw and did, against whoever "
-            f"collects {told}, with epsilon {found.epsilon:.4g}{opened}.{shown}"
+            f"{begin} each agent, with all that it saw and did, against whoever collects {told}, "
+            f"with epsilon {found.epsilon:.4g}{opened}.{shown}"
         )
 
     def predict(self, states: Any) -> Floats:
