@@ -98,7 +98,7 @@ bench: $(STAMP)
 	@$(PY) -m benchmarks
 
 COMPILE = "$(UV)" pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --custom-compile-command "make lock" pyproject.toml
+	--no-emit-index-url --no-strip-extras --custom-compile-command "make lock" pyproject.toml
 
 lock:
 	@$(HAVE_UV) || { echo "make lock needs uv, which is not on PATH." >&2; exit 1; }
