@@ -29,14 +29,15 @@ ifneq ($(STAMPED),)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage test-slow lint bench lock clean force
+.PHONY: help setup demo test coverage test-slow test-nightly lint bench lock clean force
 
 help:
 	@echo "make setup      make the environment .venv from the lock"
 	@echo "make demo       run the demonstration"
-	@echo "make test       run the tests, without the slow ones"
+	@echo "make test       run the quick tests"
 	@echo "make coverage   the same, and which lines they reach (takes longer)"
 	@echo "make test-slow  run the slow tests"
+	@echo "make test-nightly  run the longest ones: whole fuzz, mutation and audit suites"
 	@echo "make lint       check style, types and the import layers"
 	@echo "make bench      run the benchmarks"
 	@echo "make lock       compile the locks in requirements/ again (needs uv)"
@@ -79,14 +80,16 @@ demo: $(STAMP)
 	@$(VENV)/bin/tacit demo
 
 test: $(STAMP)
-	@$(PY) -m pytest -q -n 2 -m "not slow"
+	@$(PY) -m pytest -q -n 2 -m "not slow and not nightly"
 
 coverage: $(STAMP)
-	@$(PY) -m pytest -q -n 2 -m "not slow" --cov --cov-report=term:skip-covered
+	@$(PY) -m pytest -q -n 2 -m "not slow and not nightly" --cov --cov-report=term:skip-covered
 
 test-slow: $(STAMP)
-	@$(PY) -m pytest -q -n 2 -m slow; code=$$?; \
-	if [ $$code -eq 5 ]; then echo "There are no slow tests to run."; else exit $$code; fi
+	@$(PY) -m pytest -q -n 2 -m "slow and not nightly"
+
+test-nightly: $(STAMP)
+	@$(PY) -m pytest -q -n 2 -m nightly
 
 lint: $(STAMP)
 	@$(PY) -m ruff check -q .
