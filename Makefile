@@ -8,7 +8,7 @@ UV ?= uv
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
-EXTRAS := bench fleet flower minari ray tensorboard
+EXTRAS := bench fleet flower minari ray sign tensorboard
 
 HAVE_UV = [ -n "$(UV)" ] && command -v "$(UV)" >/dev/null 2>&1
 VERSION_OF = -c 'import sys; print("%d.%d" % sys.version_info[:2])'

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tacit.data import Trajectories
     from tacit.privacy import Budget, Certificate, Claim, Ledger
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Budget",
     "Certificate",

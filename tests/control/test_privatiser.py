@@ -22,13 +22,13 @@ from scipy import stats
 from tacit.control.privatiser import Agent, Mechanism, Privatiser, shares, unit
 from tacit.privacy import InputError, PureDP, RandomizedResponse, Relation, Repeated, accounting
 from tacit.privacy.certificate import IDEALISED_ARITHMETIC
-from tacit.privacy.errors import OverBudget
+from tacit.privacy.errors import CertificateError, OverBudget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport
 from tacit.privacy.mechanisms.sign import ProjectedSign, share
 from tacit.privacy.mechanisms.unit_vector import PrivUnit
 from tacit.privacy.noise import reproducible, secure
-from tacit.privacy.promise import Budget, Unit
+from tacit.privacy.promise import Budget, NoiseOrigin, Unit
 from tests.statistics import FALSE_ALARM
 
 MECHANISMS: tuple[Mechanism, ...] = ("privunit", "sign", "laplace")
@@ -111,7 +111,8 @@ def test_all_payloads_together_cost_epsilon(mechanism: Mechanism, times: int) ->
 def test_a_plan_has_a_certificate_of_its_own(mechanism: Mechanism) -> None:
     plan = Privatiser(2.0, D, mechanism, submissions=2, score_share=0.5)
     found = plan.certificate()
-    found.verify(strict=True)
+    found.verify()
+    assert found.noise is NoiseOrigin.NOT_DRAWN  # nobody has drawn anything by making a plan
     assert (found.epsilon, found.delta) == (2.0, 0.0)
     assert (found.unit, found.relation) == (Unit.AGENT, Relation.LOCAL)
     said = [one.statement for one in found.assumptions]
@@ -120,6 +121,26 @@ def test_a_plan_has_a_certificate_of_its_own(mechanism: Mechanism) -> None:
     # Nothing of what the code cannot see is said to be enforced.
     assert all("not enforced" in one.enforced for one in found.assumptions[1:5])
     assert (IDEALISED_ARITHMETIC in found.assumptions) == (mechanism == "privunit")
+
+
+def test_a_certificate_names_the_source_that_an_agent_draws_from() -> None:
+    plan = Privatiser(2.0, D)
+    for source, origin in (
+        (None, NoiseOrigin.SECURE),
+        (secure(), NoiseOrigin.SECURE),
+        (reproducible(1), NoiseOrigin.REPRODUCIBLE),
+    ):
+        found = Agent(plan, source).certificate()
+        assert found.noise is origin
+        if origin is NoiseOrigin.SECURE:
+            found.verify(strict=True)
+        else:
+            with pytest.raises(CertificateError, match="only secret noise protects anyone"):
+                found.verify(strict=True)
+    # The plan itself knows of no noise, unless somebody vouches for it.
+    with pytest.raises(CertificateError, match="not-drawn"):
+        plan.certificate().verify(strict=True)
+    assert plan.certificate(noise=NoiseOrigin.REPRODUCIBLE).noise is NoiseOrigin.REPRODUCIBLE
 
 
 def test_what_is_no_plan_and_no_source_is_refused_before_anything_is_spent() -> None:

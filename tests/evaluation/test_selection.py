@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.evaluation.selection import LEVELS, PermuteAndFlip, choose
+from tacit.evaluation.selection import LEVELS, OWN_ROW, PermuteAndFlip, choose
 from tacit.privacy import InputError, PureDP, Relation, Unit
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import secure
@@ -127,7 +127,10 @@ def test_choosing_is_paid_for(tmp_path: Path) -> None:
     assert found.certificate.events == (PureDP(1.0),)
     assert found.certificate.epsilon == pytest.approx(1.0)
     assert found.certificate.delta == 0.0
-    assert not found.certificate.assumptions
+    # That a row is about one unit only is the caller's to see to, and the certificate says so.
+    assert found.certificate.assumptions == (OWN_ROW,)
+    assert "depends on the data of one unit only" in OWN_ROW.statement
+    assert OWN_ROW.enforced.startswith("not enforced")
     found.certificate.verify()
     again = choose(scores, low=0.0, high=1.0, epsilon=1.0, unit=Unit.USER, seed=1)
     assert again.name == "1"

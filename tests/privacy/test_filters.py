@@ -84,7 +84,7 @@ def test_sums_of_pure_and_approximate_dp() -> None:
     assert cost.second == pytest.approx(4e-6)
     assert cost.within(chosen.cap)
     assert not (cost + chosen.cost(PureDP(0.21), RO)).within(chosen.cap)
-    with pytest.raises(UnsupportedError, match="Renyi or Gaussian filter"):
+    with pytest.raises(UnsupportedError, match="The filter gaussian or renyi has a figure"):
         chosen.cost(Gaussian(1, 1), RO)
 
 

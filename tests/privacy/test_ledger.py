@@ -308,7 +308,13 @@ EDITS = [
     "DELETE FROM about",
     "DROP TABLE head",
     "DROP TABLE entries",
-    "UPDATE about SET description = replace(description, '\"format\": 1', '\"format\": 2')",
+    "UPDATE about SET description = replace(description, '\"format\": 2', '\"format\": 3')",
+    "UPDATE about SET description = replace(description, '\"format\": 2', '\"format\": 1')",
+    "UPDATE about SET description = replace(description, '\"format\": 2', '\"format\": true')",
+    "UPDATE about SET description = replace(description, '\"people\"', '\"unit\": 1, \"people\"')",
+    "UPDATE entries SET nonce = 'x' WHERE number = 2",
+    "UPDATE entries SET nonce = NULL WHERE number = 2",
+    "ALTER TABLE entries DROP COLUMN nonce",
     "PRAGMA application_id = 7",
 ]
 

@@ -1,5 +1,5 @@
 """The command line: `tacit evaluate`, `report`, `train`, `sweep`, `demo`, `budget`, `ledger`,
-`verify`, `audit`, `limits`, `risk`.
+`verify`, `keygen`, `sign`, `audit`, `limits`, `risk`.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tacit import __version__
-from tacit.cli.accounts import budget, verify
+from tacit.cli.accounts import budget, keygen, sign, verify
 from tacit.cli.attacks import audit, limits
 from tacit.cli.judging import demo, evaluate, report
 from tacit.cli.ledgers import ledger_app
@@ -77,7 +77,10 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
-    print(f"tacit: {message}", file=sys.stderr)
+    from tacit.privacy.text import printable
+
+    # One line, whatever a file that is complained of has put into it.
+    print(f"tacit: {printable(message)}", file=sys.stderr)
     return 2
 
 
@@ -100,7 +103,7 @@ def _top(
     """Differentially private reinforcement learning."""
 
 
-for _command in (budget, verify, audit, limits, evaluate, report, risk):
+for _command in (budget, verify, keygen, sign, audit, limits, evaluate, report, risk):
     app.command()(_command)
 app.command("sweep")(sweep_command)
 app.command()(demo)

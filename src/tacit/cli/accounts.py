@@ -1,6 +1,7 @@
-"""`tacit budget`, `tacit verify`: what noise costs, and whether a certificate is right."""
+"""`tacit budget`, `verify`, `keygen`, `sign`: what noise costs, and certificates of it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,8 @@ import typer
 from tacit.cli.common import Json
 
 if TYPE_CHECKING:
-    from tacit.privacy import Claim, Event, Relation
+    from tacit.privacy import Certificate, Claim, Event, Relation
+    from tacit.privacy.certificate import Signed
 
 
 def budget(
@@ -212,17 +214,84 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse noise that is not secret.")
     ] = False,
+    public_key: Annotated[
+        Path | None, typer.Option(help="Refuse what this key has not signed.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Recompute a certificate with two accountants that share no code."""
-    from tacit.privacy import Certificate
+    import textwrap
+
+    from tacit.privacy import Certificate, signing
 
     read = Certificate.read(certificate)
-    found = read.verify(strict=strict)
+    if as_json and read.invalid is not None:
+        # Refused below like any other; programs find the reason here.
+        answer = {"verified": False, "invalid": read.invalid, "certificate": read.to_dict()}
+        print(json.dumps(answer))
+    key = None if public_key is None else signing.public_key(public_key)
+    found = read.verify(strict=strict, public_key=key)
     if as_json:
-        print(json.dumps({"verified": True, **found.to_dict(), "certificate": read.to_dict()}))
+        answer = {"verified": True, "invalid": None, **found.to_dict()}
+        print(json.dumps({**answer, "certificate": read.to_dict()}))
         return
     print(read.card())
     print()
     print(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
     print(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
+    print(textwrap.fill(_signed_words(read, found.signed, public_key), 79))
+    for warning in found.warnings:
+        print(textwrap.fill(f"Warning: {warning}", 79))
+
+
+def _signed_words(read: "Certificate", signed: "Signed", given: Path | None) -> str:
+    """What is known of the signature, and no more."""
+    if read.signature is None:
+        return "Not signed."
+    key = read.signature.public_key
+    match signed.value:
+        case "by-the-given-key":
+            return f"Signed by the key in {given}; who has that key is for you to know."
+        case "by-the-key-it-names":
+            return (
+                f"Signed by the key {key}, which may be anybody's: compare it with one that you "
+                "know, with --public-key."
+            )
+    return "A signature is there, and was not checked: that needs pip install 'tacit[sign]'."
+
+
+def keygen(
+    key: Annotated[Path, typer.Argument(help="Where to put the private key.", metavar="KEY")],
+    as_json: Json = False,
+) -> None:
+    """Make a pair of keys for `tacit sign`: KEY, for its owner only, and KEY.pub, for others."""
+    from tacit.privacy import signing
+
+    public = signing.make_key(key)
+    told = {"private_key": str(key), "public_key": str(public), "key": signing.public_key(public)}
+    print(json.dumps(told) if as_json else f"Made {key} (keep it) and {public} (give it away).")
+
+
+def sign(
+    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by tacit.")],
+    key: Annotated[Path, typer.Option(help="The private key, as made by tacit keygen.")],
+    as_json: Json = False,
+) -> None:
+    """Sign a certificate, if it can be verified; the signature is put into its file."""
+    from dataclasses import replace
+
+    from tacit.privacy import Certificate, files, signing
+
+    # A signature that was there before is replaced.
+    read = replace(Certificate.read(certificate), signature=None)
+    found = read.verify()
+    signed = signing.sign(read, key)
+    files.write(certificate, signed.to_json().encode(), secret=False)
+    assert signed.signature is not None
+    if as_json:
+        told = {"key": signed.signature.public_key, "warnings": list(found.warnings)}
+        print(json.dumps({"signed": True, **told}))
+    else:
+        print(f"Signed {certificate} with the key {signed.signature.public_key}.")
+        for warning in found.warnings:
+            print(f"tacit: warning: {warning}", file=sys.stderr)

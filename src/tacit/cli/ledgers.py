@@ -1,6 +1,7 @@
 """`tacit ledger`: what a population of people has paid."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -55,6 +56,7 @@ def ledger_show(
 ) -> None:
     """What was spent, by whom, and what is left."""
     from tacit.privacy import InputError, Ledger
+    from tacit.privacy.text import printable
 
     with Ledger.open(path) as ledger:
         entries, left, limit = ledger.entries(), ledger.left(), ledger.about.filter
@@ -69,7 +71,7 @@ def ledger_show(
         answer = {**about.to_dict(), "delta": stated_at, "epsilon": total, "left": left}
         print(json.dumps({**answer, "runs": paid, "entries": len(entries)}))
         return
-    print(f"{about.population}: {about.unit}, {about.relation}")
+    print(f"{printable(about.population)}: {about.unit}, {about.relation}")
     if limit is not None:
         at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
         print(f"  limit       {at}, kept by the {limit.kind} filter; {left:.1%} is left")
@@ -78,20 +80,58 @@ def ledger_show(
     print(f"  entries     {len(entries)} in {len(runs)} runs")
     print(f"  paid        epsilon {total:.4g} at delta {stated_at:g}, had it all been planned")
     for run, spent in paid.items():
-        print(f"    {run:<30} {spent:.4g}")
+        print(f"    {printable(run):<30} {spent:.4g}")
 
 
 @ledger_app.command("check")
-def ledger_check(path: LedgerPath, as_json: Json = False) -> None:
-    """Check the chain of entries and recompute what each cost."""
-    from tacit.privacy import Ledger
+def ledger_check(
+    path: LedgerPath,
+    certificate: Annotated[
+        list[Path] | None,
+        typer.Option(help="A certificate that must have been issued on the way; or several."),
+    ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="A file of earlier states, kept elsewhere; this state is added to it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the chain of entries and recompute what each cost.
 
+    That a ledger was restored from a backup shows only against what was kept elsewhere: with
+    --certificate or --anchor. Then the exit code is 1.
+    """
+    from tacit.privacy import Certificate, Ledger
+
+    issued = {str(one): Certificate.read(one) for one in certificate or ()}
     with Ledger.open(path) as ledger:
         checked = ledger.check()
+        held = {name: ledger.holds(one) for name, one in issued.items()}
+        # A state that does not go on from what was kept is not one to keep.
+        anchored = None
+        if anchor is not None:
+            anchored = all(held.values()) and ledger.anchored(anchor)
+    lost = [name for name, found in held.items() if not found]
+    if anchored is False and not lost:
+        lost = [str(anchor)]
     if as_json:
-        print(json.dumps({"checked": True, "entries": checked}))
+        answer = {"checked": True, "entries": checked, "rolled_back": bool(lost)}
+        print(json.dumps({**answer, "certificates": held, "anchor": anchored}))
     else:
         print(f"{path}: {checked} entries, unbroken, each at the cost of its events.")
+        for name in held:
+            if name not in lost:
+                print(f"It went through the state that {name} was issued at.")
+        if anchored:
+            print(f"It went through all states in {anchor}, which has this one now.")
+    if lost:
+        print(
+            f"tacit: {path} has not the entries that {lost[0]} attests: it was restored from a "
+            "backup or rolled back, or is another ledger, and more may have been spent than it "
+            "says.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)
 
 
 @ledger_app.command("export")
@@ -110,14 +150,8 @@ def ledger_import(
     as_json: Json = False,
 ) -> None:
     """Make a ledger from its JSON form, if its chain is unbroken."""
-    from tacit.privacy import InputError, Ledger
+    from tacit.privacy import Ledger, files
 
-    try:
-        data = json.loads(source.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{str(source)!r} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{str(source)!r} is not JSON.") from None
-    with Ledger.from_dict(data, path) as ledger:
+    with Ledger.from_dict(files.load_json(source), path) as ledger:
         entries = len(ledger.entries())
     print(json.dumps({"entries": entries}) if as_json else f"Made {path} with {entries} entries.")

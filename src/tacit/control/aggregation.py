@@ -250,7 +250,7 @@ def from_line(line: str) -> Record:
     try:
         # What `to_line` writes, or says the same: a line that is read as something else would be
         # a state that never was.
-        match json.loads(line, object_pairs_hook=_once):
+        match files.parse_json(line):
             case {"began": [*theta], "settings": dict(settings), **rest} if not rest:
                 return Began(tuple(_finite(x) for x in theta), settings)
             case {"issued": [number, version], **rest} if not rest:
@@ -262,13 +262,6 @@ def from_line(line: str) -> Record:
     except (ValueError, TypeError, OverflowError, RecursionError):
         pass
     raise InputError("This is not a line of an aggregator's journal.")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError  # one name, and two things that it says
-    return found
 
 
 def _ticket(number: object, version: object) -> Ticket:
@@ -496,7 +489,7 @@ class Aggregator:
         if {name: (array.dtype, array.ndim) for name, array in arrays.items()} != _FORMS:
             raise damaged
         try:
-            header = json.loads(arrays.pop("header").tobytes())
+            header = files.parse_json(arrays.pop("header").tobytes())
         except (ValueError, RecursionError):
             raise damaged from None
         if not isinstance(header, dict) or header.get("kind") != _KIND:

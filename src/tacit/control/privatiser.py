@@ -210,13 +210,14 @@ class Privatiser:
         self,
         assumptions: Sequence[Assumption] = IN_EARNEST,
         *,
-        noise: NoiseOrigin = NoiseOrigin.SECURE,
+        noise: NoiseOrigin = NoiseOrigin.NOT_DRAWN,
         floating: bool | None = None,
     ) -> Certificate:
         """The promise to each agent who follows the plan, and what it rests on.
 
-        `assumptions` are about whoever plays and carries the messages, `noise` is the agents'
-        source, and `floating` says whether arithmetic is idealised, if it is not as it is here.
+        `assumptions` are about whoever plays and carries the messages, `noise` says where the
+        agents' noise came from (a plan by itself has drawn none; `Agent.certificate` knows), and
+        `floating` whether arithmetic is idealised, if it is not as it is here.
         """
         count = self.submissions
         asked = ""
@@ -391,6 +392,10 @@ class Agent:
     def left(self) -> int:
         """How many more payloads this agent may send."""
         return max(0, self.privatiser.submissions - self.spent)
+
+    def certificate(self, assumptions: Sequence[Assumption] = IN_EARNEST) -> Certificate:
+        """The promise to this agent, with the source that its noise is drawn from."""
+        return self.privatiser.certificate(assumptions, noise=self._source.origin)
 
     def submit(self, gradient: object, reached: object = None) -> bytes:
         """The agent's next payload, whatever the gradient is like; refused if none is left.

@@ -120,7 +120,7 @@ def _opened(path: str | Path) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]
     damaged = InputError(f"{str(path)!r} is not the state of a run, or is damaged.")
     found = files.read_npz(path, damaged)
     try:
-        header = json.loads(found.pop(_HEADER).tobytes())
+        header = files.parse_json(found.pop(_HEADER).tobytes())
         arrays = [found[f"leaf{number}"] for number in range(len(found))]
     except (KeyError, ValueError, RecursionError):
         raise damaged from None

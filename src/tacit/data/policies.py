@@ -385,14 +385,8 @@ def policy_from_json(text: str) -> Policy:
     def refuse(word: str) -> object:
         raise InputError(f"A policy holds {word}, which is no number in JSON.")
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise InputError("The policy says the same thing twice.")
-        return found
-
     try:
-        given = json.loads(text, parse_constant=refuse, object_pairs_hook=once)
+        given = files.parse_json(text, parse_constant=refuse)
     except InputError:
         raise
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 import csv
 import glob
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from tacit.data.sources import (
 )
 from tacit.data.trajectories import Behavior, Note, Trajectories
 from tacit.privacy.errors import InputError
+from tacit.privacy.files import parse_json
 
 Array = NDArray[Any]
 Paths = str | Path | Sequence[str | Path]
@@ -373,7 +373,7 @@ def with_carried(data: Trajectories, carried: Mapping[str, Any]) -> Trajectories
 
 def _carried(schema: Any) -> dict[str, Any]:
     try:
-        found = json.loads((schema.metadata or {}).get(b"tacit", b"{}"))
+        found = parse_json((schema.metadata or {}).get(b"tacit", b"{}"))
     except ValueError:
         return {}
     # The file may be anybody's: what does not have the form that `to_parquet` writes is dropped.

@@ -28,6 +28,10 @@ of (q_j + 2D, q_i), which is at most e^epsilon P(j).
 
 It is never worse in expected score than the exponential mechanism (McKenna and Sheldon, Theorem 2).
 
+What this rests on, and the code cannot see: that a row of scores depends on one unit only, and the
+candidates on none. A score that compares a person with the others, or of a setting that was fitted
+to the same people, moves many rows when one person is replaced (`OWN_ROW`).
+
 What is released: one index. Arithmetic: sums of integers and exact Bernoulli(exp(-x)) draws for
 rational x, so nothing is idealised. A score that is not a number counts as `low`.
 """
@@ -40,7 +44,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy import checks, exact
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate import Assumption, Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, PureDP
 from tacit.privacy.ledger import Ledger
@@ -49,6 +53,12 @@ from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Relation, Release, Unit
 
 LEVELS = 2**20
+
+OWN_ROW = Assumption(
+    "each row of scores depends on the data of one unit only, and the candidates, their number and "
+    "the bounds of scores on nobody's",
+    "not enforced: they are the caller's",
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +130,8 @@ def choose(
 ) -> Choice:
     """A good candidate, `epsilon`-privately; `scores` has a row for each unit, larger is better.
 
-    Group a person's trajectories into one row (their mean, say) and say `unit=Unit.USER`.
+    Each row must be computed from its own unit alone, and candidates must not have been fitted to
+    these units: nothing here can see that, and the certificate lists it as assumed. Group a person's trajectories into one row (their mean, say) and say `unit=Unit.USER`.
     """
     plan = PermuteAndFlip(epsilon, low, high)
     count = len(plan.sums(scores))
@@ -132,5 +143,7 @@ def choose(
     )
     purse.pay(plan.event)
     index, _ = plan.release(scores, purse.source)
-    certificate = purse.certify(0.0, release=Release.FINAL_MODEL, floating=False)
+    certificate = purse.certify(
+        0.0, release=Release.FINAL_MODEL, assumptions=(OWN_ROW,), floating=False
+    )
     return Choice(index, words[index], certificate)

@@ -354,8 +354,7 @@ def sums(events: Event | Iterable[Event], relation: Relation) -> tuple[float, fl
                 epsilons += times * loss.largest
             else:
                 raise UnsupportedError(
-                    "These events have no pure or approximate epsilon of their own to add up: "
-                    "use a Renyi or Gaussian filter."
+                    "These events have no pure or approximate epsilon of their own to add up."
                 )
         worst = max(worst[0], epsilons), max(worst[1], deltas)
     return worst

@@ -10,18 +10,18 @@ and it is never shown without one or the other.
 import hashlib
 import json
 import math
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tacit.privacy import accounting, checks
+from tacit.privacy import accounting, checks, earlier, files
 from tacit.privacy.errors import CertificateError, InputError, UnsupportedError
 from tacit.privacy.events import Event, as_events
-from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit, fitting
+from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit, Word, fitting
+from tacit.privacy.text import printable
 
 _FORMAT = 1
 _KIND = "tacit certificate"
@@ -29,9 +29,10 @@ _KIND = "tacit certificate"
 _REPRODUCES = 1e-6
 
 
-@lru_cache(1)
 def _version() -> str:
-    return version("tacit")  # reads a file
+    # That of the code which runs, rather than of what was installed once; `tacit.privacy` imports
+    # nothing above itself, and the package that it is in is there already.
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 @dataclass(frozen=True)
@@ -73,21 +74,71 @@ class Population:
 
 
 @dataclass(frozen=True)
+class Signature:
+    """An ed25519 signature of a certificate's canonical bytes, and the key it says it is by.
+
+    Both in hexadecimal digits. `tacit.privacy.signing` makes and checks them.
+    """
+
+    public_key: str
+    value: str
+
+    def __post_init__(self) -> None:
+        for name, digits in (("public_key", 64), ("value", 128)):
+            given = getattr(self, name)
+            if type(given) is not str or len(given) != digits or set(given) - set(_HEXADECIMAL):
+                raise InputError(f"The {name} of a signature must be {digits} hexadecimal digits.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"algorithm": _ALGORITHM, "public_key": self.public_key, "value": self.value}
+
+    @classmethod
+    def from_dict(cls, data: object) -> "Signature":
+        """The signature whose JSON form is `data`."""
+        if not isinstance(data, Mapping) or set(data) != {"algorithm", "public_key", "value"}:
+            raise InputError("its signature lacks something, or has something unknown.")
+        if data["algorithm"] != _ALGORITHM:
+            raise InputError(f"its signature is not by {_ALGORITHM}, which this version reads.")
+        return cls(data["public_key"], data["value"])
+
+
+_ALGORITHM = "ed25519"
+_HEXADECIMAL = "0123456789abcdef"
+
+
+class Signed(Word):
+    """What is known of a certificate's signature. Whose a key is, is never known here."""
+
+    NO = "no"
+    NOT_CHECKED = "not-checked"
+    BY_THE_KEY_IT_NAMES = "by-the-key-it-names"
+    BY_THE_GIVEN_KEY = "by-the-given-key"
+
+
+@dataclass(frozen=True)
 class Verification:
-    """What `Certificate.verify` found; it exists only for a certificate that passed."""
+    """What `Certificate.verify` found; it exists only for a certificate that passed.
+
+    `warnings` are about what verification cannot see.
+    """
 
     epsilon: float
     recomputed: float
     floor: float
     ceiling: float
+    signed: Signed = Signed.NO
+    warnings: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "epsilon": self.epsilon,
             "recomputed": self.recomputed,
             "floor": self.floor,
             "ceiling": self.ceiling,
+            "signed": self.signed.value,
+            "warnings": list(self.warnings),
         }
 
 
@@ -110,6 +161,7 @@ class Certificate:
     reward_radius: float | None = None
     population: Population | None = None
     tacit: str = field(default_factory=lambda: _version())
+    signature: Signature | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -123,6 +175,8 @@ class Certificate:
         put("noise", NoiseOrigin.parse(self.noise))
         put("events", as_events(self.events))
         put("assumptions", tuple(self.assumptions))
+        if not isinstance(self.tacit, str):
+            raise InputError("tacit must be the version that issued this, as text.")
         if not self.events:
             raise InputError("A certificate needs at least one event.")
         if not all(isinstance(a, Assumption) for a in self.assumptions):
@@ -167,14 +221,24 @@ class Certificate:
             population=population,
         )
 
-    def verify(self, *, strict: bool = False) -> Verification:
+    @property
+    def invalid(self) -> str | None:
+        """Why this certificate is known to be false, whatever its figures say, or None."""
+        return earlier.invalid(self)
+
+    def verify(self, *, strict: bool = False, public_key: str | None = None) -> Verification:
         """Recompute epsilon with two accountants; raise `CertificateError` unless both agree.
 
         `strict` also refuses noise that anyone who knows the seed can take off again, and
-        certificates of plans for which no noise has been drawn.
+        certificates of plans for which no noise has been drawn. A signature that does not fit is
+        refused; with a `public_key` (`signing.public_key` reads one), so is whatever that key has
+        not signed. Certificates of earlier versions that are known to be false are refused too.
         """
         from tacit.privacy import witness
 
+        if self.invalid is not None:
+            raise CertificateError(self.invalid)
+        signed = self._signed(public_key)
         if strict and not self.noise.secret:
             raise CertificateError(
                 f"The noise of this certificate is {self.noise}, which --strict does not accept: "
@@ -201,13 +265,49 @@ class Certificate:
                 f"The two accountants disagree: epsilon {self.epsilon:.6g} is not between "
                 f"{bracket.floor:.6g} and {bracket.ceiling:.6g}; please report this."
             )
-        return Verification(self.epsilon, recomputed, bracket.floor, bracket.ceiling)
+        return Verification(
+            self.epsilon,
+            recomputed,
+            bracket.floor,
+            bracket.ceiling,
+            signed,
+            earlier.warnings(self),
+        )
+
+    def _signed(self, public_key: str | None) -> Signed:
+        """What is known of the signature; raises if it does not fit."""
+        from tacit.privacy import signing
+
+        if self.signature is None:
+            if public_key is not None:
+                raise CertificateError("This certificate is not signed.")
+            return Signed.NO
+        if public_key is None:
+            if not signing.available():
+                return Signed.NOT_CHECKED
+            signing.check(self)
+            return Signed.BY_THE_KEY_IT_NAMES
+        if self.signature.public_key != public_key:
+            raise CertificateError(
+                "This certificate names another key than the given one as the key it is signed by."
+            )
+        signing.check(self)
+        return Signed.BY_THE_GIVEN_KEY
 
     # --- JSON ---------------------------------------------------------------------------------
 
+    def canonical(self) -> bytes:
+        """The bytes of which the digest is, and which a signature signs."""
+        return _canonical(self._body())
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with a digest of itself that shows accidents (not malice)."""
-        body: dict[str, Any] = {
+        body = self._body()
+        signature = {} if self.signature is None else {"signature": self.signature.to_dict()}
+        return {**body, "digest": _digest(body), **signature}
+
+    def _body(self) -> dict[str, Any]:
+        return {
             "kind": _KIND,
             "format": _FORMAT,
             "tacit": self.tacit,
@@ -225,7 +325,6 @@ class Certificate:
             ],
             "events": [event.to_dict() for event in self.events],
         }
-        return {**body, "digest": _digest(body)}
 
     def to_json(self) -> str:
         """`to_dict` as text."""
@@ -243,7 +342,7 @@ class Certificate:
             raise CertificateError(
                 f"This certificate has format {made_by!r}; this version of tacit reads {_FORMAT}."
             )
-        body = {key: value for key, value in data.items() if key != "digest"}
+        body = {key: value for key, value in data.items() if key not in _OUTSIDE}
         try:
             intact = data.get("digest") == _digest(body)
         except (ValueError, TypeError, RecursionError):
@@ -270,6 +369,7 @@ class Certificate:
                 reward_radius=body["reward_radius"],
                 population=Population(**body["population"]) if body["population"] else None,
                 tacit=body["tacit"],
+                signature=Signature.from_dict(data["signature"]) if "signature" in data else None,
             )
         except RecursionError:
             raise CertificateError("The events of this certificate are nested too deep.") from None
@@ -280,7 +380,9 @@ class Certificate:
     def from_json(cls, text: str) -> "Certificate":
         """The certificate written as `text`."""
         try:
-            data = json.loads(text)
+            data = files.parse_json(text)
+        except files.DuplicateKeyError as error:
+            raise CertificateError(f"This certificate cannot be read: {error}") from None
         except (ValueError, RecursionError):
             raise CertificateError("This is not a tacit certificate: it is not JSON.") from None
         return cls.from_dict(data)
@@ -315,7 +417,7 @@ class Certificate:
         lines = [f"Certificate: epsilon {self.epsilon:.4g} at delta {self.delta:.4g}", ""]
         for head, text in rows:
             lines += textwrap.wrap(
-                text, 79, initial_indent=f"  {head:<12}", subsequent_indent=" " * 14
+                printable(text), 79, initial_indent=f"  {head:<12}", subsequent_indent=" " * 14
             )
         return "\n".join(lines)
 
@@ -335,6 +437,8 @@ class Certificate:
         return self.card()
 
 
+# Not part of what is digested and signed.
+_OUTSIDE = ("digest", "signature")
 _FIELDS = [
     "kind",
     "format",
@@ -353,9 +457,12 @@ _FIELDS = [
 ]
 
 
+def _canonical(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
 def _digest(body: Mapping[str, Any]) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(_canonical(body)).hexdigest()
 
 
 _UNIT_WORDS = {

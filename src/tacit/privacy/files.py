@@ -73,14 +73,44 @@ def write_json(path: str | Path, value: Any) -> None:
     write(path, text.encode(), secret=False)
 
 
-def read_json(path: str | Path, kind: str, format: int, what: str) -> dict[str, Any]:
-    """The object at `path`, if it says that it is of this kind and format; `what` is for people."""
+class DuplicateKeyError(InputError):
+    """JSON in which an object has one key twice: two readers may take it for two things."""
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """The value of `text`: every JSON that we are given is read by this function.
+
+    A key that an object has twice is a `DuplicateKeyError`, since readers differ in which of the
+    two they take. What is not JSON is a ValueError or RecursionError, as `json.loads` has it, which
+    takes `options`.
+    """
+    return json.loads(text, object_pairs_hook=_once, **options)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise DuplicateKeyError(f"The key {key!r} is there twice.")
+        found[key] = value
+    return found
+
+
+def load_json(path: str | Path) -> Any:
+    """The JSON at `path`, or a sentence why there is none."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_json(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except DuplicateKeyError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error}") from None
     except (ValueError, RecursionError):
         raise InputError(f"{str(path)!r} is not JSON.") from None
+
+
+def read_json(path: str | Path, kind: str, format: int, what: str) -> dict[str, Any]:
+    """The object at `path`, if it says that it is of this kind and format; `what` is for people."""
+    data = load_json(path)
     if not isinstance(data, dict) or data.get("kind") != kind:
         raise InputError(f"{str(path)!r} is not {what}.")
     if data.get("format") != format:

@@ -9,6 +9,21 @@ compared with a cap that was fixed before the first release. Three of them:
 - `RENYI`: sums of Renyi divergences at one order fixed in advance (Feldman and Zrnic 2021), and of
   the probabilities of telling all, for which a tenth of delta is set aside;
 - `SUM`: sums of epsilons and of deltas (Rogers et al. 2016), for pure and approximate DP.
+
+**The first spend may use the whole limit.** Caps of Renyi divergences are worth less than their
+limit, so that one release calibrated to exactly (epsilon, delta) would not fit below its own cap.
+A filter therefore also lets through the *first* spend that concerns somebody if all of its events
+together, accounted for as one plan, are within the limit (`Filter.holds`). Its sum is then above
+the cap, and sums never fall, so that nothing is let through for the same people afterwards.
+
+Unit and relation: the ledger's. Theorem: all that is released is (epsilon, delta)-DP. *Proof.* Take
+two neighbours, who differ in one unit. What was released before the first spend that concerns that
+unit has the same law under both; fix it, and with it that spend. If its sum is within the cap, it
+and all that follows is what the filter's theorem is about. If it is not, it is the only release
+that concerns the unit, and it is (epsilon, delta)-DP by its accounting, which holds for plans; all
+that follows is drawn from what was released already and from other units. Either way the rest is
+(epsilon, delta)-DP given what was fixed, and P(S) <= e^epsilon Q(S) + delta keeps its form when
+averaged over something that has one law under both.
 """
 
 import math
@@ -113,17 +128,48 @@ class Filter:
             shares.append(1.0 - spent.second / self.cap.second)
         return max(0.0, min(shares))
 
+    def holds(self, events: Event | Iterable[Event], relation: Relation) -> bool:
+        """Whether a plan of `events`, and nothing beside it, is within the limit."""
+        limit, listed = self.limit, as_events(events)
+        try:
+            if accounting.epsilon(listed, limit.delta, relation) <= limit.epsilon:
+                return True
+        except InputError:
+            return False  # no finite epsilon at this delta
+        # What was calibrated was asked for its delta, which is the same question up to rounding.
+        return accounting.delta(listed, limit.epsilon, relation) <= limit.delta
+
     def cost(self, events: Event | Iterable[Event], relation: Relation) -> Cost:
         """What `events` add to the sums; raises if this filter has no figure for them."""
         listed = as_events(events)
+        try:
+            return self._cost(listed, relation)
+        except UnsupportedError as error:
+            others = [kind.value for kind in FilterKind if self._has_figure(kind, listed, relation)]
+            if not others:
+                raise
+            raise UnsupportedError(
+                f"{error} The filter {' or '.join(others)} has a figure for them "
+                f"(tacit ledger create --filter {others[0]})."
+            ) from None
+
+    def _has_figure(self, kind: FilterKind, events: tuple[Event, ...], relation: Relation) -> bool:
+        """Whether another filter, of this kind and for the same limit, can add up `events`."""
+        try:
+            type(self).suited_to(self.limit, kind)._cost(events, relation)
+        except (InputError, UnsupportedError):
+            return False
+        return kind is not self.kind
+
+    def _cost(self, events: tuple[Event, ...], relation: Relation) -> Cost:
         if self.kind is FilterKind.SUM:
-            return Cost(*accounting.sums(listed, relation))
+            return Cost(*accounting.sums(events, relation))
         if self.kind is FilterKind.GAUSSIAN:
-            return Cost(accounting.gaussian_mu(listed, relation) ** 2)
+            return Cost(accounting.gaussian_mu(events, relation) ** 2)
         from tacit.privacy import witness
 
         assert self.order is not None
-        cost = Cost(*witness.renyi(listed, self.order, relation))
+        cost = Cost(*witness.renyi(events, self.order, relation))
         if not math.isfinite(cost.first):
             raise UnsupportedError(
                 f"No Renyi divergence at the filter's order {self.order} is proven for this."

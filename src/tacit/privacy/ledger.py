@@ -10,7 +10,10 @@ the same file. It promises:
   processes, and the check is a privacy filter (`filters.py`), valid for spending decided along the
   way; there are no refunds;
 - *nothing changes behind one's back*: entries are chained by hashes that start from the ledger's
-  own description. This shows accidents, not malice: whoever may write the file can rewrite it.
+  own description, and each has a random nonce, so that no two states of any two ledgers have the
+  same head. This shows accidents, not malice: whoever may write the file can rewrite it. That a
+  file was replaced by an older copy of itself cannot be seen in the file: it shows where a head was
+  kept elsewhere, in a certificate (`holds`) or in a file of heads (`anchored`).
 
 Entries on the same people add up. Entries on the slots of one named public partition do not: a
 person is in one slot of it, and pays for the worst slot (see `Disjoint` for when that holds).
@@ -34,7 +37,7 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from tacit.privacy import accounting, checks
+from tacit.privacy import accounting, checks, files
 from tacit.privacy.certificate import Assumption, Certificate, Population
 from tacit.privacy.errors import (
     InputError,
@@ -49,7 +52,9 @@ from tacit.privacy.grid import Array
 from tacit.privacy.noise import Source
 from tacit.privacy.promise import Budget, Relation, Release, Unit, fitting
 
-_FORMAT = 1
+# Format 1 had no nonces. Such a ledger is read and goes on, with nonces from then on; its number
+# stays, since the chain begins with it.
+_FORMAT = 2
 _KIND = "tacit ledger"
 _APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are not mistaken for one
 _MOST_CHOICES = 1000  # ways of being in slots that are told apart when costs are stated
@@ -87,6 +92,7 @@ class Entry:
     cost: Cost
     previous: str
     digest: str
+    nonce: str | None = None
 
     def body(self) -> dict[str, Any]:
         """What the digest is computed from."""
@@ -100,6 +106,7 @@ class Entry:
             "note": self.note,
             "cost": [self.cost.first, self.cost.second],
             "previous": self.previous,
+            **({} if self.nonce is None else {"nonce": self.nonce}),
         }
 
 
@@ -112,6 +119,7 @@ class Description:
     relation: Relation
     people: int | None
     filter: Filter | None
+    format: int = _FORMAT
 
     def __post_init__(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
@@ -134,7 +142,7 @@ class Description:
             }
         return {
             "kind": _KIND,
-            "format": _FORMAT,
+            "format": self.format,
             "population": self.population,
             "unit": self.unit.value,
             "relation": self.relation.value,
@@ -148,9 +156,9 @@ class Description:
         if not isinstance(data, dict) or data.get("kind") != _KIND:
             raise LedgerError("This is not a tacit ledger.")
         made_by = data.get("format")
-        if not isinstance(made_by, int) or made_by > _FORMAT:
+        if type(made_by) is not int or not 1 <= made_by <= _FORMAT:
             raise LedgerError(
-                f"This ledger has format {made_by!r}; this version of tacit reads {_FORMAT}."
+                f"This ledger has format {made_by!r}; this version of tacit reads up to {_FORMAT}."
             )
         try:
             limit = data["limit"]
@@ -158,7 +166,9 @@ class Description:
             if limit is not None:
                 budget = Budget(limit["epsilon"], limit["delta"])
                 chosen = Filter(budget, FilterKind.parse(limit["filter"]), limit["order"])
-            return cls(data["population"], data["unit"], data["relation"], data["people"], chosen)
+            return cls(
+                data["population"], data["unit"], data["relation"], data["people"], chosen, made_by
+            )
         except (KeyError, TypeError, InputError) as error:
             raise LedgerError(f"The description of this ledger cannot be read: {error}") from error
 
@@ -228,7 +238,8 @@ class Ledger:
                     "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL,"
                     " run TEXT NOT NULL, partition TEXT NOT NULL, slot INTEGER NOT NULL,"
                     " events TEXT NOT NULL, note TEXT NOT NULL, first REAL NOT NULL,"
-                    " second REAL NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)"
+                    " second REAL NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL,"
+                    " nonce TEXT)"
                 )
                 # The newest entry, so that losing the last rows does not go unnoticed.
                 connection.execute("CREATE TABLE head (number INTEGER, digest TEXT NOT NULL)")
@@ -267,7 +278,7 @@ class Ledger:
             if len(rows) != 1:
                 raise LedgerError(f"The ledger {str(path)!r} was changed: it has no description.")
             try:
-                about = Description.from_dict(json.loads(rows[0][0]))
+                about = Description.from_dict(files.parse_json(rows[0][0]))
             except (ValueError, TypeError) as error:
                 raise _changed(path, "its description") from error
             ledger = cls(path, connection, about)
@@ -326,12 +337,16 @@ class Ledger:
         accounting.check(listed, self.about.relation)
         chosen = self.about.filter
         cost = chosen.cost(listed, self.about.relation) if chosen else Cost(0.0)
+        # Outside of the transaction, since it may take a while.
+        alone = chosen is None or (
+            cost.within(chosen.cap) or chosen.holds(listed, self.about.relation)
+        )
         with self._transaction():
             self._catch_up()
             if reward_radius is not None:
                 self._refuse_other_radius(reward_radius)
             if chosen is not None:
-                self._refuse_if_over(chosen, cost, partition, slot)
+                self._refuse_if_over(chosen, cost, listed, alone, (partition, slot))
             body = {
                 "number": self._verified + 1,
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -342,6 +357,7 @@ class Ledger:
                 "note": note,
                 "cost": [cost.first, cost.second],
                 "previous": self._head,
+                "nonce": secrets.token_hex(16),
             }
             entry = _entry({**body, "digest": _digest(body)})
             self._append(entry)
@@ -367,20 +383,59 @@ class Ledger:
                 f"{radius:g}: they do not add up, so use a ledger for each."
             )
 
-    def _refuse_if_over(self, chosen: Filter, cost: Cost, partition: str, slot: int) -> None:
-        sums = dict(self._spent)
-        sums[partition, slot] = sums.get((partition, slot), Cost(0.0)) + cost
-        if not _worst(sums).within(chosen.cap):
-            left = chosen.left(_worst(self._spent))
-            raise OverBudget(
-                f"This would exceed the limit of {self.about.population!r}, epsilon "
-                f"{chosen.limit.epsilon:g} at delta {chosen.limit.delta:g}: about {left:.1%} of "
-                "it is left, and nothing was spent."
+    def _refuse_if_over(
+        self,
+        chosen: Filter,
+        cost: Cost,
+        events: tuple[Event, ...],
+        alone: bool,
+        place: tuple[str, int],
+    ) -> None:
+        """Raise if `events` are too much; `alone` says that they are not if nothing came before."""
+        before = _paid_in(self._spent, place)
+        if (before is None and alone) or (before is not None and (before + cost).within(chosen.cap)):
+            return
+        limit = chosen.limit
+        stated = (
+            f"the limit of {self.about.population!r}, epsilon {limit.epsilon:g} at delta "
+            f"{limit.delta:g}"
+        )
+        if before is None:
+            figure = _figure(events, limit.delta, self.about.relation)
+            raise OverBudget(f"This costs {figure}, above {stated}, and nothing was spent.")
+        sentence = (
+            f"This would exceed {stated}: by the {chosen.kind} filter about "
+            f"{chosen.left(before):.1%} of it is left, and nothing was spent."
+        )
+        kinds = [kind for kind in FilterKind if kind is not chosen.kind]
+        others = [kind.value for kind in kinds if self._fits(kind, events, place)]
+        if others:
+            sentence += (
+                f" The filter {' or '.join(others)} would hold all of it; a filter is chosen "
+                f"before the first spend (tacit ledger create --filter {others[0]})."
             )
+        raise OverBudget(sentence)
+
+    def _fits(self, kind: FilterKind, events: tuple[Event, ...], place: tuple[str, int]) -> bool:
+        """Whether a filter of this kind, from the beginning, would hold `events` as well."""
+        assert self.about.filter is not None
+        spent: dict[tuple[str, int], Cost] = {}
+        try:
+            other = Filter.suited_to(self.about.filter.limit, kind)
+            for entry in self._read():
+                where = entry.partition, entry.slot
+                cost = other.cost(entry.events, self.about.relation)
+                spent[where] = spent.get(where, Cost(0.0)) + cost
+            before = _paid_in(spent, place) or Cost(0.0)
+            return (before + other.cost(events, self.about.relation)).within(other.cap)
+        except (InputError, UnsupportedError):
+            return False
 
     def _append(self, entry: Entry) -> None:
+        if "nonce" not in self._columns():
+            self._connection.execute("ALTER TABLE entries ADD COLUMN nonce TEXT")
         self._connection.execute(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 entry.number,
                 entry.time,
@@ -393,6 +448,7 @@ class Ledger:
                 entry.cost.second,
                 entry.previous,
                 entry.digest,
+                entry.nonce,
             ),
         )
         self._connection.execute(
@@ -431,17 +487,23 @@ class Ledger:
         for entry in self._read(self._verified):
             if entry.number != self._verified + 1:
                 raise _changed(self.path, f"entry {self._verified + 1}")
-            if entry.previous != self._head or entry.digest != _digest(entry.body()):
+            chained = entry.previous == self._head and entry.digest == _digest(entry.body())
+            if not chained or (entry.nonce is None and self.about.format > 1):
                 raise _changed(self.path, f"entry {entry.number}")
             self._count(entry)
         heads = self._connection.execute("SELECT number, digest FROM head").fetchall()
         if heads != [(self._verified, self._head)]:
             raise _changed(self.path, "its newest entry")
 
+    def _columns(self) -> set[str]:
+        """Those of the entries: another process may have added one."""
+        return {row[1] for row in self._connection.execute("PRAGMA table_info(entries)")}
+
     def _read(self, after: int = 0) -> Iterator[Entry]:
+        nonce = "nonce" if "nonce" in self._columns() else "NULL"
         rows = self._connection.execute(
             "SELECT number, time, run, partition, slot, events, note, first, second, previous,"
-            " digest FROM entries WHERE number > ? ORDER BY number",
+            f" digest, {nonce} FROM entries WHERE number > ? ORDER BY number",
             (after,),
         )
         for (
@@ -456,6 +518,7 @@ class Ledger:
             second,
             previous,
             digest,
+            nonce,
         ) in rows:
             try:
                 yield _entry(
@@ -465,11 +528,12 @@ class Ledger:
                         "run": run,
                         "partition": partition,
                         "slot": slot,
-                        "events": json.loads(events),
+                        "events": files.parse_json(events),
                         "note": note,
                         "cost": [first, second],
                         "previous": previous,
                         "digest": digest,
+                        "nonce": nonce,
                     }
                 )
             except (ValueError, TypeError, RecursionError) as error:
@@ -493,6 +557,46 @@ class Ledger:
             if not (again.within(entry.cost) and entry.cost.within(again)):
                 raise _changed(self.path, f"the cost of entry {entry.number}")
         return self._verified
+
+    def holds(self, certificate: Certificate) -> bool:
+        """Whether this ledger went through the state that `certificate` was issued at.
+
+        If not, this is another ledger, or one that was restored from a backup or otherwise rolled
+        back, and more may have been spent than it says.
+        """
+        paid = certificate.population
+        if paid is None:
+            raise InputError("This certificate was issued without a ledger.")
+        return self._heads().get(paid.entries) == paid.head
+
+    def anchored(self, path: str | Path) -> bool:
+        """Whether this ledger went through all states noted in the file `path`; notes this one.
+
+        The file has a line for each time that this was asked, with the number of entries and the
+        head. Keep it where whoever may restore the ledger does not restore it too.
+        """
+        heads, target = self._heads(), Path(path)
+        try:
+            lines = target.read_text(encoding="ascii").splitlines() if target.exists() else []
+            noted = [(int(number), head) for number, head in (line.split() for line in lines)]
+            if any(heads.get(number) != head for number, head in noted):
+                return False
+            newest = max(heads)
+            if (newest, heads[newest]) not in noted:
+                with target.open("a", encoding="ascii") as file:
+                    file.write(f"{newest} {heads[newest]}\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise InputError(f"{str(path)!r} cannot be used: {error.strerror}.") from None
+        except ValueError:
+            raise InputError(f"{str(path)!r} is not a file of heads of ledgers.") from None
+        return True
+
+    def _heads(self) -> dict[int, str]:
+        """The head after each number of entries."""
+        entries = {entry.number: entry.digest for entry in self.entries()}
+        return {0: _digest(self.about.to_dict()), **entries}
 
     def paid(self, delta: float, run: str | None = None) -> accounting.Account:
         """What the population has paid in all, or for one run, as if it had been planned.
@@ -580,6 +684,7 @@ class Ledger:
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise LedgerError(f"Entry {number} of this ledger cannot be read.") from error
             chained = entry.previous == head and entry.digest == _digest(entry.body())
+            chained = chained and (entry.nonce is not None or about.format == 1)
             if entry.number != number or not chained:
                 raise LedgerError(
                     f"This ledger was changed: entry {number} does not fit its chain."
@@ -597,6 +702,9 @@ def _radius_note(radius: float) -> str:
 def _entry(data: dict[str, Any]) -> Entry:
     first, second = data["cost"]
     texts = [data[name] for name in ("time", "run", "partition", "note", "previous", "digest")]
+    nonce = data.get("nonce")
+    if nonce is not None:
+        texts.append(nonce)
     whole = [data[name] for name in ("number", "slot")]
     if not all(type(x) is str for x in texts) or not all(type(x) is int for x in whole):
         raise TypeError("an entry's texts and numbers must be such")
@@ -611,7 +719,26 @@ def _entry(data: dict[str, Any]) -> Entry:
         cost=Cost(first, second),
         previous=data["previous"],
         digest=data["digest"],
+        nonce=nonce,
     )
+
+
+def _figure(events: tuple[Event, ...], delta: float, relation: Relation) -> str:
+    try:
+        return f"epsilon {accounting.epsilon(events, delta, relation):.10g}"
+    except InputError:
+        return f"more than any epsilon at delta {delta:g}"
+
+
+def _paid_in(spent: dict[tuple[str, int], Cost], place: tuple[str, int]) -> Cost | None:
+    """What whoever is in this slot of a partition paid at most; None if nothing concerned them.
+
+    They are in some slot of each other partition, and in no other slot of this one.
+    """
+    theirs = {
+        other: cost for other, cost in spent.items() if other[0] != place[0] or other == place
+    }
+    return _worst(theirs) if theirs else None
 
 
 def _worst(spent: dict[tuple[str, int], Cost]) -> Cost:

@@ -1,11 +1,10 @@
 """Words of a command line or a configuration file as numbers, or a sentence why they are not."""
 
-import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
 
 
@@ -18,7 +17,9 @@ def configured(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is not text.") from None
     try:
-        found = json.loads(text) if str(path).endswith(".json") else tomllib.loads(text)
+        found = files.parse_json(text) if str(path).endswith(".json") else tomllib.loads(text)
+    except files.DuplicateKeyError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error}") from None
     except (ValueError, RecursionError) as error:
         kind = "JSON" if str(path).endswith(".json") else "TOML"
         raise InputError(f"{str(path)!r} is not {kind}: {error}.") from None

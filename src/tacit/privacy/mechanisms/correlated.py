@@ -375,7 +375,7 @@ def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
         digest = arrays.pop("digest")
         if not np.array_equal(digest, _digest(arrays)):
             raise ValueError
-        header: dict[str, Any] = json.loads(arrays["header"].tobytes())
+        header: dict[str, Any] = files.parse_json(arrays["header"].tobytes())
         fits = (header["format"], header["plan"]) == (_FORMAT, asdict(plan))
     # A damaged file makes the readers of zip, NumPy and JSON raise errors of a dozen kinds.
     except Exception:

@@ -124,7 +124,7 @@ class RewardModel:
     def load(cls, path: str | Path, features: Features) -> "RewardModel":
         """The model in `path`, with the `features` it was made with, which no file can hold."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = files.parse_json(Path(path).read_text(encoding="utf-8"))
             if data["format"] != _FORMAT or data["version"] != _VERSION:
                 raise KeyError
             coefficients = np.array(data["coefficients"], dtype=np.float64)

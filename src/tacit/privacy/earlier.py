@@ -1,0 +1,69 @@
+"""What is wrong with certificates of earlier versions, as far as a certificate shows it.
+
+tacit 0.1 issued certificates whose epsilon was not established in three cases:
+
+- *one pass over a sorted stream* (`PrivateGTD` in batches): the number of parts in which a stream
+  was sorted, and with it everybody's place in the order, depended on the number of rows, so that
+  one more row of one person moved most of the others into other batches. `Disjoint` needs slots
+  that do not depend on the data. Such a certificate can be told by its event and its assumption,
+  though not whether the stream was sorted: it is refused.
+- *nulls carried*: what was printed said whether anybody had a null;
+- *tables above 5,000,000 rows*: which algorithm ran depended on the number of rows.
+
+Of the last two a certificate shows nothing, so that all certificates of tables get a warning.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from tacit.privacy.events import Disjoint, Gaussian
+from tacit.privacy.promise import NoiseOrigin, Unit
+
+if TYPE_CHECKING:
+    from tacit.privacy.certificate import Certificate
+
+# What the certificates of tacit 0.1 say, word for word; never to be changed.
+_PLACES = "a unit's place in the order of the data does not depend on what its rows say"
+_SLOTS = "a person plays one episode, in a slot that does not depend on what happens in it"
+
+_ONE_PASS = (
+    "This certificate is of one pass over a stream by tacit 0.1, in which the order of a sorted "
+    "stream depended on the number of rows, so its epsilon is not established: evaluate again."
+)
+_UNSEEN = (
+    "made by tacit 0.1: void if made with --nulls carry or from a table above 5,000,000 rows, "
+    "neither of which a certificate shows."
+)
+
+
+def _by_0_1(certificate: "Certificate") -> bool:
+    return re.match(r"0\.1(?!\d)", certificate.tacit) is not None
+
+
+def _says(certificate: "Certificate", statement: str) -> bool:
+    return any(one.statement == statement for one in certificate.assumptions)
+
+
+def invalid(certificate: "Certificate") -> str | None:
+    """Why this certificate is known to be false, if it is."""
+    one_pass = any(
+        isinstance(event, Disjoint) and all(isinstance(part, Gaussian) for part in event.events)
+        for event in certificate.events
+    )
+    if _by_0_1(certificate) and one_pass and _says(certificate, _PLACES):
+        return _ONE_PASS
+    return None
+
+
+def warnings(certificate: "Certificate") -> tuple[str, ...]:
+    """What may be wrong with this certificate and cannot be seen in it.
+
+    Plans, for which no noise was drawn, and certificates of an actor-critic, whose people play in
+    slots and are in no table, are not concerned; nor is anything but people in tables.
+    """
+    of_a_table = (
+        certificate.unit in (Unit.TRAJECTORY, Unit.USER)
+        and certificate.noise is not NoiseOrigin.NOT_DRAWN
+        and not _says(certificate, _SLOTS)
+    )
+    return (_UNSEEN,) if _by_0_1(certificate) and of_a_table else ()
