@@ -96,6 +96,22 @@ def test_a_ledger_pays(
     assert population.epsilon > 1.0
 
 
+def test_a_ledger_whose_limit_is_what_is_asked_for_pays_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "cohort.ledger")
+    create = ["ledger", "create", path, "--population", "cohort", "--unit", "trajectory"]
+    assert cli.run([*create, "--epsilon", "1", "--delta", "1e-5"]) == 0
+    first, paid = tmp_path / "first", [*words, "--ledger", path, "--out"]
+    assert cli.run([*paid, str(first)]) == 0
+    assert Certificate.read(first / "certificate.json").epsilon > 0.99
+    capsys.readouterr()
+    assert cli.run([*paid, str(tmp_path / "second")]) == 2
+    assert "about 0.0% of it is left" in capsys.readouterr().err
+    check = ["ledger", "check", path, "--certificate", str(first / "certificate.json")]
+    assert cli.run(check) == 0
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

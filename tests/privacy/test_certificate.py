@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tacit
+from tacit import cli
 from tacit.privacy import (
     IDEALISED_ARITHMETIC,
     ApproxDP,
+    Assumption,
     Certificate,
     CertificateError,
     DiscreteGaussian,
@@ -200,6 +204,94 @@ def test_the_accountants_share_no_code() -> None:
         assert f"import {name}" not in source
         assert f"from tacit.privacy.{name}" not in source
         assert f"tacit.privacy import {name}" not in source
+
+
+# As tacit 0.1.0 wrote it, but for the spaces: one pass of `PrivateGTD`.
+ONE_PASS = """{"kind": "tacit certificate", "format": 1, "tacit": "0.1.0",
+"epsilon": 0.9999994640390383, "delta": 1e-05, "unit": "trajectory", "relation": "replace-one",
+"reward_radius": null, "release": "every-iterate", "noise": "secure",
+"accountant": "exact Gaussian trade-off", "population": null, "assumptions": [
+{"statement": "each unit's contribution is clipped to a public bound",
+"enforced": "by the algorithm, for any data"},
+{"statement": "features, ranges, bounds and step sizes were chosen without looking at the data",
+"enforced": "not enforced: they are the caller's"},
+{"statement": "a unit's place in the order of the data does not depend on what its rows say",
+"enforced": "batches hold a public number of units; the order is the caller's"},
+{"statement": "idealised real arithmetic", "enforced":
+"not enforced: noise and sums are 64-bit floating point, and the proof is about real numbers"}],
+"events": [{"type": "Disjoint", "events": [
+{"type": "Gaussian", "std": 7.461266911203337, "bound": 1.0}]}],
+"digest": "sha256:591b48510b2fa950f288c1a9053bc0c3bfbba0bc56ea744f5bd465847150ac98"}"""
+VOID_IF = "void if made with --nulls carry or from a table above 5,000,000 rows"
+
+
+def test_one_pass_over_a_stream_by_an_earlier_version_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Certificate.from_json(ONE_PASS)
+    with pytest.raises(CertificateError, match="depended on the number of rows, so its epsilon is"):
+        found.verify()
+    assert found.invalid is not None
+    assert "INVALID" in found.card()
+    path = tmp_path / "certificate.json"
+    path.write_text(ONE_PASS)
+    assert cli.run(["verify", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "one pass over a stream by tacit 0.1" in printed.err
+    assert printed.err.count("\n") == 1
+    assert cli.run(["verify", str(path), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verified"], told["invalid"]) == (False, found.invalid)
+    # Run with what else was spent on the same people, it is still among the events.
+    more = replace(found, events=(Gaussian(30, 1), *found.events))
+    assert more.invalid is not None
+
+
+def test_people_in_fixed_slots_are_not_mistaken_for_it(tmp_path: Path) -> None:
+    found = Certificate.from_json(ONE_PASS)
+    # Neither today's version, nor another algorithm, nor other assumptions.
+    for version in ("0.2.0", "0.10.0", "0.12", "1.0.1", "nobody"):
+        assert replace(found, tacit=version).invalid is None
+        replace(found, tacit=version).verify()
+    whole = replace(found, events=(Gaussian(7.461266911203337, 1.0),))
+    assert whole.invalid is None
+    for version in ("0.1", "0.1.0", "0.1.9", "0.1rc1"):
+        assert replace(found, tacit=version).invalid is not None
+    slots = Assumption(
+        "a person plays one episode, in a slot that does not depend on what happens in it",
+        "batches hold a public number of slots; who fills them is the caller's",
+    )
+    played = replace(found, assumptions=(slots, IDEALISED_ARITHMETIC))
+    assert played.invalid is None
+    assert played.verify().warnings == ()
+    now = replace(played, tacit=Certificate.issue(Gaussian(1, 1), 1e-5, unit=Unit.USER).tacit)
+    assert now.tacit == tacit.__version__
+    assert now.verify().warnings == ()
+
+
+def test_what_cannot_be_seen_in_certificates_of_earlier_versions_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Certificate.issue(
+        Gaussian(8, 1), 1e-5, unit=Unit.USER, noise=NoiseOrigin.SECURE, assumptions=()
+    )
+    assert found.verify().warnings == ()
+    assert VOID_IF not in found.card()
+    old = replace(found, tacit="0.1.0")
+    (warning,) = old.verify(strict=True).warnings
+    assert VOID_IF in warning
+    path = tmp_path / "certificate.json"
+    path.write_text(old.to_json())
+    assert cli.run(["verify", str(path)]) == 0
+    assert VOID_IF in " ".join(capsys.readouterr().out.split())
+    assert cli.run(["verify", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == [warning]
+    # Plans, reports of agents and reward functions come from no table.
+    assert replace(old, noise=NoiseOrigin.NOT_DRAWN).verify().warnings == ()
+    others: list[dict[str, Any]] = [PLANS[3], {**PLANS[4], "noise": NoiseOrigin.SECURE}]
+    for plan in others:
+        assert replace(Certificate.issue(**plan), tacit="0.1.0").verify().warnings == ()
 
 
 @pytest.mark.parametrize(

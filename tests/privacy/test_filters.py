@@ -20,7 +20,9 @@ from tacit.privacy import (
     Relation,
     Repeated,
     UnsupportedError,
+    calibrate,
     epsilon,
+    witness,
 )
 from tacit.privacy.filters import Cost, Filter, FilterKind
 
@@ -57,6 +59,10 @@ events = st.one_of(
     st.builds(
         FixedSizeSampled, st.builds(Gaussian, st.floats(2.0, 9.0), st.just(1.0)), st.just(100)
     ),
+    # So little noise that the divergence at the filter's order is beyond its cap.
+    st.builds(
+        PoissonSampled, st.builds(Gaussian, st.floats(0.8, 1.2), st.just(1.0)), st.just(0.01)
+    ),
     st.builds(ApproxDP, st.floats(0.01, 0.1), st.just(1e-9)),
 )
 
@@ -75,6 +81,39 @@ def test_whatever_a_renyi_filter_lets_through_is_within_its_limit(
             total += cost
             let_through.append(event)
     assert epsilon(let_through, limit.delta, RO) <= limit.epsilon * (1 + 1e-6)
+
+
+def test_much_sampling_and_little_noise_is_charged_as_approximate_dp() -> None:
+    limit = Budget(1.0, 1e-6)
+    chosen = Filter.suited_to(limit)
+    event = PoissonSampled(Gaussian(0.9, 1.0), 0.001)
+    assert chosen.order is not None
+    divergence, _ = witness.renyi(event, chosen.order, RO)
+    assert divergence > 2.0 * chosen.cap.first
+    cost = chosen.cost(event, RO)
+    told = limit.delta / 100
+    plain = epsilon(event, told, RO)
+    assert cost == chosen.cost(ApproxDP(plain, told), RO)
+    assert cost.second == pytest.approx(told)
+    # So that several such spends fit, which are within the limit together.
+    times = math.floor(min(chosen.cap.first / cost.first, chosen.cap.second / cost.second) + 1e-9)
+    assert times >= 2
+    assert epsilon(Repeated(event, times), limit.delta, RO) <= limit.epsilon
+
+
+@pytest.mark.parametrize("kind", FilterKind)
+def test_a_plan_is_held_exactly_up_to_its_limit(kind: FilterKind) -> None:
+    for limit in LIMITS:
+        chosen = Filter.suited_to(limit, kind)
+        std = calibrate(lambda s: Gaussian(s, 1.0), limit, RO, tolerance=1e-9)
+        assert chosen.holds(Gaussian(std, 1.0), RO)
+        assert not chosen.holds(Gaussian(std * (1.0 - 1e-6), 1.0), RO)
+        assert chosen.holds(PureDP(limit.epsilon), RO)
+        assert not chosen.holds([PureDP(limit.epsilon), ApproxDP(0.1, limit.delta)], RO)
+        assert not chosen.holds(ApproxDP(0.1, 2.0 * limit.delta), RO)
+    pure = Filter.suited_to(Budget(1.0))
+    assert pure.holds(PureDP(1.0), RO)
+    assert not pure.holds(Gaussian(1e6, 1.0), RO)
 
 
 def test_sums_of_pure_and_approximate_dp() -> None:

@@ -7,18 +7,25 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
+from datetime import datetime, tzinfo
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tacit import cli
 from tacit.privacy import (
+    ApproxDP,
     Budget,
+    Certificate,
     Event,
+    FixedSizeSampled,
     Gaussian,
     InputError,
     Laplace,
@@ -32,9 +39,10 @@ from tacit.privacy import (
     Relation,
     Repeated,
     Unit,
+    UnsupportedError,
     epsilon,
 )
-from tacit.privacy.ledger import _APPLICATION_ID
+from tacit.privacy.ledger import _APPLICATION_ID, LimitUsedUp
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source, reproducible, secure
 
@@ -169,6 +177,136 @@ def test_the_limit_is_kept_and_nothing_is_recorded_beyond_it(path: Path, kind: s
         # A smaller spend may still fit; a limit is not a switch.
         smaller: Event = PureDP(1e-6) if kind == "sum" else Gaussian(1e5, 1)
         ledger.spend(smaller, run="modest")
+
+
+# Events that cost epsilon 1 at delta 1e-6, to three digits: the noise is what `calibrate` finds,
+# rounded up.
+WHOLE: dict[str, tuple[Event, ...]] = {
+    "gaussian": (Gaussian(8.44937, 1),),
+    "gaussians": (Repeated(Gaussian(50, 1), 30), Gaussian(22.35, 1)),
+    "poisson": (Repeated(PoissonSampled(Gaussian(2.7382, 1), 0.1), 10),),
+    "fixed size": (FixedSizeSampled(Gaussian(2.8652, 1), 10, 1),),
+    "laplace": (Laplace(2, 1),),
+    "pure": (PureDP(1.0),),
+    "approximate": (ApproxDP(1.0, 1e-6),),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_first_spend_of_exactly_the_limit_fits_the_default_ledger(
+    path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create = ["ledger", "create", str(path), "--population", "clinic"]
+    assert cli.run([*create, "--epsilon", "1", "--delta", "1e-6"]) == 0
+    events = WHOLE[name]
+    assert 0.999 < epsilon(events, 1e-6) <= 1.0
+    with Ledger.open(path) as ledger:
+        ledger.spend(events, run="all")
+        # And nothing fits beside it.
+        assert ledger.left() == 0.0
+        for partition in ("", "weeks"):
+            with pytest.raises(OverBudget, match="by the renyi filter about 0.0% of it is left"):
+                ledger.spend(Gaussian(1e4, 1), run="more", partition=partition)
+        assert ledger.check() == 1
+        assert ledger.certify("all", 1e-6, source=secure()).epsilon <= 1.0
+    assert cli.run(["ledger", "show", str(path)]) == 0
+    assert "0.0% is left" in capsys.readouterr().out
+
+
+def test_a_first_spend_of_more_than_the_limit_is_told_its_cost(path: Path) -> None:
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6)) as ledger:
+        for event, cost in ((Gaussian(8.449, 1), "1.00004"), (PureDP(1.001), "1.00")):
+            with pytest.raises(OverBudget, match=f"This costs epsilon {cost}.*, above the limit"):
+                ledger.spend(event, run="all")
+        with pytest.raises(OverBudget, match="more than any epsilon at delta 1e-06"):
+            ledger.spend(ApproxDP(0.1, 2e-6), run="all")
+        assert ledger.entries() == []
+
+
+def test_the_whole_limit_is_there_for_each_slot_once(path: Path) -> None:
+    """People of another slot have spent nothing; those of all slots have."""
+    (event,) = WHOLE["gaussian"]
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6)) as ledger:
+        for slot in range(3):
+            ledger.spend(event, run="week", partition="weeks", slot=slot)
+        with pytest.raises(OverBudget):
+            ledger.spend(event, run="week", partition="weeks", slot=2)
+        for partition in ("", "cities"):
+            with pytest.raises(OverBudget):
+                ledger.spend(Gaussian(1e4, 1), run="all", partition=partition)
+        assert ledger.paid(1e-6).epsilon <= 1.0
+        assert ledger.check() == 3
+    other = path.with_name("other")
+    with Ledger.create(other, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6)) as ledger:
+        ledger.spend(Gaussian(1e4, 1), run="all")
+        with pytest.raises(OverBudget):  # it is not the first, however small that was
+            ledger.spend(event, run="week", partition="weeks", slot=0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([8.44937, 8.6, 9.5, 12.0, 40.0]),
+            st.sampled_from(["", "weeks", "cities"]),
+            st.integers(0, 1),
+        ),
+        max_size=12,
+    )
+)
+def test_nobody_ever_pays_more_than_the_limit(wished: list[tuple[float, str, int]]) -> None:
+    """Whatever is spent on whom in which order, tight accounting of each person's events agrees."""
+    limit = Budget(1.0, 1e-6)
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.create(Path(folder) / "l", "clinic", unit=Unit.USER, limit=limit)
+        accepted = 0
+        for std, partition, slot in wished:
+            where: dict[str, Any] = {"partition": partition, "slot": slot if partition else 0}
+            try:
+                ledger.spend(Gaussian(std, 1), run="r", **where)
+            except OverBudget:
+                continue
+            accepted += 1
+        assert accepted == ledger.check()
+        assert accepted or not wished  # the first always fits
+        if accepted:
+            assert ledger.paid(1e-6).epsilon <= limit.epsilon
+        ledger.close()
+
+
+def test_a_refusal_names_the_filter_that_would_fit(path: Path) -> None:
+    """20 parts of a plan that is worth the limit: nothing is lost with the right filter."""
+    part = Gaussian(37.79, 1)
+    for kind in ("renyi", "gaussian"):
+        file = path.with_name(kind)
+        with Ledger.create(
+            file, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6), filter=kind
+        ) as ledger:
+            for number in range(20):
+                try:
+                    ledger.spend(part, run="part")
+                except OverBudget as refusal:
+                    assert kind == "renyi"
+                    assert 15 < number < 20
+                    said = str(refusal)
+                    assert "The filter gaussian would hold all of it" in said
+                    assert said.endswith("(tacit ledger create --filter gaussian).")
+                    break
+            else:
+                assert kind == "gaussian"
+    # Where none would, none is named.
+    with Ledger.open(path.with_name("gaussian")) as ledger:
+        with pytest.raises(OverBudget, match="nothing was spent.$"):
+            ledger.spend(Gaussian(10, 1), run="more")
+        with pytest.raises(UnsupportedError, match="--filter renyi"):
+            ledger.spend(Laplace(1e4, 1), run="more")
+
+
+def test_using_up_a_limit_that_was_hardly_needed_draws_a_warning(path: Path) -> None:
+    with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6)) as ledger:
+        with pytest.warns(LimitUsedUp, match=r"costs epsilon 0\.85 and uses up the limit of 1"):
+            ledger.spend(PureDP(0.85), run="all")
+        assert ledger.left() == 0.0
 
 
 def test_a_compiled_run_prepays_all_of_its_events(path: Path) -> None:
@@ -311,7 +449,7 @@ EDITS = [
     "UPDATE about SET description = replace(description, '\"format\": 2', '\"format\": 3')",
     "UPDATE about SET description = replace(description, '\"format\": 2', '\"format\": 1')",
     "UPDATE about SET description = replace(description, '\"format\": 2', '\"format\": true')",
-    "UPDATE about SET description = replace(description, '\"people\"', '\"unit\": 1, \"people\"')",
+    'UPDATE about SET description = replace(description, \'"people"\', \'"unit": 1, "people"\')',
     "UPDATE entries SET nonce = 'x' WHERE number = 2",
     "UPDATE entries SET nonce = NULL WHERE number = 2",
     "ALTER TABLE entries DROP COLUMN nonce",
@@ -410,6 +548,185 @@ def test_flipped_bytes_never_pass_silently(spent: Path) -> None:
         except LedgerError:
             noticed += 1
     assert noticed > 10
+
+
+# --- the same file at another time ---------------------------------------------------------------
+
+
+def test_two_identical_spends_have_different_heads(
+    spent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a ledger is restored and spent from again within a second."""
+
+    class Noon(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Noon":
+            return cls(2026, 1, 1, 12, tzinfo=tz)
+
+    monkeypatch.setattr("tacit.privacy.ledger.datetime", Noon)
+    backup = spent.with_name("backup")
+    shutil.copy(spent, backup)
+    entries = []
+    for file in (spent, backup):
+        with Ledger.open(file) as ledger:
+            entries.append(ledger.spend(Gaussian(30, 1), run="again"))
+    first, second = ({**entry.body(), "nonce": None} for entry in entries)
+    assert first == second
+    assert entries[0].digest != entries[1].digest
+
+
+@pytest.fixture
+def issued(spent: Path) -> tuple[Path, Path]:
+    """A certificate of the ledger's third entry, and a copy of the ledger from before a fourth."""
+    certificate, backup = spent.with_name("certificate.json"), spent.with_name("backup.ledger")
+    with Ledger.open(spent) as ledger:
+        third = ledger.certify("run 2", 1e-6, source=secure())
+        shutil.copy(spent, backup)
+        ledger.spend(Gaussian(30, 1), run="run 3")
+        fourth = ledger.certify("run 3", 1e-6, source=secure())
+    certificate.write_text(third.to_json())
+    certificate.with_name("fourth.json").write_text(fourth.to_json())
+    return certificate, backup
+
+
+def test_a_ledger_that_was_rolled_back_does_not_hold_its_certificates(
+    spent: Path, issued: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    third, backup = issued
+    fourth = third.with_name("fourth.json")
+    check = ["ledger", "check", str(spent), "--certificate", str(third)]
+    assert cli.run([*check, "--certificate", str(fourth)]) == 0
+    assert capsys.readouterr().out.count("went through the state") == 2
+    shutil.copy(backup, spent)
+    assert cli.run(check) == 0
+    assert capsys.readouterr().err == ""
+    assert cli.run([*check, "--certificate", str(fourth)]) == 1
+    said = capsys.readouterr().err
+    assert "has not the entries that" in said
+    assert "fourth.json attests: it was restored from a backup or rolled back" in said
+    assert said.count("\n") == 1
+    # Spending the same again does not help.
+    with Ledger.open(spent) as ledger:
+        ledger.spend(Gaussian(30, 1), run="run 3")
+        assert ledger.holds(Certificate.read(third))
+        assert not ledger.holds(Certificate.read(fourth))
+    assert cli.run([*check, "--certificate", str(fourth), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["rolled_back"] is True
+    assert told["certificates"] == {str(third): True, str(fourth): False}
+
+
+def test_other_ledgers_and_certificates_without_one(
+    issued: tuple[Path, Path], path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.ledger"
+    with Ledger.create(other, "clinic", unit=Unit.USER, limit=Budget(2.0, 1e-6)) as ledger:
+        for i in range(3):
+            ledger.spend(Gaussian(30, 1), run=f"run {i}", note="")
+    check = ["ledger", "check", str(other), "--certificate"]
+    assert cli.run([*check, str(issued[0])]) == 1
+    plan = tmp_path / "plan.json"
+    plan.write_text(Certificate.issue(PureDP(1.0), 0.0, unit=Unit.USER).to_json())
+    capsys.readouterr()
+    assert cli.run([*check, str(plan)]) == 2
+    assert "issued without a ledger" in capsys.readouterr().err
+
+
+def test_a_file_of_heads_notices_a_rollback_without_a_certificate(
+    spent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heads, backup = tmp_path / "heads", tmp_path / "backup.ledger"
+    check = ["ledger", "check", str(spent), "--anchor", str(heads)]
+    assert cli.run(check) == 0
+    assert cli.run(check) == 0
+    assert len(heads.read_text().splitlines()) == 1  # nothing new
+    shutil.copy(spent, backup)
+    with Ledger.open(spent) as ledger:
+        ledger.spend(Gaussian(30, 1), run="more")
+    assert cli.run(check) == 0
+    noted = heads.read_text()
+    assert len(noted.splitlines()) == 2
+    shutil.copy(backup, spent)
+    capsys.readouterr()
+    assert cli.run(check) == 1
+    assert "restored from a backup or rolled back" in capsys.readouterr().err
+    with Ledger.open(spent) as ledger:
+        ledger.spend(Gaussian(30, 1), run="more")
+    assert cli.run(check) == 1
+    assert heads.read_text() == noted  # what does not go on from there is not noted
+    for content in ("x", "1 2 3", "\x00", "é"):
+        heads.write_text(content)
+        assert cli.run(check) == 2
+        assert "not a file of heads" in capsys.readouterr().err
+    assert cli.run([*check[:-1], str(tmp_path)]) == 2
+    # Made before anything was spent, another ledger in its place is noticed too.
+    new = tmp_path / "new.ledger"
+    Ledger.create(new, "clinic", unit=Unit.USER).close()
+    heads.unlink()
+    assert cli.run(["ledger", "check", str(new), "--anchor", str(heads)]) == 0
+    assert cli.run(check) == 1
+
+
+# As tacit 0.1.0 wrote it: `tacit ledger export`, but for the spaces.
+EARLIER = """{"kind": "tacit ledger", "format": 1, "population": "clinic", "unit": "user",
+"relation": "replace-one", "people": 9000,
+"limit": {"epsilon": 2.0, "delta": 1e-06, "filter": "renyi", "order": 12}, "entries": [
+{"number": 1, "time": "2026-11-17T18:42:51+00:00", "run": "first", "partition": "", "slot": 0,
+"events": [{"type": "Gaussian", "std": 30.0, "bound": 1.0}], "note": "\\u00fc",
+"cost": [0.02666666666666667, 0.0],
+"previous": "dd73b5237c16cdb29e73a90d29719eb4c34a0b828a0addf34b6ec2857c1e120d",
+"digest": "51668bb832dee05756854f5bbc200cc781d8f14a3acefe5c94502fb91a294fa0"},
+{"number": 2, "time": "2026-11-17T18:42:51+00:00", "run": "second", "partition": "weeks", "slot": 2,
+"events": [{"type": "Laplace", "scale": 40.0, "bound": 1.0}], "note": "",
+"cost": [0.014022610924372037, 0.0],
+"previous": "51668bb832dee05756854f5bbc200cc781d8f14a3acefe5c94502fb91a294fa0",
+"digest": "0bc4bae7a45a25ac5c61e147a0fa0cc9125d13303fcb936b03ccd559e43ecf9c"}]}"""
+
+
+def earlier_file(path: Path) -> None:
+    """The same as a file, with the tables that 0.1.0 made."""
+    data = json.loads(EARLIER)
+    entries = data.pop("entries")
+    edit(path, f"PRAGMA application_id = {_APPLICATION_ID}")
+    edit(path, "CREATE TABLE about (description TEXT NOT NULL)")
+    edit(path, "INSERT INTO about VALUES (?)", json.dumps(data))
+    edit(
+        path,
+        "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL,"
+        " run TEXT NOT NULL, partition TEXT NOT NULL, slot INTEGER NOT NULL,"
+        " events TEXT NOT NULL, note TEXT NOT NULL, first REAL NOT NULL,"
+        " second REAL NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
+    )
+    for one in entries:
+        values = [*one.values()]
+        values[5] = json.dumps(one["events"])
+        values[7:8] = one["cost"]
+        edit(path, "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
+    edit(path, "CREATE TABLE head (number INTEGER, digest TEXT NOT NULL)")
+    edit(path, "INSERT INTO head VALUES (2, ?)", entries[-1]["digest"])
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_ledgers_of_earlier_versions_go_on_in_the_same_chain(path: Path, imported: bool) -> None:
+    if imported:
+        Ledger.from_dict(json.loads(EARLIER), path).close()
+    else:
+        earlier_file(path)
+    with Ledger.open(path) as ledger, Ledger.open(path) as other:
+        assert ledger.check() == 2
+        assert ledger.about.format == 1
+        assert ledger.to_dict() == json.loads(EARLIER)
+        third = ledger.spend(Gaussian(30, 1), run="third")
+        assert third.previous == json.loads(EARLIER)["entries"][-1]["digest"]
+        assert third.nonce
+        other.spend(Gaussian(30, 1), run="fourth")  # it saw the file before the nonce was added
+        assert [entry.nonce is None for entry in ledger.entries()] == [True, True, False, False]
+        data = ledger.to_dict()
+    with Ledger.open(path) as again, Ledger.from_dict(data, path.with_name("copy")) as copy:
+        assert again.check() == copy.check() == 4
+        assert again.to_dict() == copy.to_dict()
+    edit(path, "UPDATE entries SET nonce = NULL WHERE number = 3")
+    assert "entry 3" in refuses(path)
 
 
 # --- disks and processes --------------------------------------------------------------------------
@@ -586,7 +903,23 @@ def test_command_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown["entries"] == 1
     assert shown["epsilon"] == shown["runs"]["monday"] == epsilon(Gaussian(30, 1), 0.1)
     assert cli.run(["ledger", "check", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"checked": True, "entries": 1}
+    checked = json.loads(capsys.readouterr().out)
+    assert (checked["checked"], checked["entries"], checked["rolled_back"]) == (True, 1, False)
+
+
+def test_text_in_a_ledger_does_not_steer_the_terminal(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trick = "\x1b[2J\x1b[1;1Hclinic\r\u202e"
+    with Ledger.create(path, trick, unit=Unit.USER, limit=Budget(1.0)) as ledger:
+        ledger.spend(PureDP(0.1), run=f"monday{trick}")
+        certificate = ledger.certify(f"monday{trick}", 0.0, source=secure())
+    assert cli.run(["ledger", "show", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert r"\x1b[2J\x1b[1;1Hclinic\r\u202e" in shown
+    assert all(
+        line.isprintable() for line in [*shown.splitlines(), *certificate.card().split("\n")]
+    )
 
 
 @pytest.mark.parametrize(

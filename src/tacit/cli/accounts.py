@@ -240,8 +240,6 @@ def verify(
     print(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
     print(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
     print(textwrap.fill(_signed_words(read, found.signed, public_key), 79))
-    for warning in found.warnings:
-        print(textwrap.fill(f"Warning: {warning}", 79))
 
 
 def _signed_words(read: "Certificate", signed: "Signed", given: Path | None) -> str:
@@ -292,6 +290,7 @@ def sign(
         told = {"key": signed.signature.public_key, "warnings": list(found.warnings)}
         print(json.dumps({"signed": True, **told}))
     else:
-        print(f"Signed {certificate} with the key {signed.signature.public_key}.")
+        print(f"Signed {certificate} with the key")
+        print(f"{signed.signature.public_key}.")
         for warning in found.warnings:
             print(f"tacit: warning: {warning}", file=sys.stderr)

@@ -404,6 +404,8 @@ class Certificate:
     def card(self) -> str:
         """The promise in plain words, in lines of at most 79 characters."""
         rows = [
+            *([("INVALID", self.invalid)] if self.invalid else []),
+            *(("Warning", warning) for warning in earlier.warnings(self)),
             ("Protected", _UNIT_WORDS[self.unit]),
             ("Against", self._relation_words()),
             ("In", _RELEASE_WORDS[self.release]),

@@ -7,7 +7,10 @@ compared with a cap that was fixed before the first release. Three of them:
 
 - `GAUSSIAN`: sums of mu^2, for Gaussian noise only, at no loss (Smith and Thakurta 2022);
 - `RENYI`: sums of Renyi divergences at one order fixed in advance (Feldman and Zrnic 2021), and of
-  the probabilities of telling all, for which a tenth of delta is set aside;
+  the probabilities of telling all, for which a tenth of delta is set aside. Where the divergence at
+  that order is too large, or none is proven, as with much sampling and little noise, a spend is
+  charged as what it also is: (epsilon, d)-DP, for a d of a hundredth of delta, hence dominated by
+  `ApproxDP(epsilon, d)` (Kairouz, Oh, Viswanath 2015), which has a divergence at every order;
 - `SUM`: sums of epsilons and of deltas (Rogers et al. 2016), for pure and approximate DP.
 
 **The first spend may use the whole limit.** Caps of Renyi divergences are worth less than their
@@ -34,11 +37,13 @@ from typing import Self
 
 from tacit.privacy import accounting, checks
 from tacit.privacy.errors import InputError, UnsupportedError
-from tacit.privacy.events import Event, Gaussian, as_events
+from tacit.privacy.events import ApproxDP, Event, Gaussian, as_events
 from tacit.privacy.promise import Budget, Relation, Word
 
 # The share of delta that the Renyi filter keeps for events that may tell all.
 _FOR_LEAKS = 0.1
+# How many spends may have a share of that when they are charged as approximate DP.
+_LEAKING_SPENDS = 10
 
 
 class FilterKind(Word):
@@ -155,6 +160,9 @@ class Filter:
 
     def _has_figure(self, kind: FilterKind, events: tuple[Event, ...], relation: Relation) -> bool:
         """Whether another filter, of this kind and for the same limit, can add up `events`."""
+        if kind is FilterKind.RENYI:
+            # Whatever has an epsilon has a figure, so there is no need to find it.
+            return kind is not self.kind and self.limit.delta > 0.0
         try:
             type(self).suited_to(self.limit, kind)._cost(events, relation)
         except (InputError, UnsupportedError):
@@ -170,11 +178,22 @@ class Filter:
 
         assert self.order is not None
         cost = Cost(*witness.renyi(events, self.order, relation))
-        if not math.isfinite(cost.first):
+        if cost.within(self.cap):
+            return cost
+        told = self.cap.second / _LEAKING_SPENDS
+        try:
+            plain = ApproxDP(accounting.epsilon(events, told, relation), told, relation=relation)
+            approximate = Cost(*witness.renyi(plain, self.order, relation))
+        except InputError:
+            approximate = cost  # no finite epsilon at this delta
+        if approximate.within(self.cap):
+            return approximate
+        cheaper = min(cost, approximate, key=lambda one: one.first)
+        if not math.isfinite(cheaper.first):
             raise UnsupportedError(
                 f"No Renyi divergence at the filter's order {self.order} is proven for this."
             )
-        return cost
+        return cheaper
 
 
 def _renyi_cap(limit: Budget, order: int) -> float:

@@ -61,6 +61,10 @@ _MOST_CHOICES = 1000  # ways of being in slots that are told apart when costs ar
 _PATIENCE = 30.0  # seconds to wait for another process to finish its entry
 
 
+class LimitUsedUp(UserWarning):
+    """A first spend was within the limit, and nothing more can be spent beside it."""
+
+
 class LargeDelta(UserWarning):
     """delta is not below one over the number of people: someone may be given away outright."""
 
@@ -361,7 +365,19 @@ class Ledger:
             }
             entry = _entry({**body, "digest": _digest(body)})
             self._append(entry)
+        if chosen is not None and not cost.within(chosen.cap):
+            self._warn_if_much_is_lost(chosen, listed)
         return entry
+
+    def _warn_if_much_is_lost(self, chosen: Filter, events: tuple[Event, ...]) -> None:
+        spent = accounting.epsilon(events, chosen.limit.delta, self.about.relation)
+        if spent < 0.95 * chosen.limit.epsilon:
+            warnings.warn(
+                f"This first spend costs epsilon {spent:.4g} and uses up the limit of "
+                f"{chosen.limit.epsilon:g}: the {chosen.kind} filter could not add it to another.",
+                LimitUsedUp,
+                stacklevel=3,
+            )
 
     def release(
         self, plan: Plan, value: ArrayLike, source: Source, *, run: str, **where: Any
@@ -393,7 +409,9 @@ class Ledger:
     ) -> None:
         """Raise if `events` are too much; `alone` says that they are not if nothing came before."""
         before = _paid_in(self._spent, place)
-        if (before is None and alone) or (before is not None and (before + cost).within(chosen.cap)):
+        if (before is None and alone) or (
+            before is not None and (before + cost).within(chosen.cap)
+        ):
             return
         limit = chosen.limit
         stated = (
@@ -547,14 +565,15 @@ class Ledger:
             return list(self._read())
 
     def check(self) -> int:
-        """Check every entry and recompute its cost; returns how many there are."""
+        """Check every entry and that it cost no less than its events do; returns how many."""
         for entry in self.entries():
             chosen = self.about.filter
             if chosen is None:
                 accounting.check(entry.events, self.about.relation)
                 continue
             again = chosen.cost(entry.events, self.about.relation)
-            if not (again.within(entry.cost) and entry.cost.within(again)):
+            # It may have cost more, if accounting has become tighter since.
+            if not again.within(entry.cost):
                 raise _changed(self.path, f"the cost of entry {entry.number}")
         return self._verified
 

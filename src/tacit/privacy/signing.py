@@ -34,9 +34,7 @@ def make_key(path: str | Path) -> Path:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key, public = Ed25519PrivateKey.generate(), Path(f"{path}.pub")
-    secret = key.private_bytes(
-        forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()
-    )
+    secret = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
     if public.exists():
         raise InputError(f"{str(public)!r} is there already.")
     try:

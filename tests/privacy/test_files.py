@@ -1,0 +1,120 @@
+"""Reading what people, or others, put into files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit import cli
+from tacit.control.aggregation import from_line
+from tacit.data import Tabular, load_policy
+from tacit.privacy import Certificate, CertificateError, InputError, Ledger, PureDP, Unit, files
+from tacit.privacy.text import printable
+from tacit.risk.prospect import Prospect
+from tacit.run.parsing import configured
+from tacit.run.study import Study
+
+
+def twice(text: str, key: str) -> str:
+    """`text` with a second value for one of its keys, which `json` alone lets win or lose."""
+    marked = f'"{key}":'
+    assert marked in text
+    return text.replace(marked, f'{marked} 0, "{key}":', 1)
+
+
+def test_a_key_that_is_there_twice_is_refused() -> None:
+    assert files.parse_json('{"a": [{"b": 1}, {"b": 2}]}') == {"a": [{"b": 1}, {"b": 2}]}
+    for text in ('{"a": 1, "a": 1}', '{"a": [{"b": 1, "b": 2}]}', '{"a": 1, "\\u0061": 2}'):
+        with pytest.raises(files.DuplicateKeyError, match="is there twice"):
+            files.parse_json(text)
+        with pytest.raises(files.DuplicateKeyError, match="is there twice"):
+            files.parse_json(text.encode())
+
+
+def certificate() -> str:
+    return Certificate.issue(PureDP(1.0), 0.0, unit=Unit.USER).to_json()
+
+
+def read_certificate(path: Path) -> object:
+    return Certificate.read(path)
+
+
+READERS: list[tuple[Callable[[Path], object], str, str]] = [
+    (read_certificate, certificate(), "epsilon"),
+    (read_certificate, certificate(), "type"),  # inside of an event
+    (load_policy, Tabular([[1.0]]).to_json(), "kind"),
+    (configured, '{"seed": 1}', "seed"),
+    (Study.load, '{"kind": "tacit study"}', "kind"),
+    (Prospect.load, '{"kind": "tacit prospect"}', "kind"),
+    (lambda path: from_line(path.read_text()), '{"issued": [1, 2]}', "issued"),
+    (files.load_json, '{"a": {"b": 1}}', "b"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(READERS)))
+def test_every_reader_refuses_it(number: int, tmp_path: Path) -> None:
+    read, text, key = READERS[number]
+    path = tmp_path / "file.json"
+    path.write_text(twice(text, key))
+    with pytest.raises((InputError, CertificateError)) as caught:
+        read(path)
+    said = str(caught.value)
+    assert f"The key '{key}' is there twice." in said or "not a line of an aggregator" in said
+
+
+def test_the_command_line_refuses_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, ledger = tmp_path / "file.json", tmp_path / "ledger"
+    # Whoever reads the first of two values would see another promise than whoever reads the last.
+    path.write_text(twice(certificate(), "epsilon"))
+    assert cli.run(["verify", str(path)]) == 2
+    assert "The key 'epsilon' is there twice." in capsys.readouterr().err
+    with Ledger.create(ledger, "clinic", unit=Unit.USER) as made:
+        made.spend(PureDP(1.0), run="r")
+        exported = json.dumps(made.to_dict())
+    path.write_text(twice(exported, "population"))
+    assert cli.run(["ledger", "import", str(tmp_path / "copy"), str(path)]) == 2
+    assert "The key 'population' is there twice." in capsys.readouterr().err
+    assert not (tmp_path / "copy").exists()
+
+
+def test_text_is_made_fit_to_be_printed() -> None:
+    for text in ("clinic 2025", "Ärzte", "診療所", "a\\x1b", ""):
+        assert printable(text) == text
+    tricks: dict[str, Any] = {
+        "\x1b[2K": r"\x1b[2K",
+        "a\nb\r": r"a\nb\r",
+        "\x00\x7f\x9b": r"\x00\x7f\x9b",
+        "\u202e\u2028": r"\u202e\u2028",
+        "\ud800": r"\ud800",
+        "\U000e0001": r"\U000e0001",
+    }
+    for text, shown in tricks.items():
+        assert printable(text) == shown
+        assert printable(text).isprintable()
+
+
+def test_text_in_certificates_does_not_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tacit.privacy import Assumption
+
+    trick = "x\x1b[1A\x1b[2K\rVerified by everybody\u202e"
+    found = Certificate.issue(
+        PureDP(1.0), 0.0, unit=Unit.USER, assumptions=(Assumption(trick, trick),)
+    )
+    data = {**found.to_dict(), "accountant": trick, "tacit": trick}
+    from tacit.privacy.certificate import _digest
+
+    data["digest"] = _digest({k: v for k, v in data.items() if k != "digest"})
+    path = tmp_path / "certificate.json"
+    path.write_text(json.dumps(data))
+    assert cli.run(["verify", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count(r"\x1b[1A\x1b[2K\rVerified") == 4
+    assert all(line.isprintable() for line in out.split("\n"))
+    # And in refusals.
+    path.write_text(json.dumps({**data, "events": [{"type": "x\x1b[1A"}]}))
+    assert cli.run(["verify", str(path)]) == 2
+    assert capsys.readouterr().err.rstrip("\n").isprintable()
