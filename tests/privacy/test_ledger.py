@@ -205,7 +205,7 @@ def test_a_first_spend_of_exactly_the_limit_fits_the_default_ledger(
         # And nothing fits beside it.
         assert ledger.left() == 0.0
         for partition in ("", "weeks"):
-            with pytest.raises(OverBudget, match="by the renyi filter about 0.0% of it is left"):
+            with pytest.raises(OverBudget, match=r"by the renyi filter about 0\.0% of it is left"):
                 ledger.spend(Gaussian(1e4, 1), run="more", partition=partition)
         assert ledger.check() == 1
         assert ledger.certify("all", 1e-6, source=secure()).epsilon <= 1.0
@@ -296,7 +296,7 @@ def test_a_refusal_names_the_filter_that_would_fit(path: Path) -> None:
                 assert kind == "gaussian"
     # Where none would, none is named.
     with Ledger.open(path.with_name("gaussian")) as ledger:
-        with pytest.raises(OverBudget, match="nothing was spent.$"):
+        with pytest.raises(OverBudget, match=r"nothing was spent\.$"):
             ledger.spend(Gaussian(10, 1), run="more")
         with pytest.raises(UnsupportedError, match="--filter renyi"):
             ledger.spend(Laplace(1e4, 1), run="more")

@@ -131,7 +131,8 @@ def choose(
     """A good candidate, `epsilon`-privately; `scores` has a row for each unit, larger is better.
 
     Each row must be computed from its own unit alone, and candidates must not have been fitted to
-    these units: nothing here can see that, and the certificate lists it as assumed. Group a person's trajectories into one row (their mean, say) and say `unit=Unit.USER`.
+    these units: nothing here can see that, and the certificate lists it as assumed. Group a
+    person's trajectories into one row (their mean, say) and say `unit=Unit.USER`.
     """
     plan = PermuteAndFlip(epsilon, low, high)
     count = len(plan.sums(scores))

@@ -7,8 +7,8 @@ row has, beside the paper's figures, what the same noise does with all gradients
 how many trials end well: *sustained* is a mean of at least 195 over the last thousand scores.
 
 The paper says of its rows at epsilon infinity (here None) no more than "non-private A3C". Taken are
-gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. That does
-not learn; `READINGS` are others that could be meant, and changes that show why.
+gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. With that
+the paper's figures are not yet reproduced; `READINGS` are the others that were tried.
 
 Rows are plain dictionaries, for JSON.
 """

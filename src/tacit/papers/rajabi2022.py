@@ -3,13 +3,13 @@
 What is printed: Table I, the mean number of visits to each of four obstacles in a roll-out of 400
 steps, with a prospect-theoretic objective and with the expectation, at three noise levels, acting
 greedily and in proportion; Figure 2, the loss while learning, at three noise levels. Both are means
-over 20 runs. Three observations are made of the table (`SAID`); `verdicts` says which hold here,
-and which hold of the printed numbers themselves.
+over 20 runs. Three observations are made of the table (`SAID`); `verdicts` says which were
+reproduced here, and which the printed numbers themselves show.
 
-None of it can come out the same: the printed weights, and the public code, raise negative numbers
-to fractional powers (`tacit.control.paper_prospect` has the list). Here the estimator is the
-corrected one. It is run with the algorithm as printed on the square of the text, and with the
-settings of the public code on the square of the code.
+The printed weights, and the public code, raise negative numbers to fractional powers
+(`tacit.control.paper_prospect` has the list), so that what was run for the paper is not known. Here
+the estimator is the corrected one. Readings tried: the algorithm as printed on the square of the
+text, and with the settings of the public code on the square of the code.
 
 Nothing is rolled out. Where in its cell a point lies is drawn afresh in every step, so that a
 policy of points visits cells like its mean over the points of each cell, of which there are
