@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
+import tacit
+
 
 def environment() -> dict[str, object]:
     """What the figures were measured on."""
@@ -15,7 +17,7 @@ def environment() -> dict[str, object]:
         "cores": os.cpu_count(),
         "machine": platform.machine(),
         "numpy": version("numpy"),
-        "tacit": version("tacit"),
+        "tacit": tacit.__version__,
     }
 
 

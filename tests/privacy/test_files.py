@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tacit import cli
@@ -44,7 +45,7 @@ def read_certificate(path: Path) -> object:
 READERS: list[tuple[Callable[[Path], object], str, str]] = [
     (read_certificate, certificate(), "epsilon"),
     (read_certificate, certificate(), "type"),  # inside of an event
-    (load_policy, Tabular([[1.0]]).to_json(), "kind"),
+    (load_policy, Tabular(np.ones((1, 1))).to_json(), "kind"),
     (configured, '{"seed": 1}', "seed"),
     (Study.load, '{"kind": "tacit study"}', "kind"),
     (Prospect.load, '{"kind": "tacit prospect"}', "kind"),

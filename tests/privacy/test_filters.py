@@ -127,6 +127,11 @@ def test_sums_of_pure_and_approximate_dp() -> None:
         chosen.cost(Gaussian(1, 1), RO)
 
 
+def test_noise_that_needs_a_delta_is_told_so() -> None:
+    with pytest.raises(UnsupportedError, match="need a limit with delta above 0"):
+        Filter.suited_to(Budget(1.0)).cost(Gaussian(100, 1), RO)
+
+
 def test_disjoint_groups_cost_their_worst() -> None:
     limit = Budget(1.0, 1e-5)
     groups = Disjoint((Gaussian(4, 1), Gaussian(2, 1)))

@@ -120,7 +120,8 @@ def test_no_other_certificate_and_no_other_key_fits_a_signature(key: Path, tmp_p
 )
 def test_malformed_signatures_are_refused(key: Path, change: dict[str, Any]) -> None:
     data = signing.sign(PLAN, key).to_dict()
-    for wrong in ({**data["signature"], **change}, None, [], {}):
+    wrongs: tuple[object, ...] = ({**data["signature"], **change}, None, [], {})
+    for wrong in wrongs:
         with pytest.raises(CertificateError, match="signature"):
             Certificate.from_dict({**data, "signature": wrong})
 

@@ -151,6 +151,8 @@ class Filter:
             return self._cost(listed, relation)
         except UnsupportedError as error:
             others = [kind.value for kind in FilterKind if self._has_figure(kind, listed, relation)]
+            if self.limit.delta == 0.0:
+                raise UnsupportedError(f"{error} They need a limit with delta above 0.") from None
             if not others:
                 raise
             raise UnsupportedError(
