@@ -95,6 +95,11 @@ def test_much_sampling_and_little_noise_is_charged_as_approximate_dp() -> None:
     plain = epsilon(event, told, RO)
     assert cost == chosen.cost(ApproxDP(plain, told), RO)
     assert cost.second == pytest.approx(told)
+    # Either charge is one that an entry may have, and less than both is none.
+    assert chosen.covers(cost, [event], RO)
+    assert chosen.covers(Cost(divergence), [event], RO)
+    assert not chosen.covers(Cost(cost.first * 0.999, told), [event], RO)
+    assert not chosen.covers(Cost(divergence * 0.999), [event], RO)
     # So that several such spends fit, which are within the limit together.
     times = math.floor(min(chosen.cap.first / cost.first, chosen.cap.second / cost.second) + 1e-9)
     assert times >= 2

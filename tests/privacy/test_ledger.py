@@ -24,6 +24,7 @@ from tacit.privacy import (
     ApproxDP,
     Budget,
     Certificate,
+    DiscreteGaussian,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -32,6 +33,7 @@ from tacit.privacy import (
     LargeDelta,
     Ledger,
     LedgerError,
+    LimitUsedUp,
     NoiseOrigin,
     OverBudget,
     PoissonSampled,
@@ -40,9 +42,10 @@ from tacit.privacy import (
     Repeated,
     Unit,
     UnsupportedError,
+    calibrate,
     epsilon,
 )
-from tacit.privacy.ledger import _APPLICATION_ID, LimitUsedUp
+from tacit.privacy.ledger import _APPLICATION_ID
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source, reproducible, secure
 
@@ -211,6 +214,26 @@ def test_a_first_spend_of_exactly_the_limit_fits_the_default_ledger(
         assert ledger.certify("all", 1e-6, source=secure()).epsilon <= 1.0
     assert cli.run(["ledger", "show", str(path)]) == 0
     assert "0.0% is left" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_is_calibrated_to_the_limit_fits(path: Path) -> None:
+    limit = Budget(1.0, 1e-6)
+    plans: list[Callable[[float], Event]] = [
+        lambda s: Gaussian(s, 1),
+        lambda s: Repeated(Gaussian(s, 1), 100),
+        lambda s: Repeated(PoissonSampled(Gaussian(s, 1), 0.01), 100),
+        lambda s: Repeated(FixedSizeSampled(Gaussian(s, 1), 100, 1), 50),
+        lambda s: Repeated(Laplace(s, 1), 20),
+        lambda s: DiscreteGaussian(s, 100, 5),
+    ]
+    for number, plan in enumerate(plans):
+        event = plan(calibrate(plan, limit))
+        with Ledger.create(
+            path.with_name(str(number)), "clinic", unit=Unit.USER, limit=limit
+        ) as ledger:
+            ledger.spend(event, run="all")
+            assert ledger.check() == 1
 
 
 def test_a_first_spend_of_more_than_the_limit_is_told_its_cost(path: Path) -> None:

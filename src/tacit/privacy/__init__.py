@@ -36,7 +36,7 @@ from tacit.privacy.events import (
     RandomizedResponse,
     Repeated,
 )
-from tacit.privacy.ledger import LargeDelta, Ledger
+from tacit.privacy.ledger import LargeDelta, Ledger, LimitUsedUp
 from tacit.privacy.promise import Budget, NoiseOrigin, Relation, Release, Unit
 from tacit.privacy.shuffling import EpsilonIfShufflerIsTrusted, shuffled_epsilon
 
@@ -61,6 +61,7 @@ __all__ = [
     "LargeDelta",
     "Ledger",
     "LedgerError",
+    "LimitUsedUp",
     "NoiseOrigin",
     "OverBudget",
     "PoissonSampled",

@@ -30,7 +30,7 @@ averaged over something that has one law under both.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -171,31 +171,45 @@ class Filter:
             return False
         return kind is not self.kind
 
-    def _cost(self, events: tuple[Event, ...], relation: Relation) -> Cost:
-        if self.kind is FilterKind.SUM:
-            return Cost(*accounting.sums(events, relation))
-        if self.kind is FilterKind.GAUSSIAN:
-            return Cost(accounting.gaussian_mu(events, relation) ** 2)
-        from tacit.privacy import witness
+    def covers(self, cost: Cost, events: Iterable[Event], relation: Relation) -> bool:
+        """Whether `cost` is at least one that `events` may be charged.
 
-        assert self.order is not None
-        cost = Cost(*witness.renyi(events, self.order, relation))
-        if cost.within(self.cap):
-            return cost
-        told = self.cap.second / _LEAKING_SPENDS
-        try:
-            plain = ApproxDP(accounting.epsilon(events, told, relation), told, relation=relation)
-            approximate = Cost(*witness.renyi(plain, self.order, relation))
-        except InputError:
-            approximate = cost  # no finite epsilon at this delta
-        if approximate.within(self.cap):
-            return approximate
-        cheaper = min(cost, approximate, key=lambda one: one.first)
-        if not math.isfinite(cheaper.first):
+        It may be more, if accounting has become tighter since.
+        """
+        return any(one.within(cost) for one in self._charges(as_events(events), relation))
+
+    def _cost(self, events: tuple[Event, ...], relation: Relation) -> Cost:
+        """The first charge within the cap, or else the one that is least above it."""
+        above = []
+        for cost in self._charges(events, relation):
+            if cost.within(self.cap):
+                return cost
+            above.append(cost)
+        least = min(above, key=lambda cost: cost.first)
+        if not math.isfinite(least.first):
             raise UnsupportedError(
                 f"No Renyi divergence at the filter's order {self.order} is proven for this."
             )
-        return cheaper
+        return least
+
+    def _charges(self, events: tuple[Event, ...], relation: Relation) -> Iterator[Cost]:
+        """What `events` may be charged, each a bound of its own; what takes longer comes last."""
+        if self.kind is FilterKind.SUM:
+            yield Cost(*accounting.sums(events, relation))
+            return
+        if self.kind is FilterKind.GAUSSIAN:
+            yield Cost(accounting.gaussian_mu(events, relation) ** 2)
+            return
+        from tacit.privacy import witness
+
+        assert self.order is not None
+        yield Cost(*witness.renyi(events, self.order, relation))
+        told = self.cap.second / _LEAKING_SPENDS
+        try:
+            plain = ApproxDP(accounting.epsilon(events, told, relation), told, relation=relation)
+        except InputError:
+            return  # no finite epsilon at this delta
+        yield Cost(*witness.renyi(plain, self.order, relation))
 
 
 def _renyi_cap(limit: Budget, order: int) -> float:

@@ -571,9 +571,7 @@ class Ledger:
             if chosen is None:
                 accounting.check(entry.events, self.about.relation)
                 continue
-            again = chosen.cost(entry.events, self.about.relation)
-            # It may have cost more, if accounting has become tighter since.
-            if not again.within(entry.cost):
+            if not chosen.covers(entry.cost, entry.events, self.about.relation):
                 raise _changed(self.path, f"the cost of entry {entry.number}")
         return self._verified
 
