@@ -30,7 +30,7 @@ from tacit.envs.base import Episodes, Transitions
 from tacit.envs.host import HostEnvironment
 from tacit.privacy import Budget, InputError, Ledger
 from tacit.privacy.ledger import LargeDelta
-from tacit.privacy.mechanisms.correlated import CorrelatedMechanism
+from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
 from tacit.privacy.noise import reproducible
 from tacit.privacy.promise import NoiseOrigin, Unit
 from tests.statistics import FALSE_ALARM, follows
@@ -347,7 +347,7 @@ def test_the_noise_has_the_size_that_is_paid_for(kind: Any) -> None:
     )  # nine batches, the last with a person missing
     assert learned.actor is not None
     assert learned.critic is not None
-    mechanism = CorrelatedMechanism.calibrated(1.0, budget, horizon=9)
+    mechanism = CorrelatedMechanism.calibrated(1.0, budget, horizon=9, strategy=Strategy.OPTIMAL)
     if kind == "independent":
         (event,) = learned.certificate.events[0].events  # type: ignore[attr-defined]
         spread = event.std * math.sqrt(9.0)

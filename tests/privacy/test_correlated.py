@@ -44,6 +44,7 @@ KINDS: list[tuple[Strategy, int | None]] = [
     (Strategy.BANDED, 1),
     (Strategy.BANDED, 3),
     (Strategy.BANDED, 90),
+    (Strategy.OPTIMAL, None),
 ]
 
 
@@ -108,6 +109,16 @@ def _dense(strategy: Strategy, size: int, band: int | None) -> tuple[Array, Arra
         # Any square root of the covariance gives the same law; the lower triangular one is unique.
         B = np.linalg.cholesky(estimates @ estimates.T)
         return B, np.linalg.inv(B) @ ones(size)
+    if strategy is Strategy.OPTIMAL:
+        v = np.sqrt(np.arange(size, 0, -1.0))
+        for _ in range(11):
+            _, values, vectors = np.linalg.svd(ones(size) * np.sqrt(v))
+            last = (vectors.T * values) @ vectors
+            v = np.diagonal(last) ** 2 / v
+        X = last / np.sqrt(np.outer(np.diagonal(last), np.diagonal(last)))
+        # M'M = X with M lower triangular: the inverse of M is the Cholesky factor of X^-1.
+        M = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(X)))
+        return ones(size) @ np.linalg.inv(M), M
     kept = band or {Strategy.INDEPENDENT: 1}.get(strategy, size)
     column = np.array([math.comb(2 * k, k) / 4**k if k < kept else 0.0 for k in range(size)])
     M = toeplitz(column)
@@ -242,6 +253,61 @@ def patterns(horizon: int, participations: int, separation: int) -> list[tuple[i
     ]
 
 
+def rms(plan: CorrelatedMechanism) -> float:
+    """Root mean square error over the running sums, for noise that pays for one movement of 1."""
+    return math.sqrt(float(np.mean(plan.errors() ** 2))) * plan.sensitivity
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 10, 50, 200])
+def test_no_factorisation_is_better_than_the_optimal_one(horizon: int) -> None:
+    """The dual bound holds for every v > 0; v = diag(X^-1 G X^-1) is where it is met."""
+    M = correlated.optimal(horizon)[1]
+    A, inverse = ones(horizon), np.linalg.inv(M.T @ M)
+    v = np.diagonal(inverse @ A.T @ A @ inverse)
+    least = np.linalg.svd(A * np.sqrt(v), compute_uv=False).sum() ** 2 / v.sum()
+    found = rms(CorrelatedMechanism(1.0, 1.0, horizon, Strategy.OPTIMAL)) ** 2 * horizon
+    # The square of the error is within 1e-5 of the bound; the margin of S adds 2e-9.
+    assert least * (1 - 1e-12) <= found <= least * (1 + 1.1e-5)
+    # The bound has teeth: the square root is not within it.
+    other = rms(CorrelatedMechanism(1.0, 1.0, horizon)) ** 2 * horizon
+    assert horizon == 1 or other > 1.05 * least
+
+
+@pytest.mark.parametrize(("horizon", "below"), [(10, 0.0587), (50, 0.0588), (200, 0.0549)])
+def test_the_optimal_strategy_is_five_to_six_percent_below_the_square_root(
+    horizon: int, below: float
+) -> None:
+    one, other = (
+        CorrelatedMechanism(1.0, 1.0, horizon, s)
+        for s in (Strategy.OPTIMAL, Strategy.SQUARE_ROOT_TOEPLITZ)
+    )
+    assert rms(one) / rms(other) == pytest.approx(1 - below, abs=5e-5)
+    # The last sum, where most learners end, is better too.
+    last = one.errors()[-1] * one.sensitivity / (other.errors()[-1] * other.sensitivity)
+    assert 0.95 < last < 0.975
+
+
+@pytest.mark.parametrize("horizon", [2, 33, 512])
+def test_rounding_of_the_stored_noise_matrix_is_within_the_margin(horizon: int) -> None:
+    """M of the B that is used, B^-1 A, by substitution in 64 bits of mantissa."""
+    B = correlated.optimal(horizon)[0].astype(np.longdouble)
+    exact = ones(horizon).astype(np.longdouble)
+    for t in range(horizon):
+        exact[t] = (exact[t] - B[t, :t] @ exact[:t]) / B[t, t]
+    assert np.finfo(np.longdouble).eps < 2e-19
+    largest = float(np.sqrt((exact**2).sum(axis=0)).max())
+    plan = CorrelatedMechanism(1.0, 1.0, horizon, Strategy.OPTIMAL)
+    assert largest <= plan.sensitivity
+    assert largest == pytest.approx(1.0, abs=1e-10)
+
+
+def test_the_best_strategy_for_a_horizon() -> None:
+    assert Strategy.best(512) is Strategy.OPTIMAL
+    assert Strategy.best(513) is Strategy.SQUARE_ROOT_TOEPLITZ
+    with pytest.raises(InputError, match="at most 512 steps"):
+        CorrelatedMechanism(1.0, 1.0, 513, Strategy.OPTIMAL)
+
+
 @pytest.mark.parametrize("horizon", [1, 2, 5, 8, 9])
 def test_several_participations_over_all_patterns(horizon: int) -> None:
     for participations, separation in itertools.product((1, 2, 3, horizon), (1, 2, 3, 4)):
@@ -252,7 +318,10 @@ def test_several_participations_over_all_patterns(horizon: int) -> None:
             gram = np.abs(M.T @ M)
             worst = math.sqrt(max(gram[np.ix_(p, p)].sum() for p in sets))
             assert plan.sensitivity >= worst * (1 - 1e-13)
-            if not plan.strategy.tree:
+            if plan.strategy is Strategy.OPTIMAL and participations > 1:
+                # A bound, and not a bad one.
+                assert plan.sensitivity <= 1.01 * worst
+            elif not plan.strategy.tree:
                 assert plan.sensitivity == pytest.approx(worst, rel=2e-9)
             else:  # an upper bound, and not a wild one
                 assert plan.sensitivity <= 1.25 * worst

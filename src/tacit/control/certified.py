@@ -75,7 +75,7 @@ from tacit.privacy.accounting import calibrate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Disjoint, Event, Gaussian
 from tacit.privacy.mechanisms import correlated_jax
-from tacit.privacy.mechanisms.correlated import CorrelatedMechanism
+from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
 from tacit.privacy.promise import Budget, Relation
 
 SWEEPABLE = ("actor_step", "critic_step", "clip", "sigma", "gamma", "lambda_", "critic_weight")
@@ -99,7 +99,8 @@ def calibrated(budget: Budget, horizon: int, correlated: bool) -> tuple[float, E
     if not correlated:
         sigma = calibrate(disjoint, budget, Relation.REPLACE_ONE)
         return sigma, disjoint(sigma)
-    plan = CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon)
+    best = Strategy.best(horizon)
+    plan = CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon, strategy=best)
     return plan.std, plan.event
 
 
@@ -188,7 +189,7 @@ class Plan:
     @cached_property
     def _stream(self) -> CorrelatedMechanism:
         """The noise in units of sigma."""
-        return CorrelatedMechanism(1.0, 1.0, self.horizon)
+        return CorrelatedMechanism(1.0, 1.0, self.horizon, Strategy.best(self.horizon))
 
     def rekeyed(self, state: State, key: Any) -> State:
         """The same state with all the noise still to come from another key."""
