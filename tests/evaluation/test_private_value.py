@@ -73,17 +73,13 @@ def corners() -> list[list[Fraction]]:
     weights = [(f(0), f(0)), (f(1, 4), f(0)), (f(3, 4), f(1, 2)), (f(1), f(1))]
     half = [(f(1, 4), f(0)), (f(3, 4), f(1, 2)), (f(1), f(1))]
     returns = [(side * y, q) for y, q in half for side in (1, -1)]
-    return [
-        [w, w * y, y, u, u * y, u * q, w * q, q] for (w, u) in weights for (y, q) in returns
-    ]
+    return [[w, w * y, y, u, u * y, u * q, w * q, q] for (w, u) in weights for (y, q) in returns]
 
 
 def test_the_bound_is_what_the_corners_say() -> None:
     """The 276 distances of the proof in exact fractions, and a pair that has the largest."""
     points = [exact_map(one) for one in corners()]
-    squares = [
-        square_distance(points[i], points[j]) for j in range(len(points)) for i in range(j)
-    ]
+    squares = [square_distance(points[i], points[j]) for j in range(len(points)) for i in range(j)]
     assert len(squares) == 276
     assert max(squares) == Fraction(1025, 1024)
     best, worst = ([Fraction(float(x)) for x in moments(1.0, y)] for y in (1.0, -1.0))

@@ -419,7 +419,7 @@ def amplified(epsilon: float, rate: float) -> float:
     """log(1 + rate (e^epsilon - 1)), without overflow."""
     if math.isinf(epsilon):
         return math.inf
-    if epsilon < 1.0:
+    if epsilon < 500.0:
         return math.log1p(rate * math.expm1(epsilon))
     return epsilon + math.log(rate + (1.0 - rate) * math.exp(-epsilon))
 
@@ -427,7 +427,7 @@ def amplified(epsilon: float, rate: float) -> float:
 def _amplified(losses: Array, rate: float) -> Array:
     """`amplified` of each loss, of either sign."""
     large = np.logaddexp(math.log1p(-rate), math.log(rate) + losses)
-    return np.where(losses < 1.0, np.log1p(rate * np.expm1(np.minimum(losses, 1.0))), large)
+    return np.where(losses < 500.0, np.log1p(rate * np.expm1(np.minimum(losses, 500.0))), large)
 
 
 def before_sampling(losses: Array, rate: float) -> Array:

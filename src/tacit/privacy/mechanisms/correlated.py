@@ -15,7 +15,7 @@ increments are x + M^-1 z. The strategies differ in M:
   c_k = c_(k-1) (2k - 1) / (2k) (Fichtenberger, Henzinger, Upadhyay 2023).
 - `banded`: M keeps the first `band` of these coefficients, and B = A M^-1 (Kalinin, Lampert 2024).
 - `optimal`: of all M with columns of norm 1, the one with the least mean squared error of the
-  running sums (Li et al. 2015; Denisov et al. 2022), for horizons of up to 512 steps: see `optimal`.
+  running sums (Li et al. 2015; Denisov et al. 2022), for horizons of up to 256 steps: see `optimal`.
   Its root mean square error is 5.9 % below that of the square root for 10 and 50 steps and 5.5 %
   for 200, that of the last sum 4.7, 3.8 and 3.0 %; that of the first few is above.
 
@@ -105,8 +105,8 @@ AnyArray = NDArray[Any]
 
 # The longest horizon: up to here, rounding stays within the margin of the Toeplitz sensitivities.
 LONGEST = 2**20
-# The longest for which the optimal strategy is computed, in about half a second.
-LONGEST_OPTIMAL = 512
+# The longest for which the optimal strategy is computed, in a tenth of a second of one processor.
+LONGEST_OPTIMAL = 256
 _MARGIN = 1e-9
 # Toeplitz noise is made this many steps at a time, in one matrix product: few of them, because each
 # waits for all threads of the linear algebra library, which is long on a busy machine.
@@ -521,18 +521,14 @@ class _Tree:
 
 
 class _Dense:
-    """The memory holds every z so far; rows of B beyond the horizon are zeros, and never used."""
+    """The whole horizon is one block, and nothing comes after it."""
 
     def __init__(self, horizon: int) -> None:
-        self.block = min(_BLOCK, horizon)
-        self.rows = -(-horizon // self.block) * self.block
-        self._product = np.zeros((self.rows, self.rows))
-        self._product[:horizon, :horizon] = optimal(horizon)[0]
+        self.rows, self.block = 0, horizon
+        self._product = optimal(horizon)[0]
 
     def run(self, memory: Array, z: Array, step: int) -> Array:
-        end = step + self.block
-        memory[step:end] = z
-        found: Array = self._product[step:end, :end] @ memory[:end]
+        found: Array = self._product @ z
         return found
 
 
@@ -554,7 +550,7 @@ def optimal(horizon: int) -> tuple[Array, Array]:
 
     What rounding does to privacy: noise is made with B as it is stored. A row b of it solves
     b (M + E) = a with |E| <= 2^-53 horizon |M| (Higham 2002, Theorem 8.5), so B^-1 A differs from
-    M by at most 2^-53 horizon |B^-1| |B| |M| in norm, which is less than 1e-10 for 512 steps; the
+    M by at most 2^-53 horizon |B^-1| |B| |M| in norm, which is less than 1e-10 for 256 steps; the
     same holds if a stream is resumed where linear algebra rounds differently. The margin of 1e-9 of
     the sensitivities covers it.
     """

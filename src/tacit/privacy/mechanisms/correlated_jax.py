@@ -60,6 +60,8 @@ def init(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> State:
     # Empty, but drawn: so that 32 bits are refused here and not later.
     dtype = jax_normal(key, (0,)).dtype
     rows = recurrence(plan.strategy, plan.horizon, plan.band).rows
+    if plan.strategy is Strategy.OPTIMAL:  # a stream draws all z at once; here they come singly
+        rows = plan.horizon
     return State(
         plan,
         key,
@@ -86,7 +88,7 @@ def fed(state: State, z: jax.Array) -> tuple[State, jax.Array]:
         noise = weight @ memory
     elif plan.strategy is Strategy.OPTIMAL:
         memory = state.memory.at[state.step].set(z)  # out of range, nothing is set
-        noise = jnp.asarray(optimal(plan.horizon)[0])[state.step] @ memory[: plan.horizon]
+        noise = jnp.asarray(optimal(plan.horizon)[0])[state.step] @ memory
     else:
         past, total = state.memory[:-1], state.memory[-1]
         w = z - jnp.asarray(square_root(plan.band or 1)[:0:-1]) @ past
