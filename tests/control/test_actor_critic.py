@@ -30,6 +30,7 @@ from tacit.envs.base import Episodes, Transitions
 from tacit.envs.host import HostEnvironment
 from tacit.privacy import Budget, InputError, Ledger
 from tacit.privacy.ledger import LargeDelta
+from tacit.privacy.mechanisms import correlated_jax
 from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
 from tacit.privacy.noise import reproducible
 from tacit.privacy.promise import NoiseOrigin, Unit
@@ -700,12 +701,14 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
         ]
     movement = float(np.linalg.norm(sums[0] - sums[1]))
     assert movement == pytest.approx(2.0, abs=1e-9)
-    # The noise of all batches is sigma times the inverse of this matrix times white noise.
-    horizon = plan.horizon
-    column: Any = np.ones(1)
+    # The noise of all batches is sigma times this matrix times white noise.
+    mixed = np.eye(plan.horizon)
     if kind == "correlated":
-        column = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, horizon))])
-    mu = movement * float(np.linalg.norm(column)) / numbers["sigma"]
+        with jax.enable_x64(True):
+            stream = correlated_jax.init(plan._stream, jax.random.key(0), plan.horizon)
+            _, mixed = jax.lax.scan(correlated_jax.fed, stream, jax.numpy.asarray(mixed))
+    whitened = np.linalg.norm(np.linalg.inv(np.asarray(mixed)), axis=0)
+    mu = movement * float(whitened.max()) / numbers["sigma"]
     epsilon = BUDGET.epsilon
     delta = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
         -mu / 2 - epsilon / mu

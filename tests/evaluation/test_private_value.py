@@ -86,7 +86,7 @@ def test_the_bound_is_what_the_corners_say() -> None:
     assert square_distance(exact_map(best), exact_map(worst)) == Fraction(1025, 1024)
     # Half of it, and the margin for rounding.
     assert (2 * Fraction(BOUND)) ** 2 > Fraction(1025, 1024) * (1 + Fraction(19, 10**7))
-    assert 2 * BOUND < math.sqrt(1025 / 1024) * (1 + 1.1e-6)
+    assert math.sqrt(1025 / 1024) / 2 * (1 + 1.1e-6) > BOUND
 
 
 def test_the_diagonal_map_of_earlier_versions_moved_by_the_root_of_six() -> None:

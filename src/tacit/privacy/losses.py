@@ -465,8 +465,9 @@ def _log_surplus(gain: Array, cost: Array, doubt: Array) -> Array:
 def log_gaussian_delta(mu: float, epsilons: Array) -> Array:
     """log of Phi(-u) - e^eps Phi(-v) with u, v = eps/mu -+ mu/2, rounded up.
 
-    No large numbers meet, as e^eps Phi(-v) is e^(-u^2/2) erfcx(v / sqrt 2) / 2. u is off by 2^-52 v at most, and by eight times that if epsilon is (as
-    it may be before sampling), and logarithms of tails have slopes of at most |u| + 1 and v + 1.
+    No large numbers meet, as e^eps Phi(-v) is e^(-u^2/2) erfcx(v / sqrt 2) / 2. u is off by at most
+    2^-52 v, and eight times that if epsilon is (as it may be before sampling); logarithms of tails
+    have slopes of at most |u| + 1 and v + 1.
     """
     from scipy.special import erfcx, log_ndtr
 

@@ -15,9 +15,9 @@ increments are x + M^-1 z. The strategies differ in M:
   c_k = c_(k-1) (2k - 1) / (2k) (Fichtenberger, Henzinger, Upadhyay 2023).
 - `banded`: M keeps the first `band` of these coefficients, and B = A M^-1 (Kalinin, Lampert 2024).
 - `optimal`: of all M with columns of norm 1, the one with the least mean squared error of the
-  running sums (Li et al. 2015; Denisov et al. 2022), for horizons of up to 256 steps: see `optimal`.
-  Its root mean square error is 5.9 % below that of the square root for 10 and 50 steps and 5.5 %
-  for 200, that of the last sum 4.7, 3.8 and 3.0 %; that of the first few is above.
+  running sums (Li et al. 2015; Denisov et al. 2022), for up to 256 steps: see `optimal`. Its root
+  mean square error is 5.9 % below that of the square root for 10 and 50 steps and 5.5 % for 200,
+  that of the last sum 4.7, 3.8 and 3.0 %; that of the first few is above.
 
 Unit and relation: the caller's. A unit takes part in at most `participations` steps, at least
 `separation` steps apart. These slots are public and fixed in advance: a unit and its replacement
@@ -77,7 +77,8 @@ sensitivities are rounded up by 1e-9: see `quadrature`.
 
 Memory: the tree needs a number per level, the band its length, and the square root some hundred
 numbers, for each coordinate: A^(1/2) is a sum of that many geometric series to 13 digits. None of
-these keeps its past; the optimal strategy keeps all z so far. What is kept is **secret**: with it the noise can be taken off the releases.
+these keeps its past; the optimal strategy keeps all z so far. What is kept is **secret**: with it
+the noise can be taken off the releases.
 """
 
 import hashlib
