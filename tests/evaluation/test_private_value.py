@@ -130,7 +130,8 @@ def test_climbing_finds_no_pair_further_apart() -> None:
 
     draw, box = np.random.default_rng(0), [(0.0, 1.0), (-1.0, 1.0)]
     for each in (1, 2):
-        starts = draw.uniform(*np.array(box * 2 * each).T, (10, 4 * each))
+        low, high = np.array(box * 2 * each).T
+        starts = draw.uniform(low, high, (10, 4 * each))
         found = [optimize.minimize(apart, z, bounds=box * 2 * each).fun for z in starts]
         assert -min(found) <= 2 * BOUND
         # It does climb: most of the way from most starts.

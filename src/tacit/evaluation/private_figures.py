@@ -32,7 +32,7 @@ MAP: Floats = (
     )
     / 64.0
 )
-INVERSE: Floats = np.linalg.inv(MAP)
+INVERSE: Floats = np.asarray(np.linalg.inv(MAP), dtype=np.float64)
 # Of the noise on sums of moments, if that on sums of contributions has variance 1.
 COVARIANCE: Floats = INVERSE @ INVERSE.T
 
