@@ -30,7 +30,7 @@ from tacit.privacy import (
     accounting,
 )
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import GridGaussianMechanism
+from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
 from tacit.privacy.payment import Purse
 from tests.evaluation import exact
 from tests.statistics import FALSE_ALARM, follows
@@ -345,6 +345,25 @@ def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
     assert ends[0] < (noise**2).sum() < ends[1]
     for wrong in () if grid else (0.9, 1.1):
         assert not ends[0] < ((wrong * noise) ** 2).sum() < ends[1]
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_noise_is_below_that_of_a_ball_around_a_diagonal_map(grid: bool) -> None:
+    """What earlier versions added at the same budget: 2.650 was charged, scaled by coordinate."""
+    radius = math.sqrt(337 / 192)
+    whole = GridGaussianMechanism.calibrated(radius, BUDGET, dimension=8)
+    plain = GaussianMechanism.calibrated(radius, BUDGET)
+    std = whole.width * whole.step if grid else plain.std
+    found = judge(grid=grid).fit(exact.dataset([0, 1]), exact.TARGET).details["noise_std"]
+    low, high = judge().returns
+    before = {
+        "target": 4.0 * (high - low) / 2 * std * math.hypot(1 / 1.5, 1.0) / 2,
+        "behavior": (high - low) / 2 * std / 0.5 / 2,
+    }
+    # Widths on a grid are whole numbers of steps, which are a few thousandths of them.
+    loose = 1e-3 if grid else 1e-5
+    assert found["target"] / before["target"] == pytest.approx(0.76921, rel=loose)
+    assert found["behavior"] / before["behavior"] == pytest.approx(0.56263, rel=loose)
 
 
 def test_the_certificate_says_what_was_done() -> None:

@@ -24,8 +24,8 @@ at -1, -1/2, 0, 1/2 and 1, with the corners (+-1, 1), (+-3/4, 1/2) and (+-1/4, 0
 of g at the 4 x 6 pairs of corners, and so is a mean of several f. A distance is convex in each
 point, so it is largest between two of these 24 points; the 276 distances are rational numbers, and
 a test finds the largest of them, exactly. The event is `Gaussian(std, bound)` with `bound` *half*
-the largest distance, because under replace-one an event moves by 2 bound: no person's x need lie
-within `bound` of anything. (With the diagonal map diag(3/2, 1, 1/2, ..., 1/2) the largest distance
+the largest distance, because under replace-one an event moves by 2 bound; so it holds for that
+relation alone, and no person's x need lie within `bound` of anything. (With the diagonal map diag(3/2, 1, 1/2, ..., 1/2) the largest distance
 is sqrt(6) by the same proof; twice the radius of the smallest ball, which was charged in earlier
 versions, is 2.650.)
 
