@@ -3,7 +3,8 @@
 Error: root mean square over all steps of the noise on the running sum, one participation,
 epsilon 1, delta 1e-5, replace-one. `exact` is from the plan's standard deviations; `matrix` is from
 the dense matrices, |B| times the largest column of M, where M is simple to write down; `simulated`
-is from streams of both kinds of noise, 1000 coordinates wide.
+is from streams of both kinds of noise, 1000 coordinates wide. First come the rows that compare the
+optimal strategy with the square root.
 
 Speed: a whole stream of 4,096 steps of 1000 coordinates, drawing included, against drawing all z
 and multiplying them by the dense matrix B, whose making is not counted.
@@ -16,9 +17,15 @@ import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
 
 from benchmarks.measure import compare, seconds
-from tacit.privacy import Budget, epsilon
+from tacit.privacy import Budget, epsilon, witness
 from tacit.privacy.grid import Array
-from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy, square_root
+from tacit.privacy.mechanisms.correlated import (
+    LONGEST_OPTIMAL,
+    CorrelatedMechanism,
+    Strategy,
+    optimal,
+    square_root,
+)
 from tacit.privacy.noise import Source, secure
 
 BUDGET = Budget(1.0, 1e-5)
@@ -27,6 +34,8 @@ LONG, WIDE = 4096, 1000
 
 def run() -> Iterator[dict[str, object]]:
     """Rows of errors, then rows of seconds."""
+    for horizon in (10, 50, 200):
+        yield _optimal(horizon)
     for horizon in (10, 32, LONG):
         yield from _errors(horizon)
     source = secure()
@@ -44,6 +53,8 @@ def run() -> Iterator[dict[str, object]]:
 def _kinds(horizon: int) -> list[tuple[Strategy, int | None]]:
     bands = [band for band in (16, 64, 512) if band < horizon]
     others = [s for s in Strategy if s is not Strategy.BANDED]
+    if horizon > LONGEST_OPTIMAL:
+        others.remove(Strategy.OPTIMAL)
     return [(s, None) for s in others] + [(Strategy.BANDED, band) for band in bands]
 
 
@@ -55,7 +66,7 @@ def _errors(horizon: int) -> Iterator[dict[str, object]]:
         )
         totals, _ = plan.release(np.zeros((horizon, WIDE)), secure())
         found = {"exact": _rms(plan.errors()), "simulated": _rms(totals)}
-        if strategy is not Strategy.REFINED_TREE:
+        if strategy not in (Strategy.REFINED_TREE, Strategy.OPTIMAL):
             M = _matrix(plan)
             per_unit = np.linalg.norm(_times_inverse(M)) / math.sqrt(horizon)
             found["matrix"] = float(per_unit * np.linalg.norm(M, axis=0).max())
@@ -67,6 +78,37 @@ def _errors(horizon: int) -> Iterator[dict[str, object]]:
             "rms": found["exact"],
             **{f"gain_{how}": base[how] / value for how, value in found.items()},
         }
+
+
+def _optimal(horizon: int) -> dict[str, object]:
+    """The optimal strategy against the square root, and the bound that no strategy goes below.
+
+    `rms` and `last` are of the optimal strategy, over all running sums and of the last, relative to
+    the square root's; `above_bound` is how far its rms is above the dual bound of `optimal`.
+    """
+    optimal.cache_clear()
+    taken = seconds(lambda: optimal(horizon))
+    best, root = (
+        CorrelatedMechanism.calibrated(1.0, BUDGET, horizon=horizon, strategy=strategy)
+        for strategy in (Strategy.OPTIMAL, Strategy.SQUARE_ROOT_TOEPLITZ)
+    )
+    M, A = optimal(horizon)[1], np.tril(np.ones((horizon, horizon)))
+    inverse = np.linalg.inv(M.T @ M)
+    v = np.diagonal(inverse @ A.T @ A @ inverse)
+    least = np.linalg.svd(A * np.sqrt(v), compute_uv=False).sum() / math.sqrt(v.sum() * horizon)
+    own = _rms(best.errors()) * best.sensitivity / best.std
+    bracket = witness.bracket(best.event, BUDGET.delta)
+    return {
+        "error": "optimal against square-root-toeplitz",
+        "horizon": horizon,
+        "rms": _rms(best.errors()) / _rms(root.errors()),
+        "last": float(best.errors()[-1] / root.errors()[-1]),
+        "above_bound": float(own / least) - 1.0,
+        "epsilon": epsilon(best.event, BUDGET.delta),
+        "floor": bracket.floor,
+        "ceiling": bracket.ceiling,
+        "factorisation_s": taken,
+    }
 
 
 def _rms(values: Array) -> float:

@@ -3,11 +3,23 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.csv as pa_csv
 import pytest
 
 from tacit import cli
-from tacit.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
+from tacit.evaluation.private_figures import COVARIANCE
+from tacit.evaluation.private_value import BOUND
+from tacit.privacy import (
+    Budget,
+    Certificate,
+    DiscreteGaussian,
+    Gaussian,
+    InputError,
+    Ledger,
+    Relation,
+    Unit,
+)
 from tacit.run.study import Study
 from tests.run.test_request import JUDGED, stays, table
 
@@ -56,6 +68,26 @@ def test_a_run_fills_its_folder(
     first = (run / "report.html").read_text()
     assert cli.run(["report", str(run)]) == 0
     assert (run / "report.html").read_text() == first
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_what_is_charged_is_the_distance_between_two_people(
+    grid: bool, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of it is the bound of the event, and the noise of the figures is what is left."""
+    run = tmp_path / "run"
+    assert cli.run([*words, *(["--grid"] if grid else []), "--out", str(run), "--json"]) == 0
+    details = json.loads(capsys.readouterr().out)["results"][0]["details"]
+    (event,) = Certificate.read(run / "certificate.json").events
+    assert isinstance(event, DiscreteGaussian if grid else Gaussian)
+    # std over bound is the same in any unit, and so is what the figures say of the noise.
+    units, span, cap = details["units"], 5.0, 4.0
+    std = BOUND * event.std / event.bound
+    stds = std * np.sqrt(np.diagonal(COVARIANCE)) / units
+    told = details["noise_std"]
+    assert told["target"] == pytest.approx(cap * span / 2 * float(np.hypot(*stds[:2])), rel=1e-6)
+    assert told["behavior"] == pytest.approx(span / 2 * float(stds[2]), rel=1e-6)
+    assert told["behavior"] / told["target"] == pytest.approx(0.3043, abs=2e-4)
 
 
 def test_a_run_is_never_written_over(

@@ -30,7 +30,8 @@ from tacit.envs.base import Episodes, Transitions
 from tacit.envs.host import HostEnvironment
 from tacit.privacy import Budget, InputError, Ledger
 from tacit.privacy.ledger import LargeDelta
-from tacit.privacy.mechanisms.correlated import CorrelatedMechanism
+from tacit.privacy.mechanisms import correlated_jax
+from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
 from tacit.privacy.noise import reproducible
 from tacit.privacy.promise import NoiseOrigin, Unit
 from tests.statistics import FALSE_ALARM, follows
@@ -327,7 +328,7 @@ def test_values_of_a_fixed_policy_become_exact(env: Any) -> None:
 _STATES = 5000
 
 
-@pytest.mark.parametrize("kind", ["independent", "correlated"])
+@pytest.mark.parametrize("kind", ["independent", "correlated", "optimal"])
 def test_the_noise_has_the_size_that_is_paid_for(kind: Any) -> None:
     """Nothing is ever paid, so increments are zeros and the parameters are noise alone."""
     budget = Budget(1.0, 1e-5)
@@ -347,7 +348,8 @@ def test_the_noise_has_the_size_that_is_paid_for(kind: Any) -> None:
     )  # nine batches, the last with a person missing
     assert learned.actor is not None
     assert learned.critic is not None
-    mechanism = CorrelatedMechanism.calibrated(1.0, budget, horizon=9)
+    strategy = Strategy.OPTIMAL if kind == "optimal" else Strategy.SQUARE_ROOT_TOEPLITZ
+    mechanism = CorrelatedMechanism.calibrated(1.0, budget, horizon=9, strategy=strategy)
     if kind == "independent":
         (event,) = learned.certificate.events[0].events  # type: ignore[attr-defined]
         spread = event.std * math.sqrt(9.0)
@@ -418,6 +420,7 @@ def test_a_batch_summed_in_parts_is_the_sum_of_its_rows(monkeypatch: pytest.Monk
     "more",
     [
         pytest.param({"noise": "correlated"}, id="correlated"),
+        pytest.param({"noise": "optimal"}, id="optimal"),
         pytest.param({"optimiser": "adam", "schedule": "linear", "average": 0.5}, id="adam"),
     ],
 )
@@ -665,7 +668,7 @@ def test_returns_without_end_can_be_kept(tmp_path: Path) -> None:
 
 def test_auto_takes_correlated_noise_for_running_sums() -> None:
     for more, kind in (
-        ({}, "correlated"),
+        ({}, "optimal"),
         ({"optimiser": "adam"}, "independent"),
         ({"schedule": "linear"}, "independent"),
         ({"batch": 20}, "independent"),
@@ -676,13 +679,13 @@ def test_auto_takes_correlated_noise_for_running_sums() -> None:
 
 def test_a_certificate_costs_what_one_gaussian_does_however_many_batches() -> None:
     for people in (4, 400):
-        sigma, event = calibrated(BUDGET, people // 4, correlated=False)
+        sigma, event = calibrated(BUDGET, people // 4, "independent")
         program = CertifiedProgram(COIN, HostEnvironment(Visits()), people)
         assert program.event == event
         assert program.numbers["sigma"] == sigma
 
 
-@pytest.mark.parametrize("kind", ["independent", "correlated"])
+@pytest.mark.parametrize("kind", ["independent", "correlated", "optimal"])
 def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> None:
     """Two worlds that differ in one person, through the shipped sum and the shipped sigma.
 
@@ -700,12 +703,15 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
         ]
     movement = float(np.linalg.norm(sums[0] - sums[1]))
     assert movement == pytest.approx(2.0, abs=1e-9)
-    # The noise of all batches is sigma times the inverse of this matrix times white noise.
-    horizon = plan.horizon
-    column: Any = np.ones(1)
-    if kind == "correlated":
-        column = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, horizon))])
-    mu = movement * float(np.linalg.norm(column)) / numbers["sigma"]
+    # The noise of all batches is sigma times this matrix times white noise.
+    mixed: Any = np.eye(plan.horizon)
+    if kind != "independent":
+        with jax.enable_x64(True):
+            stream = correlated_jax.init(plan._stream, jax.random.key(0), plan.horizon)
+            made = jax.lax.scan(correlated_jax.fed, stream, jax.numpy.asarray(mixed))[1]
+        mixed = np.asarray(made)
+    whitened = np.linalg.norm(np.linalg.inv(mixed), axis=0)
+    mu = movement * float(whitened.max()) / numbers["sigma"]
     epsilon = BUDGET.epsilon
     delta = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
         -mu / 2 - epsilon / mu
@@ -806,7 +812,7 @@ def interrupt(after: int) -> Any:
     return progress
 
 
-@pytest.mark.parametrize("kind", ["independent", "correlated"])
+@pytest.mark.parametrize("kind", ["independent", "correlated", "optimal"])
 def test_an_interrupted_run_goes_on_bit_for_bit(kind: Any, tmp_path: Path) -> None:
     agent = ActorCritic(**{**_fields(COIN), "noise": kind})
     whole = agent.learn(Visits(), people=20, seed=5, public=True)

@@ -349,7 +349,14 @@ def test_an_interrupted_run_goes_on_bit_for_bit(learned: Learned, tmp_path: Path
 
 def test_without_a_prospect_all_is_as_it_was() -> None:
     """Numbers of a run from before there were prospects."""
-    agent = ActorCritic(budget=BUDGET, batch=4, max_steps=1, return_range=(0.0, 2.0), curve="paid")
+    agent = ActorCritic(
+        budget=BUDGET,
+        batch=4,
+        max_steps=1,
+        return_range=(0.0, 2.0),
+        curve="paid",
+        noise="correlated",
+    )
     found = agent.learn(Coin(), people=18, seed=1)
     was = {
         "actor": [

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import stats
+from scipy import optimize, spatial, stats
 
 from tacit.data import Behavior, Tabular, Trajectories, stream_parquet
-from tacit.evaluation.private_figures import CENTRE, SCALE, Figures, moments
-from tacit.evaluation.private_value import BOUND, PrivateValue
+from tacit.evaluation import private_value
+from tacit.evaluation.intervals import by_unit
+from tacit.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, moments
+from tacit.evaluation.private_value import BOUND, PrivateValue, _integers
 from tacit.evaluation.result import Result
 from tacit.privacy import (
     Budget,
@@ -25,8 +27,10 @@ from tacit.privacy import (
     NoiseOrigin,
     OverBudget,
     Unit,
+    accounting,
 )
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
 from tacit.privacy.payment import Purse
 from tests.evaluation import exact
 from tests.statistics import FALSE_ALARM, follows
@@ -49,25 +53,89 @@ def judge(cap: float = 4.0, **changes: Any) -> PrivateValue:
 # --- the bound -----------------------------------------------------------------------------------
 
 
+def exact_map(row: list[Fraction]) -> list[Fraction]:
+    """MAP times a row, in fractions: the entries of MAP are multiples of 1/64."""
+    return [
+        sum((Fraction(float(m)) * x for m, x in zip(line, row, strict=True)), Fraction(0))
+        for line in MAP
+    ]
+
+
+def square_distance(a: Any, b: Any) -> Fraction:
+    """Of two rows of floats or fractions, exactly."""
+    apart = zip(a, b, strict=True)
+    return sum(((Fraction(x) - Fraction(y)) ** 2 for x, y in apart), Fraction(0))
+
+
+def corners() -> list[list[Fraction]]:
+    """The 24 points of the proof, whose means hold every contribution."""
+    f = Fraction
+    weights = [(f(0), f(0)), (f(1, 4), f(0)), (f(3, 4), f(1, 2)), (f(1), f(1))]
+    half = [(f(1, 4), f(0)), (f(3, 4), f(1, 2)), (f(1), f(1))]
+    returns = [(side * y, q) for y, q in half for side in (1, -1)]
+    return [[w, w * y, y, u, u * y, u * q, w * q, q] for (w, u) in weights for (y, q) in returns]
+
+
 def test_the_bound_is_what_the_corners_say() -> None:
-    """In exact fractions, at the corners that the proof names."""
-    scale, centre = ([Fraction(float(x)).limit_denominator(24) for x in v] for v in (SCALE, CENTRE))
-    squares = []
-    for w in (0, 1):
-        for y in (0, 1, -1):
-            row = [w, w * y, y, w**2, w**2 * y, w**2 * y**2, w * y**2, y**2]
-            parts = zip(row, centre, scale, strict=True)
-            squares.append(sum((s * (x - c)) ** 2 for x, c, s in parts))
-    assert max(squares) == Fraction(337, 192)
-    assert math.isclose(BOUND, math.sqrt(337 / 192), rel_tol=1e-15)
-    assert Fraction(BOUND) ** 2 >= Fraction(337, 192)
+    """The 276 distances of the proof in exact fractions, and a pair that has the largest."""
+    points = [exact_map(one) for one in corners()]
+    squares = [square_distance(points[i], points[j]) for j in range(len(points)) for i in range(j)]
+    assert len(squares) == 276
+    assert max(squares) == Fraction(1025, 1024)
+    best, worst = ([Fraction(float(x)) for x in moments(1.0, y)] for y in (1.0, -1.0))
+    assert square_distance(exact_map(best), exact_map(worst)) == Fraction(1025, 1024)
+    # Half of it, and the margin for rounding.
+    assert (2 * Fraction(BOUND)) ** 2 > Fraction(1025, 1024) * (1 + Fraction(19, 10**7))
+    assert math.sqrt(1025 / 1024) / 2 * (1 + 1.1e-6) > BOUND
 
 
-def test_a_fine_search_finds_nothing_above_the_bound() -> None:
-    w, y = np.meshgrid(np.linspace(0, 1, 1001), np.linspace(-1, 1, 2001))
-    norms = np.linalg.norm((moments(w, y) - CENTRE) * SCALE, axis=-1)
-    assert norms.max() <= BOUND * (1 + 1e-12)
-    assert norms.max() > BOUND * (1 - 1e-12)
+def test_the_diagonal_map_of_earlier_versions_moved_by_the_root_of_six() -> None:
+    """They charged twice the radius of a ball, 2.650; by the same proof it was sqrt(6) = 2.449."""
+    scale = [Fraction(one, 2) for one in (3, 2, 1, 1, 1, 1, 1, 1)]
+    points = [[s * x for s, x in zip(scale, one, strict=True)] for one in corners()]
+    squares = [square_distance(a, b) for a in points for b in points]
+    assert max(squares) == 6
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_the_corners_hold_every_point(outside: bool) -> None:
+    """(w, w^2) and (Y, Y^2) lie in their polygons; a polygon too small is noticed."""
+    x = np.linspace(-1.0, 1.0, 2001)
+    points = {(float(p[2]), float(p[7])) for p in corners()}
+    if outside:
+        points = {(y, q) for y, q in points if abs(y) != 0.25}
+    hull = spatial.Delaunay(np.array(sorted(points)))
+    inside = hull.find_simplex(np.stack([x, x**2], axis=1), tol=1e-12) >= 0
+    assert inside.all() is np.bool_(not outside)
+    weights = spatial.Delaunay(np.array(sorted({(float(p[0]), float(p[3])) for p in corners()})))
+    w = np.linspace(0.0, 1.0, 1001)
+    assert (weights.find_simplex(np.stack([w, w**2], axis=1), tol=1e-12) >= 0).all()
+
+
+def test_a_fine_search_finds_no_pair_further_apart() -> None:
+    w, y = np.meshgrid(np.linspace(0, 1, 33), np.linspace(-1, 1, 65))
+    rows = moments(w.ravel(), y.ravel()) @ MAP.T
+    farthest = max(float(np.linalg.norm(rows - one, axis=1).max()) for one in rows)
+    assert farthest <= 2 * BOUND
+    assert farthest > 2 * BOUND * (1 - 1.1e-6)
+
+
+def test_climbing_finds_no_pair_further_apart() -> None:
+    """From many starts, uphill in (w, Y, w', Y'), for people with two trajectories too."""
+
+    def apart(z: Any) -> float:
+        w, y = z[::2], z[1::2]
+        rows = moments(w, y).reshape(2, -1, 8).mean(axis=1) @ MAP.T
+        return -float(np.linalg.norm(rows[0] - rows[1]))
+
+    draw, box = np.random.default_rng(0), [(0.0, 1.0), (-1.0, 1.0)]
+    for each in (1, 2):
+        low, high = np.array(box * 2 * each).T
+        starts = draw.uniform(low, high, (10, 4 * each))
+        found = [optimize.minimize(apart, z, bounds=box * 2 * each).fun for z in starts]
+        assert -min(found) <= 2 * BOUND
+        # It does climb: most of the way from most starts.
+        assert -float(np.median(found)) > 1.8 * BOUND
 
 
 wild = st.floats(allow_nan=True, allow_infinity=True, width=64)
@@ -84,7 +152,7 @@ wild = st.floats(allow_nan=True, allow_infinity=True, width=64)
 def test_whatever_the_data_holds_a_person_stays_within_the_bound(
     rewards: Any, behavior: Any, target: Any, cap: float, users: Any
 ) -> None:
-    """Probabilities, rewards and products of every kind: each row's exact norm is in bound."""
+    """Probabilities, rewards and products of every kind: rows and corners are near, exactly."""
     data = Trajectories.from_arrays(
         np.zeros(6, dtype=int), np.zeros(6, dtype=int), np.zeros(6), lengths=[3, 1, 2], users=users
     )
@@ -92,8 +160,32 @@ def test_whatever_the_data_holds_a_person_stays_within_the_bound(
     for plan in (judge(cap), judge(cap, reward_range=None, return_range=(-3.0, 1e300))):
         rows = plan.contributions(odd, None)
         assert rows.shape == (data.num_units, 8)
-        for row in rows:
-            assert sum(Fraction(float(x)) ** 2 for x in row) <= Fraction(BOUND) ** 2
+        ends = [MAP @ moments(w, y) for w in (0.0, 1.0) for y in (0.0, 1.0, -1.0)]
+        for row in rows.tolist():
+            for other in [*rows.tolist(), *ends]:
+                assert square_distance(row, other) <= (2 * Fraction(BOUND)) ** 2
+
+
+def test_a_person_with_too_many_trajectories_contributes_a_fixed_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Means of more than 2^26 rows are not known to be within the margin for rounding."""
+    data = exact.dataset([0, 5, 9, 11], users=np.array([1, 1, 1, 2]))
+    expected = judge().contributions(data, exact.TARGET)
+    monkeypatch.setattr(private_value, "_MOST_TRAJECTORIES", 2)
+    found = judge().contributions(data, exact.TARGET)
+    assert found[0].tolist() == [0.0] * 8
+    assert found[1].tolist() == expected[1].tolist()
+
+
+def test_means_of_many_trajectories_keep_their_digits() -> None:
+    """What the margin for rounding rests on: far less than n 2^-53 is lost over n rows."""
+    n = 100_000
+    w, y = np.full(n, 1.0), np.full(n, 0.1)
+    units = np.zeros(n, dtype=np.int64)
+    units[-1] = 1
+    mean = by_unit(moments(w, y), units, 2)[0]
+    assert np.abs(mean - moments(1.0, 0.1)).max() <= (n + 4) * 2.0**-53
 
 
 def test_bad_trajectories_contribute_a_fixed_value() -> None:
@@ -159,7 +251,7 @@ def test_the_ends_of_the_interval_converge_to_what_is_possible() -> None:
     w = np.array([min(one.ratio, 2.0) / 2.0 for one in exact.paths()])
     y = np.array([2 * (one.value - low) / (high - low) - 1 for one in exact.paths()])
     chances = np.array([one.behavior for one in exact.paths()])
-    figures = Figures(n * (chances @ moments(w, y)), 10.0 / SCALE, n, plan.terms)
+    figures = Figures(n * (chances @ moments(w, y)), 100.0 * COVARIANCE, n, plan.terms)
     found = figures.target()
     assert found.low == pytest.approx(capped(2.0, lower=True), abs=1e-4)
     assert found.high == pytest.approx(capped(2.0, lower=False), abs=1e-4)
@@ -173,13 +265,14 @@ def test_variances_are_those_of_the_data_and_of_the_noise() -> None:
     data = exact.sample(500, np.random.default_rng(0))
     plan = judge()
     w, y = plan._weights_and_returns(data, exact.TARGET)
-    std = np.linspace(0.1, 0.8, 8)
-    figures = Figures(moments(w, y).sum(axis=0), std, 500, plan.terms)
+    mixed = np.random.default_rng(1).normal(size=(8, 8))
+    covariance = mixed @ mixed.T
+    figures = Figures(moments(w, y).sum(axis=0), covariance, 500, plan.terms)
     for a, b, d in ((1.0, -2.0, 0.5), (0.0, 0.0, 1.0), (3.0, 0.0, 0.0)):
         z = a * w + b * w * y + d * y
         sampling, noise, quantile = figures.error((a, b, d))
         assert sampling == pytest.approx(500 * z.var(ddof=1), rel=1e-9)
-        assert noise == pytest.approx((a * std[0]) ** 2 + (b * std[1]) ** 2 + (d * std[2]) ** 2)
+        assert noise == pytest.approx(np.array([a, b, d]) @ covariance[:3, :3] @ [a, b, d])
         assert quantile > stats.norm.ppf(0.975)
         assert figures.error((a, b, d), centred=False)[0] == pytest.approx((z**2).sum())
 
@@ -191,7 +284,7 @@ def test_a_person_counts_once() -> None:
     w, y = plan._weights_and_returns(data, exact.TARGET)
     rows = moments(w, y)
     expected = np.array([rows[:3].mean(axis=0), rows[3]])
-    found = plan.contributions(data, exact.TARGET) / SCALE + CENTRE
+    found = plan.contributions(data, exact.TARGET) @ INVERSE.T
     np.testing.assert_allclose(found, expected, atol=1e-14)
     result = plan.fit(data, exact.TARGET)
     assert result.certificate.unit is Unit.USER
@@ -224,7 +317,7 @@ def test_the_horizon_cuts_ratios_and_rewards() -> None:
 def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
     grid: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three independent noises of each fit, standardised: (w, wY, Y)."""
+    """Three noises of each fit, on (w, wY, Y), made independent and standardised."""
     # A thousand certificates would all say the same, and take most of the time.
     certificate = judge().fit(exact.dataset([0]), exact.TARGET).certificate
     monkeypatch.setattr(Purse, "certify", lambda *_, **__: certificate)
@@ -244,13 +337,33 @@ def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
     mechanism = plan.mechanism
     std = mechanism.std if not grid else mechanism.width * mechanism.step  # type: ignore[union-attr]
     exactly = moments(w, y).sum(axis=0)[:3]
-    noise = ((np.array(seen) - exactly) * SCALE[:3]).ravel() / std
+    whitening = np.linalg.inv(np.linalg.cholesky(COVARIANCE[:3, :3]))
+    noise = ((np.array(seen) - exactly) @ whitening.T).ravel() / std
     assert follows(noise, stats.norm.cdf)
     # The sum of 3,000 squares of standard normals is chi-square: 1e-6 two-sided, and 10 % is seen.
     ends = [float(stats.chi2.ppf(p, noise.size)) for p in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2)]
     assert ends[0] < (noise**2).sum() < ends[1]
     for wrong in () if grid else (0.9, 1.1):
         assert not ends[0] < ((wrong * noise) ** 2).sum() < ends[1]
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_noise_is_below_that_of_a_ball_around_a_diagonal_map(grid: bool) -> None:
+    """What earlier versions added at the same budget: 2.650 was charged, scaled by coordinate."""
+    radius = math.sqrt(337 / 192)
+    whole = GridGaussianMechanism.calibrated(radius, BUDGET, dimension=8)
+    plain = GaussianMechanism.calibrated(radius, BUDGET)
+    std = whole.width * whole.step if grid else plain.std
+    found = judge(grid=grid).fit(exact.dataset([0, 1]), exact.TARGET).details["noise_std"]
+    low, high = judge().returns
+    before = {
+        "target": 4.0 * (high - low) / 2 * std * math.hypot(1 / 1.5, 1.0) / 2,
+        "behavior": (high - low) / 2 * std / 0.5 / 2,
+    }
+    # Widths on a grid are whole numbers of steps, which are a few thousandths of them.
+    loose = 1e-3 if grid else 1e-5
+    assert found["target"] / before["target"] == pytest.approx(0.76921, rel=loose)
+    assert found["behavior"] / before["behavior"] == pytest.approx(0.56263, rel=loose)
 
 
 def test_the_certificate_says_what_was_done() -> None:
@@ -268,9 +381,28 @@ def test_the_certificate_says_what_was_done() -> None:
     assert event.dimension == 8
     assert not any("idealised" in one.statement for one in gridded.assumptions)
     gridded.verify()
-    # The grid is so fine that cutting off is not seen: 10^5 people, less than a thousandth of std.
+    # Rounding two contributions to the grid takes them apart by sqrt(8) steps at most.
     grid = judge(grid=True).mechanism
+    assert 2 * event.bound >= 2 * BOUND / grid.step + math.sqrt(8)  # type: ignore[union-attr]
+    # The grid is so fine that rounding is not seen: 10^5 people, less than a thousandth of std.
     assert 1e5 * grid.step < 0.001 * grid.width * grid.step  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 1.0, 8.0])
+def test_on_the_grid_no_two_people_are_further_apart_than_the_event_says(epsilon: float) -> None:
+    """Corners and draws, rounded: exact integers, against 2 bound; and the budget holds."""
+    budget = Budget(epsilon, 1e-5)
+    grid = judge(grid=True, budget=budget).mechanism
+    assert isinstance(grid, GridGaussianMechanism)
+    draw = np.random.default_rng(0)
+    w = np.concatenate([[1.0, 1.0, 0.0, 0.0], draw.uniform(size=60)])
+    y = np.concatenate([[1.0, -1.0, 1.0, -1.0], draw.uniform(-1, 1, 60)])
+    whole = [[int(x) for x in row] for row in _integers(moments(w, y) @ MAP.T, grid.step)]
+    event = grid.event
+    assert isinstance(event, DiscreteGaussian)
+    most = (2 * Fraction(event.bound)) ** 2
+    assert max(square_distance(a, b) for a in whole for b in whole) <= most
+    assert 0.999 * epsilon < accounting.epsilon(event, budget.delta) <= epsilon
 
 
 def test_a_stream_gives_what_the_whole_gives(tmp_path: Path) -> None:

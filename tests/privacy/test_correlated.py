@@ -44,15 +44,19 @@ KINDS: list[tuple[Strategy, int | None]] = [
     (Strategy.BANDED, 1),
     (Strategy.BANDED, 3),
     (Strategy.BANDED, 90),
+    (Strategy.OPTIMAL, None),
 ]
 
 
 def plans(
     horizon: int, std: float = 1.0, bound: float = 1.0, **more: int
 ) -> list[CorrelatedMechanism]:
+    """Of every kind, the optimal one not longer than it may be."""
+    short = min(horizon, correlated.LONGEST_OPTIMAL)
+    steps = [short if strategy is Strategy.OPTIMAL else horizon for strategy, _ in KINDS]
     return [
-        CorrelatedMechanism(std, bound, horizon, strategy, band and min(band, horizon), **more)
-        for strategy, band in KINDS
+        CorrelatedMechanism(std, bound, size, strategy, band and min(band, size), **more)
+        for size, (strategy, band) in zip(steps, KINDS, strict=True)
     ]
 
 
@@ -108,6 +112,16 @@ def _dense(strategy: Strategy, size: int, band: int | None) -> tuple[Array, Arra
         # Any square root of the covariance gives the same law; the lower triangular one is unique.
         B = np.linalg.cholesky(estimates @ estimates.T)
         return B, np.linalg.inv(B) @ ones(size)
+    if strategy is Strategy.OPTIMAL:
+        v = np.sqrt(np.arange(size, 0, -1.0))
+        for _ in range(11):
+            _, values, vectors = np.linalg.svd(ones(size) * np.sqrt(v))
+            last = (vectors.T * values) @ vectors
+            v = np.diagonal(last) ** 2 / v
+        X = last / np.sqrt(np.outer(np.diagonal(last), np.diagonal(last)))
+        # M'M = X with M lower triangular: the inverse of M is the Cholesky factor of X^-1.
+        M = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(X)))
+        return ones(size) @ np.linalg.inv(M), M
     kept = band or {Strategy.INDEPENDENT: 1}.get(strategy, size)
     column = np.array([math.comb(2 * k, k) / 4**k if k < kept else 0.0 for k in range(size)])
     M = toeplitz(column)
@@ -155,8 +169,9 @@ def fixed(z: Array) -> Fixed:
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 10, 32, 65, 300])
 def test_streams_equal_dense_matrices(horizon: int) -> None:
-    x = np.random.default_rng(0).standard_normal((horizon, 3))
     for plan in plans(horizon, std=0.7):
+        horizon = plan.horizon
+        x = np.random.default_rng(0).standard_normal((horizon, 3))
         source = recorded()
         stream = plan.start(source, 3)
         steps = [stream.next_sum(row) for row in x]
@@ -242,6 +257,61 @@ def patterns(horizon: int, participations: int, separation: int) -> list[tuple[i
     ]
 
 
+def rms(plan: CorrelatedMechanism) -> float:
+    """Root mean square error over the running sums, for noise that pays for one movement of 1."""
+    return math.sqrt(float(np.mean(plan.errors() ** 2))) * plan.sensitivity
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 10, 50, 200])
+def test_no_factorisation_is_better_than_the_optimal_one(horizon: int) -> None:
+    """The dual bound holds for every v > 0; v = diag(X^-1 G X^-1) is where it is met."""
+    M = correlated.optimal(horizon)[1]
+    A, inverse = ones(horizon), np.linalg.inv(M.T @ M)
+    v = np.diagonal(inverse @ A.T @ A @ inverse)
+    least = np.linalg.svd(A * np.sqrt(v), compute_uv=False).sum() ** 2 / v.sum()
+    found = rms(CorrelatedMechanism(1.0, 1.0, horizon, Strategy.OPTIMAL)) ** 2 * horizon
+    # The square of the error is within 1e-5 of the bound; the margin of S adds 2e-9.
+    assert least * (1 - 1e-12) <= found <= least * (1 + 1.1e-5)
+    # The bound has teeth: the square root is not within it.
+    other = rms(CorrelatedMechanism(1.0, 1.0, horizon)) ** 2 * horizon
+    assert horizon == 1 or other > 1.05 * least
+
+
+@pytest.mark.parametrize(("horizon", "below"), [(10, 0.0587), (50, 0.0588), (200, 0.0549)])
+def test_the_optimal_strategy_is_five_to_six_percent_below_the_square_root(
+    horizon: int, below: float
+) -> None:
+    one, other = (
+        CorrelatedMechanism(1.0, 1.0, horizon, s)
+        for s in (Strategy.OPTIMAL, Strategy.SQUARE_ROOT_TOEPLITZ)
+    )
+    assert rms(one) / rms(other) == pytest.approx(1 - below, abs=5e-5)
+    # The last sum, where most learners end, is better too.
+    last = one.errors()[-1] * one.sensitivity / (other.errors()[-1] * other.sensitivity)
+    assert 0.95 < last < 0.975
+
+
+@pytest.mark.parametrize("horizon", [2, 33, 256])
+def test_rounding_of_the_stored_noise_matrix_is_within_the_margin(horizon: int) -> None:
+    """M of the B that is used, B^-1 A, by substitution in 64 bits of mantissa."""
+    B = correlated.optimal(horizon)[0].astype(np.longdouble)
+    exact = ones(horizon).astype(np.longdouble)
+    for t in range(horizon):
+        exact[t] = (exact[t] - B[t, :t] @ exact[:t]) / B[t, t]
+    assert np.finfo(np.longdouble).eps < 2e-19
+    largest = float(np.sqrt((exact**2).sum(axis=0)).max())
+    plan = CorrelatedMechanism(1.0, 1.0, horizon, Strategy.OPTIMAL)
+    assert largest <= plan.sensitivity
+    assert largest == pytest.approx(1.0, abs=1e-10)
+
+
+def test_the_best_strategy_for_a_horizon() -> None:
+    assert Strategy.best(256) is Strategy.OPTIMAL
+    assert Strategy.best(257) is Strategy.SQUARE_ROOT_TOEPLITZ
+    with pytest.raises(InputError, match="at most 256 steps"):
+        CorrelatedMechanism(1.0, 1.0, 257, Strategy.OPTIMAL)
+
+
 @pytest.mark.parametrize("horizon", [1, 2, 5, 8, 9])
 def test_several_participations_over_all_patterns(horizon: int) -> None:
     for participations, separation in itertools.product((1, 2, 3, horizon), (1, 2, 3, 4)):
@@ -252,7 +322,10 @@ def test_several_participations_over_all_patterns(horizon: int) -> None:
             gram = np.abs(M.T @ M)
             worst = math.sqrt(max(gram[np.ix_(p, p)].sum() for p in sets))
             assert plan.sensitivity >= worst * (1 - 1e-13)
-            if not plan.strategy.tree:
+            if plan.strategy is Strategy.OPTIMAL and participations > 1:
+                # A bound, and not a bad one.
+                assert plan.sensitivity <= 1.01 * worst
+            elif not plan.strategy.tree:
                 assert plan.sensitivity == pytest.approx(worst, rel=2e-9)
             else:  # an upper bound, and not a wild one
                 assert plan.sensitivity <= 1.25 * worst
@@ -483,7 +556,7 @@ def uncorrelated(steps: Array) -> bool:
 
 
 @pytest.mark.parametrize(
-    "kind", [2, 3, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (0, 1, 4, 5, 6))]
+    "kind", [2, 3, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (0, 1, 4, 5, 6, 7))]
 )
 def test_whitened_noise_is_independent_and_normal_and_ten_percent_off_is_seen(kind: int) -> None:
     z = whitened(plans(STEPS, std=2.5)[kind], secure())
@@ -509,13 +582,15 @@ class Reused(Source):
 
 
 @pytest.mark.parametrize(
-    "kind", [2, 3, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (0, 1, 4, 5, 6))]
+    "kind", [2, 3, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (0, 1, 4, 5, 6, 7))]
 )
 def test_noise_used_twice_is_seen(kind: int) -> None:
     source = secure()
     plan = plans(STEPS)[kind]
-    assert not uncorrelated(whitened(plan, Reused(source.generator, source.origin)))
-    if correlated.recurrence(plan.strategy, plan.horizon, plan.band).block > 1:
+    block = correlated.recurrence(plan.strategy, plan.horizon, plan.band).block
+    if block < plan.horizon:
+        assert not uncorrelated(whitened(plan, Reused(source.generator, source.origin)))
+    if block > 1:
         twin = Reused(source.generator, source.origin, within=True)
         assert not uncorrelated(whitened(plan, twin))
 
@@ -536,7 +611,9 @@ def test_correlated_noise_added_as_if_independent_is_seen() -> None:
 def test_a_resumed_reproducible_run_continues_bit_for_bit(
     kind: int, saved_at: int, tmp_path: Path
 ) -> None:
-    plan, x = plans(300)[kind], np.random.default_rng(0).standard_normal((300, 2))
+    plan = plans(300)[kind]
+    x = np.random.default_rng(0).standard_normal((plan.horizon, 2))
+    saved_at = min(saved_at, plan.horizon)
     whole = plan.start(reproducible(7), 2)
     totals = [whole.next_sum(row).total for row in x]
     first = plan.start(reproducible(7), 2)
@@ -563,10 +640,10 @@ def test_a_resumed_secure_run_continues_the_same_process(
     stream.save(tmp_path / "state.npz")
     stream = plan.load(tmp_path / "state.npz")
     assert stream.source is after
-    totals += [stream.noise().total for _ in range(STEPS - 200)]
+    totals += [stream.noise().total for _ in range(plan.horizon - 200)]
     # Of the block that was half used, the used part counts, and then what was drawn on loading.
     z = np.concatenate([*before.given, np.zeros((0, COORDINATES))])[:200]
-    z = np.concatenate([z, *after.given])[:STEPS]
+    z = np.concatenate([z, *after.given])[: plan.horizon]
     B, _ = dense(plan)
     np.testing.assert_allclose(np.array(totals), B @ z, rtol=0, atol=1e-10)
     assert uncorrelated(z)

@@ -156,8 +156,8 @@ class ActorCritic:
     batch: int | None = None
     """B, how many people act by the same policy; by default a fiftieth of them. Certified mode."""
 
-    noise: Literal["auto", "independent", "correlated"] = "auto"
-    """Of different batches; "auto" takes what is better for running sums. Certified mode."""
+    noise: Literal["auto", "independent", "correlated", "optimal"] = "auto"
+    """Of different batches; "auto" takes what is best for running sums. Certified mode."""
 
     optimiser: Literal["sgd", "adam"] = "sgd"
     """What makes steps of the noised sums. Certified mode."""
@@ -274,7 +274,7 @@ class ActorCritic:
             if not _LEAST_SHARE <= checks.number("even_share", self.even_share) < 1.0:
                 raise InputError(f"even_share must be from {_LEAST_SHARE:g} to below 1.")
             _ = self.outlook
-        if self.noise == "correlated" and self.optimiser == "adam":
+        if self.noise in certified.STREAMED and self.optimiser == "adam":
             raise InputError(
                 "Correlated noise is for running sums, which Adam does not use: take sgd."
             )
@@ -554,7 +554,7 @@ class ActorCritic:
 _WORDS: dict[str, tuple[str, ...]] = {
     "variant": ("both", "actor", "critic", "none"),
     "mode": ("certified", "paper"),
-    "noise": ("auto", "independent", "correlated"),
+    "noise": ("auto", "independent", "correlated", "optimal"),
     "optimiser": ("sgd", "adam"),
     "schedule": ("constant", "linear"),
     "curve": ("hidden", "paid"),
@@ -718,7 +718,7 @@ class CertifiedProgram:
         if self.config.budget is None:
             return 0.0, None
         plan = self.plan
-        return certified.calibrated(self.config.budget, plan.horizon, plan.noise == "correlated")
+        return certified.calibrated(self.config.budget, plan.horizon, plan.noise)
 
     @property
     def described(self) -> dict[str, Any]:

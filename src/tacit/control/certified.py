@@ -75,7 +75,7 @@ from tacit.privacy.accounting import calibrate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Disjoint, Event, Gaussian
 from tacit.privacy.mechanisms import correlated_jax
-from tacit.privacy.mechanisms.correlated import CorrelatedMechanism
+from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
 from tacit.privacy.promise import Budget, Relation
 
 SWEEPABLE = ("actor_step", "critic_step", "clip", "sigma", "gamma", "lambda_", "critic_weight")
@@ -88,18 +88,23 @@ _BLOCK = 32
 _LANES = "lanes"
 
 
+Noise = Literal["none", "independent", "correlated", "optimal"]
+# Noise whose running sum is what the event covers.
+STREAMED = {"correlated": Strategy.SQUARE_ROOT_TOEPLITZ, "optimal": Strategy.OPTIMAL}
+
+
 def disjoint(sigma: float) -> Event:
     """All batches with independent noise: alike, so that one stands for all."""
     return Disjoint((Gaussian(sigma, 1.0),))
 
 
 @lru_cache(maxsize=64)
-def calibrated(budget: Budget, horizon: int, correlated: bool) -> tuple[float, Event]:
+def calibrated(budget: Budget, horizon: int, noise: str) -> tuple[float, Event]:
     """The least sigma, in units of C, that stays within the budget, and what it does."""
-    if not correlated:
+    if noise not in STREAMED:
         sigma = calibrate(disjoint, budget, Relation.REPLACE_ONE)
         return sigma, disjoint(sigma)
-    plan = CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon)
+    plan = CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon, strategy=STREAMED[noise])
     return plan.std, plan.event
 
 
@@ -135,7 +140,7 @@ class Plan:
     rows: Rows
     people: int
     batch: int
-    noise: Literal["none", "independent", "correlated"] = "independent"
+    noise: Noise = "independent"
     optimiser: Literal["sgd", "adam"] = "sgd"
     schedule: Literal["constant", "linear"] = "constant"
     average: float = 0.0
@@ -171,7 +176,7 @@ class Plan:
         first = self.rows.critic.initial() if critic is None else critic
         size = sum(self.rows.sizes)
         stream = noise
-        if self.noise == "correlated":
+        if self.noise in STREAMED:
             stream = correlated_jax.init(self._stream, noise, self.rows.dimension)
         return State(
             actor,
@@ -188,11 +193,11 @@ class Plan:
     @cached_property
     def _stream(self) -> CorrelatedMechanism:
         """The noise in units of sigma."""
-        return CorrelatedMechanism(1.0, 1.0, self.horizon)
+        return CorrelatedMechanism(1.0, 1.0, self.horizon, STREAMED[self.noise])
 
     def rekeyed(self, state: State, key: Any) -> State:
         """The same state with all the noise still to come from another key."""
-        if self.noise == "correlated":
+        if self.noise in STREAMED:
             return state._replace(noise=replace(state.noise, key=key))
         return state._replace(noise=key)
 
@@ -526,11 +531,12 @@ def steps_of(env: Environment[Any, Any] | HostEnvironment, max_steps: int | None
     return min(limits)
 
 
-def noise_kind(horizon: int, optimiser: str, schedule: str) -> Literal["independent", "correlated"]:
-    """What "auto" means: correlated noise where running sums are what is used.
+def noise_kind(horizon: int, optimiser: str, schedule: str) -> Noise:
+    """What "auto" means: correlated noise where running sums are what is used, optimally if it can.
 
-    Their root mean square error is then smaller at every horizon: by a factor of 1.7 for 20
-    batches, of 3 for 100.
+    Their root mean square error is then smaller at every horizon: by a factor of 1.8 for 20
+    batches, of 3.2 for 100.
     """
-    plain = optimiser == "sgd" and schedule == "constant"
-    return "correlated" if plain and horizon > 1 else "independent"
+    if optimiser != "sgd" or schedule != "constant" or horizon == 1:
+        return "independent"
+    return "optimal" if Strategy.best(horizon) is Strategy.OPTIMAL else "correlated"

@@ -16,9 +16,25 @@ from tacit.evaluation.result import Interval
 
 Floats = NDArray[np.float64]
 
-# A contribution is SCALE (moments - CENTRE).
-SCALE = np.array([1.5, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
-CENTRE = np.array([17 / 24, 0.0, 0.0, 17 / 24, 0.0, 17 / 24, 17 / 24, 1.0])
+# A contribution is MAP moments; see `private_value` for where it comes from. Its entries are exact.
+MAP: Floats = (
+    np.array(
+        [  # w, wY, Y, w^2, w^2 Y, w^2 Y^2, wY^2, Y^2
+            [128, 0, 0, -104, 0, 70, -81, 4],
+            [0, 0, 0, 53, 0, -45, 17, 10],
+            [0, 0, 0, 0, 0, -68, 81, -5],
+            [0, 0, 0, 0, 0, 35, 0, -11],
+            [0, 0, 0, 0, 0, 0, 0, 28],
+            [0, -31, 29, 0, 2, 0, 0, 0],
+            [0, -74, 0, 0, 75, 0, 0, 0],
+            [0, 32, 0, 0, 0, 0, 0, 0],
+        ]
+    )
+    / 64.0
+)
+INVERSE: Floats = np.asarray(np.linalg.inv(MAP), dtype=np.float64)
+# Of the noise on sums of moments, if that on sums of contributions has variance 1.
+COVARIANCE: Floats = INVERSE @ INVERSE.T
 
 # Degrees of freedom from which on Student's t is normal.
 _MANY = 1e8
@@ -42,12 +58,17 @@ class Terms:
 
 @dataclass(frozen=True)
 class Figures:
-    """What follows from the noised sums of `moments`, whose noise has the stds `noise`."""
+    """What follows from the noised sums of `moments`, whose noise has the covariance `noise`."""
 
     sums: Floats
     noise: Floats
     n: int
     terms: Terms
+
+    @property
+    def stds(self) -> Floats:
+        """The noise's standard deviation on each of the sums."""
+        return np.asarray(np.sqrt(np.diagonal(self.noise)))
 
     def error(self, z: Any, centred: bool = True) -> tuple[Floats, Floats, Floats]:
         """Sampling and noise variance of sum(z), and the right quantile, for z = (a, b, d).
@@ -68,8 +89,9 @@ class Figures:
             # Squares round the mean of n add up to n - 1 variances; of one, nothing is known.
             sampling = (sampling - (first @ self.sums[:3]) ** 2 / self.n) * self.n / (self.n - 1)
         sampling = np.maximum(sampling, 0.0)
-        noise = first**2 @ self.noise[:3] ** 2
-        doubt = square**2 @ self.noise**2 + np.maximum.reduce(corners) ** 2 * sampling
+        noise = np.vecdot(first @ self.noise[:3, :3], first)
+        doubt = np.vecdot(square @ self.noise, square)
+        doubt = doubt + np.maximum.reduce(corners) ** 2 * sampling
         freedom = 2.0 * (sampling + noise) ** 2 / np.maximum(doubt, 1e-300)
         freedom = np.where(doubt > 0.0, np.clip(freedom, 1.0, _MANY), _MANY)
         quantile: Any = special.stdtrit(freedom, (1.0 + self.terms.level) / 2.0)
@@ -86,7 +108,7 @@ class Figures:
     @property
     def clipped_value(self) -> float:
         """E[wY] / E[w]; a weight that cannot be told from 0 is taken to be its noise's std."""
-        weight = max(self.sums[0], self.noise[0], 1e-12)
+        weight = max(self.sums[0], self.stds[0], 1e-12)
         return float(np.clip(self.sums[1] / weight, -1.0, 1.0))
 
     @property
@@ -147,7 +169,7 @@ class Figures:
         """Of the clipped value: Fieller's interval, and the variances at the estimate."""
         v = self.clipped_value
         sampling, noise, _ = self.error((-v, 1.0, 0.0), centred=False)
-        weight = float(max(self.sums[0], self.noise[0], 1e-12))
+        weight = float(max(self.sums[0], self.stds[0], 1e-12))
         parts = {"sampling": float(sampling) / weight**2, "noise": float(noise) / weight**2}
         return self._scaled(Interval(*self.fieller(), self.terms.level, parts), v)
 
@@ -201,7 +223,7 @@ class Figures:
             for name, (value, interval) in values.items()
         }
         weight = max(float(self.sums[0]), 0.0)
-        squares = max(float(self.sums[3]), weight**2 / self.n, float(self.noise[3]), 1e-300)
+        squares = max(float(self.sums[3]), weight**2 / self.n, float(self.stds[3]), 1e-300)
         mass, error = c * weight / self.n, self.half((c, 0.0, 0.0))[0]
         return {
             **found,
@@ -214,7 +236,7 @@ class Figures:
                 ).to_dict(),
             },
             "noise_std": {
-                "target": c * half * float(np.hypot(self.noise[0], self.noise[1])) / self.n,
-                "behavior": half * float(self.noise[2]) / self.n,
+                "target": c * half * float(np.hypot(self.stds[0], self.stds[1])) / self.n,
+                "behavior": half * float(self.stds[2]) / self.n,
             },
         }

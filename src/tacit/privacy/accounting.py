@@ -63,6 +63,8 @@ from tacit.privacy.losses import (
     PoissonReplace,
     Response,
     Simple,
+    amplified,
+    before_sampling,
     concentrated_delta,
     gaussian_delta,
     sum_of,
@@ -375,6 +377,10 @@ def _account_case(losses: tuple[tuple[Loss, int], ...], delta: float) -> Account
     if delta == 0.0:
         return pure
     only = next(iter(case)) if case.total() == 1 else None
+    if isinstance(only, PoissonAddRemove | FixedSize | PoissonReplace):
+        found = _sampled_once(only, delta)
+        once = Account(found, delta, "exact trade-off of one sampled step")
+        return min(pure, once, key=lambda item: item.epsilon)
     if isinstance(only, GaussianShift):
         mu = only.mu
         high = mu**2 / 2 + mu * math.sqrt(-2.0 * math.log(delta))
@@ -402,12 +408,33 @@ def _account_case(losses: tuple[tuple[Loss, int], ...], delta: float) -> Account
     return min(pure, numeric, key=lambda item: item.epsilon)
 
 
+def _sampled_once(loss: PoissonAddRemove | FixedSize | PoissonReplace, delta: float) -> float:
+    """The epsilon of a single sampled step, rounded up: closed forms, at any rate."""
+    if isinstance(loss, PoissonReplace):
+        mu = loss.mu
+        # One law exceeds x = mu + sqrt(2 ln 1/delta) with a probability below delta.
+        high = amplified(mu**2 / 2 + mu * math.sqrt(-2.0 * math.log(delta)), loss.rate)
+        return _smallest_epsilon(
+            lambda e: float(loss.profile(np.array([e]))[0]), delta, high - math.log1p(-loss.rate)
+        )
+    inner = math.nextafter(delta / loss.rate, 0.0)
+    if inner >= 1.0:
+        return 0.0
+    base = _account_case(((loss.base, 1),), inner).epsilon
+    return amplified(base, loss.rate) * (1.0 + 2.0**-49)
+
+
 @lru_cache(maxsize=1024)
 def _delta_of_case(losses: tuple[tuple[Loss, int], ...], epsilon: float) -> float:
     case = Counter(dict(losses))
     if epsilon >= _sum_of_largest(case):
         return 0.0
     only = next(iter(case)) if case.total() == 1 else None
+    if isinstance(only, PoissonReplace):
+        return float(only.profile(np.array([epsilon]))[0])
+    if isinstance(only, PoissonAddRemove | FixedSize):
+        inner = float(before_sampling(np.array([epsilon]), only.rate)[0]) * (1.0 - 2.0**-49)
+        return only.rate * _delta_of_case(((only.base, 1),), inner) * (1.0 + 2.0**-49)
     if isinstance(only, GaussianShift):
         return gaussian_delta(only.mu, epsilon)
     if isinstance(only, LaplaceShift):

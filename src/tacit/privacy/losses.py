@@ -271,6 +271,13 @@ class PoissonAddRemove(Pair):
     """(1 - rate) Q + rate P against Q, and the reverse, for a dominating pair P, Q of `base`.
 
     Zhu, Dong, Wang 2022, Theorem 11. The loss l' = log(1 - rate + rate e^l) rises with the base's.
+
+    One step has a closed form. For every event E and epsilon >= 0, the mixture's probability of E
+    less e^epsilon Q(E) is rate (P(E) - e^inner Q(E)) with e^inner = 1 + (e^epsilon - 1) / rate, so
+    delta is rate delta_base(inner). The reversed pair loses no more: with x = e^epsilon - 1 and
+    a = rate - (1 - rate) x, Q(E) less e^epsilon times the mixture's is a Q(E) - rate e^epsilon P(E)
+    = a (Q(E) - e^other P(E)), nothing if a <= 0. But a <= rate; and other >= inner, as
+    rate^2 (1 + x) - (rate + x) a = (1 - rate) x^2 >= 0; and the base is its own mirror image.
     """
 
     base: "Simple"
@@ -295,7 +302,7 @@ class PoissonAddRemove(Pair):
         return _sampled_spread(self.base, self.rate)
 
     def tails(self, losses: Array) -> Tails:
-        base = self.base.tails(_before_sampling(losses, self.rate))
+        base = self.base.tails(before_sampling(losses, self.rate))
         some, rest = self.rate, 1.0 - self.rate
         p_above = some * base.p_above + rest * base.q_above
         p_below = some * base.p_below + rest * base.q_below
@@ -309,6 +316,8 @@ class PoissonReplace(Pair):
     This pair dominates: fix the others' draws and any test, of level a under "not drawn". Drawn, it
     has power at most Phi(Phi^-1(a) + mu) on one side and at least Phi(Phi^-1(a) - mu) on the other,
     and one half line reaches both at once. Averaging over the others' draws only lowers it.
+    So one step has a closed form: the loss rises with x, and delta(epsilon) is the surplus of the
+    half line that begins where the loss is epsilon.
     """
 
     mu: float
@@ -324,7 +333,33 @@ class PoissonReplace(Pair):
     def spread(self) -> float:
         return 2.0 * _sampled_spread(GaussianShift(self.mu), self.rate)
 
+    def profile(self, epsilons: Array) -> Array:
+        """delta of one step at each epsilon >= 0, rounded up."""
+        from scipy.special import expit, log_ndtr
+
+        mu, log_in, log_out = self.mu, math.log(self.rate), math.log1p(-self.rate)
+        x = self._where(epsilons)
+        for _ in range(2):  # Newton's steps restore the digits that small losses lose above
+            up, down = (side * mu * x - mu**2 / 2 for side in (1.0, -1.0))
+            loss = _amplified(up, self.rate) - _amplified(down, self.rate)
+            slope = mu * (expit(up + log_in - log_out) + expit(down + log_in - log_out))
+            x = x - np.divide(loss - epsilons, slope, where=slope > 0.0, out=np.zeros_like(x))
+        with np.errstate(divide="ignore"):
+            absent = log_out + _log_expm1(epsilons) + log_ndtr(-x)
+        costs = np.logaddexp(absent, log_in + epsilons + log_ndtr(-mu - x))
+        # Any x is a test, so what x is off by counts in squares; the terms themselves, each of
+        # few operations, are off by some units in the last place of their largest part.
+        doubt = 8.0 - log_in - log_out + epsilons + (mu + np.abs(x)) ** 2
+        return np.exp(_log_surplus(log_in + log_ndtr(mu - x), costs, doubt))
+
     def tails(self, losses: Array) -> Tails:
+        x = self._where(losses)
+        p = _gaussian_tails(x, self.mu, 0.0, self.rate)
+        q = _gaussian_tails(x, -self.mu, 0.0, self.rate)
+        return Tails(p.p_above, p.p_below, q.p_above, q.p_below)
+
+    def _where(self, losses: Array) -> Array:
+        """The x at which the loss is that."""
         # With a = rate e^(-mu^2/2) and t = e^(mu x), the loss is
         # log((1 - rate + a t) / (1 - rate + a / t)); solve for t at |loss|, in logarithms.
         size = np.abs(losses)
@@ -332,10 +367,7 @@ class PoissonReplace(Pair):
         with np.errstate(divide="ignore"):
             log_b = math.log1p(-self.rate) + size + np.log(-np.expm1(-size))
         root = 0.5 * np.logaddexp(2.0 * log_b, 2.0 * log_a2 + size)
-        x = np.sign(losses) * (np.logaddexp(log_b, root) - log_a2) / self.mu
-        p = _gaussian_tails(x, self.mu, 0.0, self.rate)
-        q = _gaussian_tails(x, -self.mu, 0.0, self.rate)
-        return Tails(p.p_above, p.p_below, q.p_above, q.p_below)
+        return np.sign(losses) * (np.logaddexp(log_b, root) - log_a2) / self.mu
 
 
 @dataclass(frozen=True)
@@ -364,7 +396,7 @@ class FixedSize(Loss):
 
     def profile(self, epsilons: Array) -> Array:
         """delta at each epsilon >= 0."""
-        return self.rate * self.base.profile(_before_sampling(epsilons, self.rate))
+        return self.rate * self.base.profile(before_sampling(epsilons, self.rate))
 
     def on_grid(self, interval: float) -> GridPair:
         return grid.from_profile(self.profile, self.far, interval)
@@ -387,12 +419,18 @@ def amplified(epsilon: float, rate: float) -> float:
     """log(1 + rate (e^epsilon - 1)), without overflow."""
     if math.isinf(epsilon):
         return math.inf
-    if epsilon < 1.0:
+    if epsilon < 500.0:
         return math.log1p(rate * math.expm1(epsilon))
     return epsilon + math.log(rate + (1.0 - rate) * math.exp(-epsilon))
 
 
-def _before_sampling(losses: Array, rate: float) -> Array:
+def _amplified(losses: Array, rate: float) -> Array:
+    """`amplified` of each loss, of either sign."""
+    large = np.logaddexp(math.log1p(-rate), math.log(rate) + losses)
+    return np.where(losses < 500.0, np.log1p(rate * np.expm1(np.minimum(losses, 500.0))), large)
+
+
+def before_sampling(losses: Array, rate: float) -> Array:
     """The inverse of `amplified`: log((e^l - 1 + rate) / rate), -inf from log(1 - rate) down."""
     with np.errstate(divide="ignore", over="ignore"):
         small = np.log1p(np.maximum(np.expm1(np.minimum(losses, 1.0)) / rate, -1.0))
@@ -412,14 +450,30 @@ def _sampled_spread(base: Simple, rate: float) -> float:
 # --- closed forms ---------------------------------------------------------------------------------
 
 
-def log_gaussian_delta(mu: float, epsilons: Array) -> Array:
-    """log of Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), without overflow or cancellation."""
-    from scipy.special import log_ndtr
+def _log_expm1(x: Array) -> Array:
+    return np.asarray(x + np.log(-np.expm1(-x)))
 
-    upper = log_ndtr(mu / 2 - epsilons / mu)
-    ratio = epsilons + log_ndtr(-mu / 2 - epsilons / mu) - upper
+
+def _log_surplus(gain: Array, cost: Array, doubt: Array) -> Array:
+    """log(e^gain - e^cost), rounded up: both may be off by `doubt` times 2^-50, relatively."""
+    doubt = doubt * 2.0**-50
     with np.errstate(divide="ignore"):
-        return np.asarray(upper + np.log(-np.expm1(np.minimum(ratio, 0.0))))
+        short = np.log(-np.expm1(np.minimum(cost - gain - 2.0 * doubt, 0.0)))
+    return np.asarray(np.minimum(gain + doubt + short, 0.0))
+
+
+def log_gaussian_delta(mu: float, epsilons: Array) -> Array:
+    """log of Phi(-u) - e^eps Phi(-v) with u, v = eps/mu -+ mu/2, rounded up.
+
+    No large numbers meet, as e^eps Phi(-v) is e^(-u^2/2) erfcx(v / sqrt 2) / 2. u is off by at most
+    2^-52 v, and eight times that if epsilon is (as it may be before sampling); logarithms of tails
+    have slopes of at most |u| + 1 and v + 1.
+    """
+    from scipy.special import erfcx, log_ndtr
+
+    u, v = epsilons / mu - mu / 2, epsilons / mu + mu / 2
+    costs = np.log(erfcx(v / math.sqrt(2.0)) / 2.0) - u**2 / 2
+    return _log_surplus(log_ndtr(-u), costs, 8.0 + 3.0 * v * (1.0 + np.abs(u)))
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

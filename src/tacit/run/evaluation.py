@@ -23,7 +23,6 @@ from scipy.stats import qmc
 from tacit.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
 from tacit.data.policies import FunctionPolicy
 from tacit.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS
-from tacit.evaluation.private_figures import CENTRE, SCALE, Figures
 from tacit.evaluation.private_gtd import PrivateGTD, public_gram
 from tacit.evaluation.private_lstd import PrivateLSTD
 from tacit.evaluation.private_value import PrivateValue
@@ -448,7 +447,7 @@ def _curve(
         return _NO_CURVE
     made = simulate_like(schema, 0, behavior or _half_chance(policy, schema))
     rows = question.value.contributions(made, policy)
-    sums, count = rows.sum(axis=0) / SCALE + len(rows) * CENTRE, len(rows)
+    total, count = rows.sum(axis=0), len(rows)
     points = []
     for at in sorted({*CURVE_EPSILONS, float(f"{question.budget.epsilon:.6g}")}):
         asked = replace(question.value, budget=Budget(at, question.budget.delta), grid=False)
@@ -457,7 +456,7 @@ def _curve(
         widths = [
             (found.high - found.low) / 2.0
             for std in (mechanism.std, 0.0)
-            for found in [Figures(sums, std / SCALE, count, asked.terms).target()]
+            for found in [asked.figures(total, std, count).target()]
         ]
         points.append(CurvePoint(at, *widths))
     return tuple(points), count

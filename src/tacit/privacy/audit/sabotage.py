@@ -249,7 +249,7 @@ def _one_step_only() -> Iterator[None]:
 _SUMS = ("gaussian", "laplace", "grid-gaussian", "grid-laplace")
 _STREAMS = (
     *("running-sums-tree", "running-sums-refined-tree", "running-sums-toeplitz"),
-    "running-sums-banded",
+    *("running-sums-banded", "running-sums-optimal"),
 )
 
 register(

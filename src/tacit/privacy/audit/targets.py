@@ -353,6 +353,11 @@ def running_sums_toeplitz() -> Target:
 
 
 @target
+def running_sums_optimal() -> Target:
+    return _running_sums("running-sums-optimal", Strategy.OPTIMAL, (0, 5, 10))
+
+
+@target
 def running_sums_banded() -> Target:
     return _running_sums("running-sums-banded", Strategy.BANDED, (0, 5, 10))
 

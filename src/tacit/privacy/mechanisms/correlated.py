@@ -14,6 +14,10 @@ increments are x + M^-1 z. The strategies differ in M:
 - `square-root-toeplitz`: B = M = A^(1/2), with the coefficients of (1 - x)^(-1/2), which are 1 and
   c_k = c_(k-1) (2k - 1) / (2k) (Fichtenberger, Henzinger, Upadhyay 2023).
 - `banded`: M keeps the first `band` of these coefficients, and B = A M^-1 (Kalinin, Lampert 2024).
+- `optimal`: of all M with columns of norm 1, the one with the least mean squared error of the
+  running sums (Li et al. 2015; Denisov et al. 2022), for up to 256 steps: see `optimal`. Its root
+  mean square error is 5.9 % below that of the square root for 10 and 50 steps and 5.5 % for 200,
+  that of the last sum 4.7, 3.8 and 3.0 %; that of the first few is above.
 
 Unit and relation: the caller's. A unit takes part in at most `participations` steps, at least
 `separation` steps apart. These slots are public and fixed in advance: a unit and its replacement
@@ -45,8 +49,8 @@ hence mu-GDP. (Denisov, McMahan, Rush, Smith, Thakurta 2022 prove adaptivity for
 several: Choquette-Choo, McMahan, Rush, Thakurta 2023. That the bound on squares may be met
 adaptively is the Gaussian privacy filter.)
 
-Sensitivity S. All M here are non-negative, so the sum over P is attained by v_j all equal and S is
-exact where the largest P is known:
+Sensitivity S. Where M is non-negative, the sum over P is attained by v_j all equal and S is exact
+if the largest P is known:
 
 - one participation: the largest column norm, sqrt(1 + c_1^2 + ... + c_(T-1)^2) for the square root;
 - Toeplitz with coefficients c that do not rise (independent, square root, banded): for i <= j,
@@ -62,14 +66,19 @@ exact where the largest P is known:
 - refined tree: what is released is computed from the noisy sums of all dyadic intervals, several of
   which may end at a step; the theorem holds for them as for one, and so does the bound with all
   intervals counted (post-processing). With one participation the exact column norm of M = B^-1 A,
-  which is smaller, is used: see `_refined_column`.
+  which is smaller, is used: see `_refined_column`;
+- optimal: the largest column norm for one participation. For more, an upper bound: the sum over
+  i, j in P is at most the sum over i in P of r_i, where r_i is the largest sum of |M'M|_ij over j
+  in any admissible P, and that is at most the largest sum of r_i over any admissible P. Both
+  largest sums are found exactly, by dynamic programming: see `_largest_sums`.
 
 Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic". The Toeplitz
 sensitivities are rounded up by 1e-9: see `quadrature`.
 
-Memory: no strategy keeps its past. The tree needs a number per level, the band its length, and the
-square root some hundred numbers, for each coordinate: A^(1/2) is a sum of that many geometric
-series to 13 digits. What is kept is **secret**: with it the noise can be taken off the releases.
+Memory: the tree needs a number per level, the band its length, and the square root some hundred
+numbers, for each coordinate: A^(1/2) is a sum of that many geometric series to 13 digits. None of
+these keeps its past; the optimal strategy keeps all z so far. What is kept is **secret**: with it
+the noise can be taken off the releases.
 """
 
 import hashlib
@@ -97,11 +106,15 @@ AnyArray = NDArray[Any]
 
 # The longest horizon: up to here, rounding stays within the margin of the Toeplitz sensitivities.
 LONGEST = 2**20
+# The longest for which the optimal strategy is computed, in a tenth of a second of one processor.
+LONGEST_OPTIMAL = 256
 _MARGIN = 1e-9
 # Toeplitz noise is made this many steps at a time, in one matrix product: few of them, because each
 # waits for all threads of the linear algebra library, which is long on a busy machine.
 _BLOCK = 256
 _FORMAT = 2
+# Rounds of the iteration for the optimal strategy.
+_ROUNDS = 10
 # A stream of more 64-bit numbers than this, 64 GiB, is a mistake.
 _MOST_NUMBERS = 2**33
 
@@ -114,6 +127,12 @@ class Strategy(Word):
     REFINED_TREE = "refined-tree"
     SQUARE_ROOT_TOEPLITZ = "square-root-toeplitz"
     BANDED = "banded"
+    OPTIMAL = "optimal"
+
+    @classmethod
+    def best(cls, horizon: int) -> "Strategy":
+        """The one with the least error for units that take part once."""
+        return cls.OPTIMAL if horizon <= LONGEST_OPTIMAL else cls.SQUARE_ROOT_TOEPLITZ
 
     @property
     def tree(self) -> bool:
@@ -150,6 +169,11 @@ class CorrelatedMechanism:
             object.__setattr__(self, name, checks.count(name, getattr(self, name)))
         if self.horizon > LONGEST:
             raise InputError(f"horizon must be at most {LONGEST}, not {self.horizon}.")
+        if self.strategy is Strategy.OPTIMAL and self.horizon > LONGEST_OPTIMAL:
+            raise InputError(
+                f"The strategy optimal is for at most {LONGEST_OPTIMAL} steps, not {self.horizon}: "
+                "use square-root-toeplitz."
+            )
         if (self.band is not None) != (self.strategy is Strategy.BANDED):
             raise InputError("band belongs to the strategy banded: give it there and only there.")
         if self.band is not None:
@@ -204,6 +228,8 @@ class CorrelatedMechanism:
             _, _, variances = tree_weights(self.horizon.bit_length(), self.strategy)
             per_level = [((steps >> level) & 1) * v for level, v in enumerate(variances)]
             return np.asarray(self.std * np.sqrt(np.sum(per_level, axis=0)))
+        if self.strategy is Strategy.OPTIMAL:
+            return np.asarray(self.std * np.linalg.norm(optimal(self.horizon)[0], axis=1))
         response = _response(recurrence(self.strategy, self.horizon, self.band), self.horizon)
         return np.asarray(self.std * np.sqrt(np.cumsum(response**2)))
 
@@ -429,6 +455,8 @@ def recurrence(strategy: Strategy, horizon: int, band: int | None) -> Recurrence
         return _Tree(horizon, strategy)
     if strategy is Strategy.SQUARE_ROOT_TOEPLITZ:
         return _SquareRoot(horizon)
+    if strategy is Strategy.OPTIMAL:
+        return _Dense(horizon)
     return _Banded(horizon, square_root(band or 1))
 
 
@@ -491,6 +519,63 @@ class _Tree:
         memory[level] = self._fresh[level] * z[0] + self._carried[level, :level] @ memory[:level]
         ones = [row for row in range(self.rows) if t >> row & 1]
         return np.asarray(memory[ones].sum(axis=0, keepdims=True))
+
+
+class _Dense:
+    """The whole horizon is one block, and nothing comes after it."""
+
+    def __init__(self, horizon: int) -> None:
+        self.rows, self.block = 0, horizon
+        self._product = optimal(horizon)[0]
+
+    def run(self, memory: Array, z: Array, step: int) -> Array:
+        found: Array = self._product @ z
+        return found
+
+
+@lru_cache(maxsize=8)
+def optimal(horizon: int) -> tuple[Array, Array]:
+    """B and M of A = B M with the least mean squared error, if M has columns of norm 1.
+
+    With X = M'M and G = A'A the sum of the squares of B is tr(G X^-1), to be minimised over X with
+    ones on its diagonal. For all v > 0, X so, and D = diag(v), Cauchy and Schwarz give
+
+        tr(G X^-1) sum(v) = |G^(1/2) X^(-1/2)|^2 |X^(1/2) D^(1/2)|^2 >= (tr R)^2,
+        R = (D^(1/2) G D^(1/2))^(1/2),
+
+    with equality for X = D^(-1/2) R D^(-1/2), if its diagonal is 1, that is if v = diag R. The
+    iteration v <- (diag R)^2 / v moves there (twice as far as v <- diag R of Denisov et al., in
+    logarithms); after ten rounds the error, with columns scaled to norm 1, is within 1e-5 of the
+    bound above for every horizon allowed here. That is about error only: S is computed from the M
+    that is used. M is the triangular factor of X, from the last row up.
+
+    What rounding does to privacy: noise is made with B as it is stored. A row b of it solves
+    b (M + E) = a with |E| <= 2^-53 horizon |M| (Higham 2002, Theorem 8.5), so B^-1 A differs from
+    M by at most 2^-53 horizon |B^-1| |B| |M| in norm, which is less than 1e-10 for 256 steps; the
+    same holds if a stream is resumed where linear algebra rounds differently. The margin of 1e-9 of
+    the sensitivities covers it.
+    """
+    from scipy.linalg import solve_triangular
+
+    A = np.tril(np.ones((horizon, horizon)))
+    G = A.T @ A
+    v = np.sqrt(np.arange(horizon, 0, -1.0))
+    for _ in range(_ROUNDS):
+        R = _root_of(G, v)
+        v = np.diagonal(R) ** 2 / v
+    R = _root_of(G, v)
+    scale = np.sqrt(np.diagonal(R))
+    X = R / np.outer(scale, scale)
+    M = np.linalg.cholesky(X[::-1, ::-1]).T[::-1, ::-1].copy()
+    B = np.tril(solve_triangular(M, A.T, lower=True, trans="T").T)
+    return B, M
+
+
+def _root_of(G: Array, v: Array) -> Array:
+    """(D^(1/2) G D^(1/2))^(1/2) for D = diag(v)."""
+    scale = np.sqrt(v)
+    values, vectors = np.linalg.eigh(G * np.outer(scale, scale))
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 def square_root(size: int) -> Array:
@@ -591,10 +676,17 @@ def _sensitivity(
             return counted
         # Also at most `slots` columns, by the triangle inequality.
         return min(counted, slots * _refined_column(horizon) * (1.0 + _MARGIN))
+    if strategy is Strategy.OPTIMAL:
+        M = optimal(horizon)[1]
+        moved = float(np.linalg.norm(M, axis=0).max())
+        if slots > 1:
+            each = _largest_sums(np.abs(M.T @ M), slots, separation)
+            moved = min(slots * moved, math.sqrt(_largest_sums(each[None], slots, separation)[0]))
+        return moved * (1.0 + _MARGIN)
     column = np.zeros(horizon)
     column[: band or horizon] = square_root(band or horizon)
-    moved = _over_slots(column, slots, separation)
-    return math.sqrt(float(moved @ moved)) * (1.0 + _MARGIN)
+    total = _over_slots(column, slots, separation)
+    return math.sqrt(float(total @ total)) * (1.0 + _MARGIN)
 
 
 def _over_slots(column: Array, slots: int, separation: int) -> Array:
@@ -616,6 +708,23 @@ def _over_slots(column: Array, slots: int, separation: int) -> Array:
         start, doubled = size * separation, power.copy()
         doubled[start:] += power[: column.size - start]
         power, size = doubled, 2 * size
+
+
+def _largest_sums(rows: Array, slots: int, separation: int) -> Array:
+    """Of each row, the largest sum over `slots` entries or fewer, `separation` or more apart.
+
+    From the last entry down: with k entries from t on, the best either leaves t out, or takes it
+    and k - 1 from t + separation on. Entries are non-negative.
+    """
+    # best[(t + i) % separation] is for entries from t + i on; nothing is left beyond the end.
+    best = np.zeros((separation, len(rows), slots + 1))
+    after = np.zeros((len(rows), slots + 1))
+    for t in range(rows.shape[1] - 1, -1, -1):
+        taken = rows[:, t, None] + best[t % separation, :, :-1]
+        after = after.copy()
+        after[:, 1:] = np.maximum(after[:, 1:], taken)
+        best[t % separation] = after
+    return np.asarray(after[:, slots])
 
 
 def _root_up(square: int) -> float:

@@ -10,7 +10,8 @@ in them is what the event covers. Noise is drawn in 64 bits, so all of this runs
 `with jax.enable_x64(True):`. The key and the state are **secret**.
 
 `next` keeps for each coordinate what a `Stream` keeps, which for the square root is some hundred
-numbers, and as many operations a step. For the Toeplitz strategies `all_noise` is faster (by FFT);
+numbers, and for the optimal strategy a number for each step of the horizon, and as many operations
+a step. For the Toeplitz strategies `all_noise` is faster (by FFT);
 it needs some six arrays of horizon x dimension 64-bit numbers while it runs, and one afterwards.
 Both draw the same z from the same key, so they agree but for rounding.
 """
@@ -27,6 +28,7 @@ from tacit.privacy.mechanisms.correlated import (
     CorrelatedMechanism,
     Strategy,
     inverse,
+    optimal,
     quadrature,
     recurrence,
     square_root,
@@ -58,6 +60,8 @@ def init(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> State:
     # Empty, but drawn: so that 32 bits are refused here and not later.
     dtype = jax_normal(key, (0,)).dtype
     rows = recurrence(plan.strategy, plan.horizon, plan.band).rows
+    if plan.strategy is Strategy.OPTIMAL:  # a stream draws all z at once; here they come singly
+        rows = plan.horizon
     return State(
         plan,
         key,
@@ -82,6 +86,9 @@ def fed(state: State, z: jax.Array) -> tuple[State, jax.Array]:
         # Not (1 - loss) * memory: 1 - loss would round off the digits of a small loss.
         memory = state.memory + (z - loss[:, None] * state.memory)
         noise = weight @ memory
+    elif plan.strategy is Strategy.OPTIMAL:
+        memory = state.memory.at[state.step].set(z)  # out of range, nothing is set
+        noise = jnp.asarray(optimal(plan.horizon)[0])[state.step] @ memory
     else:
         past, total = state.memory[:-1], state.memory[-1]
         w = z - jnp.asarray(square_root(plan.band or 1)[:0:-1]) @ past
@@ -102,6 +109,9 @@ def all_noise(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> jax.
     z = jax.vmap(lambda step: _normal(key, step, dimension))(jnp.arange(plan.horizon))
     if plan.strategy is Strategy.INDEPENDENT:
         return plan.std * z
+    if plan.strategy is Strategy.OPTIMAL:
+        noise = jnp.asarray(optimal(plan.horizon)[0]) @ z
+        return plan.std * jnp.diff(noise, axis=0, prepend=jnp.zeros((1, dimension)))
     column = inverse(square_root(plan.band or plan.horizon), plan.horizon)
     # Twice the length, so that nothing wraps around.
     length = 2 * plan.horizon
