@@ -124,7 +124,7 @@ def test_no_adaptive_contributions_lose_more(
 ) -> None:
     """Two steps; what both units contribute to the second depends on what the first released."""
     v, u = first[0] / std, first[1] / std
-    above = GRID > threshold
+    above = threshold < GRID
     v2, u2 = (np.where(above, second[i], first[2 + i]) / std for i in (0, 1))
 
     def ratio(at: Floats | float, y: Floats) -> Floats:

@@ -251,7 +251,7 @@ def _sampled(
     return [Counter({PoissonReplace(base.mu, rate): times})]
 
 
-# Noise this small, against a contribution, is not hidden by a secret step: the known one is charged.
+# Where a contribution is larger than this against the noise, a secret step is charged as known.
 _LARGEST_ALLOCATED = 10.0
 
 

@@ -1,40 +1,41 @@
 """Random allocation: what it costs when each unit's one step of many is drawn in secret.
 
 The pair. A unit takes part in step k, uniform on 1, ..., T, and step t releases
-y_t = [k = t] v_t + N(0, I) (noise scaled to 1, the others' sums, which are functions of their own
-steps and of what was released before, taken off), where |v_t| <= mu may depend on y_1, ..., y_{t-1}.
-Its replacement has u_t in place of v_t, drawn to the same T steps. Against R, the law of noise
-alone, the densities of the two transcripts are (1/T) sum of W_t and (1/T) sum of V_t with
-W_t = exp(v_t'y_t - |v_t|^2/2) and V_t likewise with u_t, so that at every gamma >= 0
+y_t = [k = t] v_t + N(0, I), where |v_t| <= mu may depend on y_1, ..., y_{t-1}. (Noise is scaled to
+1; the others' sums, which depend on their own steps and on what was released before, are taken
+off.) Its replacement has u_t in place of v_t, and its step is drawn in the same way. Against R, the
+law of noise alone, the densities of the two transcripts are (1/T) sum of W_t and (1/T) sum of V_t
+with W_t = exp(v_t'y_t - |v_t|^2/2) and V_t likewise with u_t, so that at every gamma >= 0
 
     H_gamma  =  sup over tests f of  P(f) - gamma Q(f)  =  (1/T) E_R[(sum of (W_t - gamma V_t))_+].
 
 Theorem. It is largest, for all gamma at once, if v_t = mu and u_t = -mu in one dimension:
 
-    H_gamma  <=  (1/T) E[(X_1 + ... + X_T)_+],    X_t = e^(mu z_t - mu^2/2) - gamma e^(-mu z_t - mu^2/2)
+    H_gamma  <=  (1/T) E[(X_1 + ... + X_T)_+],
+    X_t  =  e^(mu z_t - mu^2/2) - gamma e^(-mu z_t - mu^2/2),    z_t independent standard normal.
 
-with independent standard normal z_t. Proof. Given y_1, ..., y_{t-1}, let Y = W_t - gamma V_t. It has
-the mean 1 - gamma, as has X. For every c, E[(Y - c)_+] = sup over f of A(f) - gamma B(f) - c N(f),
-with A = N(v_t, I), B = N(u_t, I), N = N(0, I). If N(f) = a, Neyman and Pearson's lemma says
-A(f) <= Phi(Phi^-1(a) + mu) and B(f) >= Phi(Phi^-1(a) - mu); for v = mu, u = -mu the half line of
-level a reaches both at once. Hence E[(Y - c)_+] <= E[(X - c)_+] for all c: Y is below X in convex
-order, given the past. So E[g(s + Y)] <= E[g(s + X)] for every convex g and number s, and
-s -> E[g(s + X)] is convex again: replace the steps by independent X from the last to the first,
-beginning with g(s) = (s)_+. Averaging over the others' steps only lowers H (joint convexity). The
-bound is reached by contributions that are opposite, so it is exact. It holds for every gamma, so the
-pair ((1/T) sum of N(mu e_k, I), (1/T) sum of N(-mu e_k, I)) dominates, which is what composition
-with other events needs (Zhu, Dong, Wang 2022).
+Proof. Given y_1, ..., y_{t-1}, let Y = W_t - gamma V_t. It has the mean 1 - gamma, as has X. For
+every c, E[(Y - c)_+] = sup over f of A(f) - gamma B(f) - c N(f), with A = N(v_t, I), B = N(u_t, I),
+N = N(0, I). If N(f) = a, Neyman and Pearson's lemma says A(f) <= Phi(Phi^-1(a) + mu) and
+B(f) >= Phi(Phi^-1(a) - mu); for v = mu, u = -mu the half line of level a reaches both at once.
+Hence E[(Y - c)_+] <= E[(X - c)_+] for all c: Y is below X in convex order, given the past. So
+E[g(s + Y)] <= E[g(s + X)] for every convex g and number s, and s -> E[g(s + X)] is convex again:
+replace the steps by independent X from the last to the first, beginning with g(s) = (s)_+.
+Averaging over the others' steps only lowers H (joint convexity). Contributions that are opposite
+reach the bound, so it is exact. As it holds for every gamma, the pair of (1/T) sum of N(mu e_k, I)
+and (1/T) sum of N(-mu e_k, I) dominates, which is what composition with other events needs (Zhu,
+Dong, Wang 2022).
 
 If a unit is added or removed, V_t = 1 (nothing is brought in), and in the same way
 X = e^(mu z - mu^2/2) - gamma (removed) and X = 1 - gamma e^(mu z - mu^2/2) (added). These are the
 pairs of Feldman and Shenfeld (2025) and of Chua et al. (2024).
 
-Numbers. X is moved onto a grid by splitting the mass of a cell between its two ends so that its mean
-stays, which raises X in convex order, and with it the answer. Above, X is cut off at a point m, for
-which E[(X - m)_+] is added to the answer, as (a + b)_+ <= a_+ + b_+; below it is moved up. The T-fold
-convolution is a power of the FFT, of the law tilted by e^(theta x) (see `grid.py`); wrapping around
-only adds to the answer, and what is beyond the window is added by Chernoff's bound, as is a bound on
-the round-off.
+Numbers. X is moved onto a grid by splitting the mass of a cell between its two ends so that its
+mean stays, which raises X in convex order, and with it the answer. Above, X is cut off at a point
+m, for which E[(X - m)_+] is added to the answer, as (a + b)_+ <= a_+ + b_+; below it is moved up.
+The T-fold convolution is a power of the FFT, of the law tilted by e^(theta x) (see `grid.py`);
+wrapping around only adds to the answer, and what is beyond the window is added by Chernoff's bound,
+as is a bound on the round-off.
 """
 
 import math
@@ -243,7 +244,9 @@ def _convolved(
     rounds = steps + math.log2(size)
     error = _ROUNDING * rounds * float(np.mean(np.abs(spectrum))) + _ROUNDING / size
     inside = float(np.sum((masses * (1.0 + _ROUNDING * rounds) + error) * weights))
-    answer = math.exp(min(steps * value, 700.0)) * inside
+    # Exponents are rounded relatively, and the power multiplies that.
+    slack = _ROUNDING * steps * (abs(value) + tilt * interval * float(np.abs(indices).max()))
+    answer = math.exp(min(steps * value + slack, 700.0)) * inside
     if last * interval < steps * interval * int(indices[-1]):
         # E[S; S > u] <= e^(cumulant(t)) u e^(-t u) for u >= 1/t.
         edge = last * interval

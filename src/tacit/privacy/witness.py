@@ -722,13 +722,11 @@ def _rate(event: _Sampling, relation: Relation) -> float:
 
 def _drawn(event: Event, relation: Relation) -> Event:
     """The event itself, or what it samples if everybody is drawn."""
-    while True:
-        if isinstance(event, _Sampling) and _rate(event, relation) == 1:
-            event = event.event
-        elif isinstance(event, RandomAllocation) and _allotted(event, relation).steps == 1:
-            event = event.event
-        else:
-            return event
+    while isinstance(event, _Sampling) and _rate(event, relation) == 1:
+        event = event.event
+    if isinstance(event, RandomAllocation) and _allotted(event, relation).steps == 1:
+        return event.event
+    return event
 
 
 def _allotted(event: RandomAllocation, relation: Relation) -> _Allotted:
