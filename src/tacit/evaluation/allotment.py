@@ -12,7 +12,7 @@ data, nor who else is there, move anybody else.
 
 Data in memory is cut there. A stream is first dealt into files of a temporary folder, by place, and
 then read back file by file: their number is a constant, and memory is bounded by the batches of the
-stream and by a 256th of the data.
+stream and by a 64th of the data.
 """
 
 import pickle
@@ -35,7 +35,7 @@ from tacit.privacy.promise import Unit
 Floats = NDArray[np.float64]
 
 # Open at the same time while a stream is dealt. Public, like everything that decides an order.
-_PARTS = 256
+_PARTS = 64
 
 
 def places(ids: Any, key: bytes) -> Floats:
