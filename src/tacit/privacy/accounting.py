@@ -264,9 +264,11 @@ def _allocated(event: RandomAllocation, relation: Relation) -> Loss:
         raise UnsupportedError(
             f"No proven bound is implemented for {event}: allocate a single Gaussian event."
         )
-    # A unit takes part in one step, where it brings in one contribution, not two.
-    mu = _ratio(event, event.event.bound, event.event.std)
-    loss = Allocated(mu, event.steps, relation is Relation.REPLACE_ONE)
+    # The old unit and the new one are in steps of their own: half of the movement each.
+    exchanged = relation is Relation.REPLACE_ONE
+    moved = movement(event.event.bound, relation) / (2.0 if exchanged else 1.0)
+    mu = _ratio(event, moved, event.event.std)
+    loss = Allocated(mu, event.steps, exchanged)
     return loss.known if event.steps == 1 or mu > _LARGEST_ALLOCATED else loss
 
 
