@@ -70,6 +70,7 @@ def test_any_event(capsys: pytest.CaptureFixture[str]) -> None:
         "ApproxDP(0.5, 1e-8)",
         "FixedSizeSampled(Gaussian(2, 1), 100, 5)",
         "Disjoint([Gaussian(2, 1), Laplace(3, 1)])",
+        "RandomAllocation(Gaussian(1, 1), 50)",
     ):
         assert float(str(answer(capsys, "budget", event, "--delta", "1e-5")["epsilon"])) > 0
 

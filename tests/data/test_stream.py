@@ -125,6 +125,35 @@ def test_sorting_on_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [False, True])
+def test_the_order_of_a_sorted_stream_depends_on_ids_alone(tmp_path: Path, words: bool) -> None:
+    """One more row of one person moves nobody: how many rows there are is private."""
+    people = 1 << 16
+    orders = []
+    for more in (0, 1):
+        ids = np.append(np.arange(people), np.full(more, 5))
+        owners = pa.array([f"p{i}" for i in ids]) if words else pa.array(ids)
+        zeros = np.zeros(len(ids), dtype=np.int64)
+        columns = {"stay": np.arange(len(ids)), "patient": owners, "s": zeros, "a": zeros}
+        path = tmp_path / f"{more}.parquet"
+        pq.write_table(pa.table({**columns, "r": np.zeros(len(ids))}), path)
+        stream = stream_parquet(
+            path,
+            batch_rows=1 << 17,
+            sort=True,
+            trajectory="stay",
+            user="patient",
+            state="s",
+            action="a",
+            reward="r",
+            num_states=1,
+            num_actions=1,
+        )
+        orders.append(np.concatenate([batch.unit_ids for batch in stream]))
+    assert len(orders[0]) == people
+    np.testing.assert_array_equal(*orders)
+
+
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), rule=st.sampled_from(["refuse", "carry", "fill"]))
 def test_every_option_at_once(seed: int, rule: str) -> None:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
-from tacit.evaluation import bellman_error
+from tacit.evaluation import allotment, bellman_error
+from tacit.evaluation.allotment import places
 from tacit.evaluation.bellman_error import UnitMoments, exact_moments, mspbe, unit_moments
 from tacit.evaluation.private_gtd import (
     Form,
@@ -27,17 +28,18 @@ from tacit.evaluation.private_gtd import (
 from tacit.evaluation.result import Result
 from tacit.privacy import (
     Budget,
-    Disjoint,
     Gaussian,
     InputError,
     Ledger,
     NoiseOrigin,
     OverBudget,
     PoissonSampled,
+    RandomAllocation,
     Release,
     Repeated,
     Unit,
 )
+from tacit.privacy.accounting import epsilon
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source, secure
 from tests.evaluation.test_bellman_error import (
@@ -265,18 +267,21 @@ def waves(_: Source | None, std: float, shape: tuple[int, ...]) -> Floats:
     return np.asarray(std * np.cos(np.arange(shape[0]) + 10.0 * std))
 
 
-def by_hand(
-    judge: PrivateGTD, data: Trajectories, form: Form, policy: Tabular | None, size: int
-) -> Floats:
+KEY = bytes(range(32))
+
+
+def by_hand(judge: PrivateGTD, data: Trajectories, form: Form, policy: Tabular | None) -> Floats:
     """Unit by unit, with matrices, and nothing clever."""
     plan = judge.plan(form, data.num_units)
     change = np.diag(judge.change)
     d = len(change)
     state = np.zeros(d if form == "residual" else 2 * d)
     velocity, kept = np.zeros_like(state), []
+    step_of = np.floor(plan.iterations * places(data.unit_ids, KEY))
+    size = data.num_units / plan.iterations
     for k in range(plan.iterations):
         total = np.zeros_like(state)
-        for unit in range(k * size, (k + 1) * size):
+        for unit in np.flatnonzero(step_of == k):
             own = data.take(np.flatnonzero(data.unit_index == unit))
             found = unit_moments(
                 own,
@@ -325,21 +330,24 @@ def test_a_single_pass_is_a_loop_over_people(
         average=0.4,
     )
     monkeypatch.setattr(Source, "normal", waves)
+    monkeypatch.setattr(Source, "secret", lambda _: KEY)
     whole = judge.fit(data, policy)
     np.testing.assert_allclose(
-        weights_of(whole), by_hand(judge, data, form, policy, 4), rtol=1e-10, atol=1e-13
+        weights_of(whole), by_hand(judge, data, form, policy), rtol=1e-10, atol=1e-13
     )
     assert whole.settings["iterations"] == 5
-    assert whole.settings["units"] == 20
-    # Batches of a stream end elsewhere, which makes no difference.
-    streamed = replace(judge, iterations=5)
+    assert whole.settings["units"] == 23
+    # Neither the order of a stream nor where its batches end makes a difference.
     order = np.argsort(data.unit_index, kind="stable")
     names = data.take(order).to_parquet(tmp_path / "d.parquet")
-    for rows in (15, 37, 10_000):
-        stream = stream_parquet(tmp_path / "d.parquet", batch_rows=rows, **names)
-        np.testing.assert_allclose(
-            weights_of(streamed.fit(stream, policy)), weights_of(whole), rtol=1e-10
+    for rows, sort in ((15, False), (37, True), (10_000, False)):
+        stream = stream_parquet(
+            tmp_path / "d.parquet", batch_rows=rows, sort=sort, scratch=tmp_path, **names
         )
+        np.testing.assert_allclose(
+            weights_of(judge.fit(stream, policy)), weights_of(whole), rtol=1e-10
+        )
+    assert [one.name for one in tmp_path.iterdir()] == ["d.parquet"]
     # Nor do the parts into which a batch too large for memory is cut.
     monkeypatch.setattr(bellman_error, "_ENTRIES", 40)
     np.testing.assert_allclose(weights_of(judge.fit(data, policy)), weights_of(whole), rtol=1e-10)
@@ -359,14 +367,17 @@ def sums_of(judge: PrivateGTD, data: Trajectories, monkeypatch: pytest.MonkeyPat
     return found
 
 
-def test_a_person_touches_their_own_batch_only_whatever_their_length(
+def test_a_person_touches_their_own_step_only_whatever_their_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calm = [([(1, 0.5, 1.0), (0, 1.0, 1.0)], True)]
     long = [([(2, 1.0, 1.0)] * 50, True), ([(0, np.nan, 1e-3)], False)] * 3
     judge = plain(batch_units=3, weight_cap=2.0, clip=0.4)
+    monkeypatch.setattr(Source, "secret", lambda _: KEY)
     each = [calm, [([(0, 2.0, 1.0)], False)], calm, calm, calm, calm, calm]
     here = sums_of(judge, people(*each), monkeypatch)
+    steps = np.floor(2 * places(people(*each).unit_ids, KEY))
+    assert set(steps) == {0, 1}
     for place in range(7):
         there = sums_of(
             judge,
@@ -377,8 +388,39 @@ def test_a_person_touches_their_own_batch_only_whatever_their_length(
         moved = [float(np.linalg.norm(x - y)) for x, y in zip(here, there, strict=True)]
         for k in range(2):
             assert moved[k] <= 2.0 * 0.4
-            # The seventh person does not fill a batch, so they are left out.
-            assert (moved[k] > 0.0) == (place // 3 == k)
+            assert (moved[k] > 0.0) == (steps[place] == k)
+
+
+def test_places_are_uniform_independent_and_each_ones_own() -> None:
+    names = [f"p{i}" for i in range(40_000)]
+    one, other = places(names, KEY), places(names, bytes(32))
+    for found in (one, other, (one - other) % 1.0, (one - np.roll(one, 1)) % 1.0):
+        assert follows(found, lambda x: x)
+    # Ten percent off would show: the largest of two numbers is not uniform.
+    assert not follows(np.where(np.arange(40_000) % 10, one, one**2), lambda x: x)
+    # Whoever is replaced by somebody of another name moves nobody.
+    names[7] = "somebody else"
+    changed = places(names, KEY)
+    assert np.flatnonzero(changed != one).tolist() == [7]
+    # Numbers are the same whether they come from Arrow, NumPy or Python.
+    np.testing.assert_array_equal(places(np.arange(9), KEY), places(range(9), KEY))
+
+
+def test_the_key_comes_from_the_source_of_the_noise() -> None:
+    judge, data = plain(batch_units=5), simulated(30, 1)
+    assert (weights_of(judge.fit(data, seed=3)) == weights_of(judge.fit(data, seed=3))).all()
+    keys = {secure().secret() for _ in range(3)}
+    assert len(keys) == 3
+    assert {len(key) for key in keys} == {32}
+
+
+def test_steps_may_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = simulated(6, 1)
+    judge = plain(batch_units=1, iterations=6)
+    monkeypatch.setattr(Source, "secret", lambda _: KEY)
+    monkeypatch.setattr(allotment, "places", lambda ids, _: np.full(len(ids), 0.5))
+    sums = sums_of(judge, data, monkeypatch)
+    assert [bool(np.any(one)) for one in sums] == [False] * 3 + [True] + [False] * 2
 
 
 @settings(max_examples=80, deadline=None)
@@ -423,33 +465,43 @@ def test_exchanging_a_person_moves_the_sum_over_a_batch_by_at_most_two_bounds(
     assert np.linalg.norm(here - there) <= 2.0 * bound * (1.0 + 1e-12)
 
 
-def test_a_single_pass_costs_one_release() -> None:
+def test_a_single_pass_costs_one_allocation() -> None:
     result = plain(batch_units=7).fit(simulated(30, 1))
     noise = result.settings["noise"]
-    assert result.certificate.events == (Disjoint((Gaussian(noise, 1.0),)),)
-    assert noise == pytest.approx(GaussianMechanism.calibrated(1.0, BUDGET).std, rel=1e-5)
+    assert result.certificate.events == (RandomAllocation(Gaussian(noise, 1.0), 4),)
+    assert noise < 0.55 * GaussianMechanism.calibrated(1.0, BUDGET).std
     assert result.certificate.release is Release.EVERY_ITERATE
     assert 0.999 <= result.certificate.epsilon <= 1.0
     result.certificate.verify(strict=True)
-    assert any("place" in one.statement for one in result.certificate.assumptions)
+    assert any("secret" in one.statement for one in result.certificate.assumptions)
     assert result.diagnostics is None
 
 
-def test_a_single_pass_over_too_little_or_uncounted_data_is_refused(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_what_stands_beside_a_pass_is_paid_from_the_same_budget() -> None:
+    other = Gaussian(15.0, 1.0)
+    plan = plain(batch_units=7, beside=(other,)).plan("residual", 30)
+    alone = plain(batch_units=7).plan("residual", 30)
+    assert plan.noise > 1.05 * alone.noise
+    assert 0.999 <= epsilon((other, plan.event), BUDGET.delta) <= 1.0
+
+
+def test_a_single_pass_over_too_little_data_is_refused(tmp_path: Path) -> None:
     data = simulated(30, 1)
-    with pytest.raises(InputError, match="30 units, too few for 1 batches of 31"):
-        plain(batch_units=31).fit(data)
-    with pytest.raises(InputError, match="too few for 4 batches of 8"):
-        plain(batch_units=8, iterations=4).fit(data)
-    nothing: Any = iter(())
-    with pytest.raises(InputError, match="no trajectory"):
-        plain(batch_units=8, iterations=4).fit(nothing)
     names = data.to_parquet(tmp_path / "d.parquet")
     stream = stream_parquet(tmp_path / "d.parquet", batch_rows=20, **names)
-    with pytest.raises(InputError, match="iterations is needed"):
-        plain(batch_units=8).fit(stream)
-    with pytest.raises(InputError, match="fewer than 32 units, too few for 4 batches"):
-        plain(batch_units=8, iterations=4, weight_cap=1.0).fit(stream)
+    for read in (data, stream):
+        with pytest.raises(InputError, match="30 units, too few for 1 batches of 31"):
+            plain(batch_units=31).fit(read)
+        with pytest.raises(InputError, match="too few for 4 batches of 8"):
+            plain(batch_units=8, iterations=4).fit(read)
+    # Ids of batches of one's own may mean different people in each.
+    own: Any = iter((data, data))
+    with pytest.raises(InputError, match="made by stream_parquet"):
+        plain(batch_units=8, iterations=3).fit(own)
+    lost = stream_parquet(tmp_path / "d.parquet", scratch=tmp_path / "nowhere", **names)
+    with pytest.raises(InputError, match=r"scratch .* cannot be used"):
+        plain(batch_units=8).fit(lost)
 
 
 def test_a_single_pass_pays_first_and_shows_nothing_unpaid(

@@ -21,7 +21,7 @@ from tacit.data import (
     TrajectoryStream,
 )
 from tacit.evaluation import Schema, simulate_like
-from tacit.privacy import InputError
+from tacit.privacy import Gaussian, InputError, RandomAllocation
 from tacit.run.request import Request
 
 STATES = ("mild", "moderate", "severe")
@@ -360,6 +360,38 @@ def test_a_stream_gives_what_memory_gives(folder: Path) -> None:
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
     assert isinstance(Request.of(words | {"stream": True}).load(JUDGED), TrajectoryStream)
+
+
+def test_the_number_of_rows_does_not_choose_the_algorithm(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = said(
+        folder, table=(str(folder / "stays.parquet"),), user="patient", gamma=0.9, terminated=True
+    )
+    few = Request.of(words).study(seed=2)
+    monkeypatch.setattr("tacit.run.request._rows", lambda _: 10**9)
+    many = Request.of(words).study(seed=2)
+    assert few.certificate is not None
+    assert many.certificate is not None
+    assert [one.method for one in few.results] == ["PrivateValue", "PrivateGTD"]
+    assert many.certificate.to_json() == few.certificate.to_json()
+    assert many.results[1].settings == few.results[1].settings
+
+
+@pytest.mark.slow
+def test_one_pass_gets_what_the_others_leave(folder: Path) -> None:
+    words = said(
+        folder, table=(str(folder / "stays.parquet"),), user="patient", gamma=0.9, terminated=True
+    )
+    study = Request.of(words | {"stream": True, "sort": True}).study(seed=2)
+    assert study.certificate is not None
+    first, second = study.certificate.events
+    assert isinstance(first, Gaussian)
+    assert second == RandomAllocation(Gaussian(study.results[1].settings["noise"], 1.0), 150)
+    assert 0.999 <= study.certificate.epsilon <= 1.0
+    study.certificate.verify()
+    statements = [one.statement for one in study.certificate.assumptions]
+    assert any("step is uniform" in one for one in statements)
 
 
 def test_a_known_protocol_stands_in_for_probabilities(folder: Path) -> None:

@@ -9,11 +9,12 @@ Each batch is checked as `Trajectories.from_parquet` checks the whole; a bad row
 found only when it is reached, so whoever must not act on half a table reads the stream through once
 before (`TrajectoryStream.check`).
 
-`sort=True` sorts on disk: rows are dealt into folders of a temporary directory by user (or
-trajectory), so that each part fits into memory, and the parts are sorted one after the other.
+`sort=True` sorts on disk: rows are dealt into files of a temporary directory by user (or
+trajectory), and these parts, of which each must fit into memory, are sorted one after the other.
+There is always the same number of them, and a hash of the id says which one a row goes to: so
+the order of users depends on their ids alone, not on how many rows anybody has.
 """
 
-import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-# Parts on disk are open at the same time, so there is an end to how many there can be.
-_MOST_PARTS = 256
+# Parts on disk, all open at the same time. A constant: the number of rows is private, and with it
+# whatever is derived from it.
+_PARTS = 256
 _ROW = "\0row"
 
 
@@ -116,7 +118,7 @@ class TrajectoryStream:
         except OSError as error:
             raise InputError(f"scratch {self.scratch} cannot be used: {error.strerror}.") from None
         with scratch as folder:
-            yield from _dealt(paths, self.plan, self.batch_rows, Path(folder))
+            yield from _dealt(paths, self.plan, Path(folder))
 
     def check(self) -> "Totals":
         """Read everything once, so that the first bad row is known, and count."""
@@ -216,14 +218,13 @@ class _Waiting:
         return with_carried(batch, self.carried)
 
 
-def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> Iterator[Chunk]:
+def _dealt(paths: list[Path], checked: Plan, folder: Path) -> Iterator[Chunk]:
     """Rows sorted by way of files: dealt by owner into parts, each part sorted in memory."""
     total, begins = 0, []
     for path in paths:
         with open_parquet(path) as file:
             begins.append(total)
             total += file.metadata.num_rows
-    parts = min(_MOST_PARTS, max(1, math.ceil(2 * total / max(batch_rows, READ_ROWS))))
     writers: dict[int, Any] = {}
     schema, row = None, 0
     role, owner = ("trajectory", checked.trajectory) if checked.user is None else (
@@ -240,9 +241,9 @@ def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> I
                     f"{chunk.file} has other column types than {paths[0]}, so they cannot be "
                     "sorted together."
                 )
-            part = _part(inspector._ids(chunk, role, owner), parts)
+            part = _part(inspector._ids(chunk, role, owner))
             order = np.argsort(part, kind="stable")
-            ends = np.searchsorted(part[order], np.arange(parts + 1))
+            ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
             numbered = batch.append_column(_ROW, pa.array(row + np.arange(batch.num_rows))).take(
                 pa.array(order)
             )
@@ -271,7 +272,7 @@ def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> I
             first += batch.num_rows
 
 
-def _part(ids: Any, parts: int) -> Array:
+def _part(ids: Any) -> Array:
     """Which part each row goes to: the same for the same id, in every batch and file."""
     if not isinstance(ids, np.ndarray):
         words = plain(ids).dictionary_encode()
@@ -279,5 +280,5 @@ def _part(ids: Any, parts: int) -> Array:
         ids = np.array(sums, dtype=np.int64)[to_numpy(words.indices)]
     # Multiplication by an odd constant spreads ids that differ in their low bits only.
     mixed = (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    spread: Array = (mixed % np.uint64(parts)).astype(np.int64)
+    spread: Array = (mixed % np.uint64(_PARTS)).astype(np.int64)
     return spread

@@ -242,9 +242,8 @@ def private_gtd_sampled() -> Target:
 
 @target
 def private_gtd_one_pass() -> Target:
-    """The last person is in the second batch, beside whose noise that of the first is small."""
-    more: dict[str, Any] = {"iterations": 2, "batch_units": 3, "clip": (0.001, 0.1)}
-    return _private_gtd("private-gtd-one-pass", 6, 800, **more)
+    """The last person is in either of two steps, and theta shows the sum of both."""
+    return _private_gtd("private-gtd-one-pass", 6, 800, iterations=2, batch_units=3)
 
 
 @target

@@ -36,17 +36,16 @@ noised sums, so T iterations compose adaptively, and z is the least with which T
 the budget. Released: every iterate is covered. Arithmetic: 64-bit floating point, so the
 certificate lists "idealised real arithmetic".
 
-**One pass.** With `batch_units` = B the data is gone through once, as it streams by: step k takes
-batch k, which is the next B *units* in the order of the data, and divides by B instead of q n; no
-unit is seen again. There are T = `iterations` steps, so the first T B units take part; the rest,
-which do not fill a batch, are left out. Batches are cut by units, not by rows: with a cut by rows a
-person's length would decide who else is in which batch, and replacing one person would shift
-everybody behind them. Cut by units, whoever replaces a person stands in the same place of the same
-batch. The sum over that batch moves by at most 2 c_k, the others do not move, and later batches see
-released iterates only. This is adaptive parallel composition: all T steps together are one event
-Disjoint(Gaussian(z, 1)), which costs what one Gaussian does, and every iterate is released. The
-order in which units stand must be public: it may depend on who they are, not on what their rows say
-(`PLACES`). A unit's g_i is computed from its steps, without A_i and C_i,
+**One pass.** With `batch_units` = B each unit takes part in one of T steps, and in no other; T is
+`iterations`, by default n // B. Which one is drawn in secret, uniformly and independently of all
+else (`allotment.py`), so step k takes a random number of units, perhaps none, and divides its sum
+by the public n / T. All T steps together are one event RandomAllocation(Gaussian(z, 1), T): given
+what was released before, step k is the sum of the contributions, each of norm at most c_k, of those
+who were allotted to it, with noise z c_k; a replaced unit moves nobody else's step; the theorem in
+`privacy/allocation.py` holds for steps that depend on those before them, so that every iterate is
+released. It needs far less noise than fixed batches would (`Disjoint(Gaussian(z, 1))`: z = 8.4 at
+epsilon 1 and delta 1e-6, against 1.25 with 50 steps and 0.87 with 200), and asks nothing of the
+order of the data. A unit's g_i is computed from its steps, without A_i and C_i,
 
     b_i - A_i theta  =  sum over t of share_t rho_t (r_t - direction_t' theta) phi_t
 
@@ -62,13 +61,13 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.evaluation.allotment import allotted, unit_of
 from tacit.evaluation.bellman_error import (
     UnitMoments,
     UnitSteps,
@@ -83,14 +82,20 @@ from tacit.evaluation.bellman_error import (
     value_at,
 )
 from tacit.evaluation.result import Result
-from tacit.evaluation.steps import Data, discount, refuse_unpaid, unit_batches
+from tacit.evaluation.steps import Data, discount, refuse_unpaid
 from tacit.evaluation.sums import added, joint_factors, overlapped, row_squares, shrinking
 from tacit.evaluation.table import ROWS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
-from tacit.privacy.events import Disjoint, Event, Gaussian, PoissonSampled, Repeated
+from tacit.privacy.events import (
+    Event,
+    Gaussian,
+    PoissonSampled,
+    RandomAllocation,
+    Repeated,
+)
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source
@@ -115,9 +120,9 @@ PUBLIC_SETTINGS = Assumption(
     "features, ranges, bounds and step sizes were chosen without looking at the data",
     "not enforced: they are the caller's",
 )
-PLACES = Assumption(
-    "a unit's place in the order of the data does not depend on what its rows say",
-    "batches hold a public number of units; the order is the caller's",
+SECRET_STEPS = Assumption(
+    "each unit's step is uniform, independent of all others', and secret",
+    "by the algorithm: a keyed hash of the unit's id, with a key from the source of its noise",
 )
 SECRET_DRAWS = Assumption(
     "each batch is drawn freshly and secretly",
@@ -166,9 +171,12 @@ class PrivateGTD:
     """With what probability a unit takes part in an iteration; 1 is the whole data."""
 
     batch_units: int | None = None
-    """How many units each iteration takes, in a single pass over the data; None for iterations over
-    all of it. `iterations` is then by default the number of such batches, and has to be said where
-    the data is a stream, whose number of units nobody has counted."""
+    """How many units each iteration takes at least, on average, in a single pass over the data in
+    which each unit takes part once; None for iterations over all of it. `iterations` is then by
+    default the number of such batches."""
+
+    beside: tuple[Event, ...] = ()
+    """What else is paid from `budget`: the noise is such that all of it together is within it."""
 
     momentum: float = 0.0
     """How much of the last noised step is repeated, from 0 to below 1."""
@@ -230,10 +238,15 @@ class PrivateGTD:
             first, last = _pair(self.clip)
         event: Callable[[float], Event] = partial(_event, rate=self.rate, times=iterations)
         if self.batch_units is not None:
-            event = _disjoint
+            event = partial(_allocated, steps=iterations)
         # With sampling each evaluation takes a while, and a part in 10^4 of noise is not seen.
-        tolerance = 1e-6 if self.rate == 1.0 else 1e-4
-        noise = calibrate(event, self.budget, Relation.REPLACE_ONE, tolerance=tolerance)
+        quick = self.rate == 1.0 and self.batch_units is None
+        noise = calibrate(
+            lambda std: (*self.beside, event(std)),
+            self.budget,
+            Relation.REPLACE_ONE,
+            tolerance=1e-6 if quick else 1e-4,
+        )
         return Plan(
             form=form,
             iterations=iterations,
@@ -311,47 +324,40 @@ class PrivateGTD:
         seed: int | None,
     ) -> Result:
         """A single pass; see the module."""
-        steps = self.iterations
-        if isinstance(data, Trajectories):
-            steps = steps or data.num_units // size
-            if data.num_units < max(steps, 1) * size:
-                raise _too_few(str(data.num_units), steps, size)
-        elif steps is None:
-            raise InputError(
-                "iterations is needed for a single pass over a stream: say how many batches of "
-                f"{size} units there are. The number of units is public."
-            )
-        count, parts = steps * size, unit_batches(data, size, steps)
-        first = next(parts, None)
-        if first is None:
-            raise InputError("There is no trajectory in the data.")
-        if not public:
-            refuse_unpaid(first[0])
-        form = self._form(first[0], policy)
-        plan = self.plan(form, count)
-        purse = Purse(
-            unit=first[0].unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
-        purse.pay(plan.event)
-        walk = Walk(plan, self.features.dimension, purse.source)
+        forms: list[Form] = []
 
-        def work(part: tuple[Trajectories, bool]) -> None:
-            """Add what a part contributes, and step once its batch is full."""
-            whole, full = part
+        def checked(batch: Trajectories) -> None:
             if not public:
-                refuse_unpaid(whole)
-            table = is_table(self.features, self.change, whole)
-            for piece in pieces(whole, ROWS if table else rows_in_memory(self.features)):
-                walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
-            if full:
-                walk.advance(size)
+                refuse_unpaid(batch)
+            forms.append(self._form(batch, policy))
 
-        # One after the other, in their order: only reading goes on meanwhile.
-        for _ in overlapped(work, chain([first], parts)):
-            pass
-        if walk.k < plan.iterations:
-            raise _too_few(f"fewer than {count}", plan.iterations, size)
-        result = self._result(plan, walk.theta, purse, count, start, (PLACES,))
+        purse = Purse(
+            unit=unit_of(data), relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+        with allotted(data, purse.source.secret(), checked) as dealt:
+            count, form = dealt.count, forms[0]
+            steps = self.iterations or count // size
+            if count < max(steps, 1) * size:
+                raise _too_few(count, steps, size)
+            plan = self.plan(form, count)
+            purse.pay(plan.event)
+            walk = Walk(plan, self.features.dimension, purse.source)
+
+            def work(part: tuple[int, Trajectories]) -> None:
+                """Release all steps before this one, and add what the part contributes to it."""
+                step, whole = part
+                while walk.k < step:
+                    walk.advance(count / steps)
+                table = is_table(self.features, self.change, whole)
+                for piece in pieces(whole, ROWS if table else rows_in_memory(self.features)):
+                    walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
+
+            # One after the other, in their order: only reading goes on meanwhile.
+            for _ in overlapped(work, dealt.steps(steps)):
+                pass
+            while walk.k < steps:
+                walk.advance(count / steps)
+        result = self._result(plan, walk.theta, purse, count, start, (SECRET_STEPS,))
         return self._shown(result, data, policy, start) if public else result
 
     @cached_property
@@ -574,12 +580,12 @@ def _event(noise: float, rate: float, times: int) -> Event:
     return Repeated(one if rate == 1.0 else PoissonSampled(one, rate), times)
 
 
-def _disjoint(noise: float) -> Event:
-    """All steps of a single pass: alike in units of the clip bound, so that one stands for all."""
-    return Disjoint((Gaussian(noise, 1.0),))
+def _allocated(noise: float, steps: int) -> Event:
+    """All steps of a single pass: alike in units of the clip bound."""
+    return RandomAllocation(Gaussian(noise, 1.0), steps)
 
 
-def _too_few(units: str, iterations: int, size: int) -> InputError:
+def _too_few(units: int, iterations: int, size: int) -> InputError:
     return InputError(
         f"There are {units} units, too few for {max(iterations, 1)} batches of {size}: lower "
         "iterations or batch_units."

@@ -148,30 +148,6 @@ def steps(
     )
 
 
-def unit_batches(data: Data, size: int, most: int) -> Iterator[tuple[Trajectories, bool]]:
-    """The data in pieces of whole units, in order, and whether a batch of `size` units is full.
-
-    Ends after `most` full batches.
-
-    A batch is cut by its number of *units*. Cut by rows, a person with more steps would push
-    whoever stands behind them into the next batch, and so touch more than the batch they are in.
-    """
-    missing = size
-    for batch in batches(data):
-        order = np.argsort(batch.unit_index, kind="stable")
-        begins = np.searchsorted(batch.unit_index[order], np.arange(batch.num_units + 1))
-        first = 0
-        while first < batch.num_units:
-            end = min(first + missing, batch.num_units)
-            missing -= end - first
-            full = missing == 0
-            yield batch.take(order[begins[first] : begins[end]]), full
-            most -= full
-            if most == 0:
-                return
-            first, missing = end, missing or size
-
-
 def discount(gamma: float) -> float:
     """`gamma` if it is a discount factor: at least 0 and at most 1."""
     checked = checks.non_negative("gamma", gamma)

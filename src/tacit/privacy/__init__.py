@@ -33,6 +33,7 @@ from tacit.privacy.events import (
     Laplace,
     PoissonSampled,
     PureDP,
+    RandomAllocation,
     RandomizedResponse,
     Repeated,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "PoissonSampled",
     "Population",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "Relation",
     "Release",

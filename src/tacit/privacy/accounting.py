@@ -9,7 +9,8 @@ The way of a list of events through this module:
    nowhere else (`movement`), and counts are only ever multiplied here.
 2. Losses of one family are merged exactly (Gaussians into one Gaussian, zCDP into one zCDP).
 3. The figure comes from the first of these that applies, all of them upper bounds:
-   the exact Gaussian or Laplace trade-off curve; the zCDP conversion; the exact law of a sum of
+   the exact Gaussian or Laplace trade-off curve, or that of one random allocation
+   (`allocation.py`); the zCDP conversion; the exact law of a sum of
    finitely many loss values (pure and approximate DP); else a privacy loss distribution on a
    pessimistic grid (`grid.py`). A sum of pure epsilons is used wherever it is smaller.
 
@@ -42,6 +43,7 @@ from tacit.privacy.events import (
     Laplace,
     PoissonSampled,
     PureDP,
+    RandomAllocation,
     RandomizedResponse,
     Repeated,
     as_events,
@@ -50,6 +52,7 @@ from tacit.privacy.grid import Composition
 from tacit.privacy.losses import (
     MOST_ATOMS,
     TAIL_SDS,
+    Allocated,
     Atoms,
     Concentrated,
     DiscreteGaussianShift,
@@ -104,6 +107,8 @@ def _cases_of(event: Event, times: int, relation: Relation) -> list[_Case]:
         return _cases_of_groups(event, times, relation)
     if isinstance(event, PoissonSampled | FixedSizeSampled):
         return _sampled(event, times, relation)
+    if isinstance(event, RandomAllocation):
+        return [Counter({_allocated(event, relation): times})]
     loss = _loss_of(event, relation)
     return [Counter() if loss is None else Counter({loss: times})]
 
@@ -248,6 +253,27 @@ def _sampled(
     return [Counter({PoissonReplace(base.mu, rate): times})]
 
 
+# Where a contribution is larger than this against the noise, a secret step is charged as known.
+_LARGEST_ALLOCATED = 10.0
+
+
+def _allocated(event: RandomAllocation, relation: Relation) -> Loss:
+    if relation in (Relation.LOCAL, Relation.REWARD_RADIUS):
+        raise InputError(
+            f"RandomAllocation means nothing under {relation}: every report or reward may change."
+        )
+    if not isinstance(event.event, Gaussian):
+        raise UnsupportedError(
+            f"No proven bound is implemented for {event}: allocate a single Gaussian event."
+        )
+    # The old unit and the new one are in steps of their own: half of the movement each.
+    exchanged = relation is Relation.REPLACE_ONE
+    moved = movement(event.event.bound, relation) / (2.0 if exchanged else 1.0)
+    mu = _ratio(event, moved, event.event.std)
+    loss = Allocated(mu, event.steps, exchanged)
+    return loss.known if event.steps == 1 or mu > _LARGEST_ALLOCATED else loss
+
+
 # --- cases of finite losses, and cases on a grid --------------------------------------------------
 
 
@@ -336,12 +362,24 @@ def check(events: Event | Iterable[Event], relation: Relation) -> None:
 
 
 def gaussian_mu(events: Event | Iterable[Event], relation: Relation) -> float:
-    """The mu with which `events`, all of them Gaussian noise without sampling, are mu-GDP."""
-    (case, *others) = _worst_cases(as_events(events), Relation.parse(relation))
+    """The mu with which `events`, all of them Gaussian noise without sampling, are mu-GDP.
+
+    A random allocation is, given the step, which is independent of the data.
+    """
+    cases = _worst_cases(as_events(events), Relation.parse(relation))
+    (case, *others) = _distinct(map(_told, cases))
     only = next(iter(case), None)
     if others or case.total() > 1 or not isinstance(only, GaussianShift | None):
         raise UnsupportedError("These events are not all Gaussian noise, which this filter needs.")
     return 0.0 if only is None else only.mu
+
+
+def _told(case: _Case) -> _Case:
+    """The case if the steps of random allocations are told."""
+    told: _Case = Counter()
+    for loss, times in case.items():
+        told[loss.known if isinstance(loss, Allocated) else loss] += times
+    return told
 
 
 def sums(events: Event | Iterable[Event], relation: Relation) -> tuple[float, float]:
@@ -381,9 +419,11 @@ def _account_case(losses: tuple[tuple[Loss, int], ...], delta: float) -> Account
         found = _sampled_once(only, delta)
         once = Account(found, delta, "exact trade-off of one sampled step")
         return min(pure, once, key=lambda item: item.epsilon)
-    if isinstance(only, GaussianShift):
-        mu = only.mu
+    if isinstance(only, GaussianShift | Allocated):
+        mu = only.mu if isinstance(only, GaussianShift) else only.known.mu
         high = mu**2 / 2 + mu * math.sqrt(-2.0 * math.log(delta))
+        if isinstance(only, Allocated):
+            return Account(only.epsilon(delta, high), delta, "random allocation's own trade-off")
         found = _smallest_epsilon(lambda e: gaussian_delta(mu, e), delta, high)
         return Account(found, delta, "exact Gaussian trade-off")
     if isinstance(only, LaplaceShift):
@@ -437,6 +477,8 @@ def _delta_of_case(losses: tuple[tuple[Loss, int], ...], epsilon: float) -> floa
         return only.rate * _delta_of_case(((only.base, 1),), inner) * (1.0 + 2.0**-49)
     if isinstance(only, GaussianShift):
         return gaussian_delta(only.mu, epsilon)
+    if isinstance(only, Allocated):
+        return only.delta(epsilon)
     if isinstance(only, LaplaceShift):
         return float(only.profile(np.array([epsilon]))[0])
     if isinstance(only, Concentrated):

@@ -280,6 +280,25 @@ class FixedSizeSampled(Event):
 
 
 @dataclass(frozen=True)
+class RandomAllocation(Event):
+    """`event` in each of `steps` steps, in exactly one of which each unit takes part.
+
+    Which one is uniform, independent of all other units' and of the data, drawn once for all steps,
+    and secret (balls in bins: batches have random sizes, and may be empty). Sums are divided by
+    public numbers, never by a batch's size. Each step may depend on the outcomes of those before
+    it. Gaussian noise only; allowed under `REPLACE_ONE`, where the new unit's step is drawn like
+    the old one's, and under `ADD_REMOVE`; refused under `LOCAL` and `REWARD_RADIUS`, where every
+    report or reward may change. The theorem and its proof are in `allocation.py`.
+    """
+
+    event: Event
+    steps: int
+
+    def __post_init__(self) -> None:
+        self._set(event=_event("event", self.event), steps=checks.count("steps", self.steps))
+
+
+@dataclass(frozen=True)
 class Repeated(Event):
     """`event`, `times` times over on the same units, each with fresh noise and fresh draws."""
 

@@ -14,7 +14,7 @@ from tacit.privacy.events import Event
 
 _UNKNOWN = "_unknown_"
 # An unknown in one of these places is a whole number.
-_WHOLE_FIELDS = {"times", "population", "batch", "dimension", "categories"}
+_WHOLE_FIELDS = {"times", "population", "batch", "dimension", "categories", "steps"}
 
 
 def parse(text: str) -> Event:

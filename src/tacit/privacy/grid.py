@@ -179,14 +179,16 @@ class Composition:
         """log E e^(tilt L) of the sum, its mean and its variance under the tilted law."""
         value = mean = variance = 0.0
         for (law, n), log_masses in zip(self._parts, self._log_masses, strict=True):
-            exponents = log_masses + tilt * law.losses
+            losses = law.losses
+            exponents = log_masses + tilt * losses
             top = float(exponents.max())
             weights = np.exp(exponents - top)
             total = float(weights.sum())
-            middle = float(weights @ law.losses) / total
+            # Not as products of vectors, whose threads wait for each other on a busy machine.
+            middle = float(np.sum(weights * losses)) / total
             value += n * (top + math.log(total))
             mean += n * middle
-            variance += n * float(weights @ (law.losses - middle) ** 2) / total
+            variance += n * float(np.sum(weights * (losses - middle) ** 2)) / total
         return value, mean, variance
 
     def _best_tilt(self, exponent: Callable[[float], float]) -> float:

@@ -11,13 +11,17 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.privacy import grid
+from tacit.privacy import allocation, grid
 from tacit.privacy.errors import UnsupportedError
 from tacit.privacy.grid import Array, GridPair, Tails
 
 # Losses beyond this many standard deviations of a Gaussian go to the infinite loss: Phi(-14) is
 # 8e-45, so that even 10^9 compositions add less than 1e-35 to delta.
 TAIL_SDS = 14.0
+# Deltas below this are not worth more than the bound that is at hand.
+_NEGLIGIBLE = 1e-40
+# Nodes of the curve of a random allocation for each deviation of its loss, and points for each.
+_NODES, _POINTS_OF_NODES = 8, 2**14
 # Finite laws are enumerated exactly up to this many distinct values.
 MOST_ATOMS = 2_000_000
 
@@ -397,6 +401,74 @@ class FixedSize(Loss):
     def profile(self, epsilons: Array) -> Array:
         """delta at each epsilon >= 0."""
         return self.rate * self.base.profile(before_sampling(epsilons, self.rate))
+
+    def on_grid(self, interval: float) -> GridPair:
+        return grid.from_profile(self.profile, self.far, interval)
+
+
+@dataclass(frozen=True)
+class Allocated(Loss):
+    """Random allocation to one of `steps` steps, `mu` being one contribution over the noise.
+
+    (1/T) sum of N(mu e_k, I) against (1/T) sum of N(-mu e_k, I) if a unit is replaced
+    (`exchanged`), against N(0, I) if it is added or removed; `allocation.py` proves that these
+    dominate. Told the step, which is independent of the data, it is Gaussian noise without
+    sampling; telling it only helps, so that this is a bound as well, and the smaller one counts.
+    """
+
+    mu: float
+    steps: int
+    exchanged: bool
+
+    @property
+    def known(self) -> GaussianShift:
+        """The loss if the step is told."""
+        return GaussianShift(2.0 * self.mu if self.exchanged else self.mu)
+
+    @property
+    def far(self) -> float:
+        return self.known.far
+
+    @property
+    def spread(self) -> float:
+        chi = math.sqrt(math.expm1(min(self.mu, 3.0) ** 2) / self.steps)
+        return min(self.known.mu, 2.0 * chi if self.exchanged else chi)
+
+    def delta(self, epsilon: float, points: int = allocation.POINTS) -> float:
+        known = gaussian_delta(self.known.mu, epsilon)
+        if known < _NEGLIGIBLE:
+            return known
+        return min(known, allocation.delta(self.mu, self.steps, epsilon, self.exchanged, points))
+
+    def epsilon(self, delta: float, high: float) -> float:
+        """The smallest epsilon found to suffice, up to a part in 10^9, given that `high` does."""
+        from scipy.optimize import brentq
+
+        def margin(epsilon: float) -> float:
+            return math.log(max(self.delta(epsilon), 1e-300) / delta)
+
+        if margin(0.0) <= 0.0:
+            return 0.0
+        if margin(high) >= 0.0:
+            return high
+        found = float(brentq(margin, 0.0, high, xtol=1e-9 * high))
+        step = 1e-9 * high
+        while margin(found) > 0.0:
+            found, step = min(found + step, high), 2.0 * step
+        return found
+
+    def profile(self, epsilons: Array) -> Array:
+        """At least delta at each epsilon >= 0: between nodes by chords in e^epsilon."""
+        fine = self.spread / _NODES
+        straight = fine * np.arange(_NODES**2 + 1)
+        further = math.log(max(self.far / straight[-1], 1.0 + 1e-9))
+        wider = straight[-1] * np.exp(np.linspace(0.0, further, 2 + math.ceil(_NODES**2 * further)))
+        nodes = np.append(straight, wider[1:])
+        nodes = np.append(nodes[nodes < self.far], max(self.far, float(epsilons[-1])))
+        deltas = np.array([self.delta(float(node), _POINTS_OF_NODES) for node in nodes])
+        # The true curve is convex in e^epsilon; so it lies below the convex hull of any bound.
+        x = np.exp(nodes)
+        return np.interp(np.exp(epsilons), x, _lower_hull(x, deltas))
 
     def on_grid(self, interval: float) -> GridPair:
         return grid.from_profile(self.profile, self.far, interval)

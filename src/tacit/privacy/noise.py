@@ -57,6 +57,10 @@ class Source:
         """Independent integers, P(k) proportional to exp(-|k| / scale), exactly."""
         return exact.discrete_laplace(self.generator, scale, int(np.prod(shape))).reshape(shape)
 
+    def secret(self) -> bytes:
+        """32 fresh bytes: the key of a keyed hash."""
+        return self.generator.bytes(32)
+
     def key(self) -> "jax.Array":
         """A fresh key for the noise of one compiled run; the run's origin is `key_origin`."""
         import jax

@@ -53,7 +53,7 @@ _MOST_STEPS = 2_000_000
 _CAUTION = 1.0 - 1e-6
 _POINTS = 41
 
-# How many steps a single pass makes at least, whatever the number of people.
+# How many steps a single pass makes, unless there are fewer people.
 _STEPS_OF_A_PASS = 200
 
 
@@ -315,14 +315,25 @@ def _with_noise(
             progress("reading: the values of states (lstd)")
             sums[name] = gather(judge, data, policy)
             events.append(judge.mechanism.event)
-        else:
-            if not isinstance(data, Trajectories):
-                # What does not fit into memory is gone through once.
-                size = max(1, count // _STEPS_OF_A_PASS)
-                judge = replace(judge, batch_units=size, iterations=count // size)
-                judges[name] = judge
+        elif isinstance(data, Trajectories):
             assert judge.form is not None
             events.append(judge.plan(judge.form, count).event)
+    if "gtd" in judges and not isinstance(data, Trajectories):
+        # A stream, which is the caller's word, is gone through once. How a secret allocation adds
+        # up with Gaussian noise has no squares to share out: it gets what the others leave.
+        judge = judges.pop("gtd")
+        assert isinstance(judge, PrivateGTD)
+        assert judge.form is not None
+        assert question.budget is not None
+        steps = min(count, _STEPS_OF_A_PASS)
+        judges["gtd"] = judge = replace(
+            judge,
+            budget=question.budget,
+            beside=tuple(events),
+            batch_units=count // steps,
+            iterations=steps,
+        )
+        events.append(judge.plan(judge.form, count).event)
     source = secure() if seed is None else reproducible(seed)
     # Whatever could still go wrong goes wrong before anything is paid for.
     if judges and isinstance(data, Trajectories) and question.features is not None:

@@ -39,8 +39,6 @@ from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluat
 from tacit.run.parsing import box, configured, number, pair, whole
 from tacit.run.study import Fact, Origin, Study
 
-# Tables with more rows are streamed, so that memory stays bounded.
-STREAM_ROWS = 5_000_000
 BY_TRAJECTORY = (
     "Each trajectory is protected by itself: name the column of people with --user if anybody can "
     "have several."
@@ -204,14 +202,17 @@ class Request:
         return {name: value for name, value in told.items() if value is not None}
 
     def load(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
-        """The trajectories, in memory or as a stream."""
+        """The trajectories, in memory or, if that was said, as a stream.
+
+        Which algorithm runs follows from it, and the number of rows is private: so it decides
+        nothing here.
+        """
         paths = self.paths
+        if not self.stream:
+            return self.load_whole(policy)
         if _is_csv(paths[0]):
-            if self.stream:
-                raise InputError("--stream is for Parquet files: convert the CSV files first.")
-        elif self.stream or _rows(paths) > STREAM_ROWS:
-            return stream_parquet(paths, sort=self.sort, **self.columns(policy))
-        return self.load_whole(policy)
+            raise InputError("--stream is for Parquet files: convert the CSV files first.")
+        return stream_parquet(paths, sort=self.sort, **self.columns(policy))
 
     def load_whole(self, policy: Policy | None) -> Trajectories:
         """The trajectories in memory, however many there are."""
