@@ -361,7 +361,7 @@ class Ledger:
 
     def _refuse_other_radius(self, radius: float) -> None:
         # One entry speaks for all, since each was compared with the first.
-        first = next(self._read(), None)
+        first = next((entry for entry in self._read() if entry.events), None)
         if first is not None and first.note.partition(";")[0] != _radius_note(radius):
             raise InputError(
                 f"This ledger is about another radius ({first.note}), and this run about "

@@ -350,7 +350,7 @@ def _feed(put: Callable[[Any], None], value: Any, inside: tuple[int, ...]) -> No
     else:
         own = getattr(value, "__dict__", {})
         named = [(name, one) for name, one in sorted(own.items()) if not name.startswith("_")]
-        all_of("object", [type(value), *named])
+        all_of("object", [type(value), getattr(value, "__name__", None), *named])
 
 
 def _code_of(kind: type) -> list[Any]:
