@@ -94,7 +94,9 @@ FAULTS = {
 def ward() -> Iterator[str]:
     Ward.made.clear()
     # Gymnasium's own checker would find some of these, and only warn of others.
-    gymnasium.register("Ward-v0", Ward, disable_env_checker=True, order_enforce=False)
+    gymnasium.register(
+        "Ward-v0", lambda **given: Ward(**given), disable_env_checker=True, order_enforce=False
+    )
     yield "Ward-v0"
     del gymnasium.registry["Ward-v0"]
 
@@ -128,7 +130,7 @@ def test_nobody_pays_for_or_plays_in_an_environment_that_always_fails(
     """By its id, and as an object that Gymnasium made."""
     unit = Unit.TRAJECTORY if learner == "actor-critic" else Unit.REWARD_FUNCTION
     relation = Relation.REPLACE_ONE if learner == "actor-critic" else Relation.REWARD_RADIUS
-    gymnasium.register("Broken-v0", Ward, kwargs={"fault": "step"})
+    gymnasium.register("Broken-v0", lambda **given: Ward(**given), kwargs={"fault": "step"})
     try:
         with Ledger.create(tmp_path / "l", "all", unit=unit, relation=relation) as ledger:
             for env in ("Broken-v0", gymnasium.make("Broken-v0")):
@@ -193,7 +195,7 @@ def test_one_that_cannot_be_made_twice_is_asked_for(ward: str) -> None:
         with pytest.raises(InputError, match="could not be made a second time, for its pre-flight"):
             checked(env, private=True)
     finally:
-        gymnasium.register(ward, Ward)
+        gymnasium.register(ward, lambda **given: Ward(**given))
 
 
 def test_where_errors_are_shown_nothing_is_tried(ward: str) -> None:
@@ -214,7 +216,7 @@ def test_what_is_live_is_what_may_be_somebody_elses(ward: str) -> None:
     ours = make(heavy)
     assert isinstance(ours, HostEnvironment)
     assert not is_live(ours)
-    assert is_live(make(gymnasium.wrappers.TransformReward(heavy, lambda reward: 2.0 * reward)))
+    assert is_live(make(gymnasium.wrappers.TransformReward(heavy, lambda reward: -float(reward))))
     assert is_live(make(ward))
     assert is_live(make("Acrobot-v1"))
     assert not is_live(make("Taxi-v4"))
@@ -227,7 +229,7 @@ WORDS += ["--return-range", "0,1", "--epsilon", "5", "--delta", "1e-6"]
 def test_the_command_line_tries_it_and_takes_a_waiver(
     ward: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gymnasium.register("Broken-v0", Ward, kwargs={"fault": "step"})
+    gymnasium.register("Broken-v0", lambda **given: Ward(**given), kwargs={"fault": "step"})
     try:
         words = [*WORDS, "--env", "Broken-v0", "--out", str(tmp_path / "run")]
         assert cli.run(words) == 2

@@ -224,7 +224,7 @@ def test_another_simulator_of_the_same_name_is_refused(tmp_path: Path) -> None:
     learner = FunctionalQ(
         budget=Budget(1.0, 1e-6), reward_radius=0.5, reward_range=(0.0, 1.0), steps=40
     )
-    right, left = (Tabular([[p, 1.0 - p]] * 2) for p in (0.4, 0.6))
+    right, left = (Tabular(np.array([[p, 1.0 - p]] * 2)) for p in (0.4, 0.6))
     with pytest.raises(Killed):
         learner.learn(TWO, behaviour=right, progress=stop, checkpoint=tmp_path / "reward")
     for env, behaviour in ((mdp(0.9), right), (TWO, left), (TWO, None)):
@@ -335,7 +335,7 @@ class Ward(gymnasium.Env[int, int]):
 
 @pytest.fixture
 def ward() -> Iterator[str]:
-    gymnasium.register("Ward-v0", Ward)
+    gymnasium.register("Ward-v0", lambda **_: Ward())
     yield "Ward-v0"
     del gymnasium.registry["Ward-v0"]
 
@@ -530,6 +530,7 @@ def test_of_two_processes_that_resume_at_once_one_goes_on(
     assert sorted(process.returncode for process in both) == [0, 2]
     refusal = next(one for one, done in zip(told, both, strict=True) if done.returncode)
     assert "Another process is at work" in refusal or "is finished" in refusal
+    stops(10**6)
     assert cli.run(["train", "actor-critic", "--out", str(kept), "--resume"]) == 0
     assert results(kept) == results(run)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.envs.base import Environment
+from tacit.envs.base import Discrete, Environment
 from tacit.envs.host import HostEnvironment
 from tacit.envs.registry import make
 from tacit.privacy import checks
@@ -140,13 +140,12 @@ def _check(holds: bool, wanted: str) -> None:
 
 
 def _observation(env: HostEnvironment, seen: Any) -> None:
-    space = env.env.observation_space
-    if not hasattr(env.observation, "low"):
+    space, observed = env.env.observation_space, env.observation
+    if isinstance(observed, Discrete):
         _check(bool(space.contains(seen)), f"an observation of {space}")
         return
     found = np.asarray(env._seen(seen), float)
-    wanted = (len(env.observation.low),)  # type: ignore[union-attr]
-    _check(found.shape == wanted, f"an observation of the shape {wanted}")
+    _check(found.shape == observed.shape, f"an observation of the shape {observed.shape}")
     _check(bool(np.all(np.isfinite(found))), "a finite observation")
 
 

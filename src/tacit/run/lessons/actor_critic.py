@@ -150,6 +150,8 @@ class ActorCriticLesson(Lesson):
                     "train."
                 )
             return CertifiedProgram(agent, env, self.count)
+        if self.no_preflight:
+            raise InputError("no_preflight does not belong to mode 'paper': leave it out.")
         if not isinstance(env, TabularMDP):
             raise InputError(
                 f"The paper's algorithm is for tables of states, and {env.name} has none."
