@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from tacit.privacy import InputError, Ledger, NoiseOrigin, Unit, files, resuming
 from tacit.privacy.events import Gaussian
 from tacit.privacy.noise import stored
 from tacit.privacy.resuming import KEY, Kept, begun, keyed_digest, resumed
+from tests.statistics import follows
 
 SECRET = b"s" * 32
 
@@ -245,6 +247,15 @@ def test_a_stored_key_gives_its_noise_again_and_another_key_another() -> None:
         assert not np.array_equal(first, stored(bytes(near)).normal(1.0, (5,)))
     with pytest.raises(TypeError, match="cannot be copied"):
         copy.deepcopy(one.generator)
+
+
+def test_noise_by_stored_keys_is_normal() -> None:
+    """At false-alarm rate 1e-6; noise larger or smaller by a tenth is caught."""
+    keys = [bytes([number]) * 32 for number in range(20)]
+    sample = np.concatenate([stored(key).normal(2.0, (1000,)) for key in keys])
+    assert follows(sample, stats.norm(0.0, 2.0).cdf)
+    for factor in (1.0 / 1.1, 1.1):
+        assert not follows(sample, stats.norm(0.0, 2.0 * factor).cdf)
 
 
 def _draw(source: Any, answers: Any) -> None:
