@@ -441,6 +441,24 @@ def test_the_end_of_a_superseded_run_is_not_given_away_later(tmp_path: Path) -> 
             WARD.resume(run, Ward())
 
 
+def test_a_run_that_diverged_has_told_so_and_no_copy_goes_on(tmp_path: Path) -> None:
+    agent = ActorCritic(budget=Budget(5.0, 1e-6), batch=4, max_steps=1, actor_step=1e308, clip=1e10)
+    book, run = tmp_path / "ledger", tmp_path / "run"
+    ledger_at(book, Unit.TRAJECTORY)
+
+    def copy(done: int, people: int) -> None:
+        if not (tmp_path / "run-0").exists():
+            copies(run, 1)
+
+    given: dict[str, Any] = {"checkpoint": run, "progress": copy, "preflight": False}
+    with Ledger.open(book) as ledger:
+        with pytest.raises(InputError, match="grew without bound"):
+            agent.learn(Ward(), people=20, ledger=ledger, run="one", **given)
+        with pytest.raises(InputError, match="has ended"):
+            agent.resume(tmp_path / "run-0", Ward(), ledger=ledger)
+    assert not run.exists()
+
+
 @pytest.mark.parametrize("release", ["reward-model", "rewards", "evaluations"])
 def test_a_secret_reward_that_is_read_again_is_released_by_one(
     release: Any, tmp_path: Path
@@ -472,6 +490,18 @@ def test_a_secret_reward_that_is_read_again_is_released_by_one(
             again = learner.resume(one, Ward(), ledger=ledger)
             assert np.array_equal(again.parameters, found.parameters)
     assert payments(book) == 1
+
+
+def test_a_kill_between_the_result_and_the_key_leaves_no_key_for_long(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["train", "functional-q", *REWARDS, "--reward-radius", "0.5", "--out", str(run)]
+    assert cli.run(words) == 0
+    for name in (KEY, "released.npz", f".{KEY}.half"):
+        (run / name).write_bytes(b"secret")
+    assert cli.run(["train", "functional-q", "--out", str(run), "--resume"]) == 2
+    assert sorted(results(run)) == [
+        *("certificate.json", "policy.json", "result.json", "reward_model.json"),
+    ]
 
 
 # --- two at once ----------------------------------------------------------------------------------

@@ -439,6 +439,18 @@ class ActorCritic:
             )
             purse.keep(kept)
             begun = path.exists()
+
+            def tried() -> None:
+                checked(
+                    made,
+                    private=program.event is not None and not about["public"],
+                    preflight=about["preflight"] != "waived",
+                    other=preflight_env,
+                    again=True,
+                )
+
+            if not begun:
+                tried()  # Before anybody pays, if nobody has.
             if program.event is not None:
                 paid = purse.paid_before if begun else purse.pay
                 paid(program.event)
@@ -450,13 +462,8 @@ class ActorCritic:
                 if begun:
                     journey, _ = load_state(path, journey)
                 if int(journey.state.batch) < program.plan.horizon:
-                    checked(
-                        made,
-                        private=program.event is not None and not about["public"],
-                        preflight=about["preflight"] != "waived",
-                        other=preflight_env,
-                        again=True,
-                    )
+                    if begun:
+                        tried()
                     purse.kept = kept.go_on(ledger)
                     if kept.live and about["seed"] is None and begun:
                         fresh = program.plan.rekeyed(journey.state, purse.source.key())
@@ -536,7 +543,9 @@ class ActorCritic:
                 kept.end(purse.ledger)
             learned = self._learned(program, journey, purse, start, about)
         except Diverged:
-            # Resuming would end in the same way.
+            # Resuming would end in the same way. That it ended so is told, so it was the end.
+            if kept is not None:
+                kept.end(purse.ledger)
             _forget(path, kept)
             raise
         if not keep:

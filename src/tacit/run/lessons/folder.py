@@ -134,6 +134,10 @@ def teach_on(
 
 def _gone_on(place: Path, progress: Progress, stop: Callable[[], bool]) -> Taught:
     if (place / RESULT).exists():
+        # A kill may have come between the result and the end of the key.
+        with suppress(InputError, KeyError, TypeError, AttributeError):
+            finished: Lesson = Lesson.of(files.read_json(place / RUN, _KIND, _FORMAT, "")["words"])
+            _forgotten(finished, place)
         raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
     if not (place / RUN).exists():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
@@ -194,7 +198,12 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
+    _forgotten(lesson, folder)
+    return written
+
+
+def _forgotten(lesson: Lesson, folder: Path) -> None:
+    """The checkpoint and the key go, the key last: without it nothing can go on."""
     for name in lesson.CHECKPOINTS:
         (folder / name).unlink(missing_ok=True)
     forget(folder)
-    return written
