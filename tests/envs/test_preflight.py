@@ -194,6 +194,9 @@ def test_one_that_cannot_be_made_twice_is_asked_for(ward: str) -> None:
         env.env.spec.kwargs["beds"] = 3
         with pytest.raises(InputError, match="could not be made a second time, for its pre-flight"):
             checked(env, private=True)
+        # Who goes on has been asked before.
+        assert checked(env, private=True, again=True) is None
+        assert checked(HostEnvironment(Ward()), private=True, again=True) is None
     finally:
         gymnasium.register(ward, lambda **given: Ward(**given))
 

@@ -80,6 +80,8 @@ def checked(
     try:
         made = env.another()
     except Exception as problem:  # whatever an environment of the caller's may raise
+        if again:
+            return None
         raise InputError(
             f"{env.name} could not be made a second time, for its pre-flight: {_told(problem)}. "
             "Give one with preflight_env, or waive the pre-flight."
