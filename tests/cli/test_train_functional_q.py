@@ -97,12 +97,16 @@ def test_a_stopped_run_is_resumed_to_the_same_bytes_and_paid_for_once(
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert cli.run([*given, "--ledger", str(tmp_path / "one"), "--out", str(whole)]) == 0
     capsys.readouterr()
-    stops(0)
-    assert cli.run([*given, "--ledger", str(tmp_path / "two"), "--out", str(cut)]) == 130
-    told = capsys.readouterr()
-    assert told.out == ""
-    # Not before there is something to keep.
-    assert "Stopped after 2 of 3 stages; what was done is kept." in told.err
+    # Before anybody pays, and after.
+    for count, stages in ((0, 1), (1, 2)):
+        stops(count)
+        more = [*given, "--ledger", str(tmp_path / "two")] if not count else [*TRAIN, "--resume"]
+        assert cli.run([*more, "--out", str(cut)]) == 130
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert f"Stopped after {stages} of 3 stages; what was done is kept." in told.err
+        with Ledger.open(tmp_path / "two") as opened:
+            assert len(opened.entries()) == count
     assert f"tacit train functional-q --out {cut} --resume" in told.err
     assert not (cut / "result.json").exists()
     stops(1000)

@@ -228,8 +228,7 @@ NEXT = [*COLUMNS, *BUDGET, *RANGE, *COUNT]
         ([*REST, "--name", "x"], "say which with --ledger"),
         ([*REST, "--ledger", "x"], "x"),
         ([*REST, "--env", "Taxi-v4"], "No such option: --env"),
-        ([*REST, "--resume"], "logged-q keeps no checkpoint to resume from: start it again."),
-        (["--resume"], "logged-q keeps no checkpoint to resume from: start it again."),
+        ([*REST, "--resume"], "leave out --table"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said_in_one_sentence(

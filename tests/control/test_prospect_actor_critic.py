@@ -259,7 +259,7 @@ AGENT = ActorCritic(
 
 @pytest.fixture(scope="module")
 def learned() -> Learned:
-    return AGENT.learn(Bets(), people=18, seed=1)
+    return AGENT.learn(Bets(), people=18, seed=1, preflight=False)
 
 
 def test_without_noise_the_distribution_and_the_curve_are_what_happened(
@@ -269,7 +269,7 @@ def test_without_noise_the_distribution_and_the_curve_are_what_happened(
     event = CertifiedProgram(AGENT, HostEnvironment(Bets()), 18).event
     monkeypatch.setattr(certified, "calibrated", lambda *given: (0.0, event))
     shown = AGENT.learn(Bets(), people=18, seed=1, public=True).curve
-    found = AGENT.learn(Bets(), people=18, seed=1)
+    found = AGENT.learn(Bets(), people=18, seed=1, preflight=False)
     assert shown is not None
     assert found.returns is not None
     batches = [shown[at : at + 4] for at in range(0, 18, 4)]
@@ -341,7 +341,9 @@ def test_an_interrupted_run_goes_on_bit_for_bit(learned: Learned, tmp_path: Path
             raise InterruptedRunError
 
     with pytest.raises(InterruptedRunError):
-        AGENT.learn(Bets(), people=18, seed=1, progress=interrupt, checkpoint=tmp_path)
+        AGENT.learn(
+            Bets(), people=18, seed=1, progress=interrupt, checkpoint=tmp_path, preflight=False
+        )
     with pytest.raises(InputError, match="another agent"):
         replace(AGENT, prospect=Prospect.rajabi2022()).resume(tmp_path, Bets())
     assert AGENT.resume(tmp_path, Bets()).to_dict() == learned.to_dict()
@@ -357,7 +359,7 @@ def test_without_a_prospect_all_is_as_it_was() -> None:
         curve="paid",
         noise="correlated",
     )
-    found = agent.learn(Coin(), people=18, seed=1)
+    found = agent.learn(Coin(), people=18, seed=1, preflight=False)
     was = {
         "actor": [
             -0.255464708528359,
@@ -493,4 +495,4 @@ def test_bad_settings_are_refused(changed: dict[str, Any], message: str) -> None
 
 def test_a_critic_of_returns_is_refused() -> None:
     with pytest.raises(InputError, match="leave one of them out"):
-        AGENT.learn(Bets(), people=18, critic=[0.0, 1.0])
+        AGENT.learn(Bets(), people=18, critic=[0.0, 1.0], preflight=False)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -186,6 +187,28 @@ def test_bad_grids_are_refused_in_one_sentence(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=sentence):
             wrong()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_sweeps_at_once_are_not_in_one_folder(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def beside() -> None:
+        for go_on in (False, True):
+            try:
+                sweep(WALK, PLAN, tmp_path, go_on=go_on)
+            except InputError as error:
+                told.append(str(error))
+
+    def progress(what: str, share: float | None = None) -> None:
+        if not told:
+            other = threading.Thread(target=beside)
+            other.start()
+            other.join()
+
+    assert sweep(WALK, PLAN, tmp_path, progress=progress).finished
+    assert len(told) == 2
+    assert all(one.startswith("Another process is at work in ") for one in told)
+    assert names(tmp_path) == ["plan.json", "results.parquet"]
 
 
 def test_another_sweep_is_not_taken_for_this_one(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs in segments: stopped, refused or killed, they go on as if nothing had been."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,23 @@ def after(segments: int) -> Callable[[], bool]:
     """To stop after so many segments."""
     asked = iter([False] * segments)
     return lambda: next(asked, True)
+
+
+def test_another_program_with_secret_keys_is_refused(tmp_path: Path) -> None:
+    """The same keys over two different programs would cover two different sums."""
+    run = tmp_path / "run"
+    run.mkdir()
+    train(WALK, 60, Lanes(None), folder=run, segment=20, stop=after(1), curve=True)
+
+    class Bent(Walk):
+        def advance(self, state: Any, episodes: int) -> Any:
+            return super().advance(state, episodes)
+
+    for program in (Walk(start=1.0), Bent()):
+        with pytest.raises(InputError, match="holds a run of another program"):
+            resume(program, run)
+    shutil.copytree(run, tmp_path / "copy")
+    same(resume(Walk(), run), resume(WALK, tmp_path / "copy"))
 
 
 def test_a_run_is_what_the_program_gives_at_once() -> None:

@@ -73,6 +73,13 @@ NumStates = Annotated[int | None, typer.Option(help="How many states there can b
 NumActions = Annotated[int | None, typer.Option(help="How many actions there can be.")]
 RewardRange = Annotated[str | None, typer.Option(help="What any reward could be, such as 0,1.")]
 Nulls = Annotated[str | None, typer.Option(help="refuse or carry.")]
+NoPreflight = Annotated[
+    bool,
+    typer.Option(
+        "--no-preflight",
+        help="Do not try an environment of Gymnasium's in a second instance before anybody pays.",
+    ),
+]
 Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows first.")]
 
 

@@ -15,6 +15,7 @@ from tacit.cli.common import (
     Json,
     LogFormats,
     Mode,
+    NoPreflight,
     People,
     ProspectName,
     Resume,
@@ -97,6 +98,7 @@ def actor_critic(
         float | None, typer.Option(help="Paper mode: how often any action is taken.")
     ] = None,
     correction: Annotated[str | None, typer.Option(help="Paper mode: next or printed.")] = None,
+    no_preflight: NoPreflight = False,
     config: Config = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger of these people, which pays.")

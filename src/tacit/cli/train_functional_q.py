@@ -13,6 +13,7 @@ from tacit.cli.common import (
     Json,
     LogFormats,
     Mode,
+    NoPreflight,
     Resume,
     RunFolder,
     RunName,
@@ -111,6 +112,7 @@ def functional_q(
     edge: Annotated[
         str | None, typer.Option(help="Paper mode: correct, or public-code (wrong).")
     ] = None,
+    no_preflight: NoPreflight = False,
     config: Config = None,
     ledger: RewardLedger = None,
     name: RunName = None,

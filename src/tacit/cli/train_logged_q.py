@@ -102,8 +102,4 @@ def logged_q(
       --epsilon 1 --delta 1e-6 --out runs/dose
     """
     options = locals() | {"table": tuple(table) if table else None, "logs": None}
-    if resume:
-        from tacit.privacy import InputError
-
-        raise InputError("logged-q keeps no checkpoint to resume from: start it again.")
     train("logged-q", options)

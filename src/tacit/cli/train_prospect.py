@@ -13,6 +13,7 @@ from tacit.cli.common import (
     Json,
     LogFormats,
     Mode,
+    NoPreflight,
     ProspectName,
     Resume,
     RunFolder,
@@ -100,6 +101,7 @@ def prospect(
     rate: Annotated[
         float | None, typer.Option(help="Paper mode: how fast it forgets, beta.")
     ] = None,
+    no_preflight: NoPreflight = False,
     config: Config = None,
     ledger: RewardLedger = None,
     name: RunName = None,

@@ -30,7 +30,6 @@ about people instead of steps.
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -45,22 +44,24 @@ from tacit.control import certified
 from tacit.control.certified import SWEEPABLE, Plan, State
 from tacit.control.increments import Floats, Head, Network, Rows, Table, head_from_dict, head_of
 from tacit.control.paper_actor_critic import Config, PaperProgram, claims, flush
-from tacit.control.program import load_state, read_about, save_state
+from tacit.control.program import load_state, save_state
 from tacit.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from tacit.control.prospect_rows import Outlook, projected
 from tacit.data import Features, Policy
 from tacit.envs.base import Environment
-from tacit.envs.host import HostEnvironment
+from tacit.envs.host import HostEnvironment, is_live, simulator
+from tacit.envs.preflight import ASSUMPTIONS, checked
 from tacit.envs.registry import make
 from tacit.envs.tabular import TabularMDP
-from tacit.privacy import checks, files
+from tacit.privacy import checks, files, resuming
 from tacit.privacy.certificate import Assumption, Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.noise import reproducible, secure
-from tacit.privacy.payment import Purse
+from tacit.privacy.payment import Purse, forgotten_unless_paid
 from tacit.privacy.promise import Budget, Relation, Release, Unit
+from tacit.privacy.resuming import Kept
 from tacit.risk import Prospect
 
 Env = Environment[Any, Any] | HostEnvironment
@@ -310,17 +311,22 @@ class ActorCritic:
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
+        preflight: bool = True,
+        preflight_env: Any = None,
     ) -> "Learned":
         """Learn from `people` (or `episodes`, which is the same) in `env`.
 
         `env` is an environment, or its name. `public` says that nobody in it needs protection, and
         lets the curve of their returns be shown; then no ledger can pay. In an environment of
         Gymnasium's that fails, an episode of somebody who is not public counts as not played,
-        since an error would tell about them. `critic` are values to start from: what
-        `tacit.evaluation.DPLSL` fitted, or weights that are public. `progress(done, people)` is
-        called now and then; `checkpoint` is a folder from which `resume` goes on, and where `keep`
-        leaves the end of the run too, so that a result that could not be saved is not lost. With a
-        `ledger` all is paid for before anybody plays.
+        since an error would tell about them; so it is tried before anybody pays, in another
+        instance that nobody is in: one that is made of the same id, or `preflight_env`.
+        `preflight=False` waives that, which the certificate says. `critic` are values to start
+        from: what `tacit.evaluation.DPLSL` fitted, or weights that are public. `progress(done,
+        people)` is called now and then; `checkpoint` is a folder from which `resume` goes on, and
+        where `keep` leaves the end of the run too, so that a result that could not be saved is not
+        lost. With a `ledger` all is paid for before anybody plays. A `checkpoint` holds the key of
+        the noise before that, so that nothing that was paid for is lost.
         """
         public = checks.switch("public", public)
         made = make(env)
@@ -343,15 +349,7 @@ class ActorCritic:
         start = _start(critic)
         program = CertifiedProgram(self, made, count, start.features)
         plan = program.plan
-        first = start.weights
-        if first is not None:
-            if first.size != plan.rows.sizes[1]:
-                raise InputError(
-                    f"critic has {first.size} weights, but its features need {plan.rows.sizes[1]}."
-                )
-            first = plan.rows.critic.scaled(first, 1.0 / plan.rows.width)
-        if checkpoint is not None and (Path(checkpoint) / STATE).exists():
-            raise InputError(f"{str(checkpoint)!r} holds an interrupted run: resume it first.")
+        first = self._first(program, start)
         if self.budget is not None:
             warn_if_large(self.budget.delta, count)
         purse = Purse(
@@ -361,23 +359,41 @@ class ActorCritic:
             run=run,
             seed=seed,
         )
-        # Before anybody pays, since a run without its checkpoint would be lost.
-        with nullcontext() if checkpoint is None else files.folder(checkpoint):
-            if program.event is not None:
-                purse.pay(program.event)
-        with jax.enable_x64(True):
-            source = purse.source
-            state = certified.begin_one(plan, source.key(), source.key(), program.numbers, first)
-            journey = _Journey.begin(program, state, public)
-            about = {
-                "agent": program.described | {"heads": plan.rows.described},
-                "people": count,
-                "seed": seed,
-                "public": public,
-                "run": run,
-                "critic": start.described,
-            }
-            return self._go_on(program, journey, purse, start, about, progress, checkpoint, keep)
+        tried = checked(
+            made,
+            private=program.event is not None and not public,
+            preflight=preflight,
+            other=preflight_env,
+        )
+        about = {
+            "agent": program.described | {"heads": plan.rows.described},
+            "people": count,
+            "seed": seed,
+            "public": public,
+            "run": None if ledger is None else run,
+            "critic": start.described,
+            "preflight": tried,
+        }
+        # The folder before anybody pays, since a run without its checkpoint would be lost.
+        with resuming.begun(checkpoint, STATE):
+            if checkpoint is not None:
+                live = is_live(made)
+                runs_on = {"env": None if live else simulator(made)}
+                purse.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
+            with forgotten_unless_paid(purse):
+                if program.event is not None:
+                    purse.pay(program.event)
+            with jax.enable_x64(True):
+                journey = _Journey.begin(program, self._begun(program, purse, first), public)
+                return self._go_on(program, journey, purse, start, about, progress, keep)
+
+    def _begun(self, program: "CertifiedProgram", purse: Purse, first: Any) -> State:
+        """The state before the first batch, whose keys are all the randomness of the run."""
+        source = purse.source
+        begun: State = certified.begin_one(
+            program.plan, source.key(), source.key(), program.numbers, first
+        )
+        return begun
 
     def resume(
         self,
@@ -388,43 +404,83 @@ class ActorCritic:
         ledger: Ledger | None = None,
         progress: Progress | None = None,
         keep: bool = False,
+        preflight_env: Any = None,
     ) -> "Learned":
         """Go on from where `learn(..., checkpoint=folder)` was interrupted, at no further cost.
 
-        The agent, the environment and the critic to start from must be the same. With a seed the
-        result is, bit for bit, that of a run that was never interrupted. Without one, the noise
-        still to come is drawn from a fresh secret key: people whose batch was lost play again, and
-        two sums with the same noise would give away their difference. Use a checkpoint once: what
-        two runs from the same one release costs twice.
+        The agent, the environment and the critic to start from must be the same. In a simulator, or
+        with a seed, the result is that of a run that was never interrupted, bit for bit: the noise
+        is drawn once more from the key that is in the folder, and copies of the folder come to the
+        same. Where people may be, who play again, the noise still to come is drawn from a fresh
+        key, and one copy of the folder alone is let: see `tacit.privacy.resuming`.
         """
         if self.mode == "paper":
             raise InputError("resume is for mode 'certified'; `tacit train` resumes both.")
-        path = Path(folder) / STATE
-        about = read_about(path)
-        start = _start(critic)
-        program = CertifiedProgram(self, make(env), int(about["people"]), start.features)
-        own = program.described | {"heads": program.plan.rows.described}
-        if about["agent"] != own or about["critic"] != start.described:
-            raise InputError(f"{str(path)!r} belongs to another agent, environment or critic.")
-        if ledger is not None and about["run"] is None:
-            raise InputError("This run was begun without a ledger: leave it out.")
-        purse = Purse(
-            unit=Unit.TRAJECTORY,
-            relation=Relation.REPLACE_ONE,
-            ledger=ledger,
-            run=about["run"],
-            seed=about["seed"],
-        )
-        if program.event is not None:
-            purse.paid_before(program.event)
-        with jax.enable_x64(True):
-            key = purse.source.key()
-            like = certified.begin_one(program.plan, key, key, program.numbers)
-            begun = _Journey.begin(program, like, bool(about["public"]))
-            journey, _ = load_state(path, begun)
-            if about["seed"] is None:
-                journey = journey._replace(state=program.plan.rekeyed(journey.state, key))
-            return self._go_on(program, journey, purse, start, about, progress, folder, keep)
+        with resuming.resumed(folder) as kept:
+            about, path, made = kept.about, Path(folder) / STATE, make(env)
+            start = _start(critic)
+            program = CertifiedProgram(self, made, int(about.get("people", 1)), start.features)
+            own = program.described | {"heads": program.plan.rows.described}
+            if about.get("agent") != own or about.get("critic") != start.described:
+                raise InputError(f"{str(path)!r} belongs to another agent, environment or critic.")
+            if kept.live != is_live(made):
+                raise InputError(f"{str(path)!r} belongs to another environment.")
+            kept.check({} if kept.live else {"env": simulator(made)})
+            if ledger is not None and about["run"] is None:
+                raise InputError("This run was begun without a ledger: leave it out.")
+            if ledger is None and about["run"] is not None:
+                raise InputError("This run was begun with a ledger: say the same.")
+            purse = Purse(
+                unit=Unit.TRAJECTORY,
+                relation=Relation.REPLACE_ONE,
+                ledger=ledger,
+                run=about["run"],
+                seed=about["seed"],
+            )
+            purse.keep(kept)
+            begun = path.exists()
+
+            def tried() -> None:
+                checked(
+                    made,
+                    private=program.event is not None and not about["public"],
+                    preflight=about["preflight"] != "waived",
+                    other=preflight_env,
+                    again=True,
+                )
+
+            if not begun:
+                tried()  # Before anybody pays, if nobody has.
+            if program.event is not None:
+                paid = purse.paid_before if begun else purse.pay
+                paid(program.event)
+            with jax.enable_x64(True):
+                first = self._first(program, start)
+                journey = _Journey.begin(
+                    program, self._begun(program, purse, first), bool(about["public"])
+                )
+                if begun:
+                    journey, _ = load_state(path, journey)
+                if int(journey.state.batch) < program.plan.horizon:
+                    if begun:
+                        tried()
+                    purse.kept = kept.go_on(ledger)
+                    if kept.live and about["seed"] is None and begun:
+                        fresh = program.plan.rekeyed(journey.state, purse.source.key())
+                        journey = journey._replace(state=fresh)
+                return self._go_on(program, journey, purse, start, about, progress, keep)
+
+    @staticmethod
+    def _first(program: "CertifiedProgram", start: "_Start") -> Any:
+        """The critic's parameters to start from, if there are any."""
+        rows = program.plan.rows
+        if start.weights is None:
+            return None
+        if start.weights.size != rows.sizes[1]:
+            raise InputError(
+                f"critic has {start.weights.size} weights, but its features need {rows.sizes[1]}."
+            )
+        return rows.critic.scaled(start.weights, 1.0 / rows.width)
 
     def _as_printed(
         self, env: Env, episodes: int, seed: int | None, public: bool, progress: Progress | None
@@ -466,30 +522,34 @@ class ActorCritic:
         start: "_Start",
         about: Mapping[str, Any],
         progress: Progress | None,
-        checkpoint: str | Path | None,
         keep: bool,
     ) -> "Learned":
-        plan, path = program.plan, None
-        if checkpoint is not None:
-            path = Path(checkpoint) / STATE
+        plan, path, kept = program.plan, None, purse.kept
+        if kept is not None:
+            path = kept.folder / STATE
             save_state(path, journey, about)
-        many = progress is not None or checkpoint is not None
+        many = progress is not None or kept is not None
         stride = max(1, plan.horizon // _STOPS) if many else plan.horizon
         try:
             while (done := int(journey.state.batch)) < plan.horizon:
+                if kept is not None:
+                    kept.still(purse.ledger)
                 journey = program.travel(journey, min(stride, plan.horizon - done))
                 if path is not None and (keep or int(journey.state.batch) < plan.horizon):
                     save_state(path, journey, about)
                 if progress is not None:
                     progress(min(int(journey.state.batch) * plan.batch, plan.people), plan.people)
+            if kept is not None:
+                kept.end(purse.ledger)
             learned = self._learned(program, journey, purse, start, about)
         except Diverged:
-            # Resuming would end in the same way.
-            if path is not None:
-                path.unlink()
+            # Resuming would end in the same way. That it ended so is told, so it was the end.
+            if kept is not None:
+                kept.end(purse.ledger)
+            _forget(path, kept)
             raise
-        if path is not None and not keep:
-            path.unlink()
+        if not keep:
+            _forget(path, kept)
         return learned
 
     def _learned(
@@ -516,6 +576,7 @@ class ActorCritic:
                     *(CLIPPED, CARRIED, SLOTS, APART, BILLBOARD, TIMING, PUBLIC_SETTINGS),
                     *((SHOWN,) if about["public"] else ()),
                     *(() if self.prospect is None else (WEIGHED,)),
+                    *ASSUMPTIONS[about["preflight"]],
                     *start.assumptions,
                 ),
                 compiled=True,
@@ -600,6 +661,13 @@ _MORE_NUMBERS = (
     *("correction_step", "exploration", "average", "critic_weight", "entropy", "forgetting"),
 )
 _SHARES = ("gamma", "lambda_", "exploration", "average", "forgetting")
+
+
+def _forget(path: Path | None, kept: Kept | None) -> None:
+    """The run is over: its checkpoint and its key go."""
+    if path is not None and kept is not None:
+        path.unlink()
+        kept.remove()
 
 
 class Diverged(InputError):  # noqa: N818 (the public name says what happened)

@@ -86,7 +86,7 @@ Run = Callable[[ActorCritic, HostEnvironment, int], Learned]
 
 
 def _plain(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
-    return agent.learn(env, people)
+    return agent.learn(env, people, preflight=False)
 
 
 def _runs(
@@ -175,7 +175,7 @@ def actor_critic_warm_start() -> Target:
     """From a critic that others have paid for."""
 
     def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
-        return agent.learn(env, people, critic=[0.0, 0.01, -0.01])
+        return agent.learn(env, people, critic=[0.0, 0.01, -0.01], preflight=False)
 
     return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, 800, learn)
 
@@ -216,7 +216,9 @@ def actor_critic_resumed() -> Target:
     def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
         with TemporaryDirectory() as folder:
             try:
-                return agent.learn(env, people, progress=interrupt, checkpoint=Path(folder))
+                return agent.learn(
+                    env, people, progress=interrupt, checkpoint=Path(folder), preflight=False
+                )
             except _InterruptionError:
                 return agent.resume(folder, env)
 

@@ -30,15 +30,15 @@ any number of queries. Before it, rewards are made total: what is not finite cou
 clipped to `reward_range`, which brings no two rewards further apart; so the radius is about clipped
 rewards. Nothing is amplified by sampling, since all rewards may change at once.
 
-All is paid for before any noise is drawn. With a `checkpoint` what was released is kept at once,
-so that an interrupted planning goes on without paying again. Arithmetic: 64-bit floating point.
+All is paid for before any noise is drawn. With a `checkpoint` the key of the noise is kept before
+that, and what was released at once, so that an interrupted run goes on without paying again
+(`tacit.privacy.resuming`). Arithmetic: 64-bit floating point.
 
 mode="paper" is Algorithm 1 of the paper (`paper_functional_q`), with the paper's claim.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -73,9 +73,10 @@ from tacit.control.walks import Env, Walk, greedy, walk, walk_greedily
 from tacit.data import Features, Fourier, OneHot, Policy, Polynomial
 from tacit.data.collection import collect
 from tacit.envs.base import Box, Discrete
-from tacit.envs.host import HostEnvironment
+from tacit.envs.host import HostEnvironment, is_live, simulator
+from tacit.envs.preflight import ASSUMPTIONS, checked
 from tacit.envs.registry import make
-from tacit.privacy import checks, files
+from tacit.privacy import checks, resuming
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.certificate import Assumption, Certificate
 from tacit.privacy.errors import InputError
@@ -87,8 +88,9 @@ from tacit.privacy.mechanisms.reward_model import (
     RewardModelMechanism,
 )
 from tacit.privacy.noise import Source, reproducible, secure
-from tacit.privacy.payment import Purse
+from tacit.privacy.payment import Purse, forgotten_unless_paid
 from tacit.privacy.promise import Budget, Relation, Release, Unit
+from tacit.privacy.resuming import Kept
 
 Progress = Callable[[int, int], None]
 
@@ -319,14 +321,19 @@ class FunctionalQ:
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
+        preflight: bool = True,
+        preflight_env: Any = None,
     ) -> LearnedQ:
         """Learn in `env`, an environment or its name.
 
         `behaviour` walks: a policy of states that was chosen without looking at rewards; by default
         each action is equally likely. `public` says that the reward function needs no protection,
         and lets the score of the policy be shown; then no ledger can pay. `progress(done, stages)`
-        is called after each stage. `checkpoint` is a folder in which what was released is kept at
-        once, and from which `resume` goes on; `keep` leaves it there at the end.
+        is called after each stage. `checkpoint` is a folder in which the key of the noise is kept
+        before anybody pays, and what was released at once, and from which `resume` goes on; `keep`
+        leaves it there at the end. Errors of one of Gymnasium's environments would tell about
+        rewards and are hidden; so it is tried first, in another instance: one that is made of the
+        same id, or `preflight_env`. `preflight=False` waives that, which the certificate says.
         """
         public = checks.switch("public", public)
         made = make(env)
@@ -343,28 +350,39 @@ class FunctionalQ:
             )
         if behaviour is not None and not isinstance(behaviour, Policy):
             raise InputError("behaviour must be a policy of tacit.data, or None.")
-        if checkpoint is not None and (Path(checkpoint) / STATE).exists():
-            raise InputError(f"{str(checkpoint)!r} holds an interrupted run: resume it first.")
-        course = Course(
-            self,
+        head, purse = self._head(made), self._purse(ledger, run, seed)
+        tried = checked(
             made,
-            self._head(made),
-            Purse(
-                unit=Unit.REWARD_FUNCTION,
-                relation=Relation.REWARD_RADIUS,
-                ledger=ledger,
-                run=run,
-                seed=seed,
-                reward_radius=self.radius,
-            ),
-            {"agent": self.described(made), "seed": seed, "public": public, "run": run},
-            progress,
-            None if checkpoint is None else Path(checkpoint) / STATE,
-            keep,
+            private=self.budget is not None and not public,
+            preflight=preflight,
+            other=preflight_env,
         )
+        about = {
+            "agent": self.described(made),
+            "seed": seed,
+            "public": public,
+            "run": None if ledger is None else run,
+            "preflight": tried,
+        }
         # The folder before anybody pays, since a run without its checkpoint would be lost.
-        with nullcontext() if checkpoint is None else files.folder(checkpoint):
-            return self._taught(course, behaviour, None)
+        with resuming.begun(checkpoint, STATE):
+            if checkpoint is not None:
+                live = is_live(made)
+                runs_on = {"env": None if live else simulator(made), "behaviour": behaviour}
+                purse.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
+            course = Course(self, made, head, purse, about, progress, keep)
+            with forgotten_unless_paid(purse):
+                return self._taught(course, behaviour, None)
+
+    def _purse(self, ledger: Ledger | None, run: str | None, seed: int | None) -> Purse:
+        return Purse(
+            unit=Unit.REWARD_FUNCTION,
+            relation=Relation.REWARD_RADIUS,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+            reward_radius=self.radius,
+        )
 
     def resume(
         self,
@@ -372,38 +390,57 @@ class FunctionalQ:
         env: Any,
         *,
         ledger: Ledger | None = None,
+        behaviour: Policy | None = None,
         progress: Progress | None = None,
         keep: bool = False,
+        preflight_env: Any = None,
     ) -> LearnedQ:
         """Go on from where `learn(..., checkpoint=folder)` was interrupted, at no further cost.
 
-        The agent and the environment must be the same. With a seed the result is, bit for bit, that
-        of a run that was never interrupted.
+        The agent and the environment must be the same, and so must be the `behaviour` if nothing
+        was released yet. What was released is planned on once more, which is free. If nothing was,
+        in a simulator or with a seed, walk and noise are drawn once more from the key that is in
+        the folder, and copies of the folder come to the same; in any other environment of
+        Gymnasium's they are drawn afresh, and one copy of the folder alone is let: see
+        `tacit.privacy.resuming`.
         """
         if self.mode == "paper":
             raise InputError("resume is for mode 'certified'; `tacit train` resumes both.")
-        path, made = Path(folder) / STATE, make(env)
-        about = read_about(path)
-        if about.get("agent") != self.described(made):
-            raise InputError(f"{str(path)!r} belongs to another agent or environment.")
-        for name in self._objects:
-            if isinstance(_told(getattr(self, name)), str):
-                raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
-        if ledger is not None and about["run"] is None:
-            raise InputError("This run was begun without a ledger: leave it out.")
-        like = {name: np.zeros(*form) for name, form in about["arrays"].items()}
-        found, _ = load_state(path, like)
-        purse = Purse(
-            unit=Unit.REWARD_FUNCTION,
-            relation=Relation.REWARD_RADIUS,
-            ledger=ledger,
-            run=about["run"],
-            seed=about["seed"],
-            reward_radius=self.radius,
-        )
-        course = Course(self, made, self._head(made), purse, about, progress, path, keep)
-        released = {name: np.asarray(array) for name, array in found.items()}
-        return self._taught(course, None, released)
+        with resuming.resumed(folder) as kept:
+            about, path, made = kept.about, Path(folder) / STATE, make(env)
+            if about.get("agent") != self.described(made) or kept.live != is_live(made):
+                raise InputError(f"{str(path)!r} belongs to another agent or environment.")
+            for name in self._objects:
+                if isinstance(_told(getattr(self, name)), str):
+                    raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
+            if ledger is not None and about["run"] is None:
+                raise InputError("This run was begun without a ledger: leave it out.")
+            if ledger is None and about["run"] is not None:
+                raise InputError("This run was begun with a ledger: say the same.")
+            released = None
+            runs_on = {} if kept.live else {"env": simulator(made)}
+            if path.exists():
+                like = {name: np.zeros(*form) for name, form in read_about(path)["arrays"].items()}
+                found, _ = load_state(path, like)
+                released = {name: np.asarray(array) for name, array in found.items()}
+            else:
+                runs_on["behaviour"] = behaviour
+            kept.check(runs_on)
+            purse = self._purse(ledger, about["run"], about["seed"])
+            purse.keep(kept)
+            if released is None:
+                checked(
+                    made,
+                    private=self.budget is not None and not about["public"],
+                    preflight=about["preflight"] != "waived",
+                    other=preflight_env,
+                    again=True,
+                )
+                purse.kept = kept.go_on(ledger)
+            else:
+                kept.end(ledger)
+            course = Course(self, made, self._head(made), purse, about, progress, keep)
+            return self._taught(course, behaviour, released)
 
     def _taught(
         self, course: "Course", behaviour: Policy | None, released: "Arrays | None"
@@ -590,8 +627,7 @@ class FunctionalQ:
             raise InputError("Release 'evaluations' needs linear features: use planner 'fitted'.")
         if released is None:
             released = self._released_evaluations(course, behaviour, rounds)
-            # Only when it is complete: what goes on reads rewards again, with other noise, and two
-            # who went on from one checkpoint would have released more than was paid for.
+            # Only when it is complete: in a simulator what goes on draws all of it once more.
             course.keep_released(released)
             event = self._event(released, rounds)
         else:
@@ -839,8 +875,12 @@ class Course:
     purse: Purse
     about: Mapping[str, Any]
     progress: Progress | None
-    path: Path | None
     keep: bool
+
+    @property
+    def path(self) -> Path | None:
+        """Of the checkpoint, if there is one."""
+        return None if self.purse.kept is None else self.purse.kept.folder / STATE
 
     @property
     def private(self) -> bool:
@@ -853,9 +893,10 @@ class Course:
 
     def keep_released(self, released: Arrays) -> None:
         """What was released, in the checkpoint; it holds nothing private."""
-        if self.path is not None:
+        if self.path is not None and self.purse.kept is not None:
             arrays = {name: [list(a.shape), str(a.dtype)] for name, a in released.items()}
             save_state(self.path, released, {**self.about, "arrays": arrays})
+            self.purse.kept.end(self.purse.ledger)
 
     def learned(
         self,
@@ -885,8 +926,9 @@ class Course:
             score=score,
             settings={"seed": seed, **self.about["agent"]},
         )
-        if self.path is not None and not self.keep:
+        if self.path is not None and self.purse.kept is not None and not self.keep:
             self.path.unlink(missing_ok=True)
+            self.purse.kept.remove()
         return found
 
     def _certified(self, release: Release, compiled: bool) -> Certificate:
@@ -905,6 +947,7 @@ class Course:
             assumptions=(
                 *(PUBLIC_WALK, DYNAMICS, COUPLED, clipped, PUBLIC_SETTINGS, TIMING),
                 *((SHOWN,) if self.about["public"] else ()),
+                *ASSUMPTIONS[self.about["preflight"]],
             ),
             compiled=compiled,
         )

@@ -24,6 +24,7 @@ Arithmetic: 64-bit floating point, compiled. Settings that were not said are tho
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -37,13 +38,14 @@ from tacit.control.walks import greedy
 from tacit.data import Features, Trajectories
 from tacit.data.words import refuse_read_words
 from tacit.envs.base import Box, Discrete
-from tacit.privacy import checks
+from tacit.privacy import checks, resuming
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import clip
-from tacit.privacy.payment import Purse
+from tacit.privacy.payment import Purse, forgotten_unless_paid
 from tacit.privacy.promise import Budget, Relation, Release
+from tacit.privacy.resuming import Kept
 
 CLIPPED = Assumption(
     "each person's contribution to an update is clipped to a public bound",
@@ -137,8 +139,58 @@ class LoggedQ:
         ledger: Ledger | None = None,
         run: str | None = None,
         seed: int | None = None,
+        checkpoint: str | Path | None = None,
+        keep: bool = False,
     ) -> LearnedQ:
-        """Learn from `data`; with a `ledger` all is paid for before anything is computed."""
+        """Learn from `data`; with a `ledger` all is paid for before anything is computed.
+
+        `checkpoint` is a folder in which the key of the noise is kept before that, so that `resume`
+        can compute the same once more, at no further cost; `keep` leaves it there at the end.
+        """
+        plan = self._plan(data, ledger)
+        purse = self._purse(data, ledger, run, seed)
+        with resuming.begun(checkpoint):
+            if checkpoint is not None:
+                about = {"seed": seed, "run": None if ledger is None else run}
+                runs_on = {"agent": self, "data": data}
+                purse.keep(Kept.begin(checkpoint, about, live=False, runs_on=runs_on))
+            return self._fitted(data, plan, purse, keep)
+
+    def resume(
+        self,
+        folder: str | Path,
+        data: Trajectories,
+        *,
+        ledger: Ledger | None = None,
+        keep: bool = False,
+    ) -> LearnedQ:
+        """What `fit(..., checkpoint=folder)` would have come to, bit for bit.
+
+        The data must be the same. The noise is drawn once more from the key that is in the folder,
+        so that copies of the folder come to the same (`tacit.privacy.resuming`).
+        """
+        plan = self._plan(data, ledger)
+        with resuming.resumed(folder) as kept:
+            run, seed = (kept.about.get(name) for name in ("run", "seed"))
+            kept.check({"agent": self, "data": data})
+            if ledger is not None and run is None:
+                raise InputError("This run was begun without a ledger: leave it out.")
+            if ledger is None and run is not None:
+                raise InputError("This run was begun with a ledger: say the same.")
+            purse = self._purse(data, ledger, run, seed)
+            purse.keep(kept)
+            return self._fitted(data, plan, purse, keep)
+
+    @staticmethod
+    def _purse(
+        data: Trajectories, ledger: Ledger | None, run: str | None, seed: int | None
+    ) -> Purse:
+        return Purse(
+            unit=data.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+
+    def _plan(self, data: Trajectories, ledger: Ledger | None) -> Plan:
+        """All but the noise; what cannot be learned from is refused."""
         if not isinstance(data, Trajectories):
             raise InputError("data must be Trajectories: see tacit.data.")
         if self.budget is None and ledger is not None:
@@ -152,24 +204,24 @@ class LoggedQ:
         Rows(head, head).check(observed, "The data")
         # Bounds that cannot be held to are refused before anybody pays.
         clip.l2(np.zeros(math.prod(head.shape)), self.clip)
-        count = data.num_units
-        plan = Plan(
+        return Plan(
             People(head, self.clip),
             self.updates,
             self.step,
-            float(count),
+            float(data.num_units),
             self.target_every,
             self.optimiser,
             self.average,
         )
-        purse = Purse(
-            unit=data.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
+
+    def _fitted(self, data: Trajectories, plan: Plan, purse: Purse, keep: bool) -> LearnedQ:
+        head, count, kept = plan.rule.head, data.num_units, purse.kept
         sigma = 0.0
         if self.budget is not None:
             warn_if_large(self.budget.delta, count)
             sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
-            purse.pay(noised_q.event(plan, sigma))
+            with forgotten_unless_paid(purse):
+                purse.pay(noised_q.event(plan, sigma))
         largest = max(map(abs, self.reward_range))
         moves = data.transitions()
         with jax.enable_x64(True):
@@ -185,7 +237,10 @@ class LoggedQ:
             begun = noised_q.begin(plan, rows, purse.source.key())
             end = noised_q.advance(plan, rows, begun, sigma, self.updates)
             parameters = head.scaled(noised_q.released(plan, rows, end), largest)
-        if not np.all(np.isfinite(parameters)):
+        diverged = not np.all(np.isfinite(parameters))
+        if kept is not None and (diverged or not keep):
+            kept.remove()
+        if diverged:
             raise InputError("The parameters grew without bound: use smaller steps.")
         promise: Any = NOT_PRIVATE
         if self.budget is not None:
@@ -202,7 +257,7 @@ class LoggedQ:
             head=head,
             policy=greedy(head, parameters),
             settings={
-                "seed": seed,
+                "seed": purse.seed,
                 "people": count,
                 "sigma": sigma,
                 "gamma": self.gamma,

@@ -134,6 +134,22 @@ class HostEnvironment:
             raise InputError(f"the observations of {self.name} cannot be flattened to vectors.")
 
     @property
+    def live(self) -> bool:
+        """Whether playing once more may be something else: people may be in it, for all we know.
+
+        Not if one of our simulators is inside, and nothing around it that changes what happens.
+        """
+        return _changed(self.env) or not isinstance(self.env.unwrapped, GymnasiumEnv)
+
+    def another(self) -> "HostEnvironment | None":
+        """A second instance, if Gymnasium made the first of an id; errors are the environment's."""
+        try:
+            spec = self.env.spec
+        except Exception:  # wrappers that do not say how they were made
+            return None
+        return None if spec is None else HostEnvironment(gymnasium.make(spec))
+
+    @property
     def num_actions(self) -> int:
         space = self.env.action_space
         if not isinstance(space, spaces.Discrete):
@@ -241,13 +257,7 @@ _episodes = jax.jit(episodes, static_argnums=(0, 1, 3, 5))
 
 def from_gymnasium(env: "gymnasium.Env[Any, Any]") -> "Environment[Any, Any] | HostEnvironment":
     """The best form: ours, a `TabularMDP` of its tables, or the host."""
-    inside = env.unwrapped
-    changed = False
-    layer: Any = env
-    while isinstance(layer, gymnasium.Wrapper):
-        # These three watch; any other wrapper changes what happens, and tables would not know.
-        changed |= not isinstance(layer, OrderEnforcing | PassiveEnvChecker | TimeLimit)
-        layer = layer.env
+    inside, changed = env.unwrapped, _changed(env)
     if isinstance(inside, GymnasiumEnv) and not changed:
         if _step_limit(env) in (None, inside.env.step_limit) and inside.default:
             return inside.env
@@ -259,6 +269,30 @@ def from_gymnasium(env: "gymnasium.Env[Any, Any]") -> "Environment[Any, Any] | H
         return HostEnvironment(env)
     name = env.spec.id if env.spec is not None else type(inside).__name__
     return TabularMDP.from_dict(table, start, step_limit=_step_limit(env), name=name)
+
+
+def is_live(env: "Environment[Any, Any] | HostEnvironment") -> bool:
+    """Whether people may be in it, for all we know: compiled environments are simulators."""
+    return isinstance(env, HostEnvironment) and env.live
+
+
+def simulator(env: "Environment[Any, Any] | HostEnvironment") -> Any:
+    """What makes a simulator the one it is, for a digest: its settings, and parameters of its."""
+    if isinstance(env, Environment):
+        return env, env.default_params
+    inside = env.env.unwrapped
+    assert isinstance(inside, GymnasiumEnv)
+    return inside.env, inside.params, env.step_limit
+
+
+def _changed(env: "gymnasium.Env[Any, Any]") -> bool:
+    """Whether a wrapper changes what happens, of which tables would not know: these three watch."""
+    layer: Any = env
+    while isinstance(layer, gymnasium.Wrapper):
+        if not isinstance(layer, OrderEnforcing | PassiveEnvChecker | TimeLimit):
+            return True
+        layer = layer.env
+    return False
 
 
 def _step_limit(env: "gymnasium.Env[Any, Any]") -> int | None:

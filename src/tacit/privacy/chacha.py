@@ -5,6 +5,7 @@ A module of its own, because randomgen takes a while to import and few need it.
 
 import os
 import secrets
+from typing import NoReturn
 from weakref import WeakSet
 
 from randomgen import ChaCha
@@ -25,6 +26,20 @@ class Secret(ChaCha):  # type: ignore[misc]  # randomgen's types are not publish
     def renew(self) -> None:
         """Take another key, and forget what the old one made."""
         self.seed(key=secrets.randbits(256))
+
+
+class Stored(Secret):
+    """The same with a key that was stored, so that a run can draw its noise once more.
+
+    In a forked process it has a fresh key, and there are no copies of it.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__()
+        self.seed(key=int.from_bytes(key, "little"))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Noise by a stored key belongs to one run, and cannot be copied.")
 
 
 _LIVE: WeakSet[Secret] = WeakSet()

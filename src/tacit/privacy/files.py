@@ -1,9 +1,12 @@
 """Files that are there as a whole or not at all, and secret ones that only their owner may read."""
 
+import errno
+import fcntl
 import io
 import json
 import os
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -62,6 +65,62 @@ def folder(path: str | Path) -> Iterator[None]:
             with suppress(OSError):
                 one.rmdir()
         raise
+
+
+LOCK = ".lock"
+"""In a folder that a run has to itself; it holds nothing, and a leftover one stops nobody."""
+
+_HELD = threading.local()
+
+
+@contextmanager
+def alone(path: str | Path) -> Iterator[None]:
+    """Have the folder `path` to oneself, or refuse because another run has it.
+
+    The system gives the lock back when its process ends, however it ends. Whoever has it may ask
+    again in the same thread, as a function does that is called by another.
+    """
+    place = Path(os.path.realpath(path))
+    held: set[Path] = _HELD.__dict__.setdefault("folders", set())
+    if place in held:
+        yield
+        return
+    lock = _locked(place, str(path))
+    held.add(place)
+    try:
+        yield
+    finally:
+        held.remove(place)
+        # While it is still locked: who opened it meanwhile sees that it is gone, and tries again.
+        (place / LOCK).unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _locked(place: Path, shown: str) -> int:
+    """A descriptor whose lock is on the file that is in the folder now."""
+    while True:
+        try:
+            lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise InputError(f"{shown!r} cannot be written to: {error.strerror}.") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), os.stat(place / LOCK)):
+                return lock
+        except FileNotFoundError:
+            pass  # It went with the run that had it.
+        except OSError as error:
+            os.close(lock)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise InputError(
+                    f"Another process is at work in {shown!r}: wait until it ends, or say another "
+                    "folder."
+                ) from None
+            raise InputError(
+                f"{shown!r} cannot be locked, so two runs could be at work in it: "
+                f"{error.strerror}. Say a folder on another disk."
+            ) from None
+        os.close(lock)
 
 
 def write_json(path: str | Path, value: Any) -> None:

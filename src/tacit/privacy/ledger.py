@@ -58,6 +58,7 @@ _FORMAT = 2
 _KIND = "tacit ledger"
 _APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are not mistaken for one
 _MOST_CHOICES = 1000  # ways of being in slots that are told apart when costs are stated
+_GENERATION, _ENDED = "generation", "ended"  # how the notes begin of entries without events
 _PATIENCE = 30.0  # seconds to wait for another process to finish its entry
 
 
@@ -392,7 +393,7 @@ class Ledger:
 
     def _refuse_other_radius(self, radius: float) -> None:
         # One entry speaks for all, since each was compared with the first.
-        first = next(self._read(), None)
+        first = next((entry for entry in self._read() if entry.events), None)
         if first is not None and first.note.partition(";")[0] != _radius_note(radius):
             raise InputError(
                 f"This ledger is about another radius ({first.note}), and this run about "
@@ -497,6 +498,74 @@ class Ledger:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+    # --- runs that are gone on with ---------------------------------------------------------------
+
+    def generation(self, token: str) -> tuple[int, bool]:
+        """How often the run with this token was gone on with, and whether it has ended.
+
+        A run on live environments may be continued by one of its copies only (`resuming`): each
+        continuation claims the next generation here, and the end is marked. These entries cost
+        nothing, have no events, and are chained like all others.
+        """
+        with self._transaction("BEGIN"):
+            self._catch_up()
+            return self._generation(token)
+
+    def claim(self, run: str, token: str, generation: int) -> None:
+        """Record that the run is gone on with as this generation; only one who asks is let."""
+        with self._transaction():
+            self._catch_up()
+            last, ended = self._generation(token)
+            if ended:
+                raise InputError(
+                    f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
+                    "it would be released twice."
+                )
+            if generation != last + 1:
+                raise InputError(
+                    f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
+                    "it can, since it would be released twice."
+                )
+            self._mark(run, f"{_GENERATION} {token} {generation}")
+
+    def end(self, run: str, token: str, generation: int) -> None:
+        """Record that this generation ended the run, if none was claimed after it."""
+        with self._transaction():
+            self._catch_up()
+            last, ended = self._generation(token)
+            if generation != last:
+                raise InputError(
+                    f"The run {run!r} was gone on with elsewhere, by this ledger: what this copy "
+                    "found is not released."
+                )
+            if not ended:
+                self._mark(run, f"{_ENDED} {token} {generation}")
+
+    def _generation(self, token: str) -> tuple[int, bool]:
+        last, ended = 0, False
+        for entry in self._read():
+            if not entry.events:
+                kind, _, rest = entry.note.partition(" ")
+                of, _, number = rest.partition(" ")
+                if of == token:
+                    last, ended = int(number), kind == _ENDED
+        return last, ended
+
+    def _mark(self, run: str, note: str) -> None:
+        """An entry that costs nothing."""
+        body = {
+            "number": self._verified + 1,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "run": run,
+            "partition": "",
+            "slot": 0,
+            "events": [],
+            "note": note,
+            "cost": [0.0, 0.0],
+            "previous": self._head,
+        }
+        self._append(_entry({**body, "digest": _digest(body)}))
 
     # --- reading ----------------------------------------------------------------------------------
 

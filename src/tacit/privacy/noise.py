@@ -88,6 +88,13 @@ def secure() -> Source:
     return Source(np.random.Generator(Secret()), NoiseOrigin.SECURE)
 
 
+def stored(key: bytes) -> Source:
+    """The noise of a secret key of 32 bytes: the same for the same key (`resuming` keeps them)."""
+    from tacit.privacy.chacha import Stored
+
+    return Source(np.random.Generator(Stored(key)), NoiseOrigin.SECURE)
+
+
 def reproducible(seed: int) -> Source:
     """The same noise for the same seed: for experiments on data that need no protection.
 

@@ -1,13 +1,17 @@
 """Who pays for a fit, before any noise is drawn, and where that noise comes from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
-from tacit.privacy.errors import InputError
+from tacit.privacy.errors import InputError, TacitError
 from tacit.privacy.events import Event, as_events
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import Source, reproducible, secure
 from tacit.privacy.promise import Relation, Release, Unit
+from tacit.privacy.resuming import Kept
+
+_TOKEN = "run "  # before the run's token, in the note of its payment
 
 
 class Purse:
@@ -39,24 +43,47 @@ class Purse:
         self.unit, self.relation = unit, relation
         self.ledger, self.run = ledger, run
         self.reward_radius = reward_radius
+        self.seed = seed
         self.source: Source = secure() if seed is None else reproducible(seed)
+        self.kept: Kept | None = None
         self._paid: tuple[Event, ...] = ()
 
+    def keep(self, kept: Kept) -> None:
+        """What a run that can be gone on with has in its folder: where its noise comes from, and by
+        what its payment is known again."""
+        self.kept = kept
+        if self.seed is None:
+            self.source = kept.source()
+
+    @property
+    def has_paid(self) -> bool:
+        """Whether anything was paid, by this process or by the run it goes on with."""
+        return bool(self._paid)
+
     def pay(self, events: Event | Iterable[Event]) -> None:
-        """Record what is about to happen."""
+        """Record what is about to happen, unless the run that goes on had done so before."""
         listed = as_events(events)
-        if self.ledger is not None and self.run is not None:
-            self.ledger.spend(listed, run=self.run, reward_radius=self.reward_radius)
+        again = self.kept is not None and not self.kept.begun_here
+        if self.ledger is not None and self.run is not None and not (again and self._knows(listed)):
+            note = "" if self.kept is None else _TOKEN + self.kept.token
+            self.ledger.spend(listed, run=self.run, note=note, reward_radius=self.reward_radius)
         self._paid += listed
 
     def paid_before(self, events: Event | Iterable[Event]) -> None:
         """Take over what an interrupted run has paid, of which this one is the rest."""
         listed = as_events(events)
-        if self.ledger is not None and not any(
-            entry.run == self.run and entry.events == listed for entry in self.ledger.entries()
-        ):
+        if self.ledger is not None and not self._knows(listed):
             raise InputError(f"This ledger did not pay for {self.run!r}: say the one that did.")
         self._paid += listed
+
+    def _knows(self, events: tuple[Event, ...]) -> bool:
+        """Whether the ledger has this run's payment for these events."""
+        assert self.ledger is not None
+        token = "" if self.kept is None else _TOKEN + self.kept.token
+        return any(
+            entry.run == self.run and entry.events == events and entry.note.endswith(token)
+            for entry in self.ledger.entries()
+        )
 
     def certify(
         self,
@@ -71,7 +98,8 @@ class Purse:
 
         `floating` says that sums or noise were floating-point numbers.
         """
-        listed = (*assumptions, *([IDEALISED_ARITHMETIC] if floating else []))
+        kept = () if self.kept is None else self.kept.assumptions(self.ledger)
+        listed = (*assumptions, *kept, *([IDEALISED_ARITHMETIC] if floating else []))
         if self.ledger is not None and self.run is not None:
             return self.ledger.certify(
                 self.run,
@@ -92,3 +120,14 @@ class Purse:
             noise=self.source.key_origin if compiled else self.source.origin,
             reward_radius=self.reward_radius,
         )
+
+
+@contextmanager
+def forgotten_unless_paid(purse: Purse) -> Iterator[None]:
+    """A run that is refused before anything was paid leaves no key."""
+    try:
+        yield
+    except TacitError:
+        if purse.kept is not None and not purse.has_paid:
+            purse.kept.remove()
+        raise

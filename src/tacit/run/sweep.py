@@ -246,6 +246,24 @@ def sweep(
     """
     plan.fits(program)
     place = Path(folder)
+    if not go_on:
+        _make(place)
+    elif not (place / PLAN).exists():
+        raise InputError(f"There is no sweep to resume in {str(place)!r}.")
+    with files.alone(place):
+        return _swept(program, plan, place, about, go_on, workers, progress, stop)
+
+
+def _swept(
+    program: Program,
+    plan: Plan,
+    place: Path,
+    about: Mapping[str, Any],
+    go_on: bool,
+    workers: str,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> Swept:
     asked = {"plan": plan.to_dict(), "about": dict(about)}
     if (place / PLAN).exists():
         if not go_on:
@@ -254,8 +272,6 @@ def sweep(
         if _read(place) != json.loads(json.dumps(asked)):
             raise InputError(f"{str(place)!r} holds another sweep, with other settings.")
     else:
-        if go_on:
-            raise InputError(f"There is no sweep to resume in {str(place)!r}.")
         _make(place / _CHUNKS)
         files.write_json(place / PLAN, {"kind": _KIND, "format": _FORMAT, **asked})
     if not (place / RESULTS).exists():

@@ -14,15 +14,18 @@ figures that were noised and paid for; otherwise each segment's is dropped.
 
 A checkpoint holds the keys of all noise that is still to come: mode 0600, and `forget` removes it
 once the result is written. Programs are pure, so a segment that a crash cut off is played again to
-the same bits, and the same noise never covers two different sums. Where real people would play it
-again, this does not hold: `ActorCritic.resume` is for them, which draws fresh noise.
+the same bits, copies of the folder come to the same, and the same noise never covers two different
+sums: another program is refused where keys are secret, by a keyed digest, and so are other versions
+(`tacit.privacy.resuming` has the argument). Two at once in the same folder are refused by a lock.
+Where real people would play again, this does not hold: `ActorCritic.resume` is for them.
 """
 
 import math
+import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,9 +38,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.control.program import Program, batch_of, load_state, read_about, save_state, strong
-from tacit.privacy import checks
+from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError, OverBudget
 from tacit.privacy.noise import secure
+from tacit.privacy.resuming import KEY, keyed_digest, machine
 from tacit.run.evaluation import Progress, silent
 from tacit.run.logs import EPISODE, SEED, Logs, Row
 
@@ -182,17 +186,18 @@ def train(
             "Logs hold the return of each episode, so they are written only where the curve may be "
             "kept, and into a folder."
         )
-    if folder is not None and (Path(folder) / CHECKPOINT).exists():
-        raise InputError(f"{str(folder)!r} holds a run that was not finished: resume it.")
     plan = {
         "about": dict(about),
+        "runs_on": None if lanes.seeds is not None else _runs_on(program, secrets.token_hex(32)),
         "lanes": lanes.to_dict(),
         "episodes": episodes,
         "segment": even_segment(episodes, most, batch_of(program)),
         "curve": curve,
         "formats": list(formats),
     }
-    with jax.enable_x64(True):
+    with nullcontext() if folder is None else files.alone(folder), jax.enable_x64(True):
+        if folder is not None and (Path(folder) / CHECKPOINT).exists():
+            raise InputError(f"{str(folder)!r} holds a run that was not finished: resume it.")
         begun = lanes.begun(program, keys)
         run = _Run(program, plan, None if folder is None else Path(folder), begun)
         run.logs = None if folder is None else Logs.open(folder, formats)
@@ -215,21 +220,43 @@ def resume(
     place = Path(folder) / CHECKPOINT
     if not place.exists():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
-    _tidy(Path(folder))
+    with files.alone(folder):
+        return _resumed(program, Path(folder), about, progress, stop, enough, pay, counted)
+
+
+def _resumed(
+    program: Program,
+    folder: Path,
+    about: Mapping[str, Any],
+    progress: Progress,
+    stop: Callable[[], bool],
+    enough: Enough | None,
+    pay: Pay | None,
+    counted: str,
+) -> Trained:
+    place = folder / CHECKPOINT
+    _tidy(folder)
     said = read_about(place)
     try:
         plan, lanes = said["plan"], Lanes.from_dict(said["plan"]["lanes"])
         done, paid, kept = int(said["done"]), int(said["paid"]), dict(said["seen"])
         positions, listed = dict(said["logs"]), list(plan["formats"])
+        runs_on = plan["runs_on"]
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{str(place)!r} is not the checkpoint of a run.") from None
     if plan["about"] != dict(about):
         raise InputError(f"{str(folder)!r} holds another run, with other settings.")
+    if runs_on is not None and runs_on != _runs_on(program, runs_on["secret"]):
+        raise InputError(
+            f"{str(folder)!r} holds a run of another program, or one that was begun with other "
+            "versions or on another kind of machine, and the same noise over two different sums "
+            "would give away their difference: go on with the same, where it was begun."
+        )
     with jax.enable_x64(True):
         seen = {name: np.zeros((lanes.count, done), dtype) for name, dtype in kept.items()}
         like = {"state": lanes.begun(program), "seen": seen}
         found, _ = load_state(place, like)
-        run = _Run(program, plan, Path(folder), found["state"])
+        run = _Run(program, plan, folder, found["state"])
         run.done, run.paid = done, paid
         run.seen = {name: np.asarray(values) for name, values in found["seen"].items()}
         run.logs = Logs.open(folder, listed, positions)
@@ -270,6 +297,11 @@ def on_interrupt() -> Iterator[Callable[[], bool]]:
         yield asked.is_set
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _runs_on(program: Program, secret: str) -> dict[str, str]:
+    """A keyed digest of a program with secret keys, for the checkpoint, which has these keys."""
+    return {"secret": secret, "digest": keyed_digest(bytes.fromhex(secret), (program, machine()))}
 
 
 class _Run:
@@ -356,5 +388,6 @@ def _rows(lanes: Lanes, before: int, seen: Seen) -> list[Row]:
 
 def _tidy(folder: Path) -> None:
     """Remove what a kill left behind in the middle of writing a state: it holds keys."""
-    for left in folder.glob(".*.npz.*"):
-        left.unlink(missing_ok=True)
+    for pattern in (".*.npz.*", f".{KEY}.*"):
+        for left in folder.glob(pattern):
+            left.unlink(missing_ok=True)

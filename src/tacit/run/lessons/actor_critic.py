@@ -23,6 +23,7 @@ from tacit.envs.tabular import TabularMDP
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.promise import Budget
+from tacit.privacy.resuming import KEY
 from tacit.risk import prospect_of
 from tacit.run.lessons.playing import play_agent, play_program
 from tacit.run.lessons.words import SCALED, Env, Job, Lesson, Played, ask
@@ -79,8 +80,10 @@ class ActorCriticLesson(Lesson):
     acting: str | None = None
     exploration: float | None = None
     correction: str | None = None
+    no_preflight: bool = False
+    """Waives the pre-flight of an environment of Gymnasium's."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT)
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT, KEY)
     LISTS: ClassVar[tuple[str, ...]] = ("return_range",)
     NUMBERS: ClassVar[tuple[str, ...]] = ("clip",)
 
@@ -147,6 +150,8 @@ class ActorCriticLesson(Lesson):
                     "train."
                 )
             return CertifiedProgram(agent, env, self.count)
+        if self.no_preflight:
+            raise InputError("no_preflight does not belong to mode 'paper': leave it out.")
         if not isinstance(env, TabularMDP):
             raise InputError(
                 f"The paper's algorithm is for tables of states, and {env.name} has none."
@@ -196,7 +201,8 @@ class ActorCriticLesson(Lesson):
                 "Steps and bounds are in units of its width; with an --actor-step of your own it "
                 "can be left out",
             )
-        return play_agent(self, agent, env, job, "people", people=people)
+        tried = not self.no_preflight
+        return play_agent(self, agent, env, job, "people", people=people, preflight=tried)
 
     def _as_printed(self, job: Job) -> Played:
         program = self.program()

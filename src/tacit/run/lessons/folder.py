@@ -5,7 +5,9 @@
 - certificate.json or claim.json: the promise by itself;
 - the learner's own files, such as policy.json for `tacit evaluate`, and logs, if the learning curve
   may be kept;
-- until the end a checkpoint, which only its owner may read.
+- until the end a checkpoint and the key of the noise, which only their owner may read.
+
+A run has its folder to itself: another one in it is refused until it has ended, or was killed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +68,20 @@ def teach(
     run's `name`, by default the folder's. Without a `seed` all randomness is secret. `formats` are
     those of the logs.
     """
-    place = Path(folder)
+    with files.alone(folder):
+        return _begun(lesson, Path(folder), ledger, name, seed, formats, progress, stop)
+
+
+def _begun(
+    lesson: Lesson,
+    place: Path,
+    ledger: str | Path | None,
+    name: str | None,
+    seed: int | None,
+    formats: Sequence[str] | None,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> Taught:
     for taken in (RESULT, RUN):
         if (place / taken).exists():
             raise InputError(f"{str(place)!r} holds a run already: say another folder.")
@@ -111,8 +126,18 @@ def teach_on(
     stop: Callable[[], bool] = never,
 ) -> Taught:
     """Go on with a run that was stopped or killed."""
-    place = Path(folder)
+    if not Path(folder).is_dir():
+        raise InputError(f"There is no run to resume in {str(folder)!r}.")
+    with files.alone(folder):
+        return _gone_on(Path(folder), progress, stop)
+
+
+def _gone_on(place: Path, progress: Progress, stop: Callable[[], bool]) -> Taught:
     if (place / RESULT).exists():
+        # A kill may have come between the result and the end of the key.
+        with suppress(InputError, KeyError, TypeError, AttributeError):
+            finished: Lesson = Lesson.of(files.read_json(place / RUN, _KIND, _FORMAT, "")["words"])
+            _forgotten(finished, place)
         raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
     if not (place / RUN).exists():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
@@ -173,7 +198,12 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
+    _forgotten(lesson, folder)
+    return written
+
+
+def _forgotten(lesson: Lesson, folder: Path) -> None:
+    """The checkpoint and the key go, the key last: without it nothing can go on."""
     for name in lesson.CHECKPOINTS:
         (folder / name).unlink(missing_ok=True)
     forget(folder)
-    return written

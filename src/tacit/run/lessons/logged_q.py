@@ -1,7 +1,8 @@
 """The words of `tacit train logged-q`, and how it is taught.
 
 The table, and what is public about it, are said and asked for as in `tacit evaluate`: `Request` has
-these words. There is no environment, nothing is played, and no checkpoint is kept.
+these words. There is no environment and nothing is played. All that a run keeps on its way is the
+key of its noise, so that one that was killed comes to the same if it goes on, on the same table.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tacit.data import Features, Polynomial
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.resuming import KEY
 from tacit.run import request
 from tacit.run.lessons.words import Job, Lesson, Played, ask, network_of
 from tacit.run.parsing import box
@@ -62,7 +64,7 @@ class LoggedQLesson(Lesson):
     optimiser: str | None = None
     average: float | None = None
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = ()
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY,)
 
     @classmethod
     def _word(cls, name: str, kind: Any, value: Any) -> Any:
@@ -169,9 +171,17 @@ class LoggedQLesson(Lesson):
             if job.stop():
                 raise KeyboardInterrupt
             job.progress("learning", None)
-            learned = agent.fit(
-                data, ledger=opened, run=None if opened is None else job.name, seed=job.seed
-            )
+            if job.again:
+                learned = agent.resume(job.folder, data, ledger=opened, keep=True)
+            else:
+                learned = agent.fit(
+                    data,
+                    ledger=opened,
+                    run=None if opened is None else job.name,
+                    seed=job.seed,
+                    checkpoint=job.folder,
+                    keep=True,
+                )
         return Played(learned, agent.updates, agent.updates)
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:

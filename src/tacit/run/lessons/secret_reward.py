@@ -16,6 +16,7 @@ from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms.reward_model import Cosine, Legendre
 from tacit.privacy.promise import Budget
+from tacit.privacy.resuming import KEY
 from tacit.run.lessons.playing import play_agent, play_program
 from tacit.run.lessons.words import SCALED, Env, Job, Lesson, Played, ask
 from tacit.run.logs import paths as log_paths
@@ -59,8 +60,10 @@ class SecretRewardLesson(Lesson):
     step: float | None = None
     sigma: float | None = None
     rate: float | None = None
+    no_preflight: bool = False
+    """Waives the pre-flight of an environment of Gymnasium's. Certified mode."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT)
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT, KEY)
     FILES: ClassVar[tuple[str, ...]] = ("policy.json", "reward_model.json")
     LISTS: ClassVar[tuple[str, ...]] = ("reward_range",)
     FROM_ZERO: ClassVar[tuple[str, ...]] = ("design",)
@@ -303,7 +306,8 @@ class SecretRewardLesson(Lesson):
             known = (*self.SETTINGS, *self.DESCENT, *self.of_its_own())
             if name not in known and getattr(self, name) is not None:
                 raise InputError(f"{name} does not belong to mode 'certified': leave it out.")
-        return play_agent(self, self.agent(env), env, job, "stages")
+        tried = not self.no_preflight
+        return play_agent(self, self.agent(env), env, job, "stages", preflight=tried)
 
     def _as_printed(self, job: Job) -> Played:
         program = self.program()

@@ -1,0 +1,427 @@
+"""The lock on a folder, keyed digests, the key of a run, and generations in a ledger."""
+
+import copy
+import functools
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tacit.privacy import InputError, Ledger, NoiseOrigin, Unit, files, resuming
+from tacit.privacy.events import Gaussian
+from tacit.privacy.noise import stored
+from tacit.privacy.resuming import KEY, Kept, begun, keyed_digest, resumed
+from tests.statistics import follows
+
+SECRET = b"s" * 32
+
+
+# --- the lock -------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_had_by_one_alone_and_again_by_whoever_has_it(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def ask() -> None:
+        try:
+            with files.alone(tmp_path / "." / "run"):
+                refused.append("not")
+        except InputError as error:
+            refused.append(str(error))
+
+    (tmp_path / "run").mkdir()
+    with files.alone(tmp_path / "run"), files.alone(tmp_path / "run"):
+        other = threading.Thread(target=ask)
+        other.start()
+        other.join()
+        assert (tmp_path / "run" / files.LOCK).stat().st_mode & 0o777 == 0o600
+    assert refused[0].startswith("Another process is at work in ")
+    assert not any((tmp_path / "run").iterdir())
+    ask()
+    assert refused[1] == "not"
+
+
+def test_a_lock_of_a_process_that_died_stops_nobody(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time; from tacit.privacy import files\n"
+        "with files.alone(sys.argv[1]): print('has it', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"has it\n"
+        with pytest.raises(InputError, match="Another process is at work"), files.alone(tmp_path):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    assert (tmp_path / files.LOCK).exists()
+    with files.alone(tmp_path):
+        pass
+
+
+def test_of_many_who_ask_at_once_one_is_let(tmp_path: Path) -> None:
+    """Locks come and go meanwhile, whose file is removed and made anew."""
+    inside, most, refused = [0], [0], [0]
+    gate, count = threading.Barrier(4), threading.Lock()
+
+    def ask() -> None:
+        gate.wait()
+        for _ in range(200):
+            try:
+                with files.alone(tmp_path):
+                    with count:
+                        inside[0] += 1
+                        most[0] = max(most[0], inside[0])
+                    with count:
+                        inside[0] -= 1
+            except InputError:
+                with count:
+                    refused[0] += 1
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert refused[0] < 800
+
+
+def test_a_folder_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written to"), files.alone(tmp_path / "no"):
+        pass
+
+
+# --- digests --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Thing:
+    a: Any
+    b: Any = 0
+    hidden: Any = field(default=0, compare=False)
+
+
+class Plain:
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._cache = object()
+
+
+def _scaled(factor: float) -> Any:
+    return lambda x: factor * x
+
+
+DIFFERENT: list[Any] = [
+    None,
+    0,
+    False,
+    0.0,
+    -0.0,
+    "0",
+    b"0",
+    1j,
+    (),
+    [[]],
+    ("", ""),
+    (("",), ""),
+    "ab",
+    ("a", "b"),
+    ("ab", ""),
+    {"a": 1, "b": 2},
+    {"a": 2, "b": 1},
+    {"a", "b"},
+    np.zeros(2),
+    np.zeros(2, np.float32),
+    np.zeros((2, 1)),
+    -np.zeros(2),
+    np.array(["a", "b"], object),
+    np.array(["ab", ""], object),
+    np.array([np.nan, 1.0]),
+    jax.random.key(0),
+    jax.random.key(1),
+    Thing(1, 2),
+    Thing(2, 1),
+    Thing((1, 2)),
+    Thing(1, 2, hidden=1),
+    Plain(1),
+    Plain(2),
+    Unit.USER,
+    Unit.AGENT,
+    Thing,
+    Plain,
+    _scaled(1.0),
+    _scaled(2.0),
+    functools.partial(max, 1),
+    functools.partial(min, 1),
+]
+
+
+def test_different_things_have_different_digests_and_the_same_the_same() -> None:
+    found = [keyed_digest(SECRET, value) for value in DIFFERENT]
+    assert len(set(found)) == len(DIFFERENT)
+    assert found == [keyed_digest(SECRET, value) for value in DIFFERENT]
+    assert keyed_digest(SECRET, {"b": 2, "a": 1}) == keyed_digest(SECRET, {"a": 1, "b": 2})
+    assert keyed_digest(SECRET, Plain(1)) == keyed_digest(SECRET, Plain(1))
+    assert keyed_digest(SECRET, (1, 2)) == keyed_digest(SECRET, [1, 2])
+    with jax.enable_x64(True):
+        assert keyed_digest(SECRET, np.zeros(2)) == keyed_digest(SECRET, jax.numpy.zeros(2))
+    round_and_round: list[Any] = []
+    round_and_round.append(round_and_round)
+    assert keyed_digest(SECRET, round_and_round) != keyed_digest(SECRET, [[]])
+
+
+def test_nobody_makes_a_digest_without_the_key() -> None:
+    assert keyed_digest(SECRET, 1.0) != keyed_digest(b"t" * 32, 1.0)
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=5), st.integers(0, 4), st.floats())
+def test_one_changed_number_changes_the_digest(rows: list[float], place: int, new: float) -> None:
+    array = np.array(rows)
+    changed = array.copy()
+    changed[place % len(rows)] = new
+    same = array.tobytes() == changed.tobytes()
+    assert (keyed_digest(SECRET, Thing(array)) == keyed_digest(SECRET, Thing(changed))) == same
+
+
+def test_a_class_of_the_callers_is_its_code() -> None:
+    def made(body: str) -> Any:
+        space: dict[str, Any] = {"__name__": "theirs"}
+        exec(f"class Env:\n    def _move(self, x):\n        return {body}", space)
+        return space["Env"]()
+
+    same = [keyed_digest(SECRET, made("x in {'a', 'b', 'c'}")) for _ in range(2)]
+    assert same[0] == same[1]
+    assert len({keyed_digest(SECRET, made(body)) for body in ("x", "x + 1", "x + 2", "y")}) == 4
+    # In another process too, where sets are in another order.
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_resuming as t\n"
+        "print(t.keyed_digest(t.SECRET, t.DIFFERENT[-7:] + [t.Thing({'a', 'b', 'c'})]))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(Path(__file__).parent)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1
+
+
+def test_fields_count_by_their_names() -> None:
+    one, two = (make_dataclass("Same", [name])(1) for name in ("a", "b"))
+    assert keyed_digest(SECRET, one) != keyed_digest(SECRET, two)
+
+
+# --- noise by a stored key ------------------------------------------------------------------------
+
+
+def test_a_stored_key_gives_its_noise_again_and_another_key_another() -> None:
+    one, same, other = stored(SECRET), stored(SECRET), stored(b"t" * 32)
+    first = one.normal(1.0, (5,))
+    np.testing.assert_array_equal(first, same.normal(1.0, (5,)))
+    assert not np.array_equal(first, other.normal(1.0, (5,)))
+    assert one.origin is NoiseOrigin.SECURE
+    # All of its bits count.
+    for place in range(32):
+        near = bytearray(SECRET)
+        near[place] ^= 1
+        assert not np.array_equal(first, stored(bytes(near)).normal(1.0, (5,)))
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copy.deepcopy(one.generator)
+
+
+def test_noise_by_stored_keys_is_normal() -> None:
+    """At false-alarm rate 1e-6; noise larger or smaller by a tenth is caught."""
+    keys = [bytes([number]) * 32 for number in range(20)]
+    sample = np.concatenate([stored(key).normal(2.0, (1000,)) for key in keys])
+    assert follows(sample, stats.norm(0.0, 2.0).cdf)
+    for factor in (1.0 / 1.1, 1.1):
+        assert not follows(sample, stats.norm(0.0, 2.0 * factor).cdf)
+
+
+def _draw(source: Any, answers: Any) -> None:
+    answers.put(source.normal(1.0, (3,)).tolist())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_a_forked_process_does_not_draw_the_same() -> None:
+    source, context = stored(SECRET), multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    process = context.Process(target=_draw, args=(source, answers))
+    process.start()
+    process.join()
+    assert answers.get() != source.normal(1.0, (3,)).tolist()
+
+
+# --- the key of a run -----------------------------------------------------------------------------
+
+ABOUT = {"seed": None, "run": "one"}
+
+
+def kept_in(folder: Path, *, live: bool = False, env: Any = 1) -> Kept:
+    folder.mkdir(exist_ok=True)
+    return Kept.begin(folder, ABOUT, live=live, runs_on={"env": env})
+
+
+def test_the_key_is_secret_and_comes_back(tmp_path: Path) -> None:
+    kept = kept_in(tmp_path / "run")
+    path = tmp_path / "run" / KEY
+    assert path.stat().st_mode & 0o777 == 0o600
+    with resumed(tmp_path / "run") as again:
+        assert (again.secret, again.token) == (kept.secret, kept.token)
+        again.check({"env": 1})
+        with pytest.raises(InputError, match="not the environment or behaviour"):
+            again.check({"env": 2})
+        np.testing.assert_array_equal(
+            again.source().normal(1.0, (4,)), kept.source().normal(1.0, (4,))
+        )
+    assert kept_in(tmp_path / "other").secret != kept.secret
+    # Neither the data nor the key is in what a ledger sees, and digests are not those of others.
+    assert kept.secret.hex() not in kept.token
+    (tmp_path / "run" / f".{KEY}.abc").write_bytes(b"half a key")
+    kept.remove()
+    assert not any((tmp_path / "run").iterdir())
+
+
+def test_other_versions_or_machines_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = kept_in(tmp_path / "run")
+    monkeypatch.setattr(resuming, "machine", lambda: ("another",))
+    with pytest.raises(InputError, match="go on where it was begun"):
+        kept.check({"env": 1})
+
+
+def test_folders_are_for_one_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no run to resume"), resumed(tmp_path / "no"):
+        pass
+    with begun(None):
+        pass
+    with pytest.raises(ZeroDivisionError), begun(tmp_path / "new"):
+        raise ZeroDivisionError
+    assert not (tmp_path / "new").exists()
+    kept_in(tmp_path / "run")
+    with pytest.raises(InputError, match="resume it first"), begun(tmp_path / "run"):
+        pass
+    (tmp_path / "run" / KEY).write_text("{}")
+    with pytest.raises(InputError, match="not the key of a run"), resumed(tmp_path / "run"):
+        pass
+    (tmp_path / "run" / KEY).write_text('{"kind": "tacit noise key", "format": 1, "secret": "x"}')
+    with pytest.raises(InputError, match="is damaged"), resumed(tmp_path / "run"):
+        pass
+
+
+# --- generations ----------------------------------------------------------------------------------
+
+
+def paid(path: Path) -> Ledger:
+    ledger = Ledger.create(path, "people", unit=Unit.TRAJECTORY)
+    ledger.spend(Gaussian(10.0, 1.0), run="one")
+    return ledger
+
+
+def test_of_all_copies_one_goes_on_and_one_ends(tmp_path: Path) -> None:
+    """First, copies of generation 0; then, of generation 1, one of them not killed in time."""
+    kept = kept_in(tmp_path / "run", live=True)
+    with paid(tmp_path / "ledger") as ledger:
+        before = ledger.paid(1e-6).epsilon
+        first = kept.go_on(ledger)
+        assert first.generation == 1
+        for _ in range(5):
+            with pytest.raises(InputError, match="was gone on with elsewhere"):
+                kept.go_on(ledger)
+        with pytest.raises(InputError, match="not released"):
+            kept.end(ledger)
+        with pytest.raises(InputError, match="goes on elsewhere"):
+            kept.still(ledger)
+        with resumed(tmp_path / "run") as again:
+            assert again.generation == 1
+            second = again.go_on(ledger)
+        first_late = first
+        with pytest.raises(InputError, match="not released"):
+            first_late.end(ledger)
+        second.still(ledger)
+        second.end(ledger)
+        second.end(ledger)
+        for one in (kept, first, second):
+            with pytest.raises(InputError, match="has ended"):
+                one.go_on(ledger)
+        # It costs nothing, it is chained, and it is in the file for everybody.
+        assert ledger.paid(1e-6).epsilon == before
+        assert ledger.check() == 4
+        assert len(ledger.paid(1e-6, "one").method)
+        with Ledger.from_dict(ledger.to_dict(), tmp_path / "copy") as copied:
+            assert copied.generation(kept.token) == (2, True)
+        assert ledger.generation("another") == (0, False)
+
+
+def _claim(path: str, folder: str, gate: Any, answers: Any) -> None:
+    with Ledger.open(path) as ledger:
+        kept = Kept.read(folder)
+        gate.wait()
+        try:
+            kept.go_on(ledger)
+            answers.put("let")
+        except InputError as error:
+            answers.put(str(error))
+
+
+@pytest.mark.slow
+def test_of_processes_that_claim_at_once_one_is_let(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    paid(tmp_path / "ledger").close()
+    kept_in(tmp_path / "0", live=True)
+    for number in range(1, 4):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / KEY).write_bytes((tmp_path / "0" / KEY).read_bytes())
+    gate, answers = context.Barrier(4), context.SimpleQueue()
+    processes = [
+        context.Process(
+            target=_claim,
+            args=(str(tmp_path / "ledger"), str(tmp_path / str(number)), gate, answers),
+        )
+        for number in range(4)
+    ]
+    for process in processes:
+        process.start()
+    told = [answers.get() for _ in processes]
+    for process in processes:
+        process.join()
+    assert told.count("let") == 1
+    assert sum("was gone on with elsewhere" in one for one in told) == 3
+
+
+def test_without_a_ledger_the_certificate_says_that_nobody_counts(tmp_path: Path) -> None:
+    kept = kept_in(tmp_path / "run", live=True)
+    with paid(tmp_path / "ledger") as ledger:
+        counted = [one.statement for one in kept.go_on(ledger).assumptions(ledger)]
+    uncounted = [one.statement for one in kept.go_on(None).assumptions(None)]
+    assert not any("resumed once" in one for one in counted)
+    assert any("resumed once" in one for one in uncounted)
+    # And why it was interrupted nobody can know.
+    assert all(
+        any("not interrupted because" in one for one in told) for told in (counted, uncounted)
+    )
+    assert not any("interrupted" in one.statement for one in kept.assumptions(None))
+    replayed = kept_in(tmp_path / "other")
+    assert [one.statement[:17] for one in replayed.assumptions(None)] == ["nobody but its ow"]
