@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from tacit.data.features import Features, _array, _set, _whole, features_from_dict
 from tacit.data.keys import generator, is_jax
+from tacit.data.sources import private
 from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
 
@@ -455,7 +456,7 @@ def check_covers(policy: Policy, data: "Trajectories") -> None:
         )
     outside = data.actions >= policy.num_actions
     if outside.any():
-        raise InputError(
+        raise private(
             f"actions, row {int(np.argmax(outside))} (counting from 0): the policy has only "
             f"{policy.num_actions} actions."
         )
@@ -466,7 +467,7 @@ def check_covers(policy: Policy, data: "Trajectories") -> None:
             )
         beyond = data.states >= policy.num_states
         if beyond.any():
-            raise InputError(
+            raise private(
                 f"states, row {int(np.argmax(beyond))} (counting from 0): the policy's table has "
                 f"only {policy.num_states} states."
             )

@@ -23,8 +23,10 @@ from tacit.data.sources import (
     ahead,
     check_schema,
     first_line,
+    header,
     open_parquet,
     parquet_chunks,
+    private,
     sorted_chunks,
     table_chunks,
 )
@@ -131,7 +133,14 @@ def from_csv(
             raise InputError(f"types names a type that Arrow does not know: {error}.") from None
         if not isinstance(kept[name], pa.DataType):
             raise InputError(f"types must give {name!r} the name of a type, not {kind!r}.")
-    return _load(_csv_chunks(found, checked, kept), checked, sort, title(found))
+    for path in found:
+        named = pa.schema([(name, pa.string()) for name in header(path)])
+        check_schema(str(path), named, checked)
+    try:
+        return _load(_csv_chunks(found, checked, kept), checked, sort, title(found))
+    except InputError as error:
+        # The types of columns were guessed from their cells, so every refusal is about those.
+        raise private(str(error)) from None
 
 
 def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iterator[Chunk]:
@@ -191,7 +200,7 @@ def from_table(table: Any, sort: bool, columns: Mapping[str, Any]) -> Trajectori
         reader = pa.RecordBatchReader.from_stream(table)
     except Exception as error:
         # The other library's own failure; its words may quote a cell.
-        raise InputError(
+        raise private(
             f"The table cannot be read: its library failed with {type(error).__name__}."
         ) from None
     data = _load(table_chunks("The table", reader, checked), checked, sort, "The table")

@@ -38,6 +38,7 @@ from tacit.data.sources import (
     first_line,
     open_parquet,
     parquet_chunks,
+    private,
     sort_order,
 )
 from tacit.data.trajectories import Trajectories
@@ -195,7 +196,7 @@ class _Waiting:
         if fitting < 1:
             assert self.place is not None
             what = "user" if "users" in owned else "trajectory"
-            raise InputError(
+            raise private(
                 f"{self.place.file}: a {what} has more than {self.batch_rows} rows, so it does not "
                 "fit into one batch: raise batch_rows."
             )

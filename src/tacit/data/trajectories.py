@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from tacit.data.arrow import to_numpy
 from tacit.data.columns import Arrays, Columns, Facts, Word
 from tacit.data.keys import generator
+from tacit.data.sources import private
 from tacit.privacy.errors import InputError
 from tacit.privacy.promise import Unit
 
@@ -440,9 +441,7 @@ class Trajectories:
         """Parts of at most `batch_rows` rows, with whole users, in the order of their first row."""
         owned = np.bincount(self.unit_index, weights=self.lengths, minlength=self.num_units)
         if owned.max() > batch_rows:
-            raise InputError(
-                f"A {self.unit.value} has {int(owned.max())} rows: batch_rows must hold them."
-            )
+            raise private(f"A {self.unit.value} has more than {batch_rows} rows: raise batch_rows.")
         order = np.argsort(self.unit_index, kind="stable")
         begins = np.searchsorted(self.unit_index[order], np.arange(self.num_units + 1))
         rows = np.concatenate([[0], np.cumsum(owned)]).astype(np.int64)
@@ -503,7 +502,7 @@ class Trajectories:
             raise InputError(f"too_long must be 'refuse' or 'cut', not {too_long!r}.")
         cut = self.lengths > max_length
         if cut.any() and too_long == "refuse":
-            raise InputError(
+            raise private(
                 f"{int(cut.sum())} trajectories have more than {max_length} steps: raise "
                 "max_length, or pass too_long='cut' to keep their first steps."
             )
@@ -561,7 +560,7 @@ class Trajectories:
         probabilities = self._probabilities(policy)
         if not np.all(probabilities > 0.0):
             row = int(np.argmin(probabilities > 0.0))
-            raise InputError(
+            raise private(
                 f"actions, row {row} (counting from 0): the policy never takes the logged action, "
                 "so it is not how the data came about."
             )
@@ -574,7 +573,7 @@ class Trajectories:
         # Rows of a policy may add up to 1 within 1e-6.
         odd = ~((found >= 0.0) & (found <= 1.0 + 1e-6))
         if odd.any():
-            raise InputError(
+            raise private(
                 f"states, row {int(np.argmax(odd))} (counting from 0): the policy's probability "
                 "lies outside [0, 1]."
             )

@@ -6,7 +6,6 @@ and what to type, with the table's own column names, so that whoever starts from
 to a valid command by following the answers. Nothing is measured on the data to fill a gap.
 """
 
-import csv
 import difflib
 import re
 import shlex
@@ -30,7 +29,7 @@ from tacit.data import (
     stream_parquet,
 )
 from tacit.data.readers import files as files_of
-from tacit.data.sources import check_names
+from tacit.data.sources import check_names, header
 from tacit.evaluation.sums import gathered
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
@@ -53,6 +52,8 @@ _COLUMNS = (
     *("trajectory", "time", "user", "state", "action", "reward", "behavior_prob", "target_prob"),
     *("terminated", "truncated", "next_state"),
 )
+# What nulls can be in, with a rule of their own.
+_ANSWERED = _COLUMNS[3:-1]
 # About this one run rather than about the question, so that no file can hold them.
 _COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "seed")
 # A table may have thousands of columns, and a sentence not.
@@ -199,9 +200,30 @@ class Request:
             "num_actions": num_actions,
             "state_vocabulary": _numbers_if_all(self.states),
             "action_vocabulary": _numbers_if_all(self.actions),
-            "nulls": self.nulls,
+            **self._null_rules(),
         }
         return {name: value for name, value in told.items() if value is not None}
+
+    def _null_rules(self) -> dict[str, Any]:
+        """The rules for nulls by columns, as readers take them, and the values to fill with."""
+        rules, fill = {}, {}
+        for name, rule in null_rules(self.nulls or "").items():
+            said = getattr(self, name) if name in _ANSWERED else name
+            columns = (said,) if isinstance(said, str) else said
+            if columns is None or _flag_or_name(columns[0]) in (True, False):
+                raise InputError(f"--nulls names {name}, which no column was named for.")
+            for column in columns:
+                rules[column] = rule if rule in ("refuse", "carry") else "fill"
+                if rules[column] == "fill":
+                    fill[column] = self._null_value(column, rule)
+        return {"nulls": rules, "fill": fill} if rules else {}
+
+    def _null_value(self, column: str, text: str) -> str | float:
+        """What nulls of a column are filled with: a word, if the column holds words."""
+        for columns, words in ((self.state, self.states), (self.action, self.actions)):
+            if column in (columns or ()) and isinstance((_numbers_if_all(words) or [0])[0], str):
+                return text
+        return number(f"What --nulls gives {column}", text)
 
     def load(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
         """The trajectories, in memory or as a stream."""
@@ -509,7 +531,7 @@ class Request:
             title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
             target_name=self.target_name or "new policy",
             behavior_name=self.behavior_name or "as logged",
-            notes=self._notes(data),
+            notes=self._notes(),
             command=self.command(),
             public=self.public,
             ledger=ledger,
@@ -534,12 +556,13 @@ class Request:
         facts = self.facts(question, policy, f"{units:,}")
         return replace(study, facts=facts, slices=slices, notes=notes)
 
-    def _notes(self, data: Trajectories | TrajectoryStream) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
+        """What the words alone call for: nothing here may depend on what is in the table."""
         notes = []
         if self.user is None:
             notes.append(BY_TRAJECTORY)
-        if isinstance(data, Trajectories) and self.nulls is not None and data.nulls_answered:
-            notes.append("Nulls in the table were answered by the rule that was given.")
+        if any(rule != "refuse" for rule in null_rules(self.nulls or "").values()):
+            notes.append(f"Nulls, if there are any, are answered by the rule {self.nulls}.")
         return tuple(notes)
 
     @property
@@ -720,11 +743,34 @@ def word(name: str, value: Any) -> Any:
         return ",".join(map(str, value))
     if name in ("terminated", "truncated") and isinstance(value, bool):
         return str(value).lower()
+    if name == "nulls" and isinstance(value, Mapping):
+        value = ",".join(f"{key}={rule}" for key, rule in value.items())
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {value!r}.")
-    if name == "nulls" and value not in ("refuse", "carry"):
-        raise InputError(f"nulls must be refuse or carry, not {value!r}.")
+    if name == "nulls":
+        null_rules(value)
     return value
+
+
+def null_rules(text: str) -> dict[str, str]:
+    """What `--nulls` says: rules by the role or the name of a column; carry is about states."""
+    rules: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, rule = (one.strip() for one in part.partition("="))
+        if part == "refuse":
+            continue
+        if part == "carry":
+            name, equals, rule = "state", "=", "carry"
+        if not (name and equals and rule):
+            raise InputError(
+                f"nulls must be refuse, carry (for states), or rules for columns such as "
+                f"state=carry,reward=0, not {text!r}."
+            )
+        name = name.replace("-", "_") if name.replace("-", "_") in _ANSWERED else name
+        if name in rules:
+            raise InputError(f"nulls gives {name} two rules.")
+        rules[name] = rule
+    return rules
 
 
 @contextmanager
@@ -746,12 +792,18 @@ _IN_OPTIONS = (
     (r"or pass sort=True", "or say --sort"),
     (
         r"(\.csv.*: the value is null) \(nulls='carry' or 'fill' would answer it\)",
-        r"\1, as empty cells and NA are: put quotes around NA if it is a word, or say "
-        "--nulls carry to repeat the value before it",
+        r"\1, as empty cells and NA are: put quotes around NA if it is a word, or give its column "
+        "a rule with --nulls",
     ),
     (
         r"\(nulls='carry' or 'fill' would answer it\)",
-        "(--nulls carry repeats the value before it)",
+        "(--nulls gives its column a rule, such as state=carry or reward=0)",
+    ),
+    (
+        r"column '(.*)' may hold nulls, by its type, and nulls gives no rule for it: say 'refuse', "
+        "or 'fill' and a value",
+        r"column '\1' may hold nulls, by its type, and --nulls gives no rule for it: add "
+        r"\1=refuse, or \1=0 if that is what none means",
     ),
     (r"(holds none before it to carry forward)", r"\1: fill it in the table first"),
     (
@@ -803,31 +855,10 @@ def _column_names(path: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     try:
-        return _header(path) if _is_csv(path) else list(pq.read_schema(path).names)
+        return header(path) if _is_csv(path) else list(pq.read_schema(path).names)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path} cannot be read: {reason.rstrip('.')}.") from None
-
-
-def _header(path: Path) -> list[str]:
-    """The first line of a CSV file. Nothing below it is looked at, so that nothing is quoted."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            names = next(csv.reader(file), [])
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{path} is not text in UTF-8: save it again in that encoding.") from None
-    except csv.Error:
-        raise InputError(f"{path} cannot be read as CSV.") from None
-    if not names:
-        raise InputError(f"{path} has no header: its first line must name the columns.")
-    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(names) == 1 and mark in names[0]:
-            raise InputError(
-                f"{path} has {word} between its columns: save it with commas, and with points in "
-                "decimal numbers."
-            )
-    return names
 
 
 def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:
