@@ -465,6 +465,11 @@ def check_covers(policy: Policy, data: "Trajectories") -> None:
             raise InputError(
                 "The policy is a table over discrete states, but the data has vectors."
             )
+        if data.invalid == "neutral" and (data.num_states or 0) > policy.num_states:
+            raise InputError(
+                f"The policy's table has {policy.num_states} states, but the data has "
+                f"{data.num_states}."
+            )
         beyond = data.states >= policy.num_states
         if beyond.any():
             raise private(

@@ -25,11 +25,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tacit.data import neutral
 from tacit.data.arrow import plain, plain_batch, to_numpy
 from tacit.data.columns import Columns, Plan
 from tacit.data.columns import plan as checked_plan
 from tacit.data.decoder import Decoder
-from tacit.data.readers import built, files, inspected, title, with_carried
+from tacit.data.readers import (
+    built,
+    files,
+    inspected,
+    of_people,
+    schemas,
+    title,
+    with_carried,
+)
 from tacit.data.sources import (
     READ_ROWS,
     Chunk,
@@ -92,7 +101,20 @@ class TrajectoryStream:
                 self.watcher(batch.num_steps)
             yield batch if self.behavior is None else batch.with_behavior(self.behavior)
 
+    def _neutral(self) -> Iterator[Trajectories]:
+        """Nothing is refused but the schema; rows are always sorted."""
+        _, carried = inspected(self.paths, self.plan)
+        shape, before = neutral.shape_of(schemas(self.paths), self.plan), 0
+        rows = neutral.rows_of_chunks(parquet_chunks(list(self.paths), self.plan), shape)
+        for found in neutral.in_batches(self._sorted(shape.sorting, rows), shape, self.batch_rows):
+            whole = with_carried(of_people(found, self.plan, before), carried)
+            yield from whole.batches(self.batch_rows)
+            before += found.count
+
     def _read(self) -> Iterator[Trajectories]:
+        if self.plan.invalid == "neutral":
+            yield from self._neutral()
+            return
         decoder = Decoder(
             self.plan, whole_users=self.plan.user is not None, may_collect_words=False
         )
@@ -112,12 +134,15 @@ class TrajectoryStream:
         if not self.sort:
             yield from ahead(parquet_chunks(paths, self.plan, min(READ_ROWS, self.batch_rows)))
             return
+        yield from self._sorted(self.plan, parquet_chunks(paths, self.plan))
+
+    def _sorted(self, checked: Plan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         try:
             scratch = TemporaryDirectory(prefix="tacit-", dir=self.scratch)
         except OSError as error:
             raise InputError(f"scratch {self.scratch} cannot be used: {error.strerror}.") from None
         with scratch as folder:
-            yield from _dealt(paths, self.plan, self.batch_rows, Path(folder))
+            yield from _dealt(list(self.paths), checked, self.batch_rows, Path(folder), chunks)
 
     def check(self) -> "Totals":
         """Read everything once, so that the first bad row is known, and count."""
@@ -217,7 +242,9 @@ class _Waiting:
         return with_carried(batch, self.carried)
 
 
-def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> Iterator[Chunk]:
+def _dealt(
+    paths: list[Path], checked: Plan, batch_rows: int, folder: Path, chunks: Iterator[Chunk]
+) -> Iterator[Chunk]:
     """Rows sorted by way of files: dealt by owner into parts, each part sorted in memory."""
     total, begins = 0, []
     for path in paths:
@@ -232,7 +259,7 @@ def _dealt(paths: list[Path], checked: Plan, batch_rows: int, folder: Path) -> I
     )  # fmt: skip
     inspector = Decoder(checked)
     try:
-        for chunk in parquet_chunks(paths, checked):
+        for chunk in chunks:
             batch = plain_batch(chunk.batch)
             if schema is None:
                 schema = batch.schema

@@ -69,6 +69,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.data.assumed import assumed
 from tacit.evaluation.bellman_error import (
     UnitMoments,
     UnitSteps,
@@ -83,7 +84,13 @@ from tacit.evaluation.bellman_error import (
     value_at,
 )
 from tacit.evaluation.result import Result
-from tacit.evaluation.steps import Data, discount, refuse_unpaid, unit_batches
+from tacit.evaluation.steps import (
+    Data,
+    discount,
+    refuse_shifting,
+    refuse_unpaid,
+    unit_batches,
+)
 from tacit.evaluation.sums import added, joint_factors, overlapped, row_squares, shrinking
 from tacit.evaluation.table import ROWS, Table, is_table
 from tacit.privacy import checks
@@ -91,7 +98,7 @@ from tacit.privacy.accounting import calibrate
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Disjoint, Event, Gaussian, PoissonSampled, Repeated
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source
 from tacit.privacy.payment import Purse
@@ -275,13 +282,15 @@ class PrivateGTD:
             certified=not public,
         )
         plan = self.plan(form, units.count)
+        warn_if_large(self.budget.delta, units.count)
         purse = Purse(
             unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
         purse.pay(plan.event)
         theta = plan.run(units, purse.source)
         sampled = (SECRET_DRAWS,) if plan.rate < 1.0 else ()
-        result = self._result(plan, theta, purse, units.count, start, sampled)
+        rests = (*sampled, *assumed(data, public))
+        result = self._result(plan, theta, purse, units.count, start, rests)
         if not public:
             return result
         return self._shown(result, data, policy, start, clipped=plan.clipped_share(units, theta))
@@ -311,6 +320,7 @@ class PrivateGTD:
         seed: int | None,
     ) -> Result:
         """A single pass; see the module."""
+        refuse_shifting(data)
         steps = self.iterations
         if isinstance(data, Trajectories):
             steps = steps or data.num_units // size
@@ -329,6 +339,7 @@ class PrivateGTD:
             refuse_unpaid(first[0])
         form = self._form(first[0], policy)
         plan = self.plan(form, count)
+        warn_if_large(self.budget.delta, count)
         purse = Purse(
             unit=first[0].unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
@@ -351,7 +362,8 @@ class PrivateGTD:
             pass
         if walk.k < plan.iterations:
             raise _too_few(f"fewer than {count}", plan.iterations, size)
-        result = self._result(plan, walk.theta, purse, count, start, (PLACES,))
+        rests = (PLACES, *assumed(data, public))
+        result = self._result(plan, walk.theta, purse, count, start, rests)
         return self._shown(result, data, policy, start) if public else result
 
     @cached_property

@@ -121,6 +121,16 @@ def refuse_unpaid(data: Trajectories) -> None:
         )
 
 
+def refuse_shifting(data: Data) -> None:
+    """Raise if people's places move when one of them is replaced: for fits that go by places."""
+    plan = data if isinstance(data, Trajectories) else getattr(data, "plan", None)
+    if getattr(plan, "invalid", "refuse") == "neutral":
+        raise InputError(
+            "A single pass needs people in known places, and with invalid='neutral' those shift "
+            "when somebody is missing: take another estimator, or the whole data in each step."
+        )
+
+
 def steps(
     data: Trajectories,
     policy: Policy | None,

@@ -12,6 +12,7 @@ noise run instead.
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ from tacit.privacy.accounting import epsilon
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import LargeDelta, Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import reproducible, secure
 from tacit.privacy.promise import Budget, Relation, Release
@@ -330,6 +331,7 @@ def _with_noise(
         question.features(data.states[:1])
     progress("the curve, on made-up data")
     curve = _curve(policy, behavior, question, count)
+    warn_if_large(value.budget.delta, count)
     if ledger is not None:
         assert run is not None
         about = (ledger.about.unit, ledger.about.relation)
@@ -341,13 +343,16 @@ def _with_noise(
         ledger.spend(events, run=run)
     # A seed of its own for each: the same noise twice would cancel out.
     seeds = [None if seed is None else seed + number for number in range(len(events))]
-    results = [value.released(sums["value"], seed=seeds[0])]
-    for (name, judge), own in zip(judges.items(), seeds[1:], strict=True):
-        progress(f"the values of states ({name})")
-        if isinstance(judge, PrivateLSTD):
-            results.append(judge.released(sums[name], start=question.start, seed=own))
-        else:
-            results.append(judge.fit(data, policy, start=question.start, seed=own))
+    with warnings.catch_warnings():
+        # Said once for all of them, above.
+        warnings.simplefilter("ignore", LargeDelta)
+        results = [value.released(sums["value"], seed=seeds[0])]
+        for (name, judge), own in zip(judges.items(), seeds[1:], strict=True):
+            progress(f"the values of states ({name})")
+            if isinstance(judge, PrivateLSTD):
+                results.append(judge.released(sums[name], start=question.start, seed=own))
+            else:
+                results.append(judge.fit(data, policy, start=question.start, seed=own))
     done = [event for result in results for event in result.certificate.events]
     if done != events:
         raise AssertionError("Something else was released than was paid for.")
