@@ -78,6 +78,13 @@ Nulls = Annotated[
         help="refuse, carry (states), or by column: state=carry,reward=0,behavior_prob=..."
     ),
 ]
+Invalid = Annotated[
+    str | None, typer.Option(help="Values that are not valid: refuse (default), or neutral.")
+]
+Population = Annotated[
+    int | None,
+    typer.Option(help="How many people there are (trajectories, without --user): with neutral."),
+]
 Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows first.")]
 
 

@@ -13,8 +13,8 @@ types of columns, and what the caller says of them. After that every table is lo
    header. A line is a row: quotes do not reach beyond it.
 2. The rows of one owner are put in order, by trajectory and time, ties as they stand in the files.
    Trajectories are told apart within their owner: two people may use one trajectory id.
-3. An owner is *valid* if all their rows are: every cell can be read as what its column is for; it is
-   finite and in the range that the caller gave (states and actions, words, probabilities, flags);
+3. An owner is *valid* if all their rows are: every cell can be read as what its column is for; it
+   is finite and in the range that the caller gave (states, actions, words, probabilities, flags);
    nulls are answered by the caller's rule for the column; times go up within each trajectory; flags
    are set on last rows only; next states are those of the next row, and there where a trajectory
    goes on after its last row; and a stream's owner has at most `batch_rows` rows.
@@ -457,7 +457,9 @@ def rows_of_text(paths: list[Path], shape: Shape) -> Iterator[Chunk]:
             while some := list(islice(lines, READ_ROWS)):
                 cells = [row for row in map(_cells, some) if row is not None and len(row) == width]
 
-                def column(name: str, cells: list[list[str]] = cells) -> list[str]:
+                def column(
+                    name: str, cells: list[list[str]] = cells, places: dict[str, int] = places
+                ) -> list[str]:
                     return [row[places[name]] for row in cells]
 
                 table = shape.read(column, len(cells))

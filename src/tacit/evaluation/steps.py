@@ -127,7 +127,7 @@ def refuse_shifting(data: Data) -> None:
     if getattr(plan, "invalid", "refuse") == "neutral":
         raise InputError(
             "A single pass needs people in known places, and with invalid='neutral' those shift "
-            "when somebody is missing: take another estimator, or the whole data in each step."
+            "when somebody is missing: take value or lstd instead of gtd, or no stream."
         )
 
 

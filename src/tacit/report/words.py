@@ -385,6 +385,7 @@ ORIGIN: dict[str, str] = {
     "default": "the default",
     "derived": "follows from the others",
     "counted": "counted in the data",
+    "declared": "the caller's word, if any",
 }
 
 

@@ -13,15 +13,17 @@ noise run instead.
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.stats import qmc
 
 from tacit.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
+from tacit.data.assumed import ESTIMATED, assumed
 from tacit.data.policies import FunctionPolicy
 from tacit.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS
 from tacit.evaluation.private_figures import CENTRE, SCALE, Figures
@@ -30,6 +32,7 @@ from tacit.evaluation.private_lstd import PrivateLSTD
 from tacit.evaluation.private_value import PrivateValue
 from tacit.evaluation.result import Result
 from tacit.evaluation.simulate import Schema, simulate_like
+from tacit.evaluation.steps import refuse_shifting
 from tacit.evaluation.sums import Summing, Sums, gathered
 from tacit.privacy import checks
 from tacit.privacy.accounting import epsilon
@@ -40,6 +43,7 @@ from tacit.privacy.ledger import LargeDelta, Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import reproducible, secure
 from tacit.privacy.promise import Budget, Relation, Release
+from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
 from tacit.run.study import CurvePoint, Fact, Slice, Study
 
 ESTIMATORS = ("value", "gtd", "lstd")
@@ -234,13 +238,21 @@ def evaluate(
     notes: tuple[str, ...] = (),
     command: str = "",
     public: bool = False,
+    policy_source: PolicySource | None = None,
+    behavior_source: BehaviorSource | None = None,
+    tables: Iterable[Path] = (),
     ledger: Ledger | None = None,
     run: str | None = None,
     seed: int | None = None,
     gather: Gather = gathered,
     progress: Progress = silent,
 ) -> Study:
-    """Answer `question` about `data`; `behavior` is used for the curve alone."""
+    """Answer `question` about `data`; `behavior` is used for the curve alone.
+
+    `policy_source` and `behavior_source` are the caller's word on where the policy and the
+    probabilities come from (`tacit.run.provenance`); `tables` are the files of the data, by which a
+    policy that was learned from them is known.
+    """
     if public != (question.budget is None):
         raise InputError(
             "Data declared public has no budget to spend."
@@ -256,6 +268,13 @@ def evaluate(
             # The certificate is that of all entries of a run, and would cover the older ones too.
             raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
     off, curve = _off_policy(data, policy), _NO_CURVE
+    told = Provenance.of(
+        policy,
+        data.paths if isinstance(data, TrajectoryStream) else tables,
+        policy_source,
+        behavior_source,
+        fitted=ESTIMATED in assumed(data),
+    )
     if public:
         if not isinstance(data, Trajectories):
             raise InputError("Public data is judged as a whole, not as a stream.")
@@ -266,6 +285,7 @@ def evaluate(
             policy,
             question,
             off,
+            told,
             behavior=behavior,
             gather=gather,
             ledger=ledger,
@@ -273,6 +293,10 @@ def evaluate(
             seed=seed,
             progress=progress,
         )
+    if off:
+        notes = (*notes, *told.notes)
+        known = {fact.name for fact in facts}
+        facts = (*facts, *(fact for fact in told.facts() if fact.name not in known))
     if seed is not None and not public:
         notes = (*notes, "The noise came from a seed: this is an experiment, and protects nobody.")
     return Study(
@@ -299,6 +323,7 @@ def _with_noise(
     policy: Policy | None,
     question: Question,
     off: bool,
+    told: Provenance,
     *,
     behavior: Policy | None,
     gather: Gather,
@@ -320,6 +345,7 @@ def _with_noise(
         else:
             if not isinstance(data, Trajectories):
                 # What does not fit into memory is gone through once.
+                refuse_shifting(data)
                 size = max(1, count // _STEPS_OF_A_PASS)
                 judge = replace(judge, batch_units=size, iterations=count // size)
                 judges[name] = judge
@@ -358,6 +384,8 @@ def _with_noise(
         raise AssertionError("Something else was released than was paid for.")
     first, delta = results[0].certificate, results[0].certificate.delta
     every = [one for result in results for one in result.certificate.assumptions]
+    if off:
+        every += told.assumptions
     terms: dict[str, Any] = {
         "assumptions": list(dict.fromkeys(every)),
         "release": Release.EVERY_ITERATE if len(results) > 1 else first.release,

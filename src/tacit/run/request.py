@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from tacit.data import (
     load_policy,
     stream_parquet,
 )
+from tacit.data.columns import Invalid
 from tacit.data.readers import files as files_of
 from tacit.data.sources import check_names, header
 from tacit.evaluation.sums import gathered
@@ -36,6 +37,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
 from tacit.run.parsing import box, configured, number, pair, whole
+from tacit.run.provenance import Provenance
 from tacit.run.study import Fact, Origin, Study
 
 # Tables with more rows are streamed, so that memory stays bounded.
@@ -92,6 +94,11 @@ class Request:
     nulls: str | None = None
     sort: bool = False
     stream: bool = False
+    invalid: str | None = None
+    """What becomes of values that are not valid: refuse, or neutral."""
+
+    people: int | None = None
+    """How many there are, with invalid neutral."""
 
     behavior: str | None = None
     """The policy that was followed, if it is known: a policy.json."""
@@ -114,6 +121,12 @@ class Request:
     estimators: str | None = None
     start: tuple[str, ...] | None = None
     return_bound: float | None = None
+
+    policy_source: str | None = None
+    """The caller's word: independent, this-data or unknown."""
+
+    behavior_source: str | None = None
+    """The caller's word: logged, estimated, known-protocol or unknown."""
 
     title: str | None = None
     target_name: str | None = None
@@ -201,7 +214,11 @@ class Request:
             "state_vocabulary": _numbers_if_all(self.states),
             "action_vocabulary": _numbers_if_all(self.actions),
             **self._null_rules(),
+            "invalid": self.invalid,
+            "people": self.people,
         }
+        if self.public and self.invalid == "neutral":
+            raise InputError("Data declared --public has nothing to hide: leave --invalid out.")
         return {name: value for name, value in told.items() if value is not None}
 
     def _null_rules(self) -> dict[str, Any]:
@@ -245,6 +262,22 @@ class Request:
         if not self.public:
             self._refuse_private_words(data)
         return data
+
+    def checked(self) -> "Checked":
+        """What the curator's validation finds: exact, and so private, like the refusals of it."""
+        with in_options():
+            columns = self.columns(None)
+            if self.stream and not _is_csv(self.paths[0]):
+                told = stream_parquet(self.paths, sort=self.sort, **columns).check()
+                people = "" if told.num_users is None else f", {told.num_users:,} users"
+                words = f"{told.num_trajectories:,} trajectories{people}, {told.num_steps:,} steps"
+                counts = told.num_trajectories, told.num_users, told.num_steps
+            else:
+                data = self.load_whole(None)
+                words = data.summary()
+                counts = data.num_trajectories, data.num_users, data.num_steps
+        named = zip(("trajectories", "users", "steps"), counts, strict=True)
+        return Checked(words, dict(named))
 
     def is_vectors(self, policy: Policy | None) -> bool:
         """Whether states are vectors, even if a single column of whole numbers."""
@@ -521,7 +554,7 @@ class Request:
         data = self.load(policy)
         if followed is not None:
             data = data.with_behavior(followed)
-        if isinstance(data, TrajectoryStream):
+        if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
             data = _watched(data, len(question.estimators), progress)
         study = evaluate(
             data,
@@ -534,6 +567,9 @@ class Request:
             notes=self._notes(),
             command=self.command(),
             public=self.public,
+            policy_source=self.policy_source,
+            behavior_source=self.behavior_source,
+            tables=self.paths,
             ledger=ledger,
             run=run,
             seed=seed,
@@ -553,7 +589,7 @@ class Request:
                 f"Delta, {question.budget.delta:g}, is not below one in the {units:,} who are "
                 "protected: the promise may fail for some of them.",
             )
-        facts = self.facts(question, policy, f"{units:,}")
+        facts = self.facts(question, policy, f"{units:,}", study.facts)
         return replace(study, facts=facts, slices=slices, notes=notes)
 
     def _notes(self) -> tuple[str, ...]:
@@ -576,8 +612,14 @@ class Request:
 
     # --- for people -------------------------------------------------------------------------------
 
-    def facts(self, question: Question, policy: Policy | None, units: str) -> tuple[Fact, ...]:
-        """Everything that was taken to be public."""
+    def facts(
+        self,
+        question: Question,
+        policy: Policy | None,
+        units: str,
+        declared: tuple[Fact, ...] = (),
+    ) -> tuple[Fact, ...]:
+        """Everything that was taken to be public, with what was declared of policies."""
         low, high = question.reward_range
         returns = question.value.returns
 
@@ -589,7 +631,15 @@ class Request:
                 "number of people" if self.user else "number of trajectories",
                 units,
                 "How many are in the data is no secret.",
-                "counted",
+                "counted" if self.people is None else "given",
+            ),
+            Fact(
+                "invalid",
+                self.invalid or "refuse",
+                "Whoever is not valid counts as one fixed person, unseen by anybody."
+                if self.invalid == "neutral"
+                else "A table that is not valid is refused, which only its curator sees.",
+                origin("invalid"),
             ),
             Fact(
                 "reward_range",
@@ -628,32 +678,11 @@ class Request:
                     "The two policies differ by no larger a factor over a whole trajectory.",
                 )
             )
-        if policy is not None:
-            listed.append(
-                Fact("policy", str(self.policy), "The policy was not learned from these people.")
-            )
-        if self.target_prob is not None:
-            listed.append(
-                Fact(
-                    "target_prob", self.target_prob, "The policy was not learned from these people."
-                )
-            )
-        if self.behavior_prob is not None:
-            listed.append(
-                Fact(
-                    "behavior_prob",
-                    self.behavior_prob,
-                    "The chances were on record, not estimated from these people.",
-                )
-            )
-        if self.behavior is not None:
-            listed.append(
-                Fact(
-                    "behavior",
-                    str(self.behavior),
-                    "The policy that was followed was known, not estimated from these people.",
-                )
-            )
+        for fact in declared:
+            # By the option that was said: a file, or a column.
+            other = {"policy": "target_prob", "behavior_prob": "behavior"}[fact.name]
+            name = other if getattr(self, fact.name) is None else fact.name
+            listed.append(replace(fact, name=name, value=str(getattr(self, name))))
         for name in ("states", "actions", "num_states", "num_actions", "state_range", "features"):
             value = getattr(self, name)
             if value is not None:
@@ -686,6 +715,14 @@ class Request:
             if value is not True:
                 words.append(",".join(value) if isinstance(value, tuple) else f"{value}")
         return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A table that is valid: for people, and as counts."""
+
+    words: str
+    counts: Mapping[str, int | None]
 
 
 # What only estimators with noise are told.
@@ -721,7 +758,7 @@ def word(name: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise InputError(f"{name} must be true or false, not {value!r}.")
         return value
-    if name in ("num_states", "num_actions", "horizon"):
+    if name in ("num_states", "num_actions", "horizon", "people"):
         return whole(name, value)
     if name in (
         "epsilon",
@@ -749,6 +786,10 @@ def word(name: str, value: Any) -> Any:
         raise InputError(f"{name} must be text, not {value!r}.")
     if name == "nulls":
         null_rules(value)
+    if name in ("policy_source", "behavior_source"):
+        Provenance(**{name.removesuffix("_source"): value})
+    if name == "invalid" and value not in get_args(Invalid):
+        raise InputError(f"invalid must be refuse or neutral, not {value!r}.")
     return value
 
 
@@ -804,6 +845,15 @@ _IN_OPTIONS = (
         "or 'fill' and a value",
         r"column '\1' may hold nulls, by its type, and --nulls gives no rule for it: add "
         r"\1=refuse, or \1=0 if that is what none means",
+    ),
+    (
+        r"people is needed with invalid='neutral': say how many",
+        "people is needed with --invalid neutral: say with --people how many",
+    ),
+    (r"invalid='neutral'", "--invalid neutral"),
+    (
+        r", or that states are vectors, as state=\['\.\.\.'\]",
+        ", or with --state-range between which ends they lie",
     ),
     (r"(holds none before it to carry forward)", r"\1: fill it in the table first"),
     (

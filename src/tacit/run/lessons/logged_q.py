@@ -4,9 +4,10 @@ The table, and what is public about it, are said and asked for as in `tacit eval
 these words. There is no environment, nothing is played, and no checkpoint is kept.
 """
 
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from tacit.control.increments import Network
 from tacit.control.learned_q import LearnedQ
 from tacit.control.logged_q import LoggedQ
 from tacit.control.program import Program
-from tacit.data import Features, Polynomial
+from tacit.data import Features, Polynomial, marks
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
@@ -53,6 +54,8 @@ class LoggedQLesson(Lesson):
     num_states: int | None = None
     num_actions: int | None = None
     nulls: str | None = None
+    invalid: str | None = None
+    people: int | None = None
     sort: bool = False
     reward_range: str | None = None
     updates: int | None = None
@@ -168,10 +171,19 @@ class LoggedQLesson(Lesson):
             # From here on it is paid for, and goes through to the end.
             if job.stop():
                 raise KeyboardInterrupt
+            run = marks.new_run(job.seed, asked.paths)
+            if not marks.mark(asked.paths, run):
+                warnings.warn(
+                    "The run could not be listed beside the table, so that judging its policy on "
+                    "the same people will not be noticed.",
+                    UserWarning,
+                    stacklevel=1,
+                )
             job.progress("learning", None)
             learned = agent.fit(
                 data, ledger=opened, run=None if opened is None else job.name, seed=job.seed
             )
+        learned = replace(learned, policy=learned.policy.with_origin(run, self.learner))
         return Played(learned, agent.updates, agent.updates)
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
