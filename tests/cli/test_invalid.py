@@ -1,4 +1,4 @@
-"""The two stances on values that are not valid, and where policies come from, as people meet them."""
+"""The two stances on values that are not valid, and where policies come from, for people."""
 
 import json
 import re
@@ -144,7 +144,7 @@ def test_refusals_are_the_curators(
     """Each says that it is private; nothing is written, and nothing paid."""
     JUDGED.save(tmp_path / "policy.json")
     rows = good()
-    made = {"unit": Unit.USER, "relation": Relation.REPLACE_ONE}
+    made: dict[str, Any] = {"unit": Unit.USER, "relation": Relation.REPLACE_ONE}
     Ledger.create(tmp_path / "ward.ledger", "ward", **made).close()
     refused = [name for name in SPOILT if name != "nobody"]
     for name in refused:

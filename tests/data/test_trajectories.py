@@ -626,8 +626,8 @@ class TestNulls:
         assert "private" not in str(refused.value)
         whole = pa.schema([pa.field(n, frame.schema.field(n).type, n == "x") for n in "ixarp"])
         sure = frame.select(whole.names).cast(whole)
-        for nulls in (rules, lacking, "carry"):
-            source = frame if nulls is rules else sure
+        tried: list[tuple[Any, Any]] = [(frame, rules), (sure, lacking), (sure, "carry")]
+        for source, nulls in tried:
             assert len(Trajectories.from_table(source, nulls=nulls, **given)) == 2
 
     def test_fill_words_with_words(self) -> None:

@@ -21,7 +21,7 @@ from tacit.data import (
     TrajectoryStream,
 )
 from tacit.evaluation import Schema, simulate_like
-from tacit.privacy import InputError
+from tacit.privacy import InputError, LargeDelta
 from tacit.run.request import Request
 
 STATES = ("mild", "moderate", "severe")
@@ -313,7 +313,10 @@ def test_rewards_at_the_end_need_less_noise(folder: Path) -> None:
 
 
 def test_a_delta_that_somebody_fails_is_said(folder: Path) -> None:
-    assert any("300 who are" in n for n in Request.of(said(folder, delta=0.01)).study(seed=1).notes)
+    with pytest.warns(LargeDelta, match="not below 1/300") as warned:
+        found = Request.of(said(folder, delta=0.01)).study(seed=1)
+    assert len(warned) == 1
+    assert any("300 who are" in note for note in found.notes)
     assert not any("Delta" in n for n in Request.of(said(folder)).study(seed=1).notes)
 
 

@@ -37,7 +37,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
 from tacit.run.parsing import box, configured, number, pair, whole
-from tacit.run.provenance import Provenance
+from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
 from tacit.run.study import Fact, Origin, Study
 
 # Tables with more rows are streamed, so that memory stays bounded.
@@ -122,10 +122,10 @@ class Request:
     start: tuple[str, ...] | None = None
     return_bound: float | None = None
 
-    policy_source: str | None = None
+    policy_source: PolicySource | None = None
     """The caller's word: independent, this-data or unknown."""
 
-    behavior_source: str | None = None
+    behavior_source: BehaviorSource | None = None
     """The caller's word: logged, estimated, known-protocol or unknown."""
 
     title: str | None = None
@@ -787,7 +787,8 @@ def word(name: str, value: Any) -> Any:
     if name == "nulls":
         null_rules(value)
     if name in ("policy_source", "behavior_source"):
-        Provenance(**{name.removesuffix("_source"): value})
+        said: Any = {name.removesuffix("_source"): value}
+        Provenance(**said)
     if name == "invalid" and value not in get_args(Invalid):
         raise InputError(f"invalid must be refuse or neutral, not {value!r}.")
     return value
