@@ -26,7 +26,9 @@ from tacit.run.evaluation import Question, evaluate
 
 PEOPLE = 40
 POLICY = Tabular(np.array([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8]]))
-FITS = ("value", "grid", "lstd", "gtd", "one-pass", "lsw", "lsl", "gpope")
+# Calibrating GPOPE's noise takes most of a minute.
+SLOW = pytest.param("gpope", marks=pytest.mark.slow)
+FITS = ("value", "grid", "lstd", "gtd", "one-pass", "lsw", "lsl", SLOW)
 
 
 def logged() -> Trajectories:
@@ -79,7 +81,7 @@ def test_a_delta_of_one_person_or_more_draws_a_warning(name: str) -> None:
         fitted(name, delta=0.99 / PEOPLE)
 
 
-@pytest.mark.parametrize("name", ["value", "lstd", "gtd", "one-pass", "gpope"])
+@pytest.mark.parametrize("name", ["value", "lstd", "gtd", "one-pass", SLOW])
 def test_estimated_probabilities_leave_a_trace(name: str) -> None:
     data = logged().with_estimated_behavior("counts", public=True, overwrite=True)
     found = judge(name, 1e-4).fit(data, POLICY, seed=0).certificate
