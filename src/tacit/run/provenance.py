@@ -17,7 +17,7 @@ from tacit.data import Policy, marks
 from tacit.data.assumed import ESTIMATED
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
-from tacit.run.study import Fact
+from tacit.run.study import Fact, Origin
 
 PolicySource = Literal["independent", "this-data", "unknown"]
 BehaviorSource = Literal["logged", "estimated", "known-protocol", "unknown"]
@@ -145,7 +145,9 @@ class Provenance:
 
     def facts(self, policy: str = "given", behavior: str = "in the data") -> tuple[Fact, ...]:
         """The same as facts of a study."""
+        here: Origin = "noticed" if self.learned_here else "declared"
+        fitted: Origin = "noticed" if self.fitted else "declared"
         return (
-            Fact("policy", policy, self.about_policy, "declared"),
-            Fact("behavior_prob", behavior, self.about_behavior, "declared"),
+            Fact("policy", policy, self.about_policy, here),
+            Fact("behavior_prob", behavior, self.about_behavior, fitted),
         )

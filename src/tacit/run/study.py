@@ -18,7 +18,7 @@ from tacit.privacy.errors import InputError
 _KIND = "tacit study"
 _FORMAT = 1
 
-Origin = Literal["given", "default", "derived", "counted", "declared"]
+Origin = Literal["given", "default", "derived", "counted", "declared", "noticed"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Fact:
 
     origin: Origin = "given"
     """Whether the caller gave it, took the default, it follows from others, is a count of who is in
-    the data, which is public, or is the caller's word, or none, on what nobody can check."""
+    the data, which is public, is the caller's word (or none) on what nobody can check, or was
+    noticed."""
 
 
 @dataclass(frozen=True)
