@@ -540,6 +540,7 @@ class TestNulls:
         "action": "a",
         "reward": "r",
     }
+    CARRY: ClassVar[dict[str, Any]] = {"x": "carry", "r": "refuse"}
 
     def frame(self, **columns: Any) -> Any:
         base: dict[str, Any] = {
@@ -553,13 +554,13 @@ class TestNulls:
     @pytest.mark.parametrize("rows", [1, 2, 3, 10])
     def test_carry(self, rows: int) -> None:
         pieces = pa.Table.from_batches(self.frame().to_batches(rows))
-        data = Trajectories.from_table(pieces, nulls="carry", **self.GIVEN)
+        data = Trajectories.from_table(pieces, nulls=self.CARRY, **self.GIVEN)
         assert data.states[:, 0].tolist() == [0.5, 0.5, 0.5, 2.0, 2.0]
         assert data.nulls_answered == {"x": 3}
         assert any("'x' are carried" in note.text for note in data.notes)
         first = pa.Table.from_batches(self.frame(x=[0.5, None, 1.0, None, 1.0]).to_batches(rows))
         with pytest.raises(InputError, match=r"'x', row 3 .* none before it"):
-            Trajectories.from_table(first, nulls="carry", **self.GIVEN)
+            Trajectories.from_table(first, nulls=self.CARRY, **self.GIVEN)
 
     def test_fill(self) -> None:
         data = Trajectories.from_table(
@@ -576,7 +577,7 @@ class TestNulls:
         with pytest.raises(InputError, match="no action"):
             Trajectories.from_table(
                 self.frame(a=[0, None, 1, 1, 1]),
-                nulls={"x": "carry", "a": "fill"},
+                nulls={**self.CARRY, "a": "fill"},
                 fill={"a": 0.5},
                 **self.GIVEN,
             )
@@ -588,7 +589,7 @@ class TestNulls:
         filled = Trajectories.from_table(pieces, nulls={"x": "fill"}, fill={"x": 9}, **given)
         assert filled.states.tolist() == [[1, 2], [9, 9], [3, 4], [9, 9], [7, 8]]
         with pytest.raises(InputError, match=r"'x', row 3 .* none before it"):
-            Trajectories.from_table(pieces, nulls="carry", **given)
+            Trajectories.from_table(pieces, nulls=self.CARRY, **given)
         late = self.frame(x=pa.array([None, None, [3.0], [5.0], [7.0]], pa.list_(pa.float64())))
         pieces = pa.Table.from_batches(late.to_batches(2))
         with pytest.raises(InputError, match=r"'x', row 0 .* before any of its lists"):
@@ -596,13 +597,38 @@ class TestNulls:
 
     @pytest.mark.parametrize("rows", [1, 2, 10])
     def test_one_column_in_two_roles(self, rows: int) -> None:
-        """Each role carries its own form of the value: an index here, a number there."""
+        """Each role fills in its own form of the value: an index here, a number there."""
         frame = self.frame(x=[0.0] * 5, a=pa.array([20, None, 10, 10, None]))
         pieces = pa.Table.from_batches(frame.to_batches(rows))
-        given = self.GIVEN | {"reward": "a", "action_vocabulary": [10, 20], "nulls": "carry"}
-        data = Trajectories.from_table(pieces, **given)
-        assert data.actions.tolist() == [1, 1, 0, 0, 0]
-        assert data.rewards.tolist() == [20.0, 20.0, 10.0, 10.0, 10.0]
+        given = self.GIVEN | {"reward": "a", "action_vocabulary": [10, 20]}
+        data = Trajectories.from_table(pieces, nulls={"a": "fill"}, fill={"a": 20}, **given)
+        assert data.actions.tolist() == [1, 1, 0, 0, 1]
+        assert data.rewards.tolist() == [20.0, 20.0, 10.0, 10.0, 20.0]
+
+    @pytest.mark.parametrize("column", ["r", "a", "p", "d"])
+    def test_only_states_are_carried(self, column: str) -> None:
+        """A reward that is repeated was never paid."""
+        frame = self.frame(x=[0.0] * 5, p=[0.5] * 5, d=[False] * 5)
+        given = self.GIVEN | {"behavior_prob": "p", "terminated": "d"}
+        with pytest.raises(InputError, match=f"'{column}' cannot be carried"):
+            Trajectories.from_table(frame, nulls={column: "carry"}, **given)
+
+    @pytest.mark.parametrize("column", ["r", "p"])
+    def test_who_carries_states_gives_rewards_and_probabilities_a_rule(self, column: str) -> None:
+        """By the schema: it does not matter whether there is any null."""
+        frame = self.frame(x=[0.0] * 5, p=[0.5] * 5)
+        given = self.GIVEN | {"behavior_prob": "p"}
+        rules = {"x": "carry", "r": "refuse", "p": "refuse"}
+        words = f"'{column}' may hold nulls, by its type"
+        lacking: Any = {name: rule for name, rule in rules.items() if name != column}
+        with pytest.raises(InputError, match=words) as refused:
+            Trajectories.from_table(frame, nulls=lacking, **given)
+        assert "private" not in str(refused.value)
+        whole = pa.schema([pa.field(n, frame.schema.field(n).type, n == "x") for n in "ixarp"])
+        sure = frame.select(whole.names).cast(whole)
+        tried: list[tuple[Any, Any]] = [(frame, rules), (sure, lacking), (sure, "carry")]
+        for source, nulls in tried:
+            assert len(Trajectories.from_table(source, nulls=nulls, **given)) == 2
 
     def test_fill_words_with_words(self) -> None:
         words = self.frame(x=[0.0] * 5, a=["u", None, "v", "u", "v"])
@@ -621,7 +647,7 @@ class TestNulls:
         """Their nulls are left to the next row, so nothing may claim to have answered them."""
         frame = self.frame(x=[0.5, 1.0, 1.5, 2.0, 2.5], n=[1.0, None, None, None, None])
         given = self.GIVEN | {"next_state": ["n"], "terminated": True}
-        data = Trajectories.from_table(frame, nulls="carry", **given)
+        data = Trajectories.from_table(frame, nulls=self.CARRY, **given)
         assert not any("'n'" in note.text for note in data.notes)
         assert data.nulls_answered == {}
         for rule in ("carry", "fill"):
@@ -639,13 +665,13 @@ class TestNulls:
     def test_other_columns_stay_strict(self) -> None:
         with pytest.raises(InputError, match=r"'r', row 2 .* null"):
             Trajectories.from_table(
-                self.frame(r=[1.0, 2.0, None, 4.0, 5.0]), nulls={"x": "carry"}, **self.GIVEN
+                self.frame(r=[1.0, 2.0, None, 4.0, 5.0]), nulls=self.CARRY, **self.GIVEN
             )
 
     def test_nan_is_not_null(self) -> None:
         x = pa.array([0.5, np.nan, 1.0, 2.0, 3.0], from_pandas=False)
         with pytest.raises(InputError, match=r"'x', row 1 .* NaN"):
-            Trajectories.from_table(self.frame(x=x), nulls="carry", **self.GIVEN)
+            Trajectories.from_table(self.frame(x=x), nulls=self.CARRY, **self.GIVEN)
 
 
 class TestParts:

@@ -108,7 +108,7 @@ def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
         ({"updates": 0}, "updates must be a whole number"),
         ({"clip": "much"}, "clip must be a number"),
         ({"epsilon": float("inf")}, "epsilon must be finite"),
-        ({"nulls": "guess"}, "nulls must be refuse or carry"),
+        ({"nulls": "guess"}, "nulls must be refuse, carry"),
         ({"sort": "yes"}, "sort must be true or false"),
     ],
 )

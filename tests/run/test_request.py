@@ -21,7 +21,7 @@ from tacit.data import (
     TrajectoryStream,
 )
 from tacit.evaluation import Schema, simulate_like
-from tacit.privacy import Gaussian, InputError, RandomAllocation
+from tacit.privacy import Gaussian, InputError, LargeDelta, RandomAllocation
 from tacit.run.request import Request
 
 STATES = ("mild", "moderate", "severe")
@@ -155,7 +155,13 @@ def test_a_misspelled_column_is_said_before_anything_else_is_asked(
         ({"actions": None}, "say with --actions which words .* in the policy's order"),
         ({"state": "stay", "states": None}, r"list them with --states, in the policy's order"),
         ({"action": "treatment,p", "actions": None}, "name one column with --action"),
-        ({"nulls": "fill"}, "refuse or carry, not 'fill'"),
+        ({"nulls": "fill"}, "refuse, carry .* not 'fill'"),
+        ({"nulls": "carry"}, "'outcome' may hold nulls, .* add outcome=refuse, or outcome=0"),
+        ({"nulls": "carry,reward=refuse"}, r"'p' may hold nulls, by its type, and --nulls gives"),
+        ({"nulls": "reward=carry"}, "'outcome' cannot be carried forward"),
+        ({"nulls": "reward=low"}, "What --nulls gives outcome must be a number"),
+        ({"nulls": "terminated=0"}, "--nulls names terminated, which no column"),
+        ({"nulls": "reward=0,reward=1"}, "nulls gives reward two rules"),
         ({"horizon": 0}, "horizon must be a whole number of at least 1, not 0"),
         ({"delta": 0.0}, "delta above 0"),
         ({"gamma": 2.0}, "gamma must be at most 1"),
@@ -201,8 +207,8 @@ def test_names_of_columns_below_a_mark_and_in_capitals(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "words"),
     [
-        ({"outcome": None}, "csv", "quotes around NA .* --nulls carry"),
-        ({"outcome": None}, "parquet", r"\(--nulls carry repeats"),
+        ({"outcome": None}, "csv", "quotes around NA .* rule with --nulls"),
+        ({"outcome": None}, "parquet", r"\(--nulls gives its column a rule, such as .*reward=0"),
         ({"p": 60.0}, "parquet", "divided by 100"),
         ({"stay": 0}, "parquet", "or say --sort"),
     ],
@@ -307,7 +313,10 @@ def test_rewards_at_the_end_need_less_noise(folder: Path) -> None:
 
 
 def test_a_delta_that_somebody_fails_is_said(folder: Path) -> None:
-    assert any("300 who are" in n for n in Request.of(said(folder, delta=0.01)).study(seed=1).notes)
+    with pytest.warns(LargeDelta, match="not below 1/300") as warned:
+        found = Request.of(said(folder, delta=0.01)).study(seed=1)
+    assert len(warned) == 1
+    assert any("300 who are" in note for note in found.notes)
     assert not any("Delta" in n for n in Request.of(said(folder)).study(seed=1).notes)
 
 
@@ -443,3 +452,50 @@ def test_facts_and_command_tell_everything(folder: Path) -> None:
         assert f"--{name.replace('_', '-')}" in study.command or name == "table"
     assert study.slices[0].labels == STATES
     assert Request.of(said(folder)).study(seed=1).notes[0].startswith("Each trajectory")
+
+
+RULES = "state=carry,reward=0,behavior_prob=refuse"
+
+
+def test_no_word_tells_whether_there_was_a_null(folder: Path) -> None:
+    """A null that is answered by what stood there before leaves the study as it is."""
+    rows = table(stays()).to_pylist()
+    same = ("stay", "condition")
+    repeats = [i for i in range(1, len(rows)) if all(rows[i][n] == rows[i - 1][n] for n in same)]
+    studies = []
+    for name, change in (("whole", {}), ("lacking", {"condition": None})):
+        changed = [dict(row) for row in rows]
+        changed[repeats[0]] |= change
+        (folder / name).mkdir()
+        path = folder / name / "stays.parquet"
+        pq.write_table(pa.Table.from_pylist(changed), path)
+        asked = Request.of(said(folder, table=(str(path),), nulls=RULES))
+        found = asked.study(seed=0).to_dict()
+        studies.append({k: v for k, v in found.items() if k not in ("created", "command")})
+    assert studies[0] == studies[1]
+    assert any(f"answered by the rule {RULES}" in note for note in studies[0]["notes"])
+
+
+def test_rewards_are_not_carried(tmp_path: Path) -> None:
+    """A stay with rewards 1 and two empty cells is worth 1, not 3."""
+    rows = [f"{i},{t},0,0,{'1' if t == 0 else ''},1" for i in range(40) for t in range(3)]
+    path = tmp_path / "stays.csv"
+    path.write_text("\n".join(["stay,t,s,a,r,p", *rows]) + "\n")
+    Tabular(np.array([[1.0, 0.0]])).save(tmp_path / "policy.json")
+    words = {
+        "table": (str(path),),
+        "policy": str(tmp_path / "policy.json"),
+        "trajectory": "stay",
+        "state": "s",
+        "action": "a",
+        "reward": "r",
+        "behavior_prob": "p",
+        "time": "t",
+        "public": True,
+        "horizon": 3,
+        "num_states": 1,
+    }
+    found = Request.of({**words, "nulls": RULES}).study()
+    assert found.main.estimate == 1.0
+    with pytest.raises(InputError, match="'r' may hold nulls, by its type"):
+        Request.of({**words, "nulls": "carry"}).study()

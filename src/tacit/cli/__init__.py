@@ -1,5 +1,5 @@
-"""The command line: `tacit evaluate`, `report`, `train`, `sweep`, `demo`, `budget`, `ledger`,
-`verify`, `keygen`, `sign`, `audit`, `limits`, `risk`.
+"""The command line: `tacit check`, `evaluate`, `report`, `train`, `sweep`, `demo`, `budget`,
+`ledger`, `verify`, `keygen`, `sign`, `audit`, `limits`, `risk`.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
@@ -16,7 +16,7 @@ import typer
 from tacit import __version__
 from tacit.cli.accounts import budget, keygen, sign, verify
 from tacit.cli.attacks import audit, limits
-from tacit.cli.judging import demo, evaluate, report
+from tacit.cli.judging import check, demo, evaluate, report
 from tacit.cli.ledgers import ledger_app
 from tacit.cli.risks import risk
 from tacit.cli.sweep import sweep_command
@@ -103,7 +103,7 @@ def _top(
     """Differentially private reinforcement learning."""
 
 
-for _command in (budget, verify, keygen, sign, audit, limits, evaluate, report, risk):
+for _command in (budget, verify, keygen, sign, audit, limits, check, evaluate, report, risk):
     app.command()(_command)
 app.command("sweep")(sweep_command)
 app.command()(demo)

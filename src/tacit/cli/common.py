@@ -72,7 +72,19 @@ ActionWords = Annotated[
 NumStates = Annotated[int | None, typer.Option(help="How many states there can be.")]
 NumActions = Annotated[int | None, typer.Option(help="How many actions there can be.")]
 RewardRange = Annotated[str | None, typer.Option(help="What any reward could be, such as 0,1.")]
-Nulls = Annotated[str | None, typer.Option(help="refuse or carry.")]
+Nulls = Annotated[
+    str | None,
+    typer.Option(
+        help="refuse, carry (states), or by column: state=carry,reward=0,behavior_prob=..."
+    ),
+]
+Invalid = Annotated[
+    str | None, typer.Option(help="Values that are not valid: refuse (default), or neutral.")
+]
+Population = Annotated[
+    int | None,
+    typer.Option(help="How many people there are (trajectories, without --user): with neutral."),
+]
 NoPreflight = Annotated[
     bool,
     typer.Option(

@@ -10,11 +10,13 @@ import typer
 from tacit.cli.common import (
     ActionColumn,
     ActionWords,
+    Invalid,
     Json,
     NextState,
     Nulls,
     NumActions,
     NumStates,
+    Population,
     RewardColumn,
     RewardRange,
     Sort,
@@ -32,6 +34,12 @@ from tacit.cli.common import (
 if TYPE_CHECKING:
     from tacit.run.study import Study
 
+BehaviorProb = Annotated[str | None, typer.Option(help="Column: how likely the decision was.")]
+TargetProb = Annotated[
+    str | None, typer.Option(help="Column, instead of --policy: its probabilities.")
+]
+Stream = Annotated[bool, typer.Option("--stream", help="Read in parts, however large the table.")]
+
 
 def evaluate(
     table: Table = None,
@@ -45,15 +53,11 @@ def evaluate(
     state: StateColumns = None,
     action: ActionColumn = None,
     reward: RewardColumn = None,
-    behavior_prob: Annotated[
-        str | None, typer.Option(help="Column: how likely the decision was.")
-    ] = None,
+    behavior_prob: BehaviorProb = None,
     behavior: Annotated[
         str | None, typer.Option(help="The policy that was followed, instead: a policy.json.")
     ] = None,
-    target_prob: Annotated[
-        str | None, typer.Option(help="Column, instead of --policy: its probabilities.")
-    ] = None,
+    target_prob: TargetProb = None,
     terminated: Terminated = None,
     truncated: Truncated = None,
     next_state: NextState = None,
@@ -98,10 +102,10 @@ def evaluate(
         bool, typer.Option("--grid", help="Integer noise: nothing assumed of arithmetic.")
     ] = False,
     nulls: Nulls = None,
+    invalid: Invalid = None,
+    people: Population = None,
     sort: Sort = False,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Read in parts, however large the table.")
-    ] = False,
+    stream: Stream = False,
     ray: Annotated[
         str | None, typer.Option(help="Gather on Ray: local, or a cluster's address.")
     ] = None,
@@ -113,6 +117,14 @@ def evaluate(
         Path | None, typer.Option(help="The run's folder; by default runs/<date and time>.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="The report's title.")] = None,
+    policy_source: Annotated[
+        str | None,
+        typer.Option(help="Learned from these people? independent, this-data or unknown."),
+    ] = None,
+    behavior_source: Annotated[
+        str | None,
+        typer.Option(help="Of its probabilities: logged, estimated, known-protocol or unknown."),
+    ] = None,
     target_name: Annotated[str | None, typer.Option(help="What to call the policy.")] = None,
     behavior_name: Annotated[str | None, typer.Option(help="What to call the old way.")] = None,
     seed: Annotated[
@@ -133,6 +145,52 @@ def evaluate(
     words = {k: v for k, v in locals().items() if k not in _NOT_WORDS}
     words["table"] = tuple(table or ())
     _evaluate(words, config, ledger, name, out, seed, ray, as_json)
+
+
+def check(
+    table: Table = None,
+    trajectory: TrajectoryColumn = None,
+    user: UserColumn = None,
+    time: TimeColumn = None,
+    state: StateColumns = None,
+    action: ActionColumn = None,
+    reward: RewardColumn = None,
+    behavior_prob: BehaviorProb = None,
+    target_prob: TargetProb = None,
+    terminated: Terminated = None,
+    truncated: Truncated = None,
+    next_state: NextState = None,
+    states: StateWords = None,
+    actions: ActionWords = None,
+    num_states: NumStates = None,
+    num_actions: NumActions = None,
+    state_range: Annotated[
+        str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
+    ] = None,
+    nulls: Nulls = None,
+    sort: Sort = False,
+    stream: Stream = False,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML or JSON file with these options.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Validate a table as evaluate and train logged-q do, for its curator alone.
+
+    What is printed, and the exit code, are about private data: nobody else may see them.
+    """
+    from tacit.run.request import Request
+
+    words = {k: v for k, v in locals().items() if k not in ("config", "as_json", "Request")}
+    words["table"] = tuple(table or ())
+    with progress(None) as advance:
+        advance("loading")
+        found = Request.of(words, config).checked()
+    if as_json:
+        print(json.dumps({"valid": True, "private": True, **found.counts}))
+        return
+    print(found.words)
+    print("The table is valid. This is about private data: keep it to yourself.")
 
 
 _NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "as_json")

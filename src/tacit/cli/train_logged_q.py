@@ -12,11 +12,13 @@ from tacit.cli.common import (
     Delta,
     FeaturesOf,
     Gamma,
+    Invalid,
     Json,
     NextState,
     Nulls,
     NumActions,
     NumStates,
+    Population,
     Resume,
     RewardColumn,
     RewardRange,
@@ -79,6 +81,8 @@ def logged_q(
         float | None, typer.Option(help="The last share of the steps to average over.")
     ] = None,
     nulls: Nulls = None,
+    invalid: Invalid = None,
+    people: Population = None,
     sort: Sort = False,
     config: Config = None,
     ledger: Annotated[

@@ -15,8 +15,9 @@ learned about: the greedy policy of Q may prefer actions that the data has never
 `tacit.evaluation` on other people before it is used.
 
 What is promised is about data that loads: `Trajectories` refuses a table with what is no number in
-it, and says in which row. Whether states are numbers of a table or vectors, and actions are
-counted, is a matter of the whole data and not of a person: declare it when loading.
+it, and tells its curator in which row; with `invalid="neutral"` every table of the schema loads.
+Whether states are numbers of a table or vectors, and actions are counted, is a matter of the whole
+data and not of a person: declare it when loading.
 
 Arithmetic: 64-bit floating point, compiled. Settings that were not said are those that did well on
 `Interval`, seeds 0 to 9.
@@ -36,6 +37,7 @@ from tacit.control.learned_q import NOT_PRIVATE, LearnedQ
 from tacit.control.noised_q import People, Plan
 from tacit.control.walks import greedy
 from tacit.data import Features, Trajectories
+from tacit.data.assumed import assumed
 from tacit.data.words import refuse_read_words
 from tacit.envs.base import Box, Discrete
 from tacit.privacy import checks, resuming
@@ -247,7 +249,7 @@ class LoggedQ:
             promise = purse.certify(
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
-                assumptions=(CLIPPED, COUNTED, TIMING, PUBLIC_SETTINGS),
+                assumptions=(CLIPPED, COUNTED, TIMING, PUBLIC_SETTINGS, assumed(data)[0]),
                 compiled=True,
             )
         return LearnedQ(

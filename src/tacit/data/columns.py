@@ -15,6 +15,7 @@ import numpy as np
 from tacit.privacy.errors import InputError
 
 NullRule = Literal["refuse", "carry", "fill"]
+Invalid = Literal["refuse", "neutral"]
 Word = str | int
 
 # A discrete value is an index into a table, kept in 32 bits.
@@ -41,6 +42,8 @@ class Columns(TypedDict, total=False):
     action_vocabulary: Sequence[Word] | None
     nulls: NullRule | Mapping[str, NullRule]
     fill: Mapping[str, object] | None
+    invalid: Invalid
+    people: int | None
 
 
 class Arrays(TypedDict, total=False):
@@ -95,6 +98,11 @@ class Plan:
     facts: Facts = field(default_factory=Facts)
     nulls: Mapping[str, NullRule] = field(default_factory=dict)
     fill: Mapping[str, object] = field(default_factory=dict)
+    invalid: Invalid = "refuse"
+    """What becomes of a table with values that are not valid; see `tacit.data.neutral`."""
+
+    people: int | None = None
+    """How many units there are, by the caller's word: with `invalid="neutral"` alone."""
 
     @property
     def names(self) -> list[str]:
@@ -122,6 +130,12 @@ class Plan:
     def rule(self, column: str) -> NullRule:
         """What happens to a null in `column`."""
         return self.nulls.get(column, "refuse")
+
+    @property
+    def uncarried(self) -> list[str]:
+        """The columns of rewards and probabilities, whose nulls mean something of their own."""
+        named = (self.reward, self.behavior_prob, self.target_prob)
+        return [name for name in named if name is not None]
 
 
 def plan(given: Mapping[str, Any]) -> Plan:
@@ -168,7 +182,23 @@ def plan(given: Mapping[str, Any]) -> Plan:
         facts=facts,
     )
     nulls, fill = _nulls(checked, given.get("nulls", "refuse"), given.get("fill"))
-    return Plan(**{**vars(checked), "nulls": nulls, "fill": fill})
+    invalid, people = _stance(given.get("invalid", "refuse"), given.get("people"))
+    told = {"nulls": nulls, "fill": fill, "invalid": invalid, "people": people}
+    return Plan(**{**vars(checked), **told})
+
+
+def _stance(invalid: object, people: object) -> tuple[Invalid, int | None]:
+    if invalid not in get_args(Invalid):
+        raise InputError(f"invalid must be 'refuse' or 'neutral', not {invalid!r}.")
+    count = _count("people", people)
+    if invalid == "neutral" and count is None:
+        raise InputError(
+            "people is needed with invalid='neutral': say how many people (or trajectories, if "
+            "nobody is named) there are, because a count of valid ids would depend on the data."
+        )
+    if invalid == "refuse" and count is not None:
+        raise InputError("people is counted in the table: say it with invalid='neutral' only.")
+    return invalid, count  # type: ignore[return-value]
 
 
 def check_options(given: Mapping[str, Any], known: type) -> None:
@@ -254,17 +284,28 @@ def _is_value(value: object) -> bool:
 def _nulls(
     checked: Plan, given: object, fill: object
 ) -> tuple[dict[str, NullRule], dict[str, object]]:
-    """The rule for each column, and the values to fill with."""
+    """The rule for each column, and the values to fill with.
+
+    Only states are carried forward: a reward that is repeated was never paid, and a probability
+    that is repeated is not that of the action beside it.
+    """
     fixed = {checked.trajectory, checked.user, checked.time}
     after = checked.next_state
     # A next state may be null: the next row has it too, and nothing follows a terminated one.
     following = set(after if isinstance(after, tuple) else [after])
     free = [name for name in checked.names if name not in fixed | following]
+    states = (checked.state,) if isinstance(checked.state, str) else checked.state
+    actions = (checked.action,) if isinstance(checked.action, str) else checked.action
+    others = {*checked.uncarried, *actions, checked.terminated, checked.truncated}
     rules: dict[str, NullRule]
     if isinstance(given, Mapping):
         rules = dict(given)
-    elif given in get_args(NullRule):
-        rules = dict.fromkeys(free, given)  # type: ignore[arg-type]
+    elif given == "carry":
+        rules = {name: "carry" for name in states if name in free}
+    elif given == "fill":
+        rules = dict.fromkeys(free, "fill")
+    elif given == "refuse":
+        rules = {}
     else:
         raise InputError(f"nulls must be 'refuse', 'carry' or 'fill', not {given!r}.")
     for name, rule in rules.items():
@@ -279,6 +320,11 @@ def _nulls(
             )
         if name not in checked.names:
             raise InputError(f"nulls names {name!r}, which is not a column that is read.")
+        if rule == "carry" and (name not in states or name in others):
+            raise InputError(
+                f"Nulls in {name!r} cannot be carried forward, as those of states can: refuse "
+                "them, or fill them with a value."
+            )
     values: Mapping[str, object] = {} if fill is None else fill  # type: ignore[assignment]
     if not isinstance(values, Mapping):
         raise InputError("fill must say the value for each column, as {'column': value}.")

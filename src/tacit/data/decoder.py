@@ -32,7 +32,7 @@ from tacit.data.arrow import (
     valid_mask,
 )
 from tacit.data.columns import MOST_VALUES, Plan, Word
-from tacit.data.sources import Chunk, at
+from tacit.data.sources import Chunk, at, private
 from tacit.privacy.errors import InputError
 
 Kind = Literal["index", "word", "vector"]
@@ -131,7 +131,7 @@ class Decoder:
     answered: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     _last: _Last | None = None
-    _carried: dict[tuple[str, str], Any] = field(default_factory=dict)
+    _carried: dict[str, Any] = field(default_factory=dict)
     _id_types: dict[str, str] = field(default_factory=dict)
     _time_types: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
@@ -144,7 +144,7 @@ class Decoder:
         except (pa.ArrowException, UnicodeDecodeError):
             # What passes every check and cannot be converted. Arrow may quote the cell: not us.
             row = chunk.place(0)[1]
-            raise InputError(
+            raise private(
                 f"{chunk.file} cannot be read: after row {row} (counting from 0) a value does not "
                 "fit its type."
             ) from None
@@ -312,7 +312,7 @@ class Decoder:
             try:
                 array = pc.cast(array, pa.timestamp(unit, zone))
             except pa.ArrowException:
-                raise InputError(
+                raise private(
                     f"{chunk.file}: column {name!r} holds {array.type}, with times that do not fit "
                     f"the timestamp[{unit}] before."
                 ) from None
@@ -335,7 +335,7 @@ class Decoder:
         before = self._time_types
         self._time_types = before | {found}
         if not any(self._time_types <= one for one in _COMPARABLE):
-            raise InputError(
+            raise private(
                 f"{chunk.file}: column {name!r} holds {found}, which cannot be compared with the "
                 f"{' and '.join(sorted(before))} before."
             )
@@ -586,11 +586,7 @@ class Decoder:
         known = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_null)
         if not any(test(array.type) for test in known):
             raise self._wrong_type(chunk, name, array, "it must hold true and false, or 1 and 0")
-        if (
-            pa.types.is_boolean(array.type)
-            and not array.null_count
-            and self.plan.rule(name) != "carry"
-        ):
+        if pa.types.is_boolean(array.type) and not array.null_count:
             return to_numpy(array)
         values, valid = floats(array), valid_mask(array)
         values, _ = self._answer(chunk, "flag", name, values, valid, new)
@@ -665,10 +661,7 @@ class Decoder:
         new: Array,
         free: bool = False,
     ) -> tuple[Array, Array | None]:
-        """Apply the rule for nulls. `free` leaves them be, to be judged by the caller.
-
-        A column may have two roles, and another form in each: what is carried is kept by both.
-        """
+        """Apply the rule for nulls. `free` leaves them be, to be judged by the caller."""
         if free:
             return values, valid
         rule = self.plan.rule(name)
@@ -684,22 +677,20 @@ class Decoder:
             if rule == "fill":
                 values[missing] = self._fill(role, name)
             else:
-                values = self._carry(chunk, role, name, values, valid, new)
+                values = self._carry(chunk, name, values, valid, new)
             self.answered[name] = self.answered.get(name, 0) + int(missing.sum())
         if rule == "carry":
-            self._carried[role, name] = values[-1].copy()
+            self._carried[name] = values[-1].copy()
         return values, None
 
-    def _carry(
-        self, chunk: Chunk, role: str, name: str, values: Array, valid: Array, new: Array
-    ) -> Array:
+    def _carry(self, chunk: Chunk, name: str, values: Array, valid: Array, new: Array) -> Array:
         here = np.arange(new.size)
         source = np.maximum.accumulate(np.where(valid, here, -1))
         begin = np.maximum.accumulate(np.where(new, here, -1))
         # Where no row of this batch gives the value, the trajectory may have begun in an earlier
         # one.
         earlier = (source < 0) & (begin < 0)
-        lost = (source < begin) | (earlier & ((role, name) not in self._carried))
+        lost = (source < begin) | (earlier & (name not in self._carried))
         if lost.any():
             raise at(
                 chunk.place(first_true(lost)),
@@ -708,7 +699,7 @@ class Decoder:
             )
         carried = values[np.maximum(source, 0)]
         if earlier.any():
-            carried[earlier] = self._carried[role, name]
+            carried[earlier] = self._carried[name]
         return carried
 
     def _fill(self, role: str, name: str) -> float | int:

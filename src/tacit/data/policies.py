@@ -15,20 +15,23 @@ distribution, so that no private state can raise an error or a NaN. `Trajectorie
 say, once and by row, that states lie outside a table.
 """
 
+import copy
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.features import Features, _array, _set, _whole, features_from_dict
 from tacit.data.keys import generator, is_jax
+from tacit.data.sources import private
 from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
 
@@ -46,6 +49,14 @@ class Policy(ABC):
     """What is common to all policies: everything follows from `probabilities`."""
 
     kind: ClassVar[str] = ""
+    origin: ClassVar[Mapping[str, str] | None] = None
+    """The id of the run that learned it from a table, and the learner; see `tacit.data.marks`."""
+
+    def with_origin(self, run: str, learner: str) -> Self:
+        """The same policy, which says where it comes from."""
+        marked = copy.copy(self)
+        object.__setattr__(marked, "origin", _origin({"run": run, "learner": learner}))
+        return marked
 
     @property
     @abstractmethod
@@ -92,7 +103,14 @@ class Policy(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as `policy.json` has it."""
-        return {"format": FORMAT, "version": VERSION, "kind": self.kind, **self._settings()}
+        given = {} if self.origin is None else {"origin": dict(self.origin)}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind,
+            **given,
+            **self._settings(),
+        }
 
     def _settings(self) -> dict[str, Any]:
         raise InputError("This policy cannot be written to a file: it is not made of numbers.")
@@ -415,6 +433,10 @@ def policy_from_dict(given: object) -> Policy:
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in _FIELDS:
         raise InputError(f"There is no policy of kind {kind!r}: use {', '.join(_FIELDS)}.")
+    if "origin" in given:
+        origin = _origin(given["origin"])
+        plain = policy_from_dict({n: v for n, v in given.items() if n != "origin"})
+        return plain.with_origin(**origin)
     needed, allowed = _FIELDS[kind]
     settings = {n: v for n, v in given.items() if n not in ("format", "version", "kind")}
     for name in sorted(needed - set(settings)):
@@ -437,6 +459,18 @@ def policy_from_dict(given: object) -> Policy:
     return Network(tuple((one["weights"], one["biases"]) for one in layers), **settings)
 
 
+def _origin(given: object) -> dict[str, str]:
+    """The run and the learner that a policy names."""
+    if (
+        not isinstance(given, Mapping)
+        or set(given) != {"run", "learner"}
+        or not all(isinstance(word, str) for word in given.values())
+        or not re.fullmatch("[0-9a-f]{32}", given["run"])
+    ):
+        raise InputError("origin must say the run, in 32 hexadecimal digits, and the learner.")
+    return {name: given[name] for name in ("run", "learner")}
+
+
 def check_covers(policy: Policy, data: "Trajectories") -> None:
     """The policy speaks of the states and actions that the data holds, or one sentence says not."""
     if not data.discrete_actions:
@@ -449,7 +483,7 @@ def check_covers(policy: Policy, data: "Trajectories") -> None:
         )
     outside = data.actions >= policy.num_actions
     if outside.any():
-        raise InputError(
+        raise private(
             f"actions, row {int(np.argmax(outside))} (counting from 0): the policy has only "
             f"{policy.num_actions} actions."
         )
@@ -458,9 +492,14 @@ def check_covers(policy: Policy, data: "Trajectories") -> None:
             raise InputError(
                 "The policy is a table over discrete states, but the data has vectors."
             )
+        if data.invalid == "neutral" and (data.num_states or 0) > policy.num_states:
+            raise InputError(
+                f"The policy's table has {policy.num_states} states, but the data has "
+                f"{data.num_states}."
+            )
         beyond = data.states >= policy.num_states
         if beyond.any():
-            raise InputError(
+            raise private(
                 f"states, row {int(np.argmax(beyond))} (counting from 0): the policy's table has "
                 f"only {policy.num_states} states."
             )

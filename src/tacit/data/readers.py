@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
+from tacit.data import neutral
 from tacit.data.arrow import to_numpy
 from tacit.data.columns import Arrays, Facts, Plan, check_options, plan
 from tacit.data.decoder import Block, Decoder
@@ -22,8 +23,10 @@ from tacit.data.sources import (
     ahead,
     check_schema,
     first_line,
+    header,
     open_parquet,
     parquet_chunks,
+    private,
     sorted_chunks,
     table_chunks,
 )
@@ -92,8 +95,31 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
 def from_parquet(paths: Paths, sort: bool, columns: Mapping[str, Any]) -> Trajectories:
     checked, found = plan(columns), files(paths, ".parquet")
     rows, carried = inspected(found, checked)
+    if checked.invalid == "neutral":
+        shape = neutral.shape_of(schemas(found), checked)
+        rows_of = neutral.rows_of_chunks(ahead(parquet_chunks(found, checked)), shape)
+        return with_carried(of_people(neutral.in_memory(rows_of, shape), checked), carried)
     data = _load(ahead(parquet_chunks(found, checked)), checked, sort, title(found), rows)
     return with_carried(data, carried)
+
+
+def schemas(paths: Iterable[Path]) -> Iterator[tuple[str, Any]]:
+    """The names of files and their Arrow schemas."""
+    for path in paths:
+        with open_parquet(path) as file:
+            yield str(path), file.schema_arrow
+
+
+def of_people(found: neutral.People, checked: Plan, before: int = 0) -> Trajectories:
+    """Trajectories of people who are numbered, from `before` on; so are their trajectories."""
+    owned: dict[str, Array] = {
+        "trajectory_ids": np.arange(len(found.starts)) + before,
+        **found.per_trajectory,
+    }
+    if checked.user is not None:
+        owned["users"] = found.owners + before
+    offsets = np.append(found.starts, len(found.columns["rewards"]))
+    return built(Decoder(checked), offsets, found.columns, owned, True)
 
 
 def inspected(paths: Iterable[Path], checked: Plan) -> tuple[int, dict[str, Any]]:
@@ -121,6 +147,11 @@ def from_csv(
     paths: Paths, sort: bool, types: Mapping[str, Any] | None, columns: Mapping[str, Any]
 ) -> Trajectories:
     checked, found = plan(columns), files(paths, ".csv")
+    if checked.invalid == "neutral":
+        if types:
+            raise InputError("types are those of the roles with invalid='neutral': leave them out.")
+        shape = neutral.text_shape(found, checked)
+        return of_people(neutral.in_memory(neutral.rows_of_text(found, shape), shape), checked)
     kept = {}
     for name, kind in (types or {}).items():
         if name not in checked.names:
@@ -131,7 +162,14 @@ def from_csv(
             raise InputError(f"types names a type that Arrow does not know: {error}.") from None
         if not isinstance(kept[name], pa.DataType):
             raise InputError(f"types must give {name!r} the name of a type, not {kind!r}.")
-    return _load(_csv_chunks(found, checked, kept), checked, sort, title(found))
+    for path in found:
+        named = pa.schema([(name, pa.string()) for name in header(path)])
+        check_schema(str(path), named, checked)
+    try:
+        return _load(_csv_chunks(found, checked, kept), checked, sort, title(found))
+    except InputError as error:
+        # The types of columns were guessed from their cells, so every refusal is about those.
+        raise private(str(error)) from None
 
 
 def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iterator[Chunk]:
@@ -191,10 +229,15 @@ def from_table(table: Any, sort: bool, columns: Mapping[str, Any]) -> Trajectori
         reader = pa.RecordBatchReader.from_stream(table)
     except Exception as error:
         # The other library's own failure; its words may quote a cell.
-        raise InputError(
+        raise private(
             f"The table cannot be read: its library failed with {type(error).__name__}."
         ) from None
-    data = _load(table_chunks("The table", reader, checked), checked, sort, "The table")
+    chunks = table_chunks("The table", reader, checked)
+    if checked.invalid == "neutral":
+        shape = neutral.shape_of([("The table", reader.schema)], checked)
+        data = of_people(neutral.in_memory(neutral.rows_of_chunks(chunks, shape), shape), checked)
+        return with_carried(data, _carried(reader.schema))
+    data = _load(chunks, checked, sort, "The table")
     return with_carried(data, _carried(reader.schema))
 
 
@@ -336,6 +379,7 @@ def built(
         behavior=Behavior("logged") if checked.behavior_prob is not None else Behavior(),
         notes=tuple(notes),
         nulls_answered=dict(decoder.answered),
+        invalid=checked.invalid,
     )
 
 

@@ -3,6 +3,7 @@
 No message quotes a cell: rows are private, their positions are for their owner to look up.
 """
 
+import csv
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,9 @@ import pyarrow.parquet as pq
 from tacit.data.arrow import Array, is_list, plain_batch, to_numpy
 from tacit.data.columns import Plan
 from tacit.privacy.errors import InputError
+
+# What a refusal says that depends on values: it is the curator's own step, and not a release.
+PRIVATE = "This message is about private data: keep it to yourself."
 
 # Rows per batch: large enough that Python's share is small, small enough to stay in cache.
 READ_ROWS = 1 << 17
@@ -59,12 +63,29 @@ class Chunk:
 def at(place: tuple[str, int], column: str, what: str) -> InputError:
     """The sentence for one bad cell."""
     file, row = place
-    return InputError(f"{file}, column {column!r}, row {row} (counting from 0): {what}.")
+    return private(f"{file}, column {column!r}, row {row} (counting from 0): {what}.")
+
+
+def private(sentence: str) -> InputError:
+    """A refusal that depends on what is in the rows, and says whom it is for."""
+    return InputError(sentence if sentence.endswith(PRIVATE) else f"{sentence} {PRIVATE}")
 
 
 def check_schema(file: str, schema: Any, plan: Plan) -> None:
-    """Every column that is needed is there, once."""
+    """Every column that is needed is there, once, and the rules for nulls leave nothing open.
+
+    Whoever carries states forward says what is done with nulls of rewards and probabilities too,
+    wherever the schema allows any: whether there are any is not looked at.
+    """
     check_names(file, list(schema.names), plan.names)
+    if plan.invalid == "neutral" or "carry" not in plan.nulls.values():
+        return
+    for name in plan.uncarried:
+        if name not in plan.nulls and schema.field(name).nullable:
+            raise InputError(
+                f"{file}: column {name!r} may hold nulls, by its type, and nulls gives no rule for "
+                f"it: say 'refuse', or 'fill' and a value."
+            )
 
 
 def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:
@@ -76,6 +97,31 @@ def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:
             raise InputError(f"{file} has no column {name!r}: {hint}")
         if held.count(name) > 1:
             raise InputError(f"{file} has more than one column {name!r}.")
+
+
+def header(path: Path) -> list[str]:
+    """The first line of a CSV file. Nothing below it is looked at, so that nothing is quoted."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            names = next(csv.reader(file), [])
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path} is not text in UTF-8: save it again in that encoding.") from None
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except csv.Error:
+        raise InputError(f"{path} cannot be read as CSV.") from None
+    if not names:
+        raise InputError(f"{path} has no header: its first line must name the columns.")
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0]:
+            raise InputError(
+                f"{path} has {word} between its columns: save it with commas, and with points in "
+                "decimal numbers."
+            )
+    return names
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -142,7 +188,7 @@ def table_chunks(name: str, reader: Any, plan: Plan, rows: int = READ_ROWS) -> I
                 first += piece.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         # Its words may quote a cell.
-        raise InputError(
+        raise private(
             f"{name} cannot be read: the library that holds it failed to hand over its rows."
         ) from None
 

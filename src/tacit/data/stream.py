@@ -26,11 +26,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tacit.data import neutral
 from tacit.data.arrow import plain, plain_batch, to_numpy
 from tacit.data.columns import Columns, Plan
 from tacit.data.columns import plan as checked_plan
 from tacit.data.decoder import Decoder
-from tacit.data.readers import built, files, inspected, title, with_carried
+from tacit.data.readers import (
+    built,
+    files,
+    inspected,
+    of_people,
+    schemas,
+    title,
+    with_carried,
+)
 from tacit.data.sources import (
     READ_ROWS,
     Chunk,
@@ -39,6 +48,7 @@ from tacit.data.sources import (
     first_line,
     open_parquet,
     parquet_chunks,
+    private,
     sort_order,
 )
 from tacit.data.trajectories import Trajectories
@@ -93,7 +103,20 @@ class TrajectoryStream:
                 self.watcher(batch.num_steps)
             yield batch if self.behavior is None else batch.with_behavior(self.behavior)
 
+    def _neutral(self) -> Iterator[Trajectories]:
+        """Nothing is refused but the schema; rows are always sorted."""
+        _, carried = inspected(self.paths, self.plan)
+        shape, before = neutral.shape_of(schemas(self.paths), self.plan), 0
+        rows = neutral.rows_of_chunks(parquet_chunks(list(self.paths), self.plan), shape)
+        for found in neutral.in_batches(self._sorted(shape.sorting, rows), shape, self.batch_rows):
+            whole = with_carried(of_people(found, self.plan, before), carried)
+            yield from whole.batches(self.batch_rows)
+            before += found.count
+
     def _read(self) -> Iterator[Trajectories]:
+        if self.plan.invalid == "neutral":
+            yield from self._neutral()
+            return
         decoder = Decoder(
             self.plan, whole_users=self.plan.user is not None, may_collect_words=False
         )
@@ -113,12 +136,15 @@ class TrajectoryStream:
         if not self.sort:
             yield from ahead(parquet_chunks(paths, self.plan, min(READ_ROWS, self.batch_rows)))
             return
+        yield from self._sorted(self.plan, parquet_chunks(paths, self.plan))
+
+    def _sorted(self, checked: Plan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         try:
             scratch = TemporaryDirectory(prefix="tacit-", dir=self.scratch)
         except OSError as error:
             raise InputError(f"scratch {self.scratch} cannot be used: {error.strerror}.") from None
         with scratch as folder:
-            yield from _dealt(paths, self.plan, Path(folder))
+            yield from _dealt(list(self.paths), checked, Path(folder), chunks)
 
     def check(self) -> "Totals":
         """Read everything once, so that the first bad row is known, and count."""
@@ -197,7 +223,7 @@ class _Waiting:
         if fitting < 1:
             assert self.place is not None
             what = "user" if "users" in owned else "trajectory"
-            raise InputError(
+            raise private(
                 f"{self.place.file}: a {what} has more than {self.batch_rows} rows, so it does not "
                 "fit into one batch: raise batch_rows."
             )
@@ -218,7 +244,9 @@ class _Waiting:
         return with_carried(batch, self.carried)
 
 
-def _dealt(paths: list[Path], checked: Plan, folder: Path) -> Iterator[Chunk]:
+def _dealt(
+    paths: list[Path], checked: Plan, folder: Path, chunks: Iterator[Chunk]
+) -> Iterator[Chunk]:
     """Rows sorted by way of files: dealt by owner into parts, each part sorted in memory."""
     total, begins = 0, []
     for path in paths:
@@ -232,7 +260,7 @@ def _dealt(paths: list[Path], checked: Plan, folder: Path) -> Iterator[Chunk]:
     )  # fmt: skip
     inspector = Decoder(checked)
     try:
-        for chunk in parquet_chunks(paths, checked):
+        for chunk in chunks:
             batch = plain_batch(chunk.batch)
             if schema is None:
                 schema = batch.schema

@@ -30,8 +30,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tacit.data.arrow import to_numpy
-from tacit.data.columns import Arrays, Columns, Facts, Word
+from tacit.data.columns import Arrays, Columns, Facts, Invalid, Word
 from tacit.data.keys import generator
+from tacit.data.sources import private
 from tacit.privacy.errors import InputError
 from tacit.privacy.promise import Unit
 
@@ -150,7 +151,7 @@ class Trajectories:
     `from_minari` and `tacit.data.collect`, which check what they are given.
 
     `nulls_answered` counts all that were answered while loading: a part keeps the number of the
-    whole, and a batch of a stream has the number so far.
+    whole, and a batch of a stream has the number so far. It is as private as the rows.
     """
 
     offsets: Array
@@ -169,6 +170,8 @@ class Trajectories:
     behavior: Behavior = field(default_factory=Behavior)
     notes: tuple[Note, ...] = ()
     nulls_answered: Mapping[str, int] = field(default_factory=dict)
+    invalid: Invalid = "refuse"
+    """What became of values that are not valid when it was loaded; see `tacit.data.neutral`."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -440,9 +443,7 @@ class Trajectories:
         """Parts of at most `batch_rows` rows, with whole users, in the order of their first row."""
         owned = np.bincount(self.unit_index, weights=self.lengths, minlength=self.num_units)
         if owned.max() > batch_rows:
-            raise InputError(
-                f"A {self.unit.value} has {int(owned.max())} rows: batch_rows must hold them."
-            )
+            raise private(f"A {self.unit.value} has more than {batch_rows} rows: raise batch_rows.")
         order = np.argsort(self.unit_index, kind="stable")
         begins = np.searchsorted(self.unit_index[order], np.arange(self.num_units + 1))
         rows = np.concatenate([[0], np.cumsum(owned)]).astype(np.int64)
@@ -503,7 +504,7 @@ class Trajectories:
             raise InputError(f"too_long must be 'refuse' or 'cut', not {too_long!r}.")
         cut = self.lengths > max_length
         if cut.any() and too_long == "refuse":
-            raise InputError(
+            raise private(
                 f"{int(cut.sum())} trajectories have more than {max_length} steps: raise "
                 "max_length, or pass too_long='cut' to keep their first steps."
             )
@@ -559,9 +560,9 @@ class Trajectories:
 
         check_covers(policy, self)
         probabilities = self._probabilities(policy)
-        if not np.all(probabilities > 0.0):
+        if self.invalid == "refuse" and not np.all(probabilities > 0.0):
             row = int(np.argmin(probabilities > 0.0))
-            raise InputError(
+            raise private(
                 f"actions, row {row} (counting from 0): the policy never takes the logged action, "
                 "so it is not how the data came about."
             )
@@ -573,8 +574,11 @@ class Trajectories:
         found = np.asarray(policy.prob(self.states, self.actions), dtype=np.float64)
         # Rows of a policy may add up to 1 within 1e-6.
         odd = ~((found >= 0.0) & (found <= 1.0 + 1e-6))
-        if odd.any():
-            raise InputError(
+        if self.invalid == "neutral":
+            # Certified fits give such rows no weight.
+            found = np.where(odd, np.nan, found)
+        elif odd.any():
+            raise private(
                 f"states, row {int(np.argmax(odd))} (counting from 0): the policy's probability "
                 "lies outside [0, 1]."
             )

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.data.assumed import assumed
 from tacit.data.words import refuse_read_words
 from tacit.evaluation.bellman_error import (
     checked_range,
@@ -53,7 +54,7 @@ from tacit.evaluation.steps import Data, batches, discount
 from tacit.privacy import checks
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation, Unit
@@ -170,6 +171,7 @@ class OutputPerturbed:
         settings: dict[str, Any],
     ) -> Result:
         """Pay, add the noise, and wrap up."""
+        warn_if_large(self.budget.delta, settings["units"])
         purse.pay(mechanism.event)
         noised, _ = mechanism.release(exact, sensitivity, purse.source)
         weights = np.asarray(noised, dtype=np.float64)
@@ -182,7 +184,8 @@ class OutputPerturbed:
         return Result(
             method=method,
             promise=purse.certify(
-                self.budget.delta, assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS)
+                self.budget.delta,
+                assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *assumed(data, public)),
             ),
             estimate=value_at(self.features, weights, start, data, public),
             weights=weights,

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tacit.data import Features, Policy
+from tacit.data.assumed import assumed
 from tacit.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
 from tacit.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from tacit.evaluation.result import Promise, Result
@@ -46,7 +47,7 @@ from tacit.privacy.accounting import calibrate
 from tacit.privacy.claims import xie2019_lemma1
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, FixedSizeSampled, Gaussian, Repeated
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation, Release
 
@@ -130,6 +131,7 @@ class GPOPE:
         units = self._units(data, policy, certified=not public)
         count, times = units.count, self.iterations or units.count
         sigma = self.noise(count)
+        warn_if_large(self.budget.delta, count)
         purse = Purse(
             unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
@@ -138,7 +140,7 @@ class GPOPE:
         certificate = purse.certify(
             self.budget.delta,
             release=Release.EVERY_ITERATE,
-            assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS),
+            assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, *assumed(data, public)),
             compiled=True,
         )
         promise: Promise = certificate

@@ -67,6 +67,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.data.assumed import assumed
 from tacit.evaluation.allotment import allotted, unit_of
 from tacit.evaluation.bellman_error import (
     UnitMoments,
@@ -96,7 +97,7 @@ from tacit.privacy.events import (
     RandomAllocation,
     Repeated,
 )
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source
 from tacit.privacy.payment import Purse
@@ -288,13 +289,15 @@ class PrivateGTD:
             certified=not public,
         )
         plan = self.plan(form, units.count)
+        warn_if_large(self.budget.delta, units.count)
         purse = Purse(
             unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
         purse.pay(plan.event)
         theta = plan.run(units, purse.source)
         sampled = (SECRET_DRAWS,) if plan.rate < 1.0 else ()
-        result = self._result(plan, theta, purse, units.count, start, sampled)
+        rests = (*sampled, *assumed(data, public))
+        result = self._result(plan, theta, purse, units.count, start, rests)
         if not public:
             return result
         return self._shown(result, data, policy, start, clipped=plan.clipped_share(units, theta))
@@ -340,6 +343,7 @@ class PrivateGTD:
             if count < max(steps, 1) * size:
                 raise _too_few(count, steps, size)
             plan = self.plan(form, count)
+            warn_if_large(self.budget.delta, count)
             purse.pay(plan.event)
             walk = Walk(plan, self.features.dimension, purse.source)
 
@@ -357,7 +361,9 @@ class PrivateGTD:
                 pass
             while walk.k < steps:
                 walk.advance(count / steps)
-        result = self._result(plan, walk.theta, purse, count, start, (SECRET_STEPS,))
+        result = self._result(
+            plan, walk.theta, purse, count, start, (SECRET_STEPS, *assumed(data, public))
+        )
         return self._shown(result, data, policy, start) if public else result
 
     @cached_property

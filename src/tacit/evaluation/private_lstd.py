@@ -34,6 +34,7 @@ from scipy import linalg, sparse
 from scipy.linalg import blas
 
 from tacit.data import Features, Policy, Trajectories
+from tacit.data.assumed import assumed
 from tacit.evaluation.bellman_error import (
     UnitMoments,
     checked_range,
@@ -60,7 +61,7 @@ from tacit.evaluation.sums import (
 from tacit.evaluation.table import ROWS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation
@@ -153,10 +154,11 @@ class PrivateLSTD:
             )
             factors = clip_factors(units, self.weight, self.bound)
             total = weighed_sum(units, self.weight, factors)
-            return Sums(batch.unit, units.count, total, clipped=float(np.sum(factors < 1.0)))
+            clipped = float(np.sum(factors < 1.0))
+            return Sums(batch.unit, units.count, total, None, clipped, assumed(batch, public))
         if not public:
             refuse_unpaid(batch)
-        return self._of_table(batch, policy)
+        return replace(self._of_table(batch, policy), assumptions=assumed(batch, public))
 
     def _of_table(self, batch: Trajectories, policy: Policy | None) -> Sums:
         """The same for one-hot features, without a matrix for each unit."""
@@ -193,6 +195,7 @@ class PrivateLSTD:
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
         mechanism = self.mechanism
+        warn_if_large(self.budget.delta, count)
         purse = Purse(
             unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
@@ -205,7 +208,9 @@ class PrivateLSTD:
         weights = change * theta if change.ndim == 1 else change.T @ theta
         return Result(
             method="PrivateLSTD",
-            promise=purse.certify(self.budget.delta, assumptions=(CLIPPED, PUBLIC_SETTINGS)),
+            promise=purse.certify(
+                self.budget.delta, assumptions=(CLIPPED, PUBLIC_SETTINGS, *sums.assumptions)
+            ),
             estimate=value_at(self.features, weights, start),
             weights=weights,
             features=self.features,

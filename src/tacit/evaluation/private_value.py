@@ -85,6 +85,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Policy, Trajectories
+from tacit.data.assumed import assumed
 from tacit.evaluation.intervals import by_unit, confidence_level
 from tacit.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, Terms, moments
 from tacit.evaluation.result import Result
@@ -93,7 +94,7 @@ from tacit.evaluation.sums import Sums, gathered
 from tacit.privacy import checks
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation
@@ -214,6 +215,7 @@ class PrivateValue:
             total=rows.sum(axis=0),
             whole=whole,
             clipped=clipped,
+            assumptions=assumed(batch, public),
         )
 
     def released(
@@ -226,6 +228,7 @@ class PrivateValue:
     ) -> Result:
         """The three values, out of the sums over all people: paid and drawn once."""
         plan = self.mechanism
+        warn_if_large(self.budget.delta, sums.count)
         purse = Purse(
             unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
@@ -242,7 +245,8 @@ class PrivateValue:
                 Assumption(
                     "the number of people is public",
                     "the relation is replace-one; the caller publishes the number",
-                )
+                ),
+                *sums.assumptions,
             ],
             floating=not self.grid,
         )

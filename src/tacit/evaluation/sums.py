@@ -30,6 +30,7 @@ from tacit.evaluation.bellman_error import is_sparse
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, batches
 from tacit.evaluation.table import Entries
+from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Unit
@@ -64,6 +65,9 @@ class Sums:
 
     clipped: float = 0.0
     """How many of them the bound clipped: shown only if the data was declared public."""
+
+    assumptions: tuple[Assumption, ...] = ()
+    """What the certificate assumes of the data; see `tacit.data.assumed`."""
 
     def __add__(self, other: "Sums") -> "Sums":
         """The sums over the units of both, which must have none in common."""
@@ -109,7 +113,7 @@ def summed(parts: Iterable[Sums]) -> Sums:
     if first is None:
         raise InputError("There is no trajectory in the data.")
     total, whole = first.total.copy(), None if first.whole is None else first.whole.copy()
-    count, clipped = first.count, first.clipped
+    count, clipped, assumptions = first.count, first.clipped, first.assumptions
     for part in remaining:
         same = (part.unit, part.total.shape) == (first.unit, total.shape)
         if not same or (part.whole is None) != (whole is None):
@@ -118,7 +122,9 @@ def summed(parts: Iterable[Sums]) -> Sums:
         if whole is not None and part.whole is not None:
             whole += part.whole
         count, clipped = count + part.count, clipped + part.clipped
-    return Sums(first.unit, count, total, whole, clipped)
+        if part.assumptions != assumptions:
+            assumptions = tuple(dict.fromkeys((*assumptions, *part.assumptions)))
+    return Sums(first.unit, count, total, whole, clipped, assumptions)
 
 
 def overlapped(work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:

@@ -385,6 +385,8 @@ ORIGIN: dict[str, str] = {
     "default": "the default",
     "derived": "follows from the others",
     "counted": "counted in the data",
+    "declared": "not checked",
+    "noticed": "noticed by tacit",
 }
 
 

@@ -134,6 +134,8 @@ def write(folder: Path, people: int, seed: int) -> dict[str, Any]:
         "start": ":".join(f"{x:g}" for x in START),
         "epsilon": 1.0,
         "delta": 1e-6,
+        "policy_source": "independent",
+        "behavior_source": "logged",
         "title": "Is the new HIV protocol better?",
         "target_name": "new protocol",
         "behavior_name": "the doctors",

@@ -12,15 +12,18 @@ noise run instead.
 """
 
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.stats import qmc
 
 from tacit.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
+from tacit.data.assumed import ESTIMATED, assumed
 from tacit.data.policies import FunctionPolicy
 from tacit.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS
 from tacit.evaluation.private_gtd import PrivateGTD, public_gram
@@ -34,10 +37,11 @@ from tacit.privacy.accounting import epsilon
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import LargeDelta, Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import reproducible, secure
 from tacit.privacy.promise import Budget, Relation, Release
+from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
 from tacit.run.study import CurvePoint, Fact, Slice, Study
 
 ESTIMATORS = ("value", "gtd", "lstd")
@@ -232,13 +236,21 @@ def evaluate(
     notes: tuple[str, ...] = (),
     command: str = "",
     public: bool = False,
+    policy_source: PolicySource | None = None,
+    behavior_source: BehaviorSource | None = None,
+    tables: Iterable[Path] = (),
     ledger: Ledger | None = None,
     run: str | None = None,
     seed: int | None = None,
     gather: Gather = gathered,
     progress: Progress = silent,
 ) -> Study:
-    """Answer `question` about `data`; `behavior` is used for the curve alone."""
+    """Answer `question` about `data`; `behavior` is used for the curve alone.
+
+    `policy_source` and `behavior_source` are the caller's word on where the policy and the
+    probabilities come from (`tacit.run.provenance`); `tables` are the files of the data, by which a
+    policy that was learned from them is known.
+    """
     if public != (question.budget is None):
         raise InputError(
             "Data declared public has no budget to spend."
@@ -254,6 +266,13 @@ def evaluate(
             # The certificate is that of all entries of a run, and would cover the older ones too.
             raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
     off, curve = _off_policy(data, policy), _NO_CURVE
+    told = Provenance.of(
+        policy,
+        data.paths if isinstance(data, TrajectoryStream) else tables,
+        policy_source,
+        behavior_source,
+        fitted=ESTIMATED in assumed(data),
+    )
     if public:
         if not isinstance(data, Trajectories):
             raise InputError("Public data is judged as a whole, not as a stream.")
@@ -264,6 +283,7 @@ def evaluate(
             policy,
             question,
             off,
+            told,
             behavior=behavior,
             gather=gather,
             ledger=ledger,
@@ -271,6 +291,10 @@ def evaluate(
             seed=seed,
             progress=progress,
         )
+    if off:
+        notes = (*notes, *told.notes)
+        known = {fact.name for fact in facts}
+        facts = (*facts, *(fact for fact in told.facts() if fact.name not in known))
     if seed is not None and not public:
         notes = (*notes, "The noise came from a seed: this is an experiment, and protects nobody.")
     return Study(
@@ -297,6 +321,7 @@ def _with_noise(
     policy: Policy | None,
     question: Question,
     off: bool,
+    told: Provenance,
     *,
     behavior: Policy | None,
     gather: Gather,
@@ -340,6 +365,7 @@ def _with_noise(
         question.features(data.states[:1])
     progress("the curve, on made-up data")
     curve = _curve(policy, behavior, question, count)
+    warn_if_large(value.budget.delta, count)
     if ledger is not None:
         assert run is not None
         about = (ledger.about.unit, ledger.about.relation)
@@ -351,18 +377,23 @@ def _with_noise(
         ledger.spend(events, run=run)
     # A seed of its own for each: the same noise twice would cancel out.
     seeds = [None if seed is None else seed + number for number in range(len(events))]
-    results = [value.released(sums["value"], seed=seeds[0])]
-    for (name, judge), own in zip(judges.items(), seeds[1:], strict=True):
-        progress(f"the values of states ({name})")
-        if isinstance(judge, PrivateLSTD):
-            results.append(judge.released(sums[name], start=question.start, seed=own))
-        else:
-            results.append(judge.fit(data, policy, start=question.start, seed=own))
+    with warnings.catch_warnings():
+        # Said once for all of them, above.
+        warnings.simplefilter("ignore", LargeDelta)
+        results = [value.released(sums["value"], seed=seeds[0])]
+        for (name, judge), own in zip(judges.items(), seeds[1:], strict=True):
+            progress(f"the values of states ({name})")
+            if isinstance(judge, PrivateLSTD):
+                results.append(judge.released(sums[name], start=question.start, seed=own))
+            else:
+                results.append(judge.fit(data, policy, start=question.start, seed=own))
     done = [event for result in results for event in result.certificate.events]
     if done != events:
         raise AssertionError("Something else was released than was paid for.")
     first, delta = results[0].certificate, results[0].certificate.delta
     every = [one for result in results for one in result.certificate.assumptions]
+    if off:
+        every += told.assumptions
     terms: dict[str, Any] = {
         "assumptions": list(dict.fromkeys(every)),
         "release": Release.EVERY_ITERATE if len(results) > 1 else first.release,

@@ -6,7 +6,6 @@ and what to type, with the table's own column names, so that whoever starts from
 to a valid command by following the answers. Nothing is measured on the data to fill a gap.
 """
 
-import csv
 import difflib
 import re
 import shlex
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import numpy as np
 
@@ -29,14 +28,16 @@ from tacit.data import (
     load_policy,
     stream_parquet,
 )
+from tacit.data.columns import Invalid
 from tacit.data.readers import files as files_of
-from tacit.data.sources import check_names
+from tacit.data.sources import check_names, header
 from tacit.evaluation.sums import gathered
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
 from tacit.run.parsing import box, configured, number, pair, whole
+from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
 from tacit.run.study import Fact, Origin, Study
 
 BY_TRAJECTORY = (
@@ -51,6 +52,8 @@ _COLUMNS = (
     *("trajectory", "time", "user", "state", "action", "reward", "behavior_prob", "target_prob"),
     *("terminated", "truncated", "next_state"),
 )
+# What nulls can be in, with a rule of their own.
+_ANSWERED = _COLUMNS[3:-1]
 # About this one run rather than about the question, so that no file can hold them.
 _COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "seed")
 # A table may have thousands of columns, and a sentence not.
@@ -89,6 +92,11 @@ class Request:
     nulls: str | None = None
     sort: bool = False
     stream: bool = False
+    invalid: str | None = None
+    """What becomes of values that are not valid: refuse, or neutral."""
+
+    people: int | None = None
+    """How many there are, with invalid neutral."""
 
     behavior: str | None = None
     """The policy that was followed, if it is known: a policy.json."""
@@ -111,6 +119,12 @@ class Request:
     estimators: str | None = None
     start: tuple[str, ...] | None = None
     return_bound: float | None = None
+
+    policy_source: PolicySource | None = None
+    """The caller's word: independent, this-data or unknown."""
+
+    behavior_source: BehaviorSource | None = None
+    """The caller's word: logged, estimated, known-protocol or unknown."""
 
     title: str | None = None
     target_name: str | None = None
@@ -197,9 +211,34 @@ class Request:
             "num_actions": num_actions,
             "state_vocabulary": _numbers_if_all(self.states),
             "action_vocabulary": _numbers_if_all(self.actions),
-            "nulls": self.nulls,
+            **self._null_rules(),
+            "invalid": self.invalid,
+            "people": self.people,
         }
+        if self.public and self.invalid == "neutral":
+            raise InputError("Data declared --public has nothing to hide: leave --invalid out.")
         return {name: value for name, value in told.items() if value is not None}
+
+    def _null_rules(self) -> dict[str, Any]:
+        """The rules for nulls by columns, as readers take them, and the values to fill with."""
+        rules, fill = {}, {}
+        for name, rule in null_rules(self.nulls or "").items():
+            said = getattr(self, name) if name in _ANSWERED else name
+            columns = (said,) if isinstance(said, str) else said
+            if columns is None or _flag_or_name(columns[0]) in (True, False):
+                raise InputError(f"--nulls names {name}, which no column was named for.")
+            for column in columns:
+                rules[column] = rule if rule in ("refuse", "carry") else "fill"
+                if rules[column] == "fill":
+                    fill[column] = self._null_value(column, rule)
+        return {"nulls": rules, "fill": fill} if rules else {}
+
+    def _null_value(self, column: str, text: str) -> str | float:
+        """What nulls of a column are filled with: a word, if the column holds words."""
+        for columns, words in ((self.state, self.states), (self.action, self.actions)):
+            if column in (columns or ()) and isinstance((_numbers_if_all(words) or [0])[0], str):
+                return text
+        return number(f"What --nulls gives {column}", text)
 
     def load(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
         """The trajectories, in memory or, if that was said, as a stream.
@@ -224,6 +263,22 @@ class Request:
         if not self.public:
             self._refuse_private_words(data)
         return data
+
+    def checked(self) -> "Checked":
+        """What the curator's validation finds: exact, and so private, like the refusals of it."""
+        with in_options():
+            columns = self.columns(None)
+            if self.stream and not _is_csv(self.paths[0]):
+                told = stream_parquet(self.paths, sort=self.sort, **columns).check()
+                people = "" if told.num_users is None else f", {told.num_users:,} users"
+                words = f"{told.num_trajectories:,} trajectories{people}, {told.num_steps:,} steps"
+                counts = told.num_trajectories, told.num_users, told.num_steps
+            else:
+                data = self.load_whole(None)
+                words = data.summary()
+                counts = data.num_trajectories, data.num_users, data.num_steps
+        named = zip(("trajectories", "users", "steps"), counts, strict=True)
+        return Checked(words, dict(named))
 
     def is_vectors(self, policy: Policy | None) -> bool:
         """Whether states are vectors, even if a single column of whole numbers."""
@@ -500,7 +555,7 @@ class Request:
         data = self.load(policy)
         if followed is not None:
             data = data.with_behavior(followed)
-        if isinstance(data, TrajectoryStream):
+        if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
             data = _watched(data, len(question.estimators), progress)
         study = evaluate(
             data,
@@ -510,9 +565,12 @@ class Request:
             title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
             target_name=self.target_name or "new policy",
             behavior_name=self.behavior_name or "as logged",
-            notes=self._notes(data),
+            notes=self._notes(),
             command=self.command(),
             public=self.public,
+            policy_source=self.policy_source,
+            behavior_source=self.behavior_source,
+            tables=self.paths,
             ledger=ledger,
             run=run,
             seed=seed,
@@ -532,15 +590,16 @@ class Request:
                 f"Delta, {question.budget.delta:g}, is not below one in the {units:,} who are "
                 "protected: the promise may fail for some of them.",
             )
-        facts = self.facts(question, policy, f"{units:,}")
+        facts = self.facts(question, policy, f"{units:,}", study.facts)
         return replace(study, facts=facts, slices=slices, notes=notes)
 
-    def _notes(self, data: Trajectories | TrajectoryStream) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
+        """What the words alone call for: nothing here may depend on what is in the table."""
         notes = []
         if self.user is None:
             notes.append(BY_TRAJECTORY)
-        if isinstance(data, Trajectories) and self.nulls is not None and data.nulls_answered:
-            notes.append("Nulls in the table were answered by the rule that was given.")
+        if any(rule != "refuse" for rule in null_rules(self.nulls or "").values()):
+            notes.append(f"Nulls, if there are any, are answered by the rule {self.nulls}.")
         return tuple(notes)
 
     @property
@@ -554,8 +613,14 @@ class Request:
 
     # --- for people -------------------------------------------------------------------------------
 
-    def facts(self, question: Question, policy: Policy | None, units: str) -> tuple[Fact, ...]:
-        """Everything that was taken to be public."""
+    def facts(
+        self,
+        question: Question,
+        policy: Policy | None,
+        units: str,
+        declared: tuple[Fact, ...] = (),
+    ) -> tuple[Fact, ...]:
+        """Everything that was taken to be public, with what was declared of policies."""
         low, high = question.reward_range
         returns = question.value.returns
 
@@ -567,7 +632,15 @@ class Request:
                 "number of people" if self.user else "number of trajectories",
                 units,
                 "How many are in the data is no secret.",
-                "counted",
+                "counted" if self.people is None else "given",
+            ),
+            Fact(
+                "invalid",
+                self.invalid or "refuse",
+                "Whoever is not valid counts as one fixed person, unseen by anybody."
+                if self.invalid == "neutral"
+                else "A table that is not valid is refused, which only its curator sees.",
+                origin("invalid"),
             ),
             Fact(
                 "reward_range",
@@ -606,32 +679,11 @@ class Request:
                     "The two policies differ by no larger a factor over a whole trajectory.",
                 )
             )
-        if policy is not None:
-            listed.append(
-                Fact("policy", str(self.policy), "The policy was not learned from these people.")
-            )
-        if self.target_prob is not None:
-            listed.append(
-                Fact(
-                    "target_prob", self.target_prob, "The policy was not learned from these people."
-                )
-            )
-        if self.behavior_prob is not None:
-            listed.append(
-                Fact(
-                    "behavior_prob",
-                    self.behavior_prob,
-                    "The chances were on record, not estimated from these people.",
-                )
-            )
-        if self.behavior is not None:
-            listed.append(
-                Fact(
-                    "behavior",
-                    str(self.behavior),
-                    "The policy that was followed was known, not estimated from these people.",
-                )
-            )
+        for fact in declared:
+            # By the option that was said: a file, or a column.
+            other = {"policy": "target_prob", "behavior_prob": "behavior"}[fact.name]
+            name = other if getattr(self, fact.name) is None else fact.name
+            listed.append(replace(fact, name=name, value=str(getattr(self, name))))
         for name in ("states", "actions", "num_states", "num_actions", "state_range", "features"):
             value = getattr(self, name)
             if value is not None:
@@ -664,6 +716,14 @@ class Request:
             if value is not True:
                 words.append(",".join(value) if isinstance(value, tuple) else f"{value}")
         return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A table that is valid: for people, and as counts."""
+
+    words: str
+    counts: Mapping[str, int | None]
 
 
 # What only estimators with noise are told.
@@ -699,7 +759,7 @@ def word(name: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise InputError(f"{name} must be true or false, not {value!r}.")
         return value
-    if name in ("num_states", "num_actions", "horizon"):
+    if name in ("num_states", "num_actions", "horizon", "people"):
         return whole(name, value)
     if name in (
         "epsilon",
@@ -721,11 +781,39 @@ def word(name: str, value: Any) -> Any:
         return ",".join(map(str, value))
     if name in ("terminated", "truncated") and isinstance(value, bool):
         return str(value).lower()
+    if name == "nulls" and isinstance(value, Mapping):
+        value = ",".join(f"{key}={rule}" for key, rule in value.items())
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {value!r}.")
-    if name == "nulls" and value not in ("refuse", "carry"):
-        raise InputError(f"nulls must be refuse or carry, not {value!r}.")
+    if name == "nulls":
+        null_rules(value)
+    if name in ("policy_source", "behavior_source"):
+        said: Any = {name.removesuffix("_source"): value}
+        Provenance(**said)
+    if name == "invalid" and value not in get_args(Invalid):
+        raise InputError(f"invalid must be refuse or neutral, not {value!r}.")
     return value
+
+
+def null_rules(text: str) -> dict[str, str]:
+    """What `--nulls` says: rules by the role or the name of a column; carry is about states."""
+    rules: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, rule = (one.strip() for one in part.partition("="))
+        if part == "refuse":
+            continue
+        if part == "carry":
+            name, equals, rule = "state", "=", "carry"
+        if not (name and equals and rule):
+            raise InputError(
+                f"nulls must be refuse, carry (for states), or rules for columns such as "
+                f"state=carry,reward=0, not {text!r}."
+            )
+        name = name.replace("-", "_") if name.replace("-", "_") in _ANSWERED else name
+        if name in rules:
+            raise InputError(f"nulls gives {name} two rules.")
+        rules[name] = rule
+    return rules
 
 
 @contextmanager
@@ -747,12 +835,27 @@ _IN_OPTIONS = (
     (r"or pass sort=True", "or say --sort"),
     (
         r"(\.csv.*: the value is null) \(nulls='carry' or 'fill' would answer it\)",
-        r"\1, as empty cells and NA are: put quotes around NA if it is a word, or say "
-        "--nulls carry to repeat the value before it",
+        r"\1, as empty cells and NA are: put quotes around NA if it is a word, or give its column "
+        "a rule with --nulls",
     ),
     (
         r"\(nulls='carry' or 'fill' would answer it\)",
-        "(--nulls carry repeats the value before it)",
+        "(--nulls gives its column a rule, such as state=carry or reward=0)",
+    ),
+    (
+        r"column '(.*)' may hold nulls, by its type, and nulls gives no rule for it: say 'refuse', "
+        "or 'fill' and a value",
+        r"column '\1' may hold nulls, by its type, and --nulls gives no rule for it: add "
+        r"\1=refuse, or \1=0 if that is what none means",
+    ),
+    (
+        r"people is needed with invalid='neutral': say how many",
+        "people is needed with --invalid neutral: say with --people how many",
+    ),
+    (r"invalid='neutral'", "--invalid neutral"),
+    (
+        r", or that states are vectors, as state=\['\.\.\.'\]",
+        ", or with --state-range between which ends they lie",
     ),
     (r"(holds none before it to carry forward)", r"\1: fill it in the table first"),
     (
@@ -804,31 +907,10 @@ def _column_names(path: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     try:
-        return _header(path) if _is_csv(path) else list(pq.read_schema(path).names)
+        return header(path) if _is_csv(path) else list(pq.read_schema(path).names)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path} cannot be read: {reason.rstrip('.')}.") from None
-
-
-def _header(path: Path) -> list[str]:
-    """The first line of a CSV file. Nothing below it is looked at, so that nothing is quoted."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            names = next(csv.reader(file), [])
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{path} is not text in UTF-8: save it again in that encoding.") from None
-    except csv.Error:
-        raise InputError(f"{path} cannot be read as CSV.") from None
-    if not names:
-        raise InputError(f"{path} has no header: its first line must name the columns.")
-    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(names) == 1 and mark in names[0]:
-            raise InputError(
-                f"{path} has {word} between its columns: save it with commas, and with points in "
-                "decimal numbers."
-            )
-    return names
 
 
 def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:

@@ -18,7 +18,7 @@ from tacit.privacy.errors import InputError
 _KIND = "tacit study"
 _FORMAT = 1
 
-Origin = Literal["given", "default", "derived", "counted"]
+Origin = Literal["given", "default", "derived", "counted", "declared", "noticed"]
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ class Fact:
     """What it says about the people in the data, in a sentence."""
 
     origin: Origin = "given"
-    """Whether the caller gave it, took the default, it follows from others, or is a count of who
-    is in the data, which is public."""
+    """Whether the caller gave it, took the default, it follows from others, is a count of who is in
+    the data, which is public, is the caller's word (or none) on what nobody can check, or was
+    noticed."""
 
 
 @dataclass(frozen=True)

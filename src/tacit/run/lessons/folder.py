@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.data import marks
 from tacit.privacy import files
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
@@ -27,7 +28,7 @@ from tacit.run.training import forget, never
 RUN, RESULT = "run.json", "result.json"
 CERTIFICATE, CLAIM = "certificate.json", "claim.json"
 _KIND = "tacit run"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def _begun(
         "ledger": None if ledger is None else str(Path(ledger).resolve()),
         "name": name or place.resolve().name,
         "seed": seed,
+        "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
         "formats": listed,
     }
     files.write_json(place / RUN, {"kind": _KIND, "format": _FORMAT, **words})
@@ -167,6 +169,7 @@ def _job(
         ledger=words["ledger"],
         name=words["name"],
         seed=words["seed"],
+        id=words["id"],
         formats=tuple(words["formats"]),
         again=again,
         progress=progress,

@@ -5,9 +5,10 @@ these words. There is no environment and nothing is played. All that a run keeps
 key of its noise, so that one that was killed comes to the same if it goes on, on the same table.
 """
 
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from tacit.control.increments import Network
 from tacit.control.learned_q import LearnedQ
 from tacit.control.logged_q import LoggedQ
 from tacit.control.program import Program
-from tacit.data import Features, Polynomial
+from tacit.data import Features, Polynomial, marks
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
@@ -55,6 +56,8 @@ class LoggedQLesson(Lesson):
     num_states: int | None = None
     num_actions: int | None = None
     nulls: str | None = None
+    invalid: str | None = None
+    people: int | None = None
     sort: bool = False
     reward_range: str | None = None
     updates: int | None = None
@@ -170,6 +173,13 @@ class LoggedQLesson(Lesson):
             # From here on it is paid for, and goes through to the end.
             if job.stop():
                 raise KeyboardInterrupt
+            if not marks.mark(asked.paths, job.id):
+                warnings.warn(
+                    "The run could not be listed beside the table, so that judging its policy on "
+                    "the same people will not be noticed.",
+                    UserWarning,
+                    stacklevel=1,
+                )
             job.progress("learning", None)
             if job.again:
                 learned = agent.resume(job.folder, data, ledger=opened, keep=True)
@@ -182,6 +192,7 @@ class LoggedQLesson(Lesson):
                     checkpoint=job.folder,
                     keep=True,
                 )
+        learned = replace(learned, policy=learned.policy.with_origin(job.id, self.learner))
         return Played(learned, agent.updates, agent.updates)
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:

@@ -73,6 +73,9 @@ class Job:
     """The run's, in the ledger."""
 
     seed: int | None
+    id: str
+    """What the policy says it was learned by, in all copies of the run; see `tacit.data.marks`."""
+
     formats: tuple[str, ...]
     """Of the logs."""
 
