@@ -61,6 +61,8 @@ def people() -> Iterator[dict[str, Any]]:
     for epsilon, batch in ((10.0, 10), (1.0, 50)):
         for noise in NOISES:
             yield seo2020.people("MDP-100", shared, 500, FRESH, epsilon, noise, batch)
+    yield seo2020.people("MDP-100", shared, 500, range(300, 340), 1.0, "correlated", 50)
+    yield seo2020.people("MDP-100", shared, 500, range(300, 340), 1.0, "optimal", 50)
     for name, count, epsilons, noises in (
         ("MDP-100", 500, (None, 10.0), NOISES[1:]),
         ("MDP-100", 2_000, (10.0,), NOISES[1:]),

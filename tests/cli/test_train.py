@@ -130,6 +130,11 @@ def test_a_certified_run_fills_its_folder(
     learned = Learned.load(run / "result.json")
     assert learned.certificate == certificate
     assert learned.curve is None
+    # Ten batches, with the noise that is best for so many.
+    (event,) = certificate.events
+    assert learned.settings["noise"] == "optimal"
+    assert isinstance(event, Gaussian)
+    assert event.bound == CorrelatedMechanism(1.0, 1.0, 10, Strategy.OPTIMAL).sensitivity
     policy = load_policy(run / "policy.json")
     np.testing.assert_allclose(policy.probabilities(np.arange(3)), learned.predict(np.arange(3)))
     before = (run / "result.json").read_bytes()
@@ -140,6 +145,7 @@ def test_a_certified_run_fills_its_folder(
     assert (run / "result.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_optimal_noise_is_the_default_and_correlated_keeps_its_meaning(tmp_path: Path) -> None:
     """Ten batches: the error of the last iterate is 4.7 % below that of the square root."""
     found = {}

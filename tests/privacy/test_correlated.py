@@ -291,7 +291,7 @@ def test_the_optimal_strategy_is_five_to_six_percent_below_the_square_root(
     assert 0.95 < last < 0.975
 
 
-@pytest.mark.parametrize("horizon", [2, 33, 256])
+@pytest.mark.parametrize("horizon", [2, 33, pytest.param(256, marks=pytest.mark.slow)])
 def test_rounding_of_the_stored_noise_matrix_is_within_the_margin(horizon: int) -> None:
     """M of the B that is used, B^-1 A, by substitution in 64 bits of mantissa."""
     B = correlated.optimal(horizon)[0].astype(np.longdouble)

@@ -25,9 +25,9 @@ of g at the 4 x 6 pairs of corners, and so is a mean of several f. A distance is
 point, so it is largest between two of these 24 points; the 276 distances are rational numbers, and
 a test finds the largest of them, exactly. The event is `Gaussian(std, bound)` with `bound` *half*
 the largest distance, because under replace-one an event moves by 2 bound; so it holds for that
-relation alone, and no person's x need lie within `bound` of anything. (With the diagonal map diag(3/2, 1, 1/2, ..., 1/2) the largest distance
-is sqrt(6) by the same proof; twice the radius of the smallest ball, which was charged in earlier
-versions, is 2.650.)
+relation alone, and no person's x need lie within `bound` of anything. (With the diagonal map
+diag(3/2, 1, 1/2, ..., 1/2) the largest distance is sqrt(6) by the same proof; twice the radius of
+the smallest ball, which was charged in earlier versions, is 2.650.)
 
 *Rounding.* w and Y are doubles in their ranges. An entry of f is at most 1 and off by less than
 4 2^-53; the mean of n rows is off by n 2^-53 more, and a row of MAP multiplies that by its absolute

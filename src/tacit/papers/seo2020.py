@@ -378,7 +378,7 @@ def people(
     count: int,
     seeds: Sequence[int],
     epsilon: float | None = None,
-    noise: Literal["independent", "correlated"] = "correlated",
+    noise: Literal["independent", "correlated", "optimal"] = "correlated",
     batch: int | None = None,
 ) -> Row:
     """The mean return of the last tenth of `count` people, at least fifty, over seeds.
