@@ -251,15 +251,18 @@ def test_two_faults_of_dp_accounting_are_still_there() -> None:
 
 
 def test_round_off_does_not_hide_small_deltas() -> None:
-    """A third fault of dp-accounting 0.6: round-off of its convolution drowns small deltas."""
+    """A third fault of dp-accounting 0.6: round-off of its convolution drowns small deltas.
+
+    How much differs from machine to machine: at 1e-13 it is 0.5 % or more, at 1e-14 it is 89 %.
+    """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     law = pld.from_gaussian_mechanism(1.0, sampling_prob=0.01).self_compose(1000)
     event = Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 1000)
-    floor = witness.floor(event, 1e-13, AR)
-    found = epsilon(event, 1e-13, AR)
+    floor = witness.floor(event, 1e-14, AR)
+    found = epsilon(event, 1e-14, AR)
     assert floor <= found <= 1.005 * floor
-    assert abs(law.get_epsilon_for_delta(1e-13) / found - 1.0) > 0.01
+    assert abs(law.get_epsilon_for_delta(1e-14) / found - 1.0) > 0.01
 
 
 @pytest.mark.slow
