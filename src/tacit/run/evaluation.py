@@ -54,9 +54,6 @@ _MOST_STEPS = 2_000_000
 _CAUTION = 1.0 - 1e-6
 _POINTS = 41
 
-# How many steps a single pass makes, unless there are fewer people.
-_STEPS_OF_A_PASS = 200
-
 
 class Progress(Protocol):
     """Told what is being done and, where that is known, which share of everything is done."""
@@ -326,7 +323,8 @@ def _with_noise(
         assert isinstance(judge, PrivateGTD)
         assert judge.form is not None
         assert question.budget is not None
-        steps = min(count, _STEPS_OF_A_PASS)
+        # As many steps as there would be iterations over all of the data; of public numbers.
+        steps = min(count, judge.plan(judge.form, count).iterations)
         judges["gtd"] = judge = replace(
             judge,
             budget=question.budget,
