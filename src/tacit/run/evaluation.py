@@ -323,16 +323,18 @@ def _with_noise(
         assert isinstance(judge, PrivateGTD)
         assert judge.form is not None
         assert question.budget is not None
+        form = judge.form
         # As many steps as there would be iterations over all of the data; of public numbers.
-        steps = min(count, judge.plan(judge.form, count).iterations)
-        judges["gtd"] = judge = replace(
+        steps = min(count, judge.plan(form, count).iterations)
+        judge = replace(
             judge,
             budget=question.budget,
             beside=tuple(events),
             batch_units=count // steps,
             iterations=steps,
         )
-        events.append(judge.plan(judge.form, count).event)
+        judges["gtd"] = judge
+        events.append(judge.plan(form, count).event)
     source = secure() if seed is None else reproducible(seed)
     # Whatever could still go wrong goes wrong before anything is paid for.
     if judges and isinstance(data, Trajectories) and question.features is not None:
