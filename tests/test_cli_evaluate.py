@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 
 from tacit import cli
@@ -110,6 +112,26 @@ def test_everything_as_json(
     assert found["certificate"]["epsilon"] <= 1.0
     assert found["files"]["report"] == str(tmp_path / "run" / "report.html")
     assert [one["method"] for one in found["results"]] == ["PrivateValue", "PrivateGTD"]
+
+
+@pytest.mark.slow
+def test_certificates_of_a_pass_say_nothing_of_one_persons_rows(
+    words: list[str], tmp_path: Path
+) -> None:
+    """On a sorted stream, where all that decides who takes part when must be public or secret."""
+    rows = table(stays())
+    first = rows.slice(0, 1)
+    longer = pa.concat_tables([rows, *[first] * 3])
+    texts = []
+    for name, given in (("here", rows), ("there", longer)):
+        pq.write_table(given, tmp_path / f"{name}.parquet")
+        said = ["evaluate", str(tmp_path / f"{name}.parquet"), *words[2:], "--user", "patient"]
+        said += ["--stream", "--sort", "--terminated", "true", "--out", str(tmp_path / name)]
+        assert cli.run(said) == 0
+        texts.append((tmp_path / name / "certificate.json").read_text())
+    assert texts[0] == texts[1]
+    assert "RandomAllocation" in texts[0]
+    assert cli.run(["verify", str(tmp_path / "there" / "certificate.json"), "--strict"]) == 0
 
 
 def test_a_ledger_pays(

@@ -396,7 +396,8 @@ def test_one_pass_gets_what_the_others_leave(folder: Path) -> None:
     assert study.certificate is not None
     first, second = study.certificate.events
     assert isinstance(first, Gaussian)
-    assert second == RandomAllocation(Gaussian(study.results[1].settings["noise"], 1.0), 150)
+    # 150 people, and a budget that is 0.14-GDP: fifty steps are the fewest.
+    assert second == RandomAllocation(Gaussian(study.results[1].settings["noise"], 1.0), 50)
     assert 0.999 <= study.certificate.epsilon <= 1.0
     study.certificate.verify()
     statements = [one.statement for one in study.certificate.assumptions]

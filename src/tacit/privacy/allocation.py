@@ -43,8 +43,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.privacy.grid import Array
+
+Complexes = NDArray[np.complex128]
 
 _ROUNDING = 16.0 * np.finfo(np.float64).eps
 # Points of the FFT, and the most of them; a window leaves out e^-_LEFT_OUT of the tilted mass.
@@ -79,9 +82,9 @@ class _Term:
         y = (x + self.rest) * math.exp(self.mu**2 / 2)
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.up == 0.0:
-                return -np.log(np.maximum(-y, 0.0) / self.down) / self.mu
+                return np.asarray(-np.log(np.maximum(-y, 0.0) / self.down) / self.mu)
             if self.down == 0.0:
-                return np.log(np.maximum(y, 0.0) / self.up) / self.mu
+                return np.asarray(np.log(np.maximum(y, 0.0) / self.up) / self.mu)
             root = np.hypot(y, 2.0 * math.sqrt(self.up * self.down))
             t = np.where(y > 0.0, (y + root) / (2.0 * self.up), 2.0 * self.down / (root - y))
             return np.asarray(np.log(t) / self.mu)
@@ -259,9 +262,9 @@ def _convolved(
     return answer
 
 
-def _power(base: Array, exponent: int) -> Array:
+def _power(base: Complexes, exponent: int) -> Complexes:
     """base^exponent by squaring: NumPy's own power of complex numbers takes ten times as long."""
-    found: Array | None = None
+    found: Complexes | None = None
     while True:
         if exponent % 2:
             found = base if found is None else found * base

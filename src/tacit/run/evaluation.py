@@ -57,9 +57,6 @@ _MOST_STEPS = 2_000_000
 _CAUTION = 1.0 - 1e-6
 _POINTS = 41
 
-# How many steps a single pass makes, unless there are fewer people.
-_STEPS_OF_A_PASS = 200
-
 
 class Progress(Protocol):
     """Told what is being done and, where that is known, which share of everything is done."""
@@ -350,15 +347,18 @@ def _with_noise(
         assert isinstance(judge, PrivateGTD)
         assert judge.form is not None
         assert question.budget is not None
-        steps = min(count, _STEPS_OF_A_PASS)
-        judges["gtd"] = judge = replace(
+        form = judge.form
+        # As many steps as there would be iterations over all of the data; of public numbers.
+        steps = min(count, judge.plan(form, count).iterations)
+        judge = replace(
             judge,
             budget=question.budget,
             beside=tuple(events),
             batch_units=count // steps,
             iterations=steps,
         )
-        events.append(judge.plan(judge.form, count).event)
+        judges["gtd"] = judge
+        events.append(judge.plan(form, count).event)
     source = secure() if seed is None else reproducible(seed)
     # Whatever could still go wrong goes wrong before anything is paid for.
     if judges and isinstance(data, Trajectories) and question.features is not None:
