@@ -323,3 +323,46 @@ def test_fits_take_what_was_loaded() -> None:
         PrivateGTD(OneHot(3), budget=budget, batch_units=2, **shared).fit(data, policy)
     with pytest.raises(InputError, match="table has 2 states, but the data has 3"):
         data.with_behavior(Tabular.uniform(2, 2))
+
+
+def two_steps(**cells: Any) -> list[Row]:
+    """A valid person with one trajectory, but for these cells of the second row."""
+    row = {"u": "b", "i": 1, "t": 0.0, "x": 1.0, "y": 1.0, "s": "low", "n": "mid", "a": 1}
+    row |= {"r": 0.5, "p": 0.5, "d": 0}
+    return [row, row | {"t": 1.0, "s": "mid", "n": None, "d": 1} | cells]
+
+
+BEFORE = [row | {"u": "a", "x": 7.0, "y": 7.0} for row in two_steps()]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        *({"r": None}, {"r": np.nan}, {"r": np.inf}, {"p": None}, {"p": 0.0}, {"p": 1.5}),
+        *({"p": np.nan}, {"s": "high"}, {"s": None}, {"a": 2}, {"a": -1}, {"a": None}),
+        *({"t": None}, {"t": np.nan}, {"t": np.inf}, {"t": 0.0}, {"i": None}, {"d": 2}),
+        *({"d": None}, {"s": "low"}, {"n": "high"}, {"d": 0}),
+    ],
+    ids=str,
+)
+def test_what_is_not_valid(cells: Row) -> None:
+    """One bad cell, and the person is the neutral one; whoever stands before them is not moved."""
+    columns = COLUMNS | {"people": 2}
+    good = persons(Trajectories.from_table(as_table([*BEFORE, *two_steps()]), **columns))
+    blank = persons(Trajectories.from_table(as_table(BEFORE), **columns))
+    assert good != blank
+    bad = [*BEFORE, *two_steps(**cells)]
+    assert persons(Trajectories.from_table(as_table(bad), **columns)) == blank
+    early = [row | {"d": 1} for row in two_steps()]
+    assert persons(Trajectories.from_table(as_table([*BEFORE, *early]), **columns)) == blank
+
+
+def test_nothing_is_carried_from_one_person_to_the_next() -> None:
+    columns = VECTORS | {"people": 2}
+    blank = persons(Trajectories.from_table(as_table(BEFORE), **columns))
+    first, second = two_steps(x=None, r=None)
+    carried = persons(Trajectories.from_table(as_table([*BEFORE, first, second]), **columns))
+    filled = [first, second | {"x": first["x"], "r": 0.5}]
+    assert carried == persons(Trajectories.from_table(as_table([*BEFORE, *filled]), **columns))
+    lacking = [first | {"x": None}, second]
+    assert persons(Trajectories.from_table(as_table([*BEFORE, *lacking]), **columns)) == blank
