@@ -323,3 +323,95 @@ def test_fits_take_what_was_loaded() -> None:
     assert NEUTRAL in once.certificate.assumptions
     with pytest.raises(InputError, match="table has 2 states, but the data has 3"):
         data.with_behavior(Tabular.uniform(2, 2))
+
+
+def two_steps(**cells: Any) -> list[Row]:
+    """A valid person with one trajectory, but for these cells of the second row."""
+    row = {"u": "b", "i": 1, "t": 0.0, "x": 1.0, "y": 1.0, "s": "low", "n": "mid", "a": 1}
+    row |= {"r": 0.5, "p": 0.5, "d": 0}
+    return [row, row | {"t": 1.0, "s": "mid", "n": None, "d": 1} | cells]
+
+
+BEFORE = [row | {"u": "a", "x": 7.0, "y": 7.0} for row in two_steps()]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        *({"r": None}, {"r": np.nan}, {"r": np.inf}, {"p": None}, {"p": 0.0}, {"p": 1.5}),
+        *({"p": np.nan}, {"s": "high"}, {"s": None}, {"a": 2}, {"a": -1}, {"a": None}),
+        *({"t": None}, {"t": np.nan}, {"t": np.inf}, {"t": 0.0}, {"i": None}, {"d": 2}),
+        *({"d": None}, {"s": "low"}, {"n": "high"}, {"d": 0}),
+    ],
+    ids=str,
+)
+def test_what_is_not_valid(cells: Row) -> None:
+    """One bad cell, and the person is the neutral one; whoever stands before them is not moved."""
+    columns = COLUMNS | {"people": 2}
+    good = persons(Trajectories.from_table(as_table([*BEFORE, *two_steps()]), **columns))
+    blank = persons(Trajectories.from_table(as_table(BEFORE), **columns))
+    assert good != blank
+    bad = [*BEFORE, *two_steps(**cells)]
+    assert persons(Trajectories.from_table(as_table(bad), **columns)) == blank
+    early = [row | {"d": 1} for row in two_steps()]
+    assert persons(Trajectories.from_table(as_table([*BEFORE, *early]), **columns)) == blank
+
+
+def test_nothing_is_carried_from_one_person_to_the_next() -> None:
+    columns = VECTORS | {"people": 2}
+    blank = persons(Trajectories.from_table(as_table(BEFORE), **columns))
+    first, second = two_steps(x=None, r=None)
+    carried = persons(Trajectories.from_table(as_table([*BEFORE, first, second]), **columns))
+    filled = [first, second | {"x": first["x"], "r": 0.5}]
+    assert carried == persons(Trajectories.from_table(as_table([*BEFORE, *filled]), **columns))
+    lacking = [first | {"x": None}, second]
+    assert persons(Trajectories.from_table(as_table([*BEFORE, *lacking]), **columns)) == blank
+
+
+@pytest.mark.parametrize("width", [1, 2, 100])
+def test_types_of_columns(width: int) -> None:
+    """Lists, categories, timestamps, decimals and whole numbers that a null made fractions."""
+    lists = pa.array([[1.0, 2.0], None, [3.0, None], [np.nan, 1.0], [5.0, 6.0]])
+    users = pa.array(["a", "b", "c", "d", "e"]).dictionary_encode()
+    days = pa.array([1, 2, 3, 4, 5], pa.int32()).cast(pa.date32())
+    codes = pa.array([10.0, 20.0, 10.0, 20.0, None])
+    table = pa.table(
+        {
+            "u": users,
+            "t": days,
+            "s": lists.cast(pa.list_(pa.float64(), 2)),
+            "a": codes,
+            "r": pa.array([1, 2, 3, 4, 5]).cast(pa.decimal128(25, 2)),
+            "p": pa.array([1.0] * 5, pa.float32()),
+        }
+    )
+    pieces = pa.Table.from_batches(table.to_batches(width), table.schema)
+    columns: dict[str, Any] = {
+        "trajectory": "u",
+        "time": "t",
+        "state": "s",
+        "action": "a",
+        "reward": "r",
+        "behavior_prob": "p",
+        "action_vocabulary": [10, 20],
+        "invalid": "neutral",
+        "people": 5,
+    }
+    data = Trajectories.from_table(pieces, **columns)
+    assert data.rewards.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert data.states.tolist() == [[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    rules: dict[str, Any] = {"nulls": {"s": "fill", "a": "fill"}, "fill": {"s": 9, "a": 20}}
+    filled = Trajectories.from_table(pieces, **columns, **rules)
+    assert filled.rewards.tolist() == [1.0, 2.0, 3.0, 0.0, 5.0]
+    assert filled.states.tolist()[1:3] == [[9.0, 9.0], [9.0, 9.0]]
+    assert filled.actions.tolist() == [0, 1, 0, 0, 1]
+    # The same ids as fractions, as whole numbers, and as a column without any.
+    numbers = [pa.array([1.0, np.nan, 3.0]), pa.array([1, None, 3]), pa.nulls(3)]
+    counts = []
+    for ids in numbers:
+        short = table.slice(0, 3).set_column(0, "u", ids)
+        counts.append(sum(Trajectories.from_table(short, **columns, **rules).rewards != 0))
+    assert counts == [2, 2, 0]
+    broken = pa.array([b"\xff", b"b", b"c", b"d", b"e"]).view(pa.string())
+    wild = Trajectories.from_table(table.set_column(0, "u", broken), **columns, **rules)
+    assert sorted(wild.rewards.tolist()) == [0.0, 0.0, 2.0, 3.0, 5.0]

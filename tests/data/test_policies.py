@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,12 @@ REFUSED: list[Callable[[dict[str, Any]], object]] = [
     lambda d: d["features"].update(extra=1),
     lambda d: d.update(features=None),
     lambda d: d.update(features=[]),
+    lambda d: d.update(origin=None),
+    lambda d: d.update(origin={}),
+    lambda d: d.update(origin={"run": "0" * 32}),
+    lambda d: d.update(origin={"run": "somewhere", "learner": "logged-q"}),
+    lambda d: d.update(origin={"run": "0" * 32, "learner": 3}),
+    lambda d: d.update(origin={"run": "0" * 32, "learner": "logged-q", "digest": "0"}),
 ]
 # Beyond what a schema can say: shapes and sums.
 REFUSED_SHAPES: list[Callable[[dict[str, Any]], object]] = [
@@ -343,6 +350,20 @@ def test_refusals(make: Callable[[], object]) -> None:
         make()
 
 
+@each
+def test_origins_travel(policy: Policy, states: Any) -> None:
+    """The run that learned a policy is in its file, and changes nothing else."""
+    run = "0123456789abcdef" * 2
+    marked = policy.with_origin(run, "logged-q")
+    assert policy.origin is None
+    assert "origin" not in policy.to_dict()
+    assert valid(schema(), marked.to_dict())
+    again = policy_from_json(marked.to_json())
+    assert again.origin == {"run": run, "learner": "logged-q"}
+    assert again.to_json() == marked.to_json()
+    np.testing.assert_array_equal(again.probabilities(states), policy.probabilities(states))
+
+
 def test_frozen() -> None:
     policy = DISCRETE["tabular"]
     assert isinstance(policy, Tabular)
@@ -367,7 +388,7 @@ def test_schema_by_a_validator() -> None:
 KNOWN = {
     "$schema", "$id", "$defs", "$ref", "title", "description", "type", "required", "properties",
     "additionalProperties", "const", "enum", "oneOf", "items", "minItems", "minimum", "maximum",
-    "exclusiveMinimum",
+    "exclusiveMinimum", "pattern",
 }  # fmt: skip
 
 
@@ -383,6 +404,7 @@ def valid(rule: Any, value: Any, root: Any = None) -> bool:
         "number": number,
         "integer": number and value == int(value),
         "boolean": isinstance(value, bool),
+        "string": isinstance(value, str),
     }
 
     def equal(a: Any, b: Any) -> bool:
@@ -402,6 +424,8 @@ def valid(rule: Any, value: Any, root: Any = None) -> bool:
         checks.append(value >= rule.get("minimum", -math.inf))
         checks.append(value <= rule.get("maximum", math.inf))
         checks.append(value > rule.get("exclusiveMinimum", -math.inf))
+    if isinstance(value, str):
+        checks.append(re.search(rule.get("pattern", ""), value) is not None)
     if isinstance(value, list):
         checks.append(len(value) >= rule.get("minItems", 0))
         checks.append("items" not in rule or all(valid(rule["items"], v, root) for v in value))

@@ -61,7 +61,8 @@ def judge(name: str, delta: float) -> Any:
 
 def fitted(name: str, delta: float = 1e-4, **more: Any) -> Certificate:
     policy = None if name in ("lsw", "lsl") else POLICY
-    return judge(name, delta).fit(logged(), policy, seed=0, **more).certificate
+    found: Certificate = judge(name, delta).fit(logged(), policy, seed=0, **more).certificate
+    return found
 
 
 @pytest.mark.parametrize("name", FITS)

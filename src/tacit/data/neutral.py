@@ -415,7 +415,7 @@ def _times(cells: Any, kind: Times) -> Any:
         values, there = _numbers(cells)
         return pa.array(values, mask=~there | np.isnan(values))
     if pa.types.is_date(cells.type):
-        cells = pc.cast(cells, pa.timestamp("s"))
+        cells = pc.cast(cells, pa.timestamp("s"), safe=False)
     if _is_date(cells.type):
         cells = pc.cast(cells, pa.int64())
     return _whole(cells)

@@ -77,7 +77,7 @@ class Behavior:
             return f"behaviour probabilities estimated ({self.method}): {paid}"
         return {
             "none": "no behaviour probabilities",
-            "logged": "behaviour probabilities as logged",
+            "logged": "behaviour probabilities as the data has them",
             "recorded": "behaviour probabilities recorded at collection",
         }[self.source]
 
