@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,37 @@ def test_killed_at_any_write_a_run_goes_on_to_what_its_copies_come_to(
         assert not any(run.iterdir())
     # The key, the payment, and a state before and after the batches but the last.
     assert number == 1 + 2 + 3
+
+
+@pytest.mark.parametrize("kind", ["correlated", pytest.param("independent", marks=SLOW)])
+def test_copies_of_any_moment_come_to_what_the_run_itself_came_to(
+    kind: Any, tmp_path: Path
+) -> None:
+    """The run is not interrupted: a copy is made after each batch, and after each stage."""
+    run = tmp_path / "run"
+
+    def copy(done: int, whole: int) -> None:
+        shutil.copytree(run, tmp_path / f"copy-{done}")
+
+    agent = replace(AGENT, noise=kind)
+    found = agent.learn(TWO, people=12, checkpoint=run, progress=copy)
+    assert not np.array_equal(found.actor, agent.learn(TWO, people=12).actor)
+    for done in (4, 8, 12):
+        again = agent.resume(tmp_path / f"copy-{done}", TWO)
+        assert again.to_dict() == found.to_dict()
+        shutil.rmtree(tmp_path / f"copy-{done}")
+    learner = FunctionalQ(
+        release="rewards" if kind == "correlated" else "evaluations",
+        budget=Budget(1.0, 1e-6),
+        reward_radius=0.5,
+        reward_range=(0.0, 1.0),
+        steps=40,
+        evaluations=3,
+    )
+    values = learner.learn(TWO, checkpoint=run, progress=copy)
+    assert not np.array_equal(values.parameters, learner.learn(TWO).parameters)
+    for done in (1, 2, 3):
+        assert learner.resume(tmp_path / f"copy-{done}", TWO).to_dict() == values.to_dict()
 
 
 def test_another_simulator_of_the_same_name_is_refused(tmp_path: Path) -> None:

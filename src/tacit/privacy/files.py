@@ -92,7 +92,8 @@ def alone(path: str | Path) -> Iterator[None]:
     finally:
         held.remove(place)
         # While it is still locked: who opened it meanwhile sees that it is gone, and tries again.
-        (place / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):
+            (place / LOCK).unlink()
         os.close(lock)
 
 
