@@ -27,6 +27,7 @@ from tacit.privacy import (
     Unit,
 )
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import GridGaussianMechanism
 from tacit.privacy.payment import Purse
 from tests.evaluation import exact
 from tests.statistics import FALSE_ALARM, follows
@@ -251,6 +252,12 @@ def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
     assert ends[0] < (noise**2).sum() < ends[1]
     for wrong in () if grid else (0.9, 1.1):
         assert not ends[0] < ((wrong * noise) ** 2).sum() < ends[1]
+
+
+def test_noise_on_a_grid_is_that_of_its_event() -> None:
+    plan = judge(grid=True).mechanism
+    assert isinstance(plan, GridGaussianMechanism)
+    assert plan.event == DiscreteGaussian(plan.width, plan.bound / plan.step, plan.dimension)
 
 
 def test_the_certificate_says_what_was_done() -> None:

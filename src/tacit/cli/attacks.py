@@ -98,13 +98,14 @@ def _show_audits(
 ) -> None:
     wide = max(len(item.target) for item in [*found, *(one.found for one in mutated)]) + 1
     if found:
-        print(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
+        print(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}")
         for item in found:
             delta = f"{item.delta:.0e}" if item.delta else "0"
             print(
                 f"{item.target:<{wide}}{delta:>7}{item.certified:>9.4g}{item.epsilon:>7.3g}"
-                f"{_shaped(item):>8}  {_verdict(item)}{_failed(item)}"
+                f"{_shaped(item):>8}"
             )
+            print(f"  {_verdict(item)}{_failed(item)}")
             if item.warning is not None:
                 print(f"  warning: {item.warning}")
     if mutated:

@@ -214,10 +214,7 @@ class Audit:
         shaped = self.gaussian.epsilon
         if self.delta == 0.0 or shaped <= FAR_ABOVE * self.certified:
             return None
-        return (
-            f"if the privacy loss is Gaussian in shape, epsilon is at least {shaped:.3g}, where "
-            f"{self.certified:.4g} is promised"
-        )
+        return f"epsilon is at least {shaped:.3g} if the privacy loss is Gaussian in shape"
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON; an unbounded figure is null."""
