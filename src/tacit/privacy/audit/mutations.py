@@ -82,7 +82,8 @@ def exchanged(place: str, change: Change) -> Iterator[None]:
     """What stands at `module:name`, below `tacit`, exchanged for what `change` makes of it.
 
     A function of a module is exchanged in every module of ours that has imported it by name, also
-    in one that is first imported meanwhile; a method or a property in its class.
+    in one that is first imported meanwhile; a method or a property in its class. `change` makes
+    something new, so that it can be told from what ships elsewhere.
     """
     module, _, path = place.partition(":")
     owner: Any = importlib.import_module(f"tacit.{module}")
