@@ -159,16 +159,16 @@ def _cohort(
 def _stays(world: int, each: int = 1) -> Trajectories:
     """A hundred people with `each` stays of two steps: enough that no figure is cut off by chance.
 
-    The last person's stays have the highest return and ratios far beyond the cap, or next to no
-    weight and the lowest return.
+    The last person's stays have ratios far beyond the cap, and the highest return or the lowest: no
+    two contributions are further apart.
     """
     people = 100
     stay = np.arange(people * each)
     actions = np.stack([stay % 2, stay // 2 % 2], axis=1)
     rewards = np.repeat(np.where(stay // 4 % 2, -0.5, 0.5), 2).reshape(-1, 2)
-    actions[-each:], rewards[-each:] = world, FAR[world]
+    actions[-each:], rewards[-each:] = 1, FAR[world]
     behavior = np.full(actions.shape, 0.5)
-    behavior[-each:] = 0.01 if world else 1.0
+    behavior[-each:] = 0.01
     return _cohort(
         np.tile([0, 1], stay.size),
         actions.ravel(),
@@ -195,7 +195,8 @@ def _private_value(name: str, each: int) -> Target:
         return judge.fit(data, _JUDGED)
 
     watch = _noised_sums(judge.mechanism, fit, neighbours)
-    return _fits(name, fit, neighbours, runs=RUNS, watch=watch)
+    # More of them: 2 radii are paid for, and no two contributions are further apart than sqrt(6).
+    return _fits(name, fit, neighbours, runs=4400, watch=watch)
 
 
 @target
@@ -287,26 +288,6 @@ def private_lstd() -> Target:
     neighbours = [_walks(world, 200) for world in (0, 1)]
     watch = _noised_sums(judge.mechanism, judge.fit, neighbours)
     return _fits("private-lstd", judge.fit, neighbours, runs=RUNS, watch=watch)
-
-
-@target
-def private_lstd_matrix() -> Target:
-    """Rewards and matrix of the last person are of one size: neither may be left out of the norm.
-
-    In one world the person stays where they are, and the matrix nearly vanishes.
-    """
-    judge = PrivateLSTD(OneHot(2), RANGE, BUDGET, gamma=0.99, clip=0.1, matrix_weight=1.0)
-
-    def data(world: int) -> Trajectories:
-        rewards = np.zeros(10)
-        rewards[-2:] = FAR[world]
-        states = np.tile([0, 1], 5)
-        states[-2:] = world
-        return _cohort(states, np.zeros(10, np.int64), rewards, num_states=2, length=2)
-
-    neighbours = [data(world) for world in (0, 1)]
-    watch = _noised_sums(judge.mechanism, judge.fit, neighbours)
-    return _fits("private-lstd-matrix", judge.fit, neighbours, runs=RUNS, watch=watch)
 
 
 def _iterates() -> Any:

@@ -119,7 +119,6 @@ register(
                 "running-sums-resumed",
                 "smooth",
                 *_VALUES,
-                "private-lstd-matrix",
                 *_GTD,
                 "dplsw",
                 "dplsl",
@@ -1082,10 +1081,7 @@ register(
         "critic-without-noise",
         "a critic that is carried on without noise",
         (("control.certified:Plan.noised", _critic_without_noise),),
-        (
-            "tests/control/test_actor_critic.py::"
-            "test_what_goes_on_to_the_next_batch_comes_from_noised_sums",
-        ),
+        ("tests/control/test_actor_critic.py::test_the_noise_has_the_size_that_is_paid_for",),
         ("actor-critic-hidden-critic", "actor-critic"),
         _FEW,
     ),
@@ -1093,10 +1089,7 @@ register(
         "counts-without-noise",
         "counts of returns kept without noise",
         (("control.certified:Plan.noised", _counts_without_noise),),
-        (
-            "tests/control/test_prospect_actor_critic.py::"
-            "test_what_goes_on_to_the_next_batch_comes_from_noised_sums",
-        ),
+        ("tests/control/test_prospect_actor_critic.py::test_all_that_is_summed_is_noised",),
         ("prospect-actor-critic",),
         _FEW,
     ),
@@ -1106,7 +1099,7 @@ register(
         (("control.certified:Plan.exact", _worth_of_the_batch),),
         (
             "tests/control/test_prospect_actor_critic.py::"
-            "test_what_goes_on_to_the_next_batch_comes_from_noised_sums",
+            "test_what_a_person_adds_does_not_depend_on_the_others",
         ),
         ("prospect-actor-critic",),
         _FEW,
@@ -1116,8 +1109,8 @@ register(
         "rewards normalised over a batch",
         (("control.certified:Plan.exact", _normalised),),
         (
-            "tests/control/test_actor_critic.py::"
-            "test_a_batch_summed_in_parts_is_the_sum_of_its_rows",
+            "tests/control/test_prospect_actor_critic.py::"
+            "test_what_a_person_adds_does_not_depend_on_the_others",
         ),
         ("actor-critic",),
         _FEW,
