@@ -178,10 +178,10 @@ def laplace() -> Target:
     plan = LaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        total = clip.l1(_people(world, 8), plan.bound).sum(axis=0)
+        total = clip.l1(_people(world, 2), plan.bound).sum(axis=0)
         return plan.release(_repeated(total, runs), source)[0]
 
-    totals = [clip.l1(_people(world, 8), plan.bound).sum(axis=0) for world in (0, 1)]
+    totals = [clip.l1(_people(world, 2), plan.bound).sum(axis=0) for world in (0, 1)]
     ratio = _laplace_ratio(totals, plan.scale)
     return Target("laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
 
@@ -206,12 +206,12 @@ def grid_gaussian() -> Target:
 
 @target
 def grid_laplace() -> Target:
-    plan = GridLaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE, dimension=4)
+    plan = GridLaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE, dimension=2)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        return plan.releases(_people(world, 4), runs, source)[0]
+        return plan.releases(_people(world, 2), runs, source)[0]
 
-    totals = [plan.integers(_people(w, 4)).sum(axis=0) * plan.step for w in (0, 1)]
+    totals = [plan.integers(_people(w, 2)).sum(axis=0) * plan.step for w in (0, 1)]
     ratio = _laplace_ratio(totals, plan.width * plan.step)
     return Target("grid-laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
 
