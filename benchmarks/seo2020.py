@@ -36,7 +36,7 @@ def run() -> Iterator[dict[str, Any]]:
             yield {
                 "experiment": "attack",
                 "variant": variant,
-                **{name: found[name] for name in ("certified", "epsilon", "broken", "runs")},
+                **{name: found[name] for name in ("certified", "epsilon", "verdict", "runs")},
             }
     if "people" in wanted:
         yield from people()

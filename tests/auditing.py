@@ -1,4 +1,4 @@
-"""Parameters for tests that attack the targets of one module, and the twins of these."""
+"""Parameters for tests that attack the targets of one module."""
 
 from collections.abc import Collection
 from types import ModuleType
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy.audit.sabotage import TWINS, Twin
 from tacit.privacy.audit.targets import TARGETS
 
 
@@ -15,27 +14,16 @@ def own_targets(module: ModuleType) -> list[str]:
     return [name for name, build in TARGETS.items() if build.__module__ == module.__name__]
 
 
-def own_twins(module: ModuleType) -> list[tuple[Twin, str]]:
-    """The twins of these, once for each target."""
+def target_params(
+    module: ModuleType, quick: Collection[str] = (), slow: Collection[str] = ()
+) -> list[Any]:
+    """A name each: some quick, some slow, and all others for the night."""
+
+    def marks(name: str) -> Any:
+        if name in quick:
+            return ()
+        return pytest.mark.slow if name in slow else pytest.mark.nightly
+
     own = own_targets(module)
-    return [(twin, name) for twin in TWINS for name in twin.targets if name in own]
-
-
-def target_params(module: ModuleType, quick: Collection[str]) -> list[Any]:
-    """A name each; all but the quick ones are slow."""
-    return [
-        pytest.param(name, marks=() if name in quick else pytest.mark.slow)
-        for name in own_targets(module)
-    ]
-
-
-def twin_params(module: ModuleType, quick: Collection[tuple[str, str]]) -> list[Any]:
-    """A twin and the name of its target each; all but the quick ones are slow."""
-    return [
-        pytest.param(
-            *(twin, name),
-            id=f"{twin.name}, {name}",
-            marks=() if (twin.name, name) in quick else pytest.mark.slow,
-        )
-        for twin, name in own_twins(module)
-    ]
+    assert set(own) >= {*quick, *slow}
+    return [pytest.param(name, marks=marks(name)) for name in own]

@@ -217,13 +217,16 @@ def test_an_audit_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(audits, list)
     assert [item["target"] for item in audits] == ["gaussian", "laplace"]
     assert all(0 < item["epsilon"] < 4.5 and item["curve"] for item in audits)
-    assert found["twins"] == []
+    assert found["mutants"] == []
+    assert {item["verdict"] for item in audits} == {"not refuted"}
+    assert all(item["warning"] is None and item["could_show"] > 4.0 for item in audits)
 
 
 def test_an_audit_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tacit("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--teeth") == 0
+    assert tacit("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--mutants") == 0
     printed = capsys.readouterr().out
-    assert "holds" in printed
+    assert "holds" not in printed
+    assert "not refuted (could have shown up to" in printed
     assert "caught" in printed
     assert "NOT CAUGHT" not in printed
     assert max(map(len, printed.splitlines())) <= 80
@@ -236,6 +239,7 @@ def test_audits_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
         ["audit", "no.such:module"],
         ["audit", "gaussian", "--runs", "3"],
         ["audit", "gaussian", "--confidence", "2"],
+        ["audit", "gaussian", "--false-alarm", "0"],
     ):
         assert tacit(*arguments) == 2
         said = capsys.readouterr().err
@@ -254,15 +258,45 @@ def test_a_refuted_promise_is_a_failure(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert tacit("audit", "leaks:target") == 1
-    assert "BROKEN" in capsys.readouterr().out
+    assert "REFUTED" in capsys.readouterr().out
     # A module that cannot be used is bad input, which is not the same as a refuted promise.
     (tmp_path / "wrong.py").write_text("def target(x): pass\n")
     (tmp_path / "garbled.py").write_text("def target(:\n")
     for name in ("wrong:target", "garbled:target", ".leaks:target"):
         assert tacit("audit", name) == 2
         assert capsys.readouterr().err.count("\n") == 1
-    assert tacit("audit", "leaks:target", "--teeth") == 2
-    assert "no sabotaged twin" in capsys.readouterr().err
+    assert tacit("audit", "leaks:target", "--mutants") == 2
+    assert "No mutant breaks" in capsys.readouterr().err
+
+
+def test_an_audit_that_could_not_have_shown_a_fault_does_not_reassure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A third of the noise, and so few runs that 7.9 of the promised 10 could have been shown."""
+    (tmp_path / "third.py").write_text(
+        "from tacit.privacy import Budget\n"
+        "from tacit.privacy.audit import Target\n"
+        "from tacit.privacy.mechanisms import GaussianMechanism\n"
+        "budget = Budget(10.0, 1e-5)\n"
+        "std = GaussianMechanism.calibrated(0.5, budget).std / 3.0\n"
+        "def mechanism(x, source):\n"
+        "    return x + source.normal(std, (1,))\n"
+        "target = Target.of(mechanism, (-0.5, 0.5), budget, name='third', runs=16000)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = answer(capsys, "audit", "third:target")
+    assert isinstance(found["audits"], list)
+    [item] = found["audits"]
+    assert 7.5 < item["could_show"] < 8.0
+    assert item["verdict"] == "inconclusive"
+    # What it saw is six times as much as was promised, if the noise is Gaussian.
+    assert "epsilon is at least" in item["warning"]
+    assert tacit("audit", "third:target") == 0
+    printed = capsys.readouterr().out
+    assert "inconclusive (could have shown up to 7." in printed
+    assert "warning: epsilon is at least" in printed
+    assert "holds" not in printed
 
 
 def test_what_can_be_attacked_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

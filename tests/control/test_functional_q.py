@@ -495,6 +495,24 @@ def test_settings_beyond_all_bounds_are_refused(given: dict[str, Any], words: st
         agent(**given)
 
 
+def test_settings_of_a_result_say_nothing_of_rewards() -> None:
+    agent = FunctionalQ(
+        budget=Budget(1.0, 1e-5),
+        reward_radius=0.2,
+        reward_range=(-1.0, 1.0),
+        gamma=0.5,
+        steps=30,
+        rounds=5,
+    )
+    forth, back = np.roll(np.eye(3), 1, axis=1), np.roll(np.eye(3), -1, axis=1)
+    moves = np.stack([forth, back], axis=1)
+    told = [
+        agent.learn(TabularMDP.from_dense(moves, np.full((3, 2), paid), step_limit=5)).settings
+        for paid in (0.0, 0.2)
+    ]
+    assert told[0] == told[1]
+
+
 def test_planning_never_sees_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Walk] = []
     real = planning.fitted_q

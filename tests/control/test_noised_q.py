@@ -313,6 +313,27 @@ def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
     assert delta == pytest.approx(1e-5, rel=1e-4)
 
 
+def test_every_update_has_noise_of_its_own() -> None:
+    rule, updates = PEOPLE[0], 200
+    with jax.enable_x64(True):
+        rows = {**walked(12), "reward": np.ones(12), "person": np.arange(12) // 3}
+        data = noised_q.of_people(rule.head, **rows)
+        plan = Plan(rule, updates, 1.0)
+        begun = noised_q.begin(plan, data, jax.random.key(3))
+
+        def noise(number: Any) -> Any:
+            state = begun._replace(done=number)
+            exact = rule.exact(data, state.parameters, state.target, state.done)
+            return noised_q.noised(plan, data, state, 1.0) - exact
+
+        z = np.asarray(jax.vmap(noise)(jnp.arange(updates))) / rule.bound
+    # Products of independent standard normals: five standard errors, 1e-6 or less.
+    for apart in (1, 2, 3):
+        products = (z[apart:] * z[:-apart]).ravel()
+        assert abs(products.sum()) < 5.0 * math.sqrt(products.size)
+    assert len(np.unique(z[:, 0])) == updates
+
+
 def test_what_goes_on_comes_from_noised_updates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other rewards under the same noised updates leave everything as it is."""
     rule = Updates(NETWORK, 1.0, 5, clip=1.0)

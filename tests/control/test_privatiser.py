@@ -10,7 +10,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -315,6 +315,15 @@ def test_every_gradient_gets_a_payload_that_is_read(
     assert told is None
     assert np.all(np.isfinite(vector))
     assert np.linalg.norm(vector) <= plan.reach
+
+
+@pytest.mark.parametrize("mechanism", get_args(Mechanism))
+def test_payloads_are_drawn_afresh(mechanism: Any) -> None:
+    """The same gradients twice, and the payloads have nothing in common."""
+    plan = Privatiser(2.0, 3, mechanism, submissions=2)
+    gradients, source = np.ones((50, 3)), secure()
+    first, second = (plan.payloads(gradients, source) for _ in range(2))
+    assert len({*first, *second}) == 100
 
 
 @given(st.lists(st.lists(nasty, min_size=3, max_size=3), min_size=1, max_size=4))

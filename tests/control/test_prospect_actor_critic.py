@@ -16,6 +16,7 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from tacit import cli
 from tacit.control import ActorCritic, CertifiedProgram, certified
@@ -29,6 +30,7 @@ from tacit.papers import rajabi2022_gamble as gambles
 from tacit.privacy import Budget, InputError
 from tacit.risk import PowerUtility, Prelec, Prospect
 from tacit.run.lessons.actor_critic import ActorCriticLesson as Lesson
+from tests.statistics import FALSE_ALARM
 
 BUDGET = Budget(4.0, 1e-5)
 PEOPLE = Prospect.tversky_kahneman()
@@ -309,6 +311,38 @@ def test_what_goes_on_to_the_next_batch_comes_from_noised_sums(
     np.testing.assert_array_equal(states[0].returns, states[1].returns)
     np.testing.assert_array_equal(states[0].actor, states[1].actor)
     np.testing.assert_array_equal(states[0].critic, states[1].critic)
+
+
+def test_all_that_is_summed_is_noised() -> None:
+    """Counts of returns too."""
+    agent = replace(AGENT, batch=2, noise="independent")
+    program = CertifiedProgram(agent, HostEnvironment(Bets()), 4)
+    plan, sigma = program.plan, program.numbers["sigma"]
+    with jax.enable_x64(True):
+        keys = jax.random.split(jax.random.key(4), 400)
+        begun = plan.begin(jax.random.key(0), keys[0], program.numbers)
+        exact = jnp.zeros(plan.rows.dimension)
+        z = jax.vmap(lambda key: plan.noised(plan.rekeyed(begun, key), exact)[0])(keys)
+    law = stats.chi2(len(keys))
+    for squares in np.sum((np.asarray(z) / sigma) ** 2, axis=0):  # coordinate by coordinate
+        assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
+
+
+def test_what_a_person_adds_does_not_depend_on_the_others() -> None:
+    agent = replace(AGENT, batch=2, noise="independent")
+    program = CertifiedProgram(agent, HostEnvironment(Bets()), 4)
+    one, two = ([0, 1], [1], [2.0], True), ([0, 1], [0], [0.0], False)
+    three, four = ([0, 1], [0], [1.0], True), ([0, 1], [1], [-2.0], True)
+    with jax.enable_x64(True):
+        begun = program.plan.begin(jax.random.key(0), jax.random.key(1), program.numbers)
+
+        def total(*people: Any) -> Any:
+            rows = jax.tree.map(lambda *x: np.stack(x), *(episode(*own, 1) for own in people))
+            return np.asarray(program.plan.exact(begun, rows, 0)[0])
+
+        moved = total(one, two) - total(three, two)
+        assert np.linalg.norm(moved) > 0.1
+        np.testing.assert_allclose(moved, total(one, four) - total(three, four), atol=1e-12)
 
 
 def test_a_result_survives_a_file(learned: Learned, tmp_path: Path) -> None:

@@ -556,6 +556,25 @@ def test_updates_protect_whatever_the_radius() -> None:
     )
 
 
+def test_a_plan_comes_from_what_was_released_and_its_noise() -> None:
+    """So much noise that two runs about the same rewards cannot agree."""
+    agent = ProspectQ(
+        budget=Budget(0.1, 1e-5),
+        reward_radius=0.2,
+        reward_range=(-1.0, 1.0),
+        gamma=0.5,
+        steps=30,
+        rounds=300,
+        samples=3,
+    )
+    forth, back = np.roll(np.eye(3), 1, axis=1), np.roll(np.eye(3), -1, axis=1)
+    ring = TabularMDP.from_dense(
+        np.stack([forth, back], axis=1), np.full((3, 2), 0.1), step_limit=5
+    )
+    first, second = (agent.learn(ring).parameters for _ in range(2))
+    assert np.max(np.abs(first - second)) > 1e-3
+
+
 def test_planning_never_sees_rewards(mdp: TabularMDP, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the walk's nor the successors', which nobody looked at to begin with."""
     seen: list[SampledWalk] = []

@@ -1,29 +1,22 @@
-"""Whole runs of private Q-learning under attack: what ships holds, and its twins are caught."""
+"""Whole runs of private Q-learning under attack: what ships is not refuted."""
 
 import pytest
 
 from tacit.control import q_audits
-from tacit.privacy.audit.sabotage import Twin, attacked, bite
+from tacit.privacy.audit import Verdict
+from tacit.privacy.audit.mutations import attacked
 from tacit.privacy.audit.targets import TARGETS
-from tests.auditing import own_targets, own_twins, target_params, twin_params
+from tests.auditing import target_params
 
-# The complete table is made by slow tests, and by `tacit audit --all --teeth`.
-QUICK_TEETH = {("clip forgotten", "logged-q")}
+SLOW = {"logged-q"}
+# So few runs are for faults that are coarse: each plans for a long time.
+COARSE = {"prospect-q"}
 
 
-@pytest.mark.parametrize("name", target_params(q_audits, ()))
-def test_what_ships_keeps_its_promise(name: str) -> None:
+@pytest.mark.parametrize("name", target_params(q_audits, slow=SLOW))
+def test_what_ships_is_not_refuted(name: str) -> None:
     found = attacked(TARGETS[name]())
     assert found.target == name
-    assert not found.broken
+    assert found.verdict is (Verdict.INCONCLUSIVE if name in COARSE else Verdict.NOT_REFUTED)
+    assert found.warning is None
     assert found.epsilon > 0.01 * found.certified
-
-
-@pytest.mark.parametrize(("twin", "name"), twin_params(q_audits, QUICK_TEETH))
-def test_every_twin_is_caught(twin: Twin, name: str) -> None:
-    assert bite(twin, name).caught
-
-
-def test_every_target_has_a_twin() -> None:
-    assert {name for _, name in own_twins(q_audits)} == set(own_targets(q_audits))
-    assert {(twin.name, name) for twin, name in own_twins(q_audits)} >= QUICK_TEETH

@@ -1,8 +1,6 @@
-"""Whole fits under attack: what ships holds, and its sabotaged twins are caught."""
+"""Whole fits under attack: what ships is not refuted, and all that is covered is seen."""
 
-import contextlib
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,93 +8,32 @@ import pytest
 
 from tacit import cli
 from tacit.data import OneHot, Trajectories
-from tacit.evaluation import DPLSW, PrivateGTD, PrivateLSTD, PrivateValue, audits, sums
-from tacit.evaluation import dplsw as dplsw_module
-from tacit.evaluation.private_gtd import Plan
-from tacit.evaluation.selection import PermuteAndFlip, choose
-from tacit.privacy import Unit, accounting, exact, noise
-from tacit.privacy.audit import Target
+from tacit.evaluation import PrivateLSTD, audits
+from tacit.evaluation.selection import choose
+from tacit.privacy import Unit
+from tacit.privacy.audit import Target, Verdict
 from tacit.privacy.audit.attacks import observed
-from tacit.privacy.audit.sabotage import TWINS, Twin, attacked, bite
+from tacit.privacy.audit.mutations import attacked
 from tacit.privacy.audit.targets import TARGETS
-from tacit.privacy.mechanisms import GaussianMechanism, clip
-from tacit.privacy.noise import Source, secure
-from tests.auditing import own_targets, target_params, twin_params
+from tacit.privacy.noise import secure
+from tests.auditing import own_targets, target_params
 
 OWN = own_targets(audits)
-TEETH = [twin for twin in TWINS if twin.targets[0] in OWN]
-# Of the rest the complete table is made by slow tests, and by `tacit audit --all --teeth`.
-QUICK = {"private-gtd", "dplsl"}
-QUICK_TEETH = {
-    ("factor 2 forgotten", "private-lstd"),
-    ("clip forgotten", "private-gtd-primal-dual"),
-    ("distance halved", "private-choice"),
-    ("scores not clamped", "private-choice"),
-    ("people not grouped", "private-value-users"),
-    ("range read off the data", "private-lstd"),
-    ("diagnostics shown", "private-gtd"),
-}
-# Theta alone is seen of what GPOPE pays for; smoothing hides who visits a state, as it should.
-HARDLY_SEEN = {"gpope", "gpope-sampled", "dplsw-visits"}
+QUICK = {"private-gtd-not-a-number"}
+SLOW = {"private-gtd", "private-value", "private-choice"}
+# Smoothing hides who visits a state, as it should.
+HARDLY_SEEN = {"dplsw-visits", "private-gtd-sampled"}
+# So few runs are for faults that are coarse.
+COARSE = {"private-gtd-not-a-number", "private-value-grid-fits"}
 
 
-@pytest.mark.parametrize("name", target_params(audits, QUICK))
-def test_what_ships_keeps_its_promise(name: str) -> None:
+@pytest.mark.parametrize("name", target_params(audits, QUICK, SLOW))
+def test_what_ships_is_not_refuted(name: str) -> None:
     found = attacked(TARGETS[name]())
     assert found.target == name
-    assert not found.broken
+    assert found.verdict is (Verdict.INCONCLUSIVE if name in COARSE else Verdict.NOT_REFUTED)
+    assert found.warning is None
     assert found.epsilon > 0.02 * found.certified or name in HARDLY_SEEN
-
-
-@pytest.mark.parametrize(("twin", "name"), twin_params(audits, QUICK_TEETH))
-def test_every_twin_is_caught(twin: Twin, name: str) -> None:
-    assert bite(twin, name).caught
-
-
-def test_every_target_has_a_twin_and_every_twin_a_target() -> None:
-    bitten = {name for twin in TEETH for name in twin.targets}
-    assert bitten == set(OWN)
-    assert {(twin.name, name) for twin in TEETH for name in twin.targets} >= QUICK_TEETH
-
-
-def test_a_calibration_is_not_carried_over_into_a_twin_nor_out_of_it() -> None:
-    judge = PrivateValue(audits.BUDGET, weight_cap=1.0, horizon=1, reward_range=audits.RANGE)
-    honest = judge.mechanism
-    [factor_two] = [twin for twin in TEETH if twin.name == "factor 2 forgotten"]
-    seen: list[object] = []
-
-    @contextlib.contextmanager
-    def watched() -> Iterator[None]:
-        with factor_two.sabotage():
-            seen.append(judge.mechanism)
-            yield
-
-    bite(replace(factor_two, sabotage=watched), "private-lstd", runs=40)
-    # The noise that the twin calibrates is half of what is remembered of the honest code.
-    [twin] = seen
-    assert isinstance(twin, GaussianMechanism)
-    assert isinstance(honest, GaussianMechanism)
-    assert twin.std == pytest.approx(honest.std / 2, rel=1e-5)
-    assert judge.mechanism == honest
-
-
-def test_sabotage_ends_with_its_block() -> None:
-    def shipped() -> list[object]:
-        return [
-            *(clip.l1, clip.l2, accounting.movement, exact.bernoulli_exp, noise.jax_normal),
-            *(Source.normal, sums.shrinking, Plan.run, PermuteAndFlip.sums),
-            *(Trajectories.unit_index, Trajectories.num_units, vars(dplsw_module)["smooth_bound"]),
-            *(PrivateValue.fit, PrivateLSTD.fit, PrivateGTD.fit, DPLSW.fit),
-        ]
-
-    before = shipped()
-    for twin in TEETH:
-        changed: list[object] = []
-        with contextlib.suppress(KeyError), twin.sabotage():
-            changed = shipped()
-            raise KeyError
-        assert changed != before, twin.name
-        assert shipped() == before, twin.name
 
 
 # --- neighbours -----------------------------------------------------------------------------------
@@ -156,6 +93,19 @@ def test_a_choice_is_seen() -> None:
     assert not np.array_equal(audits.given_away(taken), audits.given_away(other))
 
 
+def test_every_iterate_is_seen() -> None:
+    """All four thetas, what was added to each, and the noise in it, if it is the first world."""
+    target = TARGETS["private-gtd"]()
+    assert isinstance(target, Target)
+    [row] = target.draw(0, 1, secure())
+    tail = np.asarray(row)[-31:]
+    thetas, added, noise = (tail[i : i + 8].reshape(4, 2) for i in (0, 8, 16))
+    np.testing.assert_allclose(np.diff(thetas, axis=0), added[1:] * 0.5 / 5, rtol=1e-9)
+    np.testing.assert_allclose(np.diff(noise, axis=0).ravel(), tail[24:30], rtol=1e-9)
+    # Five people without rewards but for one: what is added without noise is one clip bound.
+    assert np.linalg.norm(added - noise, axis=1) == pytest.approx(0.1, rel=0.05)
+
+
 def test_each_run_draws_noise_of_its_own() -> None:
     target = TARGETS["private-gtd"]()
     assert isinstance(target, Target)
@@ -173,9 +123,10 @@ def test_fits_are_in_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gaussian" in listed
 
 
-def test_an_audit_of_fits_and_their_twins(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["audit", "dplsw-visits", "--teeth", "--runs", "800", "--json"]) == 0
+def test_an_audit_of_fits_and_their_mutants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["audit", "dplsw-visits", "--mutants", "--runs", "1200", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [item["broken"] for item in found["audits"]] == [False]
-    assert [item["twin"] for item in found["twins"]] == ["not smoothed"]
+    assert [item["verdict"] for item in found["audits"]] != ["refuted"]
+    assert [item["mutant"] for item in found["mutants"]] == ["not-smoothed"]
+    assert found["mutants"][0]["false_alarm"] == 1e-3
     assert found["failed"] == 0

@@ -150,6 +150,33 @@ def test_poisson_draws_are_fresh_and_have_the_rate() -> None:
     assert each[0] != each[1]
 
 
+def test_every_step_draws_a_sample_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unit i adds to coordinate i alone, so that each step's sum tells who was drawn."""
+    n, steps, rate = 64, 40, 0.3
+    units = UnitMoments(np.zeros((n * n, n)), np.eye(n), None, None, Unit.TRAJECTORY)
+    judge = PrivateGTD(OneHot(n), (0.0, 1.0), BUDGET, iterations=steps, clip=1.0)
+    plan = replace(judge.plan("residual", 1), noise=0.0, rate=rate)
+    drawn = []
+    advance = Walk.advance
+
+    def watched(self: Walk, count: float) -> None:
+        drawn.append(self.exact > 0.5)
+        advance(self, count)
+
+    monkeypatch.setattr(Walk, "advance", watched)
+    plan.run(units, secure())
+    there = np.array(drawn)
+    assert there.shape == (steps, n)
+    # Steps are independent: somebody is in one and in the next with probability rate^2.
+    both = int(np.count_nonzero(there[1:] & there[:-1]))
+    pairs = stats.binom((steps - 1) * n, rate**2)
+    # Neighbouring pairs share a step, so their sum varies by up to (1 + 2 rate) as much: wider.
+    low, high = (pairs.mean() + side * 6.0 * pairs.std() for side in (-1.0, 1.0))
+    assert low < both < high
+    assert not low < int(np.count_nonzero(there[1:])) < high  # the same sample in every step
+    assert len(np.unique(there, axis=0)) == steps
+
+
 # --- sensitivity ---------------------------------------------------------------------------------
 
 odd = st.sampled_from([0.0, 1.0, -3.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])

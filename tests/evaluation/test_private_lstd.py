@@ -136,6 +136,18 @@ def test_exchanging_a_person_moves_the_release_by_at_most_two_bounds(
     assert np.linalg.norm(sums[0] - sums[1]) <= 2.0 * bound * (1.0 + 1e-12)
 
 
+def test_ranges_and_bounds_are_the_callers_and_not_the_datas() -> None:
+    judge = PrivateLSTD(OneHot(2), (-1.0, 3.0), Budget(1.0, 1e-5))
+    data = [
+        Trajectories.from_arrays([0, 1], [0, 0], rewards, lengths=[2], num_states=2, num_actions=1)
+        for rewards in ([0.25, 0.5], [-50.0, 100.0])
+    ]
+    told = [judge.fit(one).settings for one in data]
+    assert told[0] == told[1]
+    assert told[0]["reward_range"] == (-1.0, 3.0)
+    assert told[0]["clip"] == pytest.approx(0.9)
+
+
 def test_the_certificate_and_the_noise() -> None:
     result = plain().fit(simulated(40, 5), start=[0, 1])
     assert 0.999 <= result.certificate.epsilon <= 1.0

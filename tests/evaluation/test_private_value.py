@@ -366,6 +366,12 @@ def test_noise_is_below_that_of_a_ball_around_a_diagonal_map(grid: bool) -> None
     assert found["behavior"] / before["behavior"] == pytest.approx(0.56263, rel=loose)
 
 
+def test_noise_on_a_grid_is_that_of_its_event() -> None:
+    plan = judge(grid=True).mechanism
+    assert isinstance(plan, GridGaussianMechanism)
+    assert plan.event == DiscreteGaussian(plan.width, plan.bound / plan.step, plan.dimension)
+
+
 def test_the_certificate_says_what_was_done() -> None:
     data = exact.sample(100, np.random.default_rng(1))
     plain = judge().fit(data, exact.TARGET).certificate

@@ -1,9 +1,8 @@
-"""The auditor: its bounds are valid, honest mechanisms hold, and sabotaged twins are caught."""
+"""The auditor: its bounds are valid, and what keeps its promise is not refuted."""
 
-import contextlib
 import math
-import subprocess
-import sys
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,23 +21,26 @@ from tacit.privacy import (
     Relation,
     Release,
     Unit,
-    accounting,
-    exact,
-    noise,
 )
-from tacit.privacy.audit import CanaryTarget, Counts, Target, audit, audit_with_canaries, bounds
+from tacit.privacy.audit import (
+    CanaryTarget,
+    Counts,
+    Target,
+    Verdict,
+    audit,
+    audit_with_canaries,
+    bounds,
+)
 from tacit.privacy.audit import attacks as attack_module
 from tacit.privacy.audit.canaries import Coins
-from tacit.privacy.audit.sabotage import TWINS, Twin, attacked, bite
+from tacit.privacy.audit.mutations import attacked
 from tacit.privacy.audit.targets import TARGETS, find, gaussian
 from tacit.privacy.exact import bernoulli
 from tacit.privacy.grid import Array
-from tacit.privacy.mechanisms import CorrelatedMechanism, clip
 from tacit.privacy.noise import Source, secure
 from tests.statistics import FALSE_ALARM
 
 LOCAL = Relation.LOCAL
-TRAINING = "gradient-descent-canaries"
 
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -114,6 +116,57 @@ def test_one_run_epsilon_is_where_the_p_value_crosses() -> None:
     assert bounds.one_run_epsilon(1000, 200, 100, 1e-6, 0.95) == 0.0
 
 
+def test_p_values_at_one_point_are_exact_and_never_too_small() -> None:
+    """A release that is exactly at hit = e^epsilon alarm + delta: P(p <= x) is at most x."""
+    epsilon, delta, alarm, runs = 1.0, 0.05, 0.08, 300
+    ratio = math.exp(epsilon)
+    hit = ratio * alarm + delta
+    rng = np.random.default_rng(5)
+    hits, alarms = rng.binomial(runs, hit, 4000), rng.binomial(runs, alarm, 4000)
+    found = np.array(
+        [
+            bounds.excess_p_value(Counts(int(h), runs, int(a), runs), ratio, delta)
+            for h, a in zip(hits, alarms, strict=True)
+        ]
+    )
+    for level in (0.2, 0.05, 0.01, 0.002):
+        wrong = int(np.count_nonzero(found <= level))
+        assert wrong <= stats.binom.isf(FALSE_ALARM, found.size, level)
+    # And not idle: about as many are below a level as should be.
+    assert np.count_nonzero(found <= 0.2) > 0.12 * found.size
+    assert bounds.excess_p_value(Counts(10, 100, 50, 100), ratio, delta) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("hits", "alarms"), [(100, 0), (100, 100), (0, 0), (1, 0), (100, 1), (60, 3)]
+)
+def test_p_values_at_the_ends(hits: int, alarms: int) -> None:
+    found = bounds.excess_p_value(Counts(hits, 100, alarms, 100), math.exp(2.0), 1e-5)
+    assert 0.0 < found <= 1.0
+    # With all guesses right, (e^2 a)^100 (1 - a)^100 is largest where e^2 a is 1 or a is 1/2.
+    if (hits, alarms) == (100, 0):
+        assert found == pytest.approx((1.0 - math.exp(-2.0)) ** 100, rel=0.05, abs=1e-9)
+
+
+def test_power_is_that_of_the_test() -> None:
+    """How often the test rejects, were the rates the observed ones: counted, and as stated."""
+    ratio, delta, runs, error = math.exp(0.5), 0.1, 400, 1e-3
+    observed = Counts(208, runs, 80, runs)
+    stated = bounds.excess_power(observed, ratio, delta, error)
+    rng = np.random.default_rng(6)
+    rejected = [
+        bounds.excess_p_value(
+            Counts(int(rng.binomial(runs, 0.52)), runs, int(rng.binomial(runs, 0.2)), runs),
+            ratio,
+            delta,
+        )
+        <= error
+        for _ in range(1000)
+    ]
+    assert 0.1 < stated < 0.9
+    assert np.mean(rejected) == pytest.approx(stated, abs=0.1)
+
+
 # --- validity of whole audits ---------------------------------------------------------------------
 
 
@@ -161,6 +214,66 @@ def test_the_whole_curve_is_judged_and_not_one_point_of_it() -> None:
     found = audit(target)
     assert found.epsilon < found.certified
     assert found.broken
+
+
+def _shifted(factor: float, promise: "Budget | tuple[Gaussian]", runs: int) -> Target:
+    """A number moved by 1 under normal noise of so much of what was promised."""
+
+    def mechanism(value: float, source: Source) -> Array:
+        return value + source.normal(factor, (1,))
+
+    add_remove = Relation.ADD_REMOVE
+    return Target.of(mechanism, (0.0, 1.0), promise, relation=add_remove, runs=runs)
+
+
+def test_what_keeps_its_promise_is_refuted_no_more_often_than_said() -> None:
+    # Exactly as bad as promised, at a false-alarm rate of 2 %: of 300 audits at most 20, but once
+    # in a million times.
+    trials = 300
+    promise = (Gaussian(1.0, 1.0),)
+    found = [audit(_shifted(1.0, promise, 400), false_alarm=0.02) for _ in range(trials)]
+    wrong = sum(item.broken for item in found)
+    assert wrong <= stats.binom.isf(FALSE_ALARM, trials, 0.02)
+    assert {item.false_alarm for item in found} == {0.02}
+
+
+def test_a_test_fixed_beforehand_catches_a_fifth_less_noise() -> None:
+    """At mu = 2 and 1,000 runs that are judged, with power 0.95: of 60 audits at least 50."""
+    promise = (Gaussian(0.5, 1.0),)
+    found = [
+        audit(
+            replace(_shifted(0.4, promise, 1600), draw=_normal_around(0.4)),
+            false_alarm=1e-3,
+        )
+        for _ in range(60)
+    ]
+    # 49 or fewer happen with probability 7e-5 at power 0.95, and less at more.
+    assert sum(item.broken for item in found) >= 50
+
+
+def _normal_around(std: float) -> Callable[[int, int, Source], Array]:
+    return lambda world, count, source: source.normal(std, (count, 1)) + world
+
+
+def test_verdicts() -> None:
+    # A third of the noise: refuted where the whole curve is promised; with one point promised and
+    # so few runs that it could not be refuted, inconclusive, and with a warning.
+    curve, point = (Gaussian(0.5, 1.0),), Budget(10.0, 1e-5)
+    assert audit(_shifted(0.5 / 3, curve, 2000)).verdict is Verdict.REFUTED
+    found = audit(_shifted(0.5 / 3, point, 2000))
+    assert found.could_show < found.certified
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.warning is not None
+    assert found.gaussian.epsilon > 1.5 * found.certified
+    # All the noise: not refuted where noise of 0.8 would have shown, else inconclusive.
+    honest = audit(_shifted(0.5, curve, 4000))
+    assert (honest.verdict, honest.warning) == (Verdict.NOT_REFUTED, None)
+    assert honest.would_catch is not None
+    assert honest.would_catch >= 0.8
+    assert audit(_shifted(0.5, curve, 200)).verdict is Verdict.INCONCLUSIVE
+    assert honest.to_dict()["verdict"] == "not refuted"
+    # A pure promise below what could be shown.
+    assert audit(_response(1.0)).verdict is Verdict.NOT_REFUTED
 
 
 def test_gaussian_shape_is_found_again() -> None:
@@ -372,6 +485,8 @@ def test_attacks_ignore_what_does_not_differ() -> None:
         ({"runs": 10}, "at least 40 runs"),
         ({"confidence": 1.0}, "confidence"),
         ({"confidence": math.nan}, "confidence"),
+        ({"false_alarm": 0.0}, "false_alarm"),
+        ({"false_alarm": 0.5}, "false_alarm"),
         ({"runs": 2.5}, "runs"),
     ],
 )
@@ -459,67 +574,30 @@ def test_canaries_need_a_score_each() -> None:
         audit_with_canaries(short)
 
 
-# --- what ships, and its twins --------------------------------------------------------------------
+# --- what ships -----------------------------------------------------------------------------------
 
 
 # Other packages may have put theirs into the catalogue by now; they have tests of their own.
 OWN = [name for name, build in TARGETS.items() if build.__module__ == gaussian.__module__]
-TEETH = [twin for twin in TWINS if twin.targets[0] in OWN]
 
 
 # These take longest to compile, or to draw.
 LONG = {"unit-vector-compiled", "sign-compiled", "functional-compiled", "smooth"}
+LONG |= {"running-sums-compiled", "running-sums-resumed", "gradient-descent"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in OWN],
+    [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in OWN],
 )
-def test_what_ships_keeps_its_promise(name: str) -> None:
+def test_what_ships_is_not_refuted(name: str) -> None:
     found = attacked(TARGETS[name]())
     assert found.target == name
-    assert not found.broken
+    assert found.verdict is Verdict.NOT_REFUTED
+    assert found.warning is None
     # Not idle either: something of what is lost is seen. (At points that are all but the same it
     # drowns in the noise that keeps them apart.)
     assert found.epsilon > 0.1 * found.certified or name == "field-close"
-
-
-# One target for each way of going wrong; the others are slow tests.
-QUICK = {(twin.name, twin.targets[0]) for twin in TEETH} | {("clip forgotten", TRAINING)}
-
-
-@pytest.mark.parametrize(
-    ("twin", "name"),
-    [
-        pytest.param(
-            *(twin, name),
-            id=f"{twin.name}, {name}",
-            marks=() if (twin.name, name) in QUICK else pytest.mark.slow,
-        )
-        for twin in TEETH
-        for name in twin.targets
-    ],
-)
-def test_every_twin_is_caught(twin: Twin, name: str) -> None:
-    assert bite(twin, name).caught
-
-
-def test_sabotage_ends_with_its_block() -> None:
-    def shipped() -> list[object]:
-        return [
-            *(clip.l1, clip.l2, accounting.movement, exact.bernoulli, noise.jax_normal),
-            *(Source.normal, Source.laplace, Source.discrete_gaussian, Source.discrete_laplace),
-            *(CorrelatedMechanism.sensitivity, np.geterr()),
-        ]
-
-    before = shipped()
-    for twin in TEETH:
-        changed: list[object] = []
-        with contextlib.suppress(KeyError), twin.sabotage():
-            changed = shipped()
-            raise KeyError
-        assert changed != before
-        assert shipped() == before
 
 
 def test_targets_of_ones_own(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -550,16 +628,3 @@ def test_secure_noise_by_default() -> None:
 
     audit(Target("watch", draw, (Gaussian(1.0, 1.0),), Relation.ADD_REMOVE, runs=100))
     assert {item.origin for item in seen} == {secure().origin}
-
-
-def test_a_twin_leaves_nothing_behind() -> None:
-    """Modules that are first imported while a twin is at work must not keep its noise."""
-    code = (
-        "from tacit.privacy import noise\n"
-        "from tacit.privacy.audit import sabotage\n"
-        "with sabotage.less_compiled_noise(0.25):\n"
-        "    pass\n"
-        "from tacit.privacy.mechanisms import correlated_jax, functional_jax\n"
-        "assert functional_jax.jax_normal is noise.jax_normal is correlated_jax.jax_normal\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

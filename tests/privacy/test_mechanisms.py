@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 
 from tacit.privacy import Budget, Gaussian, InputError, Laplace, NoiseOrigin, Relation, epsilon
-from tacit.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from tacit.privacy.events import DiscreteGaussian
+from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism, LaplaceMechanism
 from tacit.privacy.noise import reproducible, secure
-from tests.statistics import follows
+from tests.statistics import FALSE_ALARM, follows
 
 DRAWS = 200_000
 
@@ -100,3 +101,14 @@ def test_shapes_are_kept() -> None:
     plan = GaussianMechanism(1.0, 1.0)
     for shape in ((), (0,), (3,), (2, 3)):
         assert plan.release(np.zeros(shape), secure())[0].shape == shape
+
+
+def test_noise_on_a_grid_has_the_size_that_its_event_says() -> None:
+    plan = GridGaussianMechanism.calibrated(1.0, Budget(1.0, 1e-5), dimension=3)
+    assert plan.event == DiscreteGaussian(plan.width, plan.bound / plan.step, 3)
+    z = plan.releases(np.zeros((1, 3)), 2000, secure())[0].ravel() / (plan.width * plan.step)
+    # So wide a discrete Gaussian has the variance of the continuous one, to a part in 10^9.
+    law, squares = stats.chi2(z.size), float(np.sum(z**2))
+    assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
+    for off in (0.9, 1.1):
+        assert not law.ppf(FALSE_ALARM / 2) < squares * off**2 < law.isf(FALSE_ALARM / 2)

@@ -9,7 +9,7 @@ from tacit.cli.common import Json, progress
 
 if TYPE_CHECKING:
     from tacit.privacy.audit import Audit, CanaryAudit
-    from tacit.privacy.audit.sabotage import Bite
+    from tacit.privacy.audit.mutations import Finding
 
 
 def audit(
@@ -22,22 +22,27 @@ def audit(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Attack all that ships.")] = False,
-    teeth: Annotated[
-        bool, typer.Option("--teeth", help="Attack sabotaged twins, which must be caught.")
+    mutants: Annotated[
+        bool,
+        typer.Option("--mutants", help="Attack mutants of what ships, which must be caught."),
     ] = False,
     names: Annotated[bool, typer.Option("--list", help="Print what can be attacked.")] = False,
     runs: Annotated[
         int | None, typer.Option(help="Runs in each world.", show_default="the target's own")
     ] = None,
     confidence: Annotated[float, typer.Option(help="How sure the bounds are.")] = 0.95,
+    false_alarm: Annotated[
+        float,
+        typer.Option(help="How often a promise that is kept is called refuted, at most."),
+    ] = 1e-6,
     as_json: Json = False,
 ) -> None:
     """Attack mechanisms and whole fits, and bound their epsilon from below.
 
-    Leaves with exit code 1 if a promise is refuted, or if a sabotaged twin goes unnoticed.
+    Leaves with exit code 1 if a promise is refuted, or if a mutant goes unnoticed.
 
     \b
-    tacit audit --all --teeth
+    tacit audit --all --mutants
     tacit audit gaussian laplace --runs 1000000
     tacit audit my_module:my_target
     """
@@ -47,74 +52,97 @@ def audit(
     import tacit.control.q_audits
     import tacit.evaluation.audits  # noqa: F401
     from tacit.privacy import InputError
-    from tacit.privacy.audit import sabotage
+    from tacit.privacy.audit import mutations
+    from tacit.privacy.audit.mutants import MUTANTS
     from tacit.privacy.audit.targets import TARGETS, find
 
     if names:
         print(json.dumps(list(TARGETS)) if as_json else "\n".join(TARGETS))
         return
     chosen = {name: find(name) for name in [*(targets or []), *(TARGETS if everything else [])]}
-    if not chosen and not teeth:
-        raise InputError("Say what to attack: --all, --teeth, or names from --list.")
-    twins = [(twin, name) for twin in sabotage.TWINS for name in twin.targets] if teeth else []
-    twins = [(twin, name) for twin, name in twins if not chosen or name in chosen]
-    if teeth and not twins:
-        raise InputError(f"There is no sabotaged twin of {', '.join(chosen)}.")
-    with progress(len(chosen) + len(twins)) as advance:
+    if not chosen and not mutants:
+        raise InputError("Say what to attack: --all, --mutants, or names from --list.")
+    pairs = [(one, name) for one in MUTANTS.values() for name in one.targets] if mutants else []
+    pairs = [(one, name) for one, name in pairs if not chosen or name in chosen]
+    if mutants and not pairs:
+        raise InputError(f"No mutant breaks the promise of {', '.join(chosen)}.")
+    with progress(len(chosen) + len(pairs)) as advance:
         found = []
         for name, build in chosen.items():
             advance(name)
-            found.append(sabotage.attacked(build(), runs=runs, confidence=confidence))
-        bitten = []
-        for twin, name in twins:
-            advance(f"{name}, {twin.name}")
-            bitten.append(sabotage.bite(twin, name, runs=runs, confidence=confidence))
-    bad = sum(item.broken for item in found) + sum(not item.caught for item in bitten)
+            given: dict[str, Any] = {"confidence": confidence, "false_alarm": false_alarm}
+            found.append(mutations.attacked(build(), runs=runs, **given))
+        mutated = []
+        for one, name in pairs:
+            advance(f"{name}, {one.name}")
+            mutated.append(mutations.audited(one, name, runs=runs, confidence=confidence))
+    bad = sum(item.broken for item in found) + sum(not item.caught for item in mutated)
     if as_json:
         print(
             json.dumps(
                 {
                     "audits": [item.to_dict() for item in found],
-                    "twins": [item.to_dict() for item in bitten],
+                    "mutants": [item.to_dict() for item in mutated],
                     "failed": bad,
                 }
             )
         )
     else:
-        _show_audits(found, bitten)
+        _show_audits(found, mutated, false_alarm)
     if bad:
         raise typer.Exit(1)
 
 
-def _show_audits(found: "list[Audit | CanaryAudit]", bitten: "list[Bite]") -> None:
-    wide = max(len(item.target) for item in [*found, *(twin.found for twin in bitten)]) + 1
+def _show_audits(
+    found: "list[Audit | CanaryAudit]", mutated: "list[Finding]", false_alarm: float
+) -> None:
+    wide = max(len(item.target) for item in [*found, *(one.found for one in mutated)]) + 1
     if found:
-        print(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
+        print(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}")
         for item in found:
             delta = f"{item.delta:.0e}" if item.delta else "0"
-            verdict = "BROKEN" if item.broken else "holds"
             print(
                 f"{item.target:<{wide}}{delta:>7}{item.certified:>9.4g}{item.epsilon:>7.3g}"
-                f"{_shaped(item):>8}  {verdict}{_failed(item)}"
+                f"{_shaped(item):>8}"
             )
-    if bitten:
+            print(f"  {_verdict(item)}{_failed(item)}")
+            if item.warning is not None:
+                print(f"  warning: {item.warning}")
+    if mutated:
         if found:
             print()
-        print(f"{'sabotaged':<{wide}}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
-        for name in dict.fromkeys(twin.twin for twin in bitten):
+        print(f"{'mutant':<{wide}}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
+        for name in dict.fromkeys(one.mutant for one in mutated):
             print(f"{name}:")
-            for twin in (item for item in bitten if item.twin == name):
-                verdict = "caught" if twin.caught else "NOT CAUGHT"
+            for one in (item for item in mutated if item.mutant == name):
+                verdict = "caught" if one.caught else "NOT CAUGHT"
                 print(
-                    f"{' ' + twin.found.target:<{wide}}{twin.found.certified:>9.4g}"
-                    f"{twin.found.epsilon:>7.3g}{_shaped(twin.found):>8}  {verdict}"
+                    f"{' ' + one.found.target:<{wide}}{one.found.certified:>9.4g}"
+                    f"{one.found.epsilon:>7.3g}{_shaped(one.found):>8}  {verdict}"
                 )
-    sure = f"{100 * (found or [twin.found for twin in bitten])[0].confidence:.6g} %"
+    sure = f"{100 * (found or [one.found for one in mutated])[0].confidence:.6g} %"
     print()
     print(f"shown: no smaller epsilon is true, with confidence {sure}.")
     print("shaped: the same if the privacy loss is Gaussian in shape, an assumption.")
-    print("verdict: whether the attack contradicts delta(epsilon) at any epsilon; it")
-    print("errs once in a million audits, whatever the confidence.")
+    print("verdict: whether the attack contradicts delta(epsilon) at any epsilon.")
+    if found:
+        print(
+            f"A promise that is kept is called refuted at a rate of {false_alarm:g} at most. What"
+        )
+        print("is not refuted is not proven: another attack might show more.")
+    if any(item.verdict == "inconclusive" for item in found):
+        print("inconclusive: so few runs could not have shown what is promised to be broken.")
+
+
+def _verdict(item: "Audit | CanaryAudit") -> str:
+    """The verdict, and what the audit could have shown."""
+    if item.broken:
+        return "REFUTED"
+    could = f"could have shown up to {item.could_show:.3g}"
+    factor: float | None = getattr(item, "would_catch", None)
+    if factor:
+        could += f", or noise x {factor:.2g}"
+    return f"{item.verdict.value} ({could})"
 
 
 def _failed(item: "Audit | CanaryAudit") -> str:

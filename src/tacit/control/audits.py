@@ -1,45 +1,34 @@
 """The private actor-critic under attack: whole runs of `learn`, and all that they give away.
 
-Importing this module puts its targets and its sabotaged twins into the catalogues of
-`tacit.privacy.audit`, where `tacit audit` finds them. Each run is a call of `ActorCritic.learn`
-with fresh secret noise; what an attacker sees is every number and every word of the result as it
-would be saved. The promise is the certificate's. In the two worlds everybody lives alike but for
-one person, who is paid far more than anybody could be, or far less.
+Importing this module puts its targets into the catalogue of `tacit.privacy.audit`, where
+`tacit audit` finds them. Each run is a call of `ActorCritic.learn` with fresh secret noise; what an
+attacker sees is every number and every word of the result as it would be saved, and the parameters
+after every batch, which the certificate covers. The promise is the certificate's. In the two worlds
+everybody lives alike but for one person, who is paid far more than anybody could be, or far less.
 
 Three things give these audits power: a promise large enough for an attack to come near it, steps so
-small that the released parameters are all but the noised sums, and a person whose increment goes
-through the shipped clipping to the very bound. A twin that carries a critic without noise shows
-only in what later people add to the actor; so it has a target of its own, in which the critic moves
-fast and is not released.
+small that the parameters are all but the noised sums, and a person whose increment goes through the
+shipped clipping to the very bound. A critic that is carried without noise must show in what later
+people add to the actor, too; so it has a target of its own, in which the critic moves fast and is
+not released, and nothing but the result is seen.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import patch
 
 import gymnasium
-import jax
-import jax.numpy as jnp
+import numpy as np
 from gymnasium import spaces
 
-from tacit.control.actor_critic import ActorCritic, Learned
-from tacit.control.certified import Plan, State
+from tacit.control.actor_critic import ActorCritic, CertifiedProgram, Learned
 from tacit.data import OneHot
 from tacit.envs.host import HostEnvironment
 from tacit.privacy.audit.attacks import Outputs, everything
 from tacit.privacy.audit.auditor import Target
-from tacit.privacy.audit.sabotage import (
-    Twin,
-    less_compiled_noise,
-    no_clip,
-    no_factor_two,
-    register,
-)
-from tacit.privacy.audit.targets import target
+from tacit.privacy.audit.targets import target, watched
+from tacit.privacy.grid import Array
 from tacit.privacy.noise import Source
 from tacit.privacy.promise import Budget
 from tacit.risk import Prospect
@@ -85,14 +74,37 @@ class Corridor(gymnasium.Env[int, int]):
 Run = Callable[[ActorCritic, HostEnvironment, int], Learned]
 
 
+RUNS = 1600
+"""So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
+
+
+def _each_batch(done: int, people: int) -> None:
+    """With somebody to tell, a run goes batch by batch."""
+
+
 def _plain(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
-    return agent.learn(env, people, preflight=False)
+    return agent.learn(env, people, progress=_each_batch, preflight=False)
+
+
+def _parameters(program: CertifiedProgram, given: Any, journey: Any) -> Array:
+    """What is carried on from a batch to the next."""
+    state = journey.state
+    kept = [state.actor, state.critic, *([] if state.returns is None else [state.returns])]
+    return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in kept])
 
 
 def _runs(
-    name: str, people: int, who: int, runs: int, learn: Run = _plain, **settings: Any
+    name: str,
+    people: int,
+    who: int,
+    runs: int,
+    learn: Run = _plain,
+    result_only: bool = False,
+    more: Callable[[list[Array]], Array] | None = None,
+    paid: tuple[float, float] = FAR,
+    **settings: Any,
 ) -> Target:
-    """Whole runs against their certificate."""
+    """Whole runs against their certificate; an attacker may make `more` of all parameters."""
     given: dict[str, Any] = {
         "budget": BUDGET,
         "batch": BATCH,
@@ -108,12 +120,20 @@ def _runs(
     agent = ActorCritic(**{**given, **settings})
 
     def once(world: int) -> Learned:
-        return learn(agent, HostEnvironment(Corridor(who, FAR[world])), people)
+        return learn(agent, HostEnvironment(Corridor(who, paid[world])), people)
 
     certificate = once(0).certificate
 
+    def seen(world: int) -> Array:
+        with watched(CertifiedProgram, "travel", _parameters) as states:
+            found = everything(once(world).to_dict())
+        if result_only:
+            return found
+        moves = np.diff([np.zeros_like(states[0]), *states], axis=0)
+        return np.concatenate([found, *moves, *([] if more is None else [more(states)])])
+
     def draw(world: int, count: int, source: Source) -> Outputs:
-        return [everything(once(world).to_dict()) for _ in range(count)]
+        return [seen(world) for _ in range(count)]
 
     return Target(
         name,
@@ -129,13 +149,53 @@ def _runs(
 @target
 def actor_critic() -> Target:
     """The last person of two batches."""
-    return _runs("actor-critic", 2 * BATCH, 2 * BATCH - 1, 800)
+    return _runs("actor-critic", 2 * BATCH, 2 * BATCH - 1, RUNS)
 
 
 @target
 def actor_critic_correlated() -> Target:
     """The first person of four batches, whose noise is carried on and partly taken back."""
-    return _runs("actor-critic-correlated", 4 * BATCH, 0, 800, noise="correlated")
+    return _runs("actor-critic-correlated", 4 * BATCH, 0, RUNS, noise="correlated")
+
+
+@target
+def actor_critic_first_batch() -> Target:
+    """The first person of two batches: noise that comes again in the second shows the first sum."""
+    return _runs("actor-critic-first-batch", 2 * BATCH, 0, 400)
+
+
+_FAST = 300.0
+
+
+def _along(states: list[Array]) -> Array:
+    """How far actor and critic moved in the second batch as the person in the left room moves them.
+
+    Which action the person took there is all but certain: the one that the actor preferred by far.
+    """
+    before, move = states[0], states[1] - states[0]
+    scores = before[:2]
+    chances = np.exp(scores - scores.max())
+    towards = np.where(scores == scores.max(), 1.0, 0.0) - chances / chances.sum()
+    actor = float(move[:2] @ towards) / (float(np.linalg.norm(towards)) + 1e-300) / _FAST
+    return np.array([actor, move[6] / 0.001, actor + move[6] / 0.001])
+
+
+@target
+def actor_critic_both() -> Target:
+    """The last person adds as much to the actor as to the critic, if the two are clipped apart.
+
+    Policies are all but deterministic after the first batch, so that the action is known.
+    """
+    return _runs(
+        "actor-critic-both",
+        2 * BATCH,
+        2 * BATCH - 1,
+        RUNS,
+        more=_along,
+        paid=(-5e8, 1e9),
+        critic_weight=1.0,
+        actor_step=_FAST,
+    )
 
 
 @target
@@ -149,6 +209,7 @@ def actor_critic_hidden_critic() -> Target:
         8 * BATCH,
         0,
         400,
+        result_only=True,
         variant="actor",
         critic_features=OneHot(HALL),
         critic_step=150.0,
@@ -163,7 +224,7 @@ def actor_critic_curve() -> Target:
         "actor-critic-curve",
         2 * BATCH,
         2 * BATCH - 1,
-        800,
+        RUNS,
         return_range=(-1.0, 1.0),
         curve="paid",
         curve_weight=0.9,
@@ -175,9 +236,11 @@ def actor_critic_warm_start() -> Target:
     """From a critic that others have paid for."""
 
     def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
-        return agent.learn(env, people, critic=[0.0, 0.01, -0.01], preflight=False)
+        return agent.learn(
+            env, people, progress=_each_batch, critic=[0.0, 0.01, -0.01], preflight=False
+        )
 
-    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, 800, learn)
+    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
 
 
 @target
@@ -191,7 +254,7 @@ def prospect_actor_critic() -> Target:
         "prospect-actor-critic",
         2 * BATCH,
         2 * BATCH - 1,
-        800,
+        RUNS,
         prospect=Prospect.tversky_kahneman(),
         return_range=(-1.0, 1.0),
         bins=4,
@@ -222,112 +285,4 @@ def actor_critic_resumed() -> Target:
             except _InterruptionError:
                 return agent.resume(folder, env)
 
-    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, 300, learn)
-
-
-# --- ways of going wrong --------------------------------------------------------------------------
-
-
-@contextmanager
-def _critic_without_noise() -> Iterator[None]:
-    """The actor alone is noised, since it alone is released; the critic is carried as it is."""
-    noised = Plan.noised
-
-    def half(self: Plan, state: State, exact: Any) -> Any:
-        whole, stream = noised(self, state, exact)
-        p, q = self.rows.sizes
-        return whole.at[p : p + q].set(exact[p : p + q]), stream
-
-    with patch.object(Plan, "noised", half):
-        yield
-
-
-@contextmanager
-def _normalised() -> Iterator[None]:
-    """What people are paid is brought to mean 0 and variance 1 over each batch."""
-    exact = Plan.exact
-
-    def standardised(self: Plan, state: State, part: Any, first: Any) -> Any:
-        paid, valid = part.transitions.reward, part.valid
-        mean = jnp.mean(paid, where=valid)
-        spread = jnp.sqrt(jnp.mean((paid - mean) ** 2, where=valid)) + 1e-9
-        steps = part.transitions._replace(reward=(paid - mean) / spread)
-        return exact(self, state, part._replace(transitions=steps), first)
-
-    with patch.object(Plan, "exact", standardised):
-        yield
-
-
-@contextmanager
-def _same_noise() -> Iterator[None]:
-    """One draw of noise serves all batches."""
-    noised = Plan.noised
-
-    def first(self: Plan, state: State, exact: Any) -> Any:
-        return noised(self, state._replace(batch=jnp.zeros_like(state.batch)), exact)
-
-    with patch.object(Plan, "noised", first):
-        yield
-
-
-@contextmanager
-def _curve_shown() -> Iterator[None]:
-    """Returns as they were, which are for public people only."""
-    learn = ActorCritic.learn
-
-    def shown(self: ActorCritic, *given: Any, **named: Any) -> Learned:
-        return learn(self, *given, **{**named, "public": True})
-
-    with patch.object(ActorCritic, "learn", shown):
-        yield
-
-
-@contextmanager
-def _counts_without_noise() -> Iterator[None]:
-    """How returns are distributed is kept as it is, since it only says what returns are worth."""
-    noised = Plan.noised
-
-    def part(self: Plan, state: State, exact: Any) -> Any:
-        whole, stream = noised(self, state, exact)
-        own = sum(self.rows.sizes)
-        return whole.at[own:].set(exact[own:]), stream
-
-    with patch.object(Plan, "noised", part):
-        yield
-
-
-@contextmanager
-def _worth_of_the_batch() -> Iterator[None]:
-    """Returns are valued by how they are distributed in the batch itself, not in those before."""
-    exact = Plan.exact
-
-    def ranked(self: Plan, state: State, part: Any, first: Any) -> Any:
-        outlook = self.rows.outlook
-        assert outlook is not None
-        counts = jax.vmap(outlook.counts, (0, None))(part, state.settings["gamma"])
-        return exact(self, state._replace(returns=jnp.mean(counts, axis=0)), part, first)
-
-    with patch.object(Plan, "exact", ranked):
-        yield
-
-
-_STRAIGHT = ("actor-critic", "actor-critic-correlated", "actor-critic-warm-start")
-_PROSPECT = "prospect-actor-critic"
-# So few runs show what is wrong by far.
-_FEW = 300
-
-register(
-    Twin(
-        "noise x 0.3, compiled",
-        partial(less_compiled_noise, 0.3),
-        (*_STRAIGHT, "actor-critic-resumed", "actor-critic-curve", _PROSPECT),
-    ),
-    Twin("clip forgotten", no_clip, (*_STRAIGHT, _PROSPECT), _FEW),
-    Twin("factor 2 forgotten", no_factor_two, ("actor-critic", "actor-critic-curve")),
-    Twin("counts of returns without noise", _counts_without_noise, (_PROSPECT,), _FEW),
-    Twin("worth taken from the batch itself", _worth_of_the_batch, (_PROSPECT,), _FEW),
-    Twin("critic without noise", _critic_without_noise, ("actor-critic-hidden-critic",), _FEW),
-    Twin("advantages normalised over the batch", _normalised, ("actor-critic",), _FEW),
-    Twin("noise drawn once for all batches", _same_noise, ("actor-critic-curve",), _FEW),
-    Twin("curve shown", _curve_shown, ("actor-critic",), _FEW),
-)
+    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)

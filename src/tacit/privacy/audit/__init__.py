@@ -2,18 +2,18 @@
 
 >>> import numpy as np
 >>> from tacit.privacy import Budget
->>> from tacit.privacy.audit import Target, audit
+>>> from tacit.privacy.audit import Target, Verdict, audit
 >>> from tacit.privacy.mechanisms import GaussianMechanism
 >>> plan = GaussianMechanism.calibrated(1.0, Budget(4.0, 1e-5))
 >>> def mechanism(people, source):
 ...     return plan.release(sum(people), source)[0]
 >>> neighbours = (np.array([0.5, 1.0]), np.array([0.5, -1.0]))
 >>> found = audit(Target.of(mechanism, neighbours, Budget(4.0, 1e-5), runs=4000))
->>> found.broken
-False
+>>> found.verdict is Verdict.NOT_REFUTED
+True
 """
 
-from tacit.privacy.audit.auditor import FALSE_ALARM, Audit, GaussianFit, Target, audit
+from tacit.privacy.audit.auditor import FALSE_ALARM, Audit, GaussianFit, Target, Verdict, audit
 from tacit.privacy.audit.bounds import Counts
 from tacit.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 
@@ -25,6 +25,7 @@ __all__ = [
     "Counts",
     "GaussianFit",
     "Target",
+    "Verdict",
     "audit",
     "audit_with_canaries",
 ]

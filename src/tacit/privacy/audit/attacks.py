@@ -82,6 +82,18 @@ def everything(whole: Any) -> Array:
     return np.array(found)
 
 
+def evidence(sums: Array, first: Sequence[Array], second: Sequence[Array]) -> list[Array]:
+    """What noised sums, a row for each step, say to who knows what they would be without noise.
+
+    `first` and `second` are these, in either world. Given are: the noise, if it is the first world;
+    by how much that changes from step to step; and how much likelier Gaussian noise makes the
+    second world, but for the noise's scale.
+    """
+    noise, shift = sums - np.stack(first), np.stack(second) - np.stack(first)
+    likelier = np.sum(noise * shift) - np.sum(shift * shift) / 2.0
+    return [noise, np.diff(noise, axis=0), np.array([likelier])]
+
+
 def _kind(output: object) -> object:
     """Runs with the same kind of output are looked at together."""
     if isinstance(output, Failure):

@@ -2,7 +2,7 @@
 
     found = audit(target)
     found.epsilon      no smaller epsilon is true, with the stated confidence
-    found.broken       whether the promise is refuted
+    found.verdict      refuted, not refuted, or inconclusive
 
 A `Target` says how to run the mechanism in either of two worlds (two neighbouring inputs) and what
 it promises. The runs are split in three: on the first, attacks are fitted (`attacks.py`); on the
@@ -15,11 +15,22 @@ Three readings of the same runs:
 - `epsilon`: the least epsilon at the promise's delta that any mechanism with these counts can have;
 - `gaussian`: the least mu, if the privacy loss is Gaussian in shape, and the epsilon that goes with
   it. Tighter, and an assumption;
-- `broken`: whether the counts contradict the promise's *whole* curve, delta(epsilon) for every
+- `verdict`: whether the counts contradict the promise's *whole* curve, delta(epsilon) for every
   epsilon. This needs no assumption, and far fewer runs than pushing `epsilon` over the certified
-  figure; it is decided with a false-alarm rate of one in a million, whatever `confidence` is. (A
-  bound at 95 % may come out above the certified figure of an honest mechanism, one time in 20 if
-  the mechanism is as bad as promised and no worse; it is the verdict that counts.)
+  figure; it is decided with a false-alarm rate (`false_alarm`) of one in a million by default,
+  whatever `confidence` is. (A bound at 95 % may come out above the certified figure of an honest
+  mechanism, one time in 20 if the mechanism is as bad as promised and no worse; it is the verdict
+  that counts.)
+
+An audit that refutes nothing is *not refuted* or *inconclusive*, never "holds". It is inconclusive
+if it had no power: all guesses right would have shown less than the promised epsilon (`could_show`
+is below it), and the curve would not have been seen to be crossed by noise of 0.8 times what was
+promised (`would_catch` is below that).
+
+The curve is tested twice, each time with half of the error. Once by Clopper and Pearson's intervals
+on both rates, at the threshold that was best for each reading. And once at one threshold and one
+epsilon, both fixed on runs that are not counted, by the exact distribution of the difference
+hits - e^epsilon false alarms (`bounds.excess_p_value`), which needs about half as many runs.
 """
 
 import math
@@ -39,14 +50,29 @@ from tacit.privacy.errors import InputError
 from tacit.privacy.events import ApproxDP, Event, PureDP, as_events
 from tacit.privacy.grid import Array
 from tacit.privacy.noise import Source, secure
-from tacit.privacy.promise import Budget, Relation
+from tacit.privacy.promise import Budget, Relation, Word
 
 FALSE_ALARM = 1e-6
-"""How often a promise that is kept may be called broken."""
+"""How often a promise that is kept is called refuted, at most, unless another rate is asked for."""
+
+LESS_NOISE = 0.8
+"""An audit is meant to notice noise of this share of what was promised."""
+
+FAR_ABOVE = 1.5
+"""A Gaussian-shaped estimate of so many times the promise is worth a warning."""
 
 _CHUNK = 4_000_000  # numbers drawn at a time
 _CURVE_POINTS = 41
 _PROFILE_POINTS = 33
+_AVERAGED = 8  # thresholds on either side
+
+
+class Verdict(Word):
+    """What an audit says about a promise."""
+
+    REFUTED = "refuted"
+    NOT_REFUTED = "not refuted"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -148,7 +174,10 @@ class Audit:
     epsilon: float
     confidence: float
     gaussian: GaussianFit
-    broken: bool
+    verdict: Verdict
+    false_alarm: float
+    """How often a promise that is kept is called refuted, at most."""
+
     attack: str
     counts: Counts
     runs: int
@@ -168,7 +197,24 @@ class Audit:
     curve: tuple[tuple[float, float], ...] = field(repr=False)
     """Rates of false alarms and of hits of the winning attack, threshold by threshold."""
 
+    power: float
+    """The probability that an audit like this one refutes the promise, if the rates of hits and of
+    false alarms at the threshold that was fixed beforehand are those that were seen."""
+
     note: str = ""
+
+    @property
+    def broken(self) -> bool:
+        """Whether the promise is refuted."""
+        return self.verdict is Verdict.REFUTED
+
+    @property
+    def warning(self) -> str | None:
+        """What a Gaussian-shaped estimate far above the promise gives cause to say; no verdict."""
+        shaped = self.gaussian.epsilon
+        if self.delta == 0.0 or shaped <= FAR_ABOVE * self.certified:
+            return None
+        return f"epsilon is at least {shaped:.3g} if the privacy loss is Gaussian in shape"
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON; an unbounded figure is null."""
@@ -180,13 +226,16 @@ class Audit:
             "epsilon": _json(self.epsilon),
             "confidence": self.confidence,
             "gaussian": {"mu": _json(self.gaussian.mu), "epsilon": _json(self.gaussian.epsilon)},
-            "broken": self.broken,
+            "verdict": self.verdict.value,
+            "warning": self.warning,
+            "false_alarm": self.false_alarm,
             "attack": self.attack,
             "hits": [self.counts.hits, self.counts.hit_runs],
             "false_alarms": [self.counts.false_alarms, self.counts.false_alarm_runs],
             "runs": self.runs,
             "could_show": self.could_show,
             "would_catch": self.would_catch,
+            "power": self.power,
             "failures": list(self.failures),
             "curve": [list(point) for point in self.curve],
             "note": self.note,
@@ -202,6 +251,7 @@ def audit(
     *,
     runs: int | None = None,
     confidence: float = 0.95,
+    false_alarm: float = FALSE_ALARM,
     source: Source | None = None,
 ) -> Audit:
     """Attack `target` with so many runs in each world."""
@@ -209,35 +259,74 @@ def audit(
     if total < 40:
         raise InputError(f"An audit needs at least 40 runs in each world, not {total}.")
     confidence = checks.confidence(confidence)
+    false_alarm = checked_false_alarm(false_alarm)
     rng = secure() if source is None else source
     promise = _Promise(target)
     try:
-        return _audited(promise, total, confidence, _Arena(target, rng, together=True))
+        arena = _Arena(target, rng, together=True)
+        return _audited(promise, total, confidence, false_alarm, arena)
     except _RunError:
         # Which of the runs failed matters. Nothing seen so far is used: everything begins anew.
-        return _audited(promise, total, confidence, _Arena(target, rng, together=False))
+        arena = _Arena(target, rng, together=False)
+        return _audited(promise, total, confidence, false_alarm, arena)
 
 
-def _audited(promise: "_Promise", total: int, confidence: float, arena: "_Arena") -> Audit:
+def checked_false_alarm(rate: float) -> float:
+    """A rate of false alarms that can be held to."""
+    if not 1e-9 <= checks.number("false_alarm", rate) <= 0.1:
+        raise InputError(f"false_alarm must be from 1e-9 to 0.1, not {rate:g}.")
+    return float(rate)
+
+
+def concluded(refuted: bool, could_show: float, certified: float, powerful: bool) -> Verdict:
+    """The verdict of an audit that could have shown so much; see the module."""
+    if refuted:
+        return Verdict.REFUTED
+    if could_show < certified and not powerful:
+        return Verdict.INCONCLUSIVE
+    return Verdict.NOT_REFUTED
+
+
+def _audited(
+    promise: "_Promise", total: int, confidence: float, false_alarm: float, arena: "_Arena"
+) -> Audit:
     target = arena.target
-    quarter = total // 4
-    judged = total - 2 * quarter
-    candidates = arena.fitted(quarter)
-    tried = [arena.scores(candidates, world, quarter) for world in (0, 1)]
-    for_epsilon = _chosen(tried, lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta))
-    for_shape = _chosen(tried, bounds.gaussian_mu)
-    for_curve = _chosen(tried, promise.excess)
-    picks = (for_epsilon, for_curve, for_shape)
+    fitting, choosing = total // 4, total // 8
+    judged = total - fitting - choosing
+    candidates = arena.fitted(fitting)
+    tried = [arena.scores(candidates, world, choosing) for world in (0, 1)]
+    error = false_alarm / 2.0
+
+    def sure(worth: Worth) -> Worth:
+        """Judged at a confidence far above the bound's own: a threshold that looks good by luck,
+        as the extreme ones do, would look worse on fresh runs."""
+        return lambda hits, alarms, runs: worth(
+            bounds.at_least(hits, runs, error), bounds.at_most(alarms, runs, error)
+        )
+
+    for_epsilon = _chosen(tried, sure(lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta)))
+    for_shape = _chosen(tried, sure(bounds.gaussian_mu))
+    for_curve = _chosen(tried, sure(promise.excess))
+    for_test = _chosen(tried, promise.prospects)
+    picks = (for_epsilon, for_shape, for_curve, for_test)
     used = sorted({pick.attack for pick in picks})
     place = {attack: i for i, attack in enumerate(used)}
+    point = promise.point(for_test.counts(tried, for_test.attack))
     fresh = [arena.scores([candidates[i] for i in used], world, judged) for world in (0, 1)]
 
     def counted(pick: _Pick) -> Counts:
         return pick.counts(fresh, place[pick.attack])
 
-    counts = counted(for_epsilon)
+    counts, tested = counted(for_epsilon), counted(for_test)
     mu = float(bounds.gaussian_mu(*bounds.rates(counted(for_shape), confidence)))
-    error = FALSE_ALARM / len(picks)
+    # Half of the error for the test at one point, the other half for intervals at three thresholds.
+    each = error / 3.0
+    refuted = bounds.excess_p_value(tested, *point) <= error or any(
+        promise.crossed(counted(pick), each) for pick in (for_epsilon, for_shape, for_curve)
+    )
+    could_show = bounds.most_detectable(judged, target.delta, confidence)
+    would_catch = promise.would_catch(judged, error)
+    powerful = would_catch is not None and would_catch >= LESS_NOISE
     return Audit(
         target=target.name,
         relation=target.relation,
@@ -246,14 +335,16 @@ def _audited(promise: "_Promise", total: int, confidence: float, arena: "_Arena"
         epsilon=bounds.epsilon_from_counts(counts, target.delta, confidence),
         confidence=confidence,
         gaussian=GaussianFit(mu, _epsilon_of_mu(mu, target.delta)),
-        broken=any(promise.broken(counted(pick), error) for pick in picks),
+        verdict=concluded(refuted, could_show, promise.epsilon, powerful),
+        false_alarm=false_alarm,
         attack=candidates[for_epsilon.attack].name,
         counts=counts,
         runs=total,
-        could_show=bounds.most_detectable(judged, target.delta, confidence),
-        would_catch=promise.would_catch(judged, error),
+        could_show=could_show,
+        would_catch=would_catch,
         failures=(arena.failed[0] / total, arena.failed[1] / total),
         curve=_curve([scores[place[for_epsilon.attack]] for scores in fresh]),
+        power=bounds.excess_power(tested, *point, error),
         note=target.note,
     )
 
@@ -282,7 +373,34 @@ class _Promise:
         allowed = np.multiply.outer(false_alarm_rate, np.exp(self.epsilons)) + self.deltas
         return np.asarray(np.max(np.asarray(hit_rate)[..., None] - allowed, axis=-1))
 
-    def broken(self, counts: Counts, error: float) -> bool:
+    def standing(self, hits: Array, false_alarms: Array, runs: int) -> Array:
+        """By how many standard errors counts break the promise, at each of its epsilons.
+
+        More false alarms than were seen are allowed for, by two standard errors: few may be luck.
+        """
+        hit, seen = np.asarray(hits)[..., None] / runs, np.asarray(false_alarms)[..., None] + 1.0
+        alarm = np.minimum((seen + 2.0 * np.sqrt(seen)) / runs, 1.0)
+        ratio = np.exp(self.epsilons)
+        spread = hit * (1.0 - hit) + ratio**2 * alarm * (1.0 - alarm) + 1.0 / runs
+        return np.asarray((hit - ratio * alarm - self.deltas) / np.sqrt(spread / runs))
+
+    def prospects(self, hits: Array, false_alarms: Array, runs: int) -> Array:
+        """The same at the best epsilon, averaged over thresholds next to each other: few runs are
+        set aside for choosing, and the best of many noisy numbers is best by luck."""
+        found = self.standing(hits, false_alarms, runs)
+        reach = min(_AVERAGED, len(found))
+        sums = np.cumsum(np.pad(found, ((reach + 1, reach), (0, 0)), mode="edge"), axis=0)
+        width = 2 * reach + 1
+        return np.asarray(np.max((sums[width:] - sums[:-width]) / width, axis=-1))
+
+    def point(self, counts: Counts) -> tuple[float, float]:
+        """e^epsilon and delta(epsilon), at the epsilon at which these counts break it most."""
+        # Both worlds have the same number of runs.
+        hits, alarms = np.asarray(counts.hits), np.asarray(counts.false_alarms)
+        at = int(np.argmax(self.standing(hits, alarms, counts.hit_runs)))
+        return float(np.exp(self.epsilons[at])), float(self.deltas[at])
+
+    def crossed(self, counts: Counts, error: float) -> bool:
         """Whether fresh counts refute the promise; wrongly with probability `error` at most."""
         hit, false_alarm = bounds.rates(counts, 1.0 - error)
         return bool(self.excess(np.asarray(hit), np.asarray(false_alarm)) > 0.0)
@@ -291,17 +409,13 @@ class _Promise:
         """The largest factor on Gaussian noise that the best attack exposes in the median audit."""
         if self.mu is None:
             return None
-        mu = self.mu
+        mu, needed = self.mu, float(special.ndtri(1.0 - error))
         cuts = np.linspace(-2.0, 8.0, 201)
 
         def exposed(factor: float) -> bool:
             hits = np.floor(runs * special.ndtr(mu / factor - cuts))
             false_alarms = np.ceil(runs * special.ndtr(-cuts))
-            rates = (
-                bounds.at_least(hits, runs, error / 2),
-                bounds.at_most(false_alarms, runs, error / 2),
-            )
-            return bool(np.any(self.excess(*rates) > 0.0))
+            return bool(np.any(self.standing(hits, false_alarms, runs) >= needed))
 
         factors = np.linspace(0.01, 1.0, 100)
         return float(max((f for f in factors if exposed(float(f))), default=0.0))
@@ -434,12 +548,12 @@ class _Pick:
         return Counts(sizes[0] - above[0], sizes[0], sizes[1] - above[1], sizes[1])
 
 
-def _chosen(scores: list[list[Array]], worth: Callable[[Array, Array], Array]) -> _Pick:
-    """The attack and threshold that are worth most on the runs set aside for choosing.
+Worth = Callable[..., Array]
+"""What counts of hits and of false alarms in so many runs are worth."""
 
-    Rates are judged at a confidence far above the bound's own: a threshold that looks good by luck,
-    as the extreme ones do, would look worse on fresh runs.
-    """
+
+def _chosen(scores: list[list[Array]], worth: Worth) -> _Pick:
+    """The attack and threshold that are worth most on the runs set aside for choosing."""
     best, found = (-math.inf, -math.inf), _Pick(0, math.inf, True)
     for i, (first, second) in enumerate(zip(*scores, strict=True)):
         thresholds = _thresholds(first, second)
@@ -449,10 +563,7 @@ def _chosen(scores: list[list[Array]], worth: Callable[[Array, Array], Array]) -
             (True, above[1], above[0]),
             (False, runs - above[0], runs - above[1]),
         ):
-            values = worth(
-                bounds.at_least(hits, runs, FALSE_ALARM / 2.0),
-                bounds.at_most(false_alarms, runs, FALSE_ALARM / 2.0),
-            )
+            values = worth(hits, false_alarms, runs)
             # Where nothing is worth anything, the largest gap between the rates.
             gaps = (hits - false_alarms) / runs
             top = int(np.lexsort((gaps, values))[-1])

@@ -75,6 +75,54 @@ def most_detectable(runs: int, delta: float, confidence: float) -> float:
     return epsilon_from_counts(Counts(runs, runs, 0, runs), delta, confidence)
 
 
+# --- one point of a promised curve ----------------------------------------------------------------
+
+# How much of the error goes to where the rate of false alarms may lie.
+_OUTSIDE = 1e-10
+
+
+def excess_p_value(counts: Counts, ratio: float, delta: float) -> float:
+    """How likely counts so far above hit = `ratio` alarm + `delta` are if that is never exceeded.
+
+    An (epsilon, delta)-DP release has hit <= e^epsilon alarm + delta. What is looked at is the
+    difference of the observed rates, hits - ratio false alarms; its distribution is exact, of two
+    independent binomials. Larger hit rates only make it larger, so hit = ratio alarm + delta is
+    the worst, and over the one unknown, alarm, the largest probability counts. Alarm is searched
+    for where Clopper and Pearson put it, with an error of 1e-10 that is added (Berger and Boos
+    1994), at 61 rates; 2 % are added for what lies between two of them.
+    """
+    seen = counts.hits / counts.hit_runs - ratio * counts.false_alarms / counts.false_alarm_runs
+    if seen <= delta:
+        return 1.0
+    n, m = counts.hit_runs, counts.false_alarm_runs
+    low = float(at_least(counts.false_alarms, m, _OUTSIDE / 2.0))
+    high = float(at_most(counts.false_alarms, m, _OUTSIDE / 2.0))
+    alarm = np.linspace(low, min(high, max((1.0 - delta) / ratio, low)), 61)[:, None]
+    hit = np.minimum(1.0, ratio * alarm + delta)
+    # All that is not negligible of the false alarms at any of these rates.
+    ends = stats.binom.ppf(1e-12, m, low), stats.binom.isf(1e-12, m, high)
+    y = np.arange(max(0.0, ends[0]), min(float(m), ends[1]) + 1.0)[None, :]
+    needed = np.ceil(n * (seen + ratio * y / m) - 1e-9)
+    tail = np.where(needed > n, 0.0, stats.binom.sf(needed - 1.0, n, hit))
+    whole = np.sum(stats.binom.pmf(y, m, alarm) * tail, axis=1)
+    return float(min(1.0, 1.02 * np.max(whole) + _OUTSIDE + 2e-12))
+
+
+def excess_power(counts: Counts, ratio: float, delta: float, error: float) -> float:
+    """About how often the test above rejects at level `error`, if the rates are as observed."""
+    hit, alarm = counts.hits / counts.hit_runs, counts.false_alarms / counts.false_alarm_runs
+
+    def variance(rate: float, runs: int) -> float:
+        # None at all seen does not mean that there is none: three in `runs` are as likely as 5 %.
+        return min(max(rate, 3.0 / runs), 1.0) * (1.0 - min(rate, 1.0 - 3.0 / runs)) / runs
+
+    spread = math.sqrt(
+        variance(hit, counts.hit_runs) + ratio**2 * variance(alarm, counts.false_alarm_runs)
+    )
+    above = (hit - ratio * alarm - delta) / spread
+    return float(special.ndtr(above - special.ndtri(1.0 - error)))
+
+
 # --- many guesses about one run -------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.privacy import accounting, checks
 from tacit.privacy.audit import bounds
-from tacit.privacy.audit.auditor import FALSE_ALARM
+from tacit.privacy.audit.auditor import FALSE_ALARM, Verdict, checked_false_alarm, concluded
 from tacit.privacy.errors import InputError, TacitError
 from tacit.privacy.events import Event, as_events
 from tacit.privacy.grid import Array
@@ -42,7 +42,8 @@ class CanaryAudit:
     delta: float
     epsilon: float
     confidence: float
-    broken: bool
+    verdict: Verdict
+    false_alarm: float
     canaries: int
     runs: int
     guesses: int
@@ -52,6 +53,12 @@ class CanaryAudit:
 
     note: str = ""
     attack: str = "canaries"
+    warning: None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the promise is refuted."""
+        return self.verdict is Verdict.REFUTED
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON."""
@@ -62,7 +69,9 @@ class CanaryAudit:
             "delta": self.delta,
             "epsilon": self.epsilon,
             "confidence": self.confidence,
-            "broken": self.broken,
+            "verdict": self.verdict.value,
+            "warning": self.warning,
+            "false_alarm": self.false_alarm,
             "attack": self.attack,
             "canaries": self.canaries,
             "runs": self.runs,
@@ -105,10 +114,12 @@ def audit_with_canaries(
     *,
     runs: int | None = None,
     confidence: float = 0.95,
+    false_alarm: float = FALSE_ALARM,
     source: Source | None = None,
 ) -> CanaryAudit:
     """Flip a coin for each canary, train, guess, and count; `runs` times, with fresh coins."""
     confidence = checks.confidence(confidence)
+    false_alarm = checked_false_alarm(false_alarm)
     count, delta = target.canaries, target.delta
     repeats = target.runs if runs is None else checks.count("runs", runs)
     rng = secure() if source is None else source
@@ -131,9 +142,10 @@ def audit_with_canaries(
         return bounds.one_run_epsilon(units, 2 * each * repeats, right[each], delta, shared)
 
     best = max(sizes, key=lambda each: (bound(each, confidence), right[each] / each))
-    certain = max(bound(each, 1.0 - FALSE_ALARM) for each in sizes)
+    certain = max(bound(each, 1.0 - false_alarm) for each in sizes)
     ideal = 1.0 - (1.0 - confidence) / len(sizes)
     guessed = 2 * sizes[-1] * repeats
+    could_show = bounds.one_run_epsilon(units, guessed, guessed, delta, ideal)
     return CanaryAudit(
         target=target.name,
         relation=target.relation,
@@ -141,12 +153,13 @@ def audit_with_canaries(
         delta=delta,
         epsilon=bound(best, confidence),
         confidence=confidence,
-        broken=certain > promised,
+        verdict=concluded(certain > promised, could_show, promised, powerful=False),
+        false_alarm=false_alarm,
         canaries=count,
         runs=repeats,
         guesses=2 * best * repeats,
         correct=right[best],
-        could_show=bounds.one_run_epsilon(units, guessed, guessed, delta, ideal),
+        could_show=could_show,
         note=target.note,
     )
 

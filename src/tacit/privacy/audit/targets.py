@@ -1,7 +1,7 @@
 """What `tacit audit --all` attacks: every shipped mechanism, on neighbours chosen to hurt.
 
-Each function builds its target when it is called, plan and promise included, so that a sabotaged
-twin (`sabotage.py`) is built from sabotaged parts by the very same lines. The contributions of the
+Each function builds its target when it is called, plan and promise included, so that a mutant
+(`mutations.py`) is built from mutated parts by the very same lines. The contributions of the
 people in a target go in raw, far over every bound, and come out through the shipped clipping.
 """
 
@@ -9,11 +9,13 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Any, Protocol
+from unittest.mock import patch
 
 import numpy as np
 
@@ -74,6 +76,23 @@ def target(build: Build) -> Build:
     """Put a function that builds a target into the catalogue, under the name of the function."""
     TARGETS[build.__name__.replace("_", "-")] = build
     return build
+
+
+@contextmanager
+def watched(
+    owner: type, name: str, see: Callable[[Any, tuple[Any, ...], Any], Any]
+) -> Iterator[list[Array]]:
+    """What every call of a shipped method gives away while the block lasts: `see(self, given,
+    result)` of each."""
+    shipped, seen = getattr(owner, name), list[Array]()
+
+    def watching(self: Any, *given: Any, **named: Any) -> Any:
+        found = shipped(self, *given, **named)
+        seen.append(np.array(see(self, given, found), np.float64))
+        return found
+
+    with patch.object(owner, name, watching):
+        yield seen
 
 
 def find(name: str) -> Build:
@@ -159,10 +178,10 @@ def laplace() -> Target:
     plan = LaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        total = clip.l1(_people(world, 8), plan.bound).sum(axis=0)
+        total = clip.l1(_people(world, 2), plan.bound).sum(axis=0)
         return plan.release(_repeated(total, runs), source)[0]
 
-    totals = [clip.l1(_people(world, 8), plan.bound).sum(axis=0) for world in (0, 1)]
+    totals = [clip.l1(_people(world, 2), plan.bound).sum(axis=0) for world in (0, 1)]
     ratio = _laplace_ratio(totals, plan.scale)
     return Target("laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
 
@@ -187,12 +206,12 @@ def grid_gaussian() -> Target:
 
 @target
 def grid_laplace() -> Target:
-    plan = GridLaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE, dimension=4)
+    plan = GridLaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE, dimension=2)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        return plan.releases(_people(world, 4), runs, source)[0]
+        return plan.releases(_people(world, 2), runs, source)[0]
 
-    totals = [plan.integers(_people(w, 4)).sum(axis=0) * plan.step for w in (0, 1)]
+    totals = [plan.integers(_people(w, 2)).sum(axis=0) * plan.step for w in (0, 1)]
     ratio = _laplace_ratio(totals, plan.width * plan.step)
     return Target("grid-laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
 

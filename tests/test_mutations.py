@@ -1,0 +1,198 @@
+"""Faults in the shipped code: unit tests and audits catch them.
+
+A sample runs with the quick tests. The whole suite takes longest and runs at night; by hand it is
+`python -m tests.mutation`.
+"""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tacit.evaluation import PrivateValue
+from tacit.privacy import Budget, InputError, noise
+from tacit.privacy.audit import mutations
+from tacit.privacy.audit.mutants import MUTANTS
+from tacit.privacy.audit.mutations import Mutant, audited, exchanged
+from tacit.privacy.audit.targets import TARGETS
+from tacit.privacy.mechanisms import GaussianMechanism, clip
+from tacit.privacy.noise import Source
+from tests.mutation import ROOT, import_targets, passed
+
+import_targets()
+
+# One of each kind, and quick; all others run at night.
+QUICK_TESTS = {"noise-laplace", "sample-reused"}
+QUICK_AUDITS = {
+    ("noise-numpy", "gaussian"),
+    ("noise-discrete-laplace", "grid-laplace"),
+    ("noise-reused", "gaussian-twice"),
+    ("noise-reused", "private-gtd"),
+    ("clip-nan", "gaussian-not-a-number"),
+    ("shrink-nan", "private-gtd-not-a-number"),
+    ("lstd-b-outside", "private-lstd"),
+    ("weight-cap", "private-value"),
+    ("factor-two-local", "laplace-report"),
+    ("participations", "running-sums-toeplitz"),
+    ("privunit-odds", "unit-vector"),
+    ("not-smoothed", "dplsw-visits"),
+    ("scores-not-clamped", "private-choice"),
+    ("epsilon-not-split", "pgc-privunit-twice"),
+    ("nan-sent", "pgc-privunit-broken"),
+}
+# What no mutant breaks: each of these has a sibling that some do.
+WITHOUT = {"field-close", "sign-compiled", "laplace-report-compiled"}
+
+PAIRS = [(mutant, name) for mutant in MUTANTS.values() for name in mutant.targets]
+
+
+def _marks(quick: bool) -> Any:
+    return () if quick else pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, id=mutant.name, marks=_marks(mutant.name in QUICK_TESTS))
+        for mutant in MUTANTS.values()
+    ],
+)
+def test_unit_tests_catch_it(mutant: Mutant) -> None:
+    assert passed(mutant) == []
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        pytest.param(
+            *(mutant, name),
+            id=f"{mutant.name}, {name}",
+            marks=_marks((mutant.name, name) in QUICK_AUDITS),
+        )
+        for mutant, name in PAIRS
+    ],
+)
+def test_audits_catch_it(mutant: Mutant, name: str) -> None:
+    """With power 0.95 one audit misses one time in twenty; two in a row, one time in 400."""
+    assert audited(mutant, name).caught or audited(mutant, name).caught
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert len(MUTANTS) >= 40
+    assert {(mutant.name, name) for mutant, name in PAIRS} >= QUICK_AUDITS
+    assert set(MUTANTS) >= QUICK_TESTS
+    targets = {name for _, name in PAIRS}
+    assert targets <= set(TARGETS)
+    assert set(TARGETS) - targets == WITHOUT
+    for mutant in MUTANTS.values():
+        assert mutant.breaks
+        assert mutant.tests
+        for test in mutant.tests:
+            file, _, function = test.partition("::")
+            assert f"\ndef {function.partition('[')[0]}(" in (ROOT / file).read_text()
+
+
+def test_every_mutant_changes_something_and_ends_with_its_block() -> None:
+    for mutant in MUTANTS.values():
+        places = [place for place, _ in mutant.edits]
+        before = [_at(place) for place in places]
+        with contextlib.suppress(KeyError), mutant.applied():
+            changed = [_at(place) for place in places]
+            assert all(a is not b for a, b in zip(changed, before, strict=True)), mutant.name
+            raise KeyError
+        assert [_at(place) for place in places] == before, mutant.name
+
+
+def _at(place: str) -> object:
+    module, _, path = place.partition(":")
+    found: Any = sys.modules[f"tacit.{module}"]
+    *outer, name = path.split(".")
+    for part in outer:
+        found = getattr(found, part)
+    return vars(found)[name]
+
+
+def test_what_is_gone_cannot_be_mutated() -> None:
+    for place in ("privacy.noise:Source.nothing", "privacy.noise:Nothing.normal"):
+        with (
+            pytest.raises(InputError, match="adapt the mutant"),
+            exchanged(place, lambda shipped: shipped),
+        ):
+            pass
+
+
+def test_a_function_is_exchanged_wherever_it_was_imported() -> None:
+    from tacit.privacy.mechanisms import correlated_jax, functional_jax
+
+    shipped = noise.jax_normal
+    with MUTANTS["noise-jax"].applied():
+        assert noise.jax_normal is not shipped
+        assert correlated_jax.jax_normal is functional_jax.jax_normal is noise.jax_normal
+    assert correlated_jax.jax_normal is functional_jax.jax_normal is shipped is noise.jax_normal
+
+
+def test_a_mutant_leaves_nothing_behind() -> None:
+    """Modules that are first imported while a mutant is at work must not keep its noise."""
+    code = (
+        "from tacit.privacy import noise\n"
+        "from tacit.privacy.audit.mutants import MUTANTS\n"
+        "with MUTANTS['noise-jax'].applied():\n"
+        "    from tacit.privacy.mechanisms import correlated_jax, functional_jax\n"
+        "assert functional_jax.jax_normal is noise.jax_normal is correlated_jax.jax_normal\n"
+        "assert 'mutants' not in noise.jax_normal.__module__\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_calibration_is_not_carried_over_into_a_mutant_nor_out_of_it() -> None:
+    budget = Budget(10.0, 1e-5)
+    judge = PrivateValue(budget, weight_cap=1.0, horizon=1, reward_range=(-1.0, 1.0))
+    plain = judge.mechanism
+    factor_two = MUTANTS["factor-two"]
+    seen: list[object] = []
+
+    class Watched(Mutant):
+        @contextmanager
+        def applied(self) -> Iterator[None]:
+            with super().applied():
+                seen.append(judge.mechanism)
+                yield
+
+    fields = {name: getattr(factor_two, name) for name in factor_two.__dataclass_fields__}
+    audited(Watched(**fields), "gaussian", runs=40)
+    # The noise that the mutant calibrates is half of what is remembered of the shipped code.
+    [mutated] = seen
+    assert isinstance(mutated, GaussianMechanism)
+    assert isinstance(plain, GaussianMechanism)
+    assert mutated.std == pytest.approx(plain.std / 2, rel=1e-5)
+    assert judge.mechanism == plain
+
+
+def test_a_mutant_that_breaks_nothing_is_not_caught() -> None:
+    idle = replace(
+        MUTANTS["noise-numpy"],
+        name="idle",
+        edits=(("privacy.noise:Source.normal", lambda normal: lambda *given: normal(*given)),),
+    )
+    found = audited(idle, "gaussian", runs=4000)
+    assert not found.caught
+    assert found.found.false_alarm == mutations.FALSE_ALARM == 1e-3
+    assert found.to_dict()["mutant"] == "idle"
+
+
+def test_names_are_unique() -> None:
+    with pytest.raises(InputError, match="already"):
+        mutations.register(MUTANTS["noise-numpy"])
+
+
+def test_shipped_functions_are_the_shipped_ones() -> None:
+    """Nothing reads the name of a mutant but the tests' own conftest."""
+    assert clip.l2.__module__ == "tacit.privacy.mechanisms.clip"
+    assert Source.normal.__module__ == "tacit.privacy.noise"
+    for file in (ROOT / "src").rglob("*.py"):
+        assert "TACIT_MUTANT" not in file.read_text(), file
