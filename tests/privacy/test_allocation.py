@@ -244,6 +244,17 @@ def test_filters_charge_what_is_proven() -> None:
         Filter.suited_to(BUDGET, "sum").cost(event, RO)
 
 
+@pytest.mark.parametrize(
+    ("std", "steps"), [(1e9, 50), (1e6, 50), (1.0, 10**6), (1.0, 10**18), (0.11, 10), (0.1, 10**6)]
+)
+def test_extremes_are_finite_and_where_they_must_be(std: float, steps: int) -> None:
+    event = allocated(std, steps)
+    found = epsilon(event, 1e-6)
+    assert floor(event, 1e-6) <= found + 1e-9
+    assert found <= ceiling(event, 1e-6) * (1 + 1e-4) + 1e-4
+    assert found <= epsilon(Gaussian(std, 1), 1e-6) * (1 + 1e-8)
+
+
 # --- what it is not -------------------------------------------------------------------------------
 
 

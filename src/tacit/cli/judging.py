@@ -100,7 +100,8 @@ def evaluate(
     nulls: Nulls = None,
     sort: Sort = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read in parts, however large the table.")
+        bool,
+        typer.Option("--stream", help="Read in parts, if larger than memory; gtd makes one pass."),
     ] = False,
     ray: Annotated[
         str | None, typer.Option(help="Gather on Ray: local, or a cluster's address.")
