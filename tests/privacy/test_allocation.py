@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
 from tacit.privacy import allocation
 from tacit.privacy.accounting import account, calibrate, delta, epsilon
@@ -27,7 +27,7 @@ from tacit.privacy.events import (
 from tacit.privacy.expression import parse, parse_with_unknown
 from tacit.privacy.filters import Filter
 from tacit.privacy.promise import Budget, Relation, Unit
-from tacit.privacy.witness import ceiling, floor
+from tacit.privacy.witness import ceiling, floor, renyi
 
 Floats = NDArray[np.float64]
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -234,6 +234,36 @@ def test_epochs_add_up() -> None:
     assert once <= with_little < 1.005 * once
 
 
+@pytest.mark.parametrize("order", [2, 3, 7])
+@pytest.mark.parametrize("m", [0.1, 0.5, 1.0])
+def test_log_moments_of_two_steps(m: float, order: int) -> None:
+    """By integration over the plane; a ledger that counts Renyi divergences charges them."""
+    reach = 9.0 + 2 * order * m
+    z = np.linspace(-reach, reach, 1201)
+    log_weights = -(z**2) / 2 + math.log((z[1] - z[0]) / math.sqrt(2 * math.pi))
+    weights = log_weights[:, None] + log_weights
+
+    def log_mean(sign: int) -> Floats:
+        logs = sign * m * z - m**2 / 2
+        return np.asarray(np.logaddexp(logs[:, None], logs) - math.log(2))
+
+    def moment(one: Floats | float, other: Floats | float) -> float:
+        return float(logsumexp(weights + order * one - (order - 1) * other))
+
+    up, down = log_mean(1), log_mean(-1)
+    truth = {RO: moment(up, down), AR: max(moment(up, 0.0), moment(0.0, up))}
+    for relation, expected in truth.items():
+        found, told = renyi(allocated(1 / m, 2), order, relation)
+        assert told == 0.0
+        # The trapezoidal rule is exact to rounding here.
+        assert found * (order - 1) == pytest.approx(expected, rel=1e-6, abs=1e-8)
+        assert found * (order - 1) >= expected - 1e-12
+    # Of any number of steps, at order 2: the mean of T independent ratios of variance e^(m^2) - 1.
+    for steps in (3, 50, 1000):
+        chi = math.expm1(m**2) / steps
+        assert renyi(allocated(1 / m, steps), 2, AR)[0] >= math.log1p(chi)
+
+
 def test_filters_charge_what_is_proven() -> None:
     event = allocated(8.0, 50)
     renyi, gaussian = (Filter.suited_to(BUDGET, kind) for kind in ("renyi", "gaussian"))
@@ -242,6 +272,17 @@ def test_filters_charge_what_is_proven() -> None:
     assert renyi.cost(event, RO).first < 0.5 * renyi.cost(Gaussian(8, 1), RO).first
     with pytest.raises(UnsupportedError, match="no pure or approximate"):
         Filter.suited_to(BUDGET, "sum").cost(event, RO)
+
+
+@pytest.mark.parametrize(
+    ("std", "steps"), [(1e9, 50), (1e6, 50), (1.0, 10**6), (1.0, 10**18), (0.11, 10), (0.1, 10**6)]
+)
+def test_extremes_are_finite_and_where_they_must_be(std: float, steps: int) -> None:
+    event = allocated(std, steps)
+    found = epsilon(event, 1e-6)
+    assert floor(event, 1e-6) <= found + 1e-9
+    assert found <= ceiling(event, 1e-6) * (1 + 1e-4) + 1e-4
+    assert found <= epsilon(Gaussian(std, 1), 1e-6) * (1 + 1e-8)
 
 
 # --- what it is not -------------------------------------------------------------------------------

@@ -38,7 +38,10 @@ BehaviorProb = Annotated[str | None, typer.Option(help="Column: how likely the d
 TargetProb = Annotated[
     str | None, typer.Option(help="Column, instead of --policy: its probabilities.")
 ]
-Stream = Annotated[bool, typer.Option("--stream", help="Read in parts, however large the table.")]
+Stream = Annotated[
+    bool,
+    typer.Option("--stream", help="Read in parts, if larger than memory; gtd makes one pass."),
+]
 
 
 def evaluate(

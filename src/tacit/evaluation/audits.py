@@ -386,7 +386,7 @@ def private_gtd_sampled() -> Target:
 
 
 def _in_one_step(sums: Array, each: Array, stds: Array) -> float:
-    """log of how likely `sums` are, but for a constant, if one row of `each` is in them, any one."""
+    """log of how likely `sums` are, up to a constant, if any one row of `each` is in them."""
     rows = (np.sum(sums * each, axis=1) - np.sum(each * each, axis=1) / 2.0) / stds**2
     return float(np.logaddexp.reduce(rows))
 
@@ -401,7 +401,7 @@ def private_gtd_one_pass() -> Target:
 
 @target
 def private_gtd_secret_steps() -> Target:
-    """Twenty steps and a small budget, which is kept only if nobody knows the last person's step."""
+    """Twenty steps and a small budget, kept only if nobody knows the last person's step."""
     neighbours = [_walks(world, 40) for world in (0, 1)]
     more: dict[str, Any] = {"iterations": 20, "batch_units": 2, "step": 0.001}
     budget = Budget(2.0, 0.01)

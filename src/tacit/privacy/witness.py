@@ -576,7 +576,8 @@ def _statistic(m: float, steps: int, exchanged: bool, lean: float) -> tuple[_Mas
     def law(drawn: NDArray[np.complex128], times: int) -> _Masses:
         mass = np.fft.irfft(drawn * absent**times, size)
         near, rest = np.abs(drawn) + unit, np.abs(absent) + unit
-        slips = near * rest**times * (1 + 1 / near + times / rest)
+        with np.errstate(over="ignore"):  # so many steps that nothing is known
+            slips = near * rest**times * (1 + 1 / near + times / rest)
         return _Masses(mass, 2 * unit * float(np.mean(slips)) + unit / size)
 
     other = law(spectrum(-m), steps - 1) if exchanged else law(absent, steps - 1)
