@@ -122,7 +122,7 @@ def test_p_values_at_one_point_are_exact_and_never_too_small() -> None:
     ratio = math.exp(epsilon)
     hit = ratio * alarm + delta
     rng = np.random.default_rng(5)
-    hits, alarms = rng.binomial(runs, hit, 4000), rng.binomial(runs, alarm, 4000)
+    hits, alarms = rng.binomial(runs, hit, 1000), rng.binomial(runs, alarm, 1000)
     found = np.array(
         [
             bounds.excess_p_value(Counts(int(h), runs, int(a), runs), ratio, delta)
@@ -132,8 +132,9 @@ def test_p_values_at_one_point_are_exact_and_never_too_small() -> None:
     for level in (0.2, 0.05, 0.01, 0.002):
         wrong = int(np.count_nonzero(found <= level))
         assert wrong <= stats.binom.isf(FALSE_ALARM, found.size, level)
-    # And not idle: about as many are below a level as should be.
-    assert np.count_nonzero(found <= 0.2) > 0.12 * found.size
+    # And not idle: of the alarm rates that are possible the worst counts, so fewer are below a
+    # level than might be, but not many fewer.
+    assert np.count_nonzero(found <= 0.2) > 0.08 * found.size
     assert bounds.excess_p_value(Counts(10, 100, 50, 100), ratio, delta) == 1.0
 
 
@@ -161,10 +162,11 @@ def test_power_is_that_of_the_test() -> None:
             delta,
         )
         <= error
-        for _ in range(1000)
+        for _ in range(300)
     ]
+    # Five standard errors of a rate of 300, and a normal law for a binomial one.
     assert 0.1 < stated < 0.9
-    assert np.mean(rejected) == pytest.approx(stated, abs=0.1)
+    assert np.mean(rejected) == pytest.approx(stated, abs=0.2)
 
 
 # --- validity of whole audits ---------------------------------------------------------------------
@@ -227,9 +229,9 @@ def _shifted(factor: float, promise: "Budget | tuple[Gaussian]", runs: int) -> T
 
 
 def test_what_keeps_its_promise_is_refuted_no_more_often_than_said() -> None:
-    # Exactly as bad as promised, at a false-alarm rate of 2 %: of 300 audits at most 20, but once
+    # Exactly as bad as promised, at a false-alarm rate of 2 %: of 100 audits at most 11, but once
     # in a million times.
-    trials = 300
+    trials = 100
     promise = (Gaussian(1.0, 1.0),)
     found = [audit(_shifted(1.0, promise, 400), false_alarm=0.02) for _ in range(trials)]
     wrong = sum(item.broken for item in found)
@@ -238,17 +240,17 @@ def test_what_keeps_its_promise_is_refuted_no_more_often_than_said() -> None:
 
 
 def test_a_test_fixed_beforehand_catches_a_fifth_less_noise() -> None:
-    """At mu = 2 and 1,000 runs that are judged, with power 0.95: of 60 audits at least 50."""
+    """At mu = 2 and 1,000 runs that are judged, with power 0.95: of 30 audits at least 22."""
     promise = (Gaussian(0.5, 1.0),)
     found = [
         audit(
             replace(_shifted(0.4, promise, 1600), draw=_normal_around(0.4)),
             false_alarm=1e-3,
         )
-        for _ in range(60)
+        for _ in range(30)
     ]
-    # 49 or fewer happen with probability 7e-5 at power 0.95, and less at more.
-    assert sum(item.broken for item in found) >= 50
+    # 21 or fewer happen with probability 1.1e-5 at power 0.95, and less at more.
+    assert sum(item.broken for item in found) >= 22
 
 
 def _normal_around(std: float) -> Callable[[int, int, Source], Array]:
@@ -584,6 +586,7 @@ OWN = [name for name, build in TARGETS.items() if build.__module__ == gaussian._
 # These take longest to compile, or to draw.
 LONG = {"unit-vector-compiled", "sign-compiled", "functional-compiled", "smooth"}
 LONG |= {"running-sums-compiled", "running-sums-resumed", "gradient-descent"}
+LONG |= {"laplace-report-compiled", "gradient-descent-canaries"}
 
 
 @pytest.mark.parametrize(

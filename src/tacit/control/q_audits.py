@@ -72,7 +72,7 @@ def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
         states = [state]
         for _ in range(updates):
             states.append(advance(plan, data, states[-1], sigma, 1))
-        known = [np.asarray(_exact(plan, own, states[:-1])) for own in worlds(data)]
+        known = [np.asarray(_exact(plan, own, states[:-1]), np.float64) for own in worlds(data)]
         parameters = np.stack([np.asarray(state.parameters) for state in states])
         sums = np.diff(parameters, axis=0) * (plan.divisor / plan.step)
         seen.extend([parameters[1:], *evidence(sums, *known)])

@@ -28,10 +28,11 @@ from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from tacit.data import OneHot, Tabular, Trajectories
 from tacit.evaluation import gpope as gpope_module
-from tacit.evaluation.bellman_error import UnitMoments, is_sparse, unit_moments
+from tacit.evaluation.bellman_error import UnitMoments, unit_moments
 from tacit.evaluation.dplsl import DPLSL
 from tacit.evaluation.dplsw import DPLSW
 from tacit.evaluation.gpope import GPOPE
@@ -319,7 +320,11 @@ def _private_gtd(
         OneHot(2), RANGE, budget, **{"gamma": 0.9, "clip": 0.1, "average": 0.0, **more}
     )
     form = judge.form_for(policy is not None)
-    given = {"cap": judge.weight_cap, "reward_range": judge.reward_range, "change": judge.change}
+    given: dict[str, Any] = {
+        "cap": judge.weight_cap,
+        "reward_range": judge.reward_range,
+        "change": judge.change,
+    }
     units = [
         unit_moments(data, policy, judge.features, judge.gamma, dual=True, **given)
         for data in neighbours
@@ -513,7 +518,7 @@ def gpope() -> Target:
     def contributed(units: UnitMoments, states: Array) -> Array:
         """What the one person adds from each state, with one feature: (-A w, A theta + C w - b)."""
         a, b, c = (
-            float(np.asarray(x.todense() if is_sparse(x) else x).ravel()[0])
+            float(np.asarray(sparse.coo_array(x).toarray()).ravel()[0])
             for x in (units.A, units.b, units.C)
         )
         theta, w = states.T

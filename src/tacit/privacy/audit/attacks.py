@@ -82,7 +82,7 @@ def everything(whole: Any) -> Array:
     return np.array(found)
 
 
-def evidence(sums: Array, first: Sequence[Array], second: Sequence[Array]) -> list[Array]:
+def evidence(sums: Array, first: Any, second: Any) -> list[Array]:
     """What noised sums, a row for each step, say to who knows what they would be without noise.
 
     `first` and `second` are these, in either world. Given are: the noise, if it is the first world;

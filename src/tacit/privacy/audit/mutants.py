@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -709,11 +710,8 @@ def _in_pairs(compiled: Any, which: int) -> Any:
             calls[0] += 1
             return fold(key, number // 2 if calls[0] % 2 == which else number)
 
-        jax.random.fold_in = halved
-        try:
+        with patch.object(jax.random, "fold_in", halved):
             return compiled(*given)
-        finally:
-            jax.random.fold_in = fold
 
     return run
 
