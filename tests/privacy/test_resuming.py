@@ -18,7 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.privacy import InputError, Ledger, NoiseOrigin, Unit, files, resuming
+from tacit.privacy import (
+    Budget,
+    InputError,
+    Ledger,
+    NoiseOrigin,
+    Relation,
+    Unit,
+    files,
+    resuming,
+)
+from tacit.privacy.accounting import calibrate
 from tacit.privacy.events import Gaussian
 from tacit.privacy.noise import stored
 from tacit.privacy.resuming import KEY, Kept, begun, keyed_digest, resumed
@@ -373,6 +383,21 @@ def test_of_all_copies_one_goes_on_and_one_ends(tmp_path: Path) -> None:
         with Ledger.from_dict(ledger.to_dict(), tmp_path / "copy") as copied:
             assert copied.generation(kept.token) == (2, True)
         assert ledger.generation("another") == (0, False)
+
+
+def test_a_claim_takes_nothing_of_the_limit(tmp_path: Path) -> None:
+    """A run that was stopped before it paid claims its generation first."""
+    limit = Budget(1.0, 1e-6)
+    std = calibrate(lambda std: Gaussian(std, 1.0), limit, Relation.REPLACE_ONE)
+    with Ledger.create(
+        tmp_path / "ledger", "people", unit=Unit.TRAJECTORY, limit=limit, filter="gaussian"
+    ) as ledger:
+        ledger.claim("one", "token", 1)
+        assert ledger.left() == 1.0
+        assert ledger._spent == {}
+        ledger.spend(Gaussian(std, 1.0), run="one")
+        ledger.end("one", "token", 1)
+        assert ledger.check() == 3
 
 
 def _claim(path: str, folder: str, gate: Any, answers: Any) -> None:

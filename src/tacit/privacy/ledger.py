@@ -478,8 +478,9 @@ class Ledger:
     def _count(self, entry: Entry) -> None:
         """`entry` is verified and the newest."""
         self._verified, self._head = entry.number, entry.digest
-        place = entry.partition, entry.slot
-        self._spent[place] = self._spent.get(place, Cost(0.0)) + entry.cost
+        if entry.events:  # the others are about generations, and nothing was spent
+            place = entry.partition, entry.slot
+            self._spent[place] = self._spent.get(place, Cost(0.0)) + entry.cost
 
     @contextmanager
     def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
