@@ -565,6 +565,7 @@ class Ledger:
             "note": note,
             "cost": [0.0, 0.0],
             "previous": self._head,
+            "nonce": secrets.token_hex(16),
         }
         self._append(_entry({**body, "digest": _digest(body)}))
 
