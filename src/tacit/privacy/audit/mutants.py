@@ -313,10 +313,9 @@ def _nobody_counted(count: Any) -> Any:
 
 def _unclamped(sums: Any) -> Any:
     def raw(self: Any, scores: Any) -> Any:
-        from tacit.evaluation.selection import LEVELS
-
         share = (np.asarray(scores, np.float64) - self.low) / (self.high - self.low)
-        return np.rint(np.nan_to_num(share) * LEVELS).astype(np.int64).sum(axis=0)
+        levels = sums.__globals__["LEVELS"]
+        return np.rint(np.nan_to_num(share) * levels).astype(np.int64).sum(axis=0)
 
     return raw
 

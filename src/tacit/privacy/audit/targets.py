@@ -191,7 +191,7 @@ def _laplace_ratio(centres: list[Array], scale: float) -> Callable[[Array], Arra
         first, second = (np.abs(rows - centre).sum(axis=1) for centre in centres)
         # Rounded: far out the ratio is constant but for its last bits, and these are another attack
         # (on floating point, which certificates idealise).
-        return np.round((first - second) / scale, 9)
+        return np.asarray(np.round((first - second) / scale, 9))
 
     return log_ratio
 
