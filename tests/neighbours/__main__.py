@@ -8,11 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.neighbours.commands import commands
+from tests.neighbours.comparing import Verdict
 from tests.neighbours.hunting import Pair, compared, few, replayed
 from tests.neighbours.running import Command, Stance, stances
 from tests.neighbours.tables import Replacement, quick, replacements
 
-_COLUMNS = ("pairs", "same", "figures", "refusal", "finding", "known")
+_VERDICTS: tuple[Verdict, ...] = ("same", "figures", "refusal", "closed")
 
 
 def main() -> int:
@@ -40,7 +41,9 @@ def _stance(
     chosen: list[Command], listed: list[Replacement], stance: Stance, folder: Path
 ) -> list[Pair]:
     print(f"\nInvalid rows: {stance}")
-    heads = "".join(f"{name:>9}" for name in (*_COLUMNS, "replayed", "moved"))
+    heads = "".join(
+        f"{name:>9}" for name in ("pairs", *_VERDICTS, "finding", "known", "replayed", "moved")
+    )
     print(f"  {'':<50}{heads}")
     pairs: list[Pair] = []
     for command in chosen:
@@ -49,7 +52,7 @@ def _stance(
         counts = Counter(pair.verdict for pair in seen)
         known = sum(pair.known is not None and bool(pair.finding) for pair in (*seen, *moved))
         found = sum(bool(pair.finding) for pair in (*seen, *moved)) - known
-        cells = (len(seen), counts["same"], counts["figures"], counts["refusal"], found, known)
+        cells = (len(seen), *(counts[one] for one in _VERDICTS), found, known)
         most = max((pair.moved for pair in moved if not pair.finding), default=0.0)
         row = "".join(f"{cell:>9}" for cell in (*cells, len(moved)))
         print(f"  {command.name[:49]:<50}{row}{most:>9.3f}", flush=True)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tacit.control import LoggedQ
 from tacit.control.increments import Network
 from tacit.data import Fourier, OneHot, Polynomial, Trajectories, stream_parquet
 from tacit.evaluation import DPLSL, DPLSW, GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
-from tacit.privacy import Budget
+from tacit.privacy import Budget, Ledger
 from tacit.run import request
 from tacit.run.evaluation import Question, evaluate
 from tests.neighbours.running import POLICY, Command
@@ -24,7 +25,7 @@ _BUDGET = "--epsilon 1 --delta 1e-3 --seed 7 --out run"
 _LITTLE = "--epsilon 30 --delta 1e-3 --seed 7 --out run"
 _STEPS = "--trajectory stay --time t --reward r --terminated died --reward-range 0,1"
 _WARDS = "--state ward --action dose"
-_VECTORS = "--state hr,map --action dose --state-range 30:200,40:140"
+_VECTORS = "--state hr,map --action dose --num-actions 2 --state-range 30:200,40:140"
 _WORDS = "--state condition --action drug --states mild,moderate,severe --actions none,some"
 _JUDGED = "--policy policy.json --behavior-prob p --horizon 4 --gamma 0.9 --weight-cap 3"
 # Without a policy: one over vectors would have to be written first.
@@ -51,9 +52,9 @@ def commands() -> list[Command]:
 
 def _words(name: str, form: Any, *said: str, **more: Any) -> Command:
     words = " ".join(said).split()
-    words.insert(2 if words[0] == "train" else 1, f"stays.{form}")
-    by_user = "--user" in words
-    return Command(name, form, tuple(words), by_user=by_user, ledger="--ledger" in words, **more)
+    made = Command(name, form, by_user="--user" in words, ledger="--ledger" in words, **more)
+    first = 2 if words[0] == "train" else 1
+    return replace(made, words=(*words[:first], *made.paths, *words[first:]))
 
 
 def _evaluations() -> Iterable[Command]:
@@ -142,6 +143,9 @@ def _evaluations() -> Iterable[Command]:
         _ALL,
     )
     yield asked("next states, CSV", "csv", discrete, "--next-state next_ward --truncated moved")
+    yield asked("two files, CSV", "csv", discrete, user, files=2)
+    yield asked("two files --stream", "parquet", discrete, user, _ALL, "--stream", files=2)
+    yield asked("two files --sort", "csv", discrete, user, "--sort --json", files=2)
     yield asked("no time", "parquet", discrete.replace("--time t ", ""), user)
     yield asked(
         "ranges of returns",
@@ -181,12 +185,12 @@ def _lessons() -> Iterable[Command]:
     yield asked(
         "vectors",
         "parquet",
-        f"{_STEPS} {_VECTORS} --num-actions 2 --features fourier:1 {few} {user} --json --clip 0.1",
+        f"{_STEPS} {_VECTORS} --features fourier:1 {few} {user} --json --clip 0.1",
     )
     yield asked(
         "network, CSV",
         "csv",
-        f"{_STEPS} {_VECTORS} --num-actions 2 --features network:3 {few} {user} --gamma 0.5",
+        f"{_STEPS} {_VECTORS} --features network:3 {few} {user} --gamma 0.5",
     )
     yield asked("words, CSV", "csv", f"{_STEPS} {_WORDS} {few} {user} --sort")
     yield asked(
@@ -231,25 +235,31 @@ def loaded(path: Path, stance: Stated, columns: dict[str, Any], stream: int = 0)
     return Trajectories.from_parquet(path, sort=sort, **given)
 
 
-def _fitted(judge: Any, columns: dict[str, Any], policy: Any = None, stream: int = 0) -> Any:
+def _fitted(
+    judge: Any, columns: dict[str, Any], policy: Any = None, stream: int = 0, pays: bool = False
+) -> Any:
     def call(path: Path, stance: Stated) -> str:
         data = loaded(path, stance, columns, stream)
         given = {} if policy is None else {"policy": policy}
-        return json.dumps(judge.fit(data, **given, seed=SEED).to_dict())
+        with Ledger.open("people.ledger") if pays else nullcontext() as ledger:
+            paid = {} if ledger is None else {"ledger": ledger, "run": "run"}
+            return json.dumps(judge.fit(data, **given, **paid, seed=SEED).to_dict())
 
     return call
 
 
 def _python() -> Iterable[Command]:
-    def fit(name: str, judge: Any, columns: dict[str, Any], *given: Any, **more: Any) -> Command:
+    def fit(
+        name: str, judge: Any, columns: dict[str, Any], policy: Any = None, **more: Any
+    ) -> Command:
         reads = {
             one
             for said in columns.values()
             for one in ([said] if isinstance(said, str) else said if isinstance(said, list) else [])
         }
         form = more.pop("form", "parquet")
-        stream = more.pop("stream", 0)
-        call = _fitted(judge, columns, *given, stream=stream)
+        stream, pays = more.pop("stream", 0), more.get("ledger", False)
+        call = _fitted(judge, columns, policy, stream, pays)
         return Command(
             f"Python: {name}",
             form,
@@ -260,7 +270,12 @@ def _python() -> Iterable[Command]:
         )
 
     users = _OF_WARDS | _OF_USERS
-    table = {"features": OneHot(3), "reward_range": (0.0, 1.0), "budget": BUDGET, "gamma": 0.9}
+    table: dict[str, Any] = {
+        "features": OneHot(3),
+        "reward_range": (0.0, 1.0),
+        "budget": BUDGET,
+        "gamma": 0.9,
+    }
     gtd = PrivateGTD(**table, weight_cap=3.0, iterations=4)
     passed = replace(gtd, iterations=None, batch_units=2)
     lstd = PrivateLSTD(**table, weight_cap=3.0)
@@ -268,14 +283,12 @@ def _python() -> Iterable[Command]:
     yield fit("PrivateValue", value, users, POLICY)
     yield fit("PrivateValue, CSV", value, users, POLICY, form="csv", quick=True)
     yield fit("PrivateValue, stream", value, _OF_WARDS, POLICY, stream=16)
-    yield fit("PrivateLSTD", lstd, users, POLICY)
+    yield fit("PrivateLSTD --ledger", lstd, users, POLICY, ledger=True)
     yield fit("PrivateLSTD, stream", lstd, users, POLICY, stream=32)
     yield fit("PrivateGTD", gtd, users, POLICY, quick=True)
     yield fit("PrivateGTD, CSV by trajectory", gtd, _OF_WARDS, POLICY, form="csv")
     yield fit("PrivateGTD, primal-dual", replace(gtd, form="primal-dual"), users, POLICY)
-    yield fit(
-        "PrivateGTD, sampled", replace(gtd, rate=0.3, momentum=0.5), users, POLICY, quick=True
-    )
+    yield fit("PrivateGTD, sampled", replace(gtd, rate=0.3, momentum=0.5), users, POLICY)
     yield fit("PrivateGTD, one pass", passed, users, POLICY, quick=True)
     yield fit("PrivateGTD, one pass, sorted", passed, users | {"sort": True}, POLICY)
     yield fit(
@@ -297,6 +310,7 @@ def _python() -> Iterable[Command]:
         _OF_WARDS,
         POLICY,
         stream=16,
+        ledger=True,
     )
     dense = {**table, "features": Polynomial(2, *_BOX)}
     vectors = _OF_VECTORS | _OF_USERS
@@ -316,11 +330,10 @@ def _python() -> Iterable[Command]:
         noise="draws",
     )
     on_policy = {name: said for name, said in users.items() if name != "behavior_prob"}
-    smooth = {"features": OneHot(3), "budget": BUDGET, "reward_range": (0.0, 1.0), "gamma": 0.9}
-    for judge in (DPLSW(**smooth), DPLSL(**smooth)):
+    for judge in (DPLSW(**table), DPLSL(**table)):
         yield fit(type(judge).__name__, judge, on_policy, noise="smooth")
     q = LoggedQ(2, (0.0, 1.0), BUDGET, num_states=3, updates=3, step=1.0)
-    yield fit("LoggedQ", q, on_policy, noise="updates")
+    yield fit("LoggedQ", q, on_policy, noise="updates", ledger=True)
     yield fit(
         "LoggedQ, CSV by trajectory",
         q,
@@ -328,10 +341,11 @@ def _python() -> Iterable[Command]:
         form="csv",
         noise="updates",
     )
-    for name, features in {
+    heads: dict[str, Any] = {
         "vectors": Fourier(1, *_BOX),
         "network": Network((3,), Polynomial(1, *_BOX)),
-    }.items():
+    }
+    for name, features in heads.items():
         yield fit(
             f"LoggedQ, {name}",
             replace(q, features=features, num_states=None, optimiser="adam"),

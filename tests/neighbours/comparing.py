@@ -13,7 +13,8 @@ from typing import Any, Literal
 from tacit import cli
 from tests.neighbours.running import Outcome, Stance, frozen
 
-Verdict = Literal["same", "figures", "refusal", "finding"]
+Verdict = Literal["same", "figures", "refusal", "closed", "finding"]
+"""*closed*: the command refuses every table, whoever is in it, by what it was told."""
 
 # Noised figures, and what is computed from them: by the kind that JSON says it is of (whether it is
 # written, printed or returned) and by their paths in it. Everything else is public.
@@ -75,6 +76,8 @@ def compare(usual: Outcome, other: Outcome, stance: Stance, folder: Path) -> Com
     found = list(_differences(usual, other, folder))
     if any(not one.allowed for one in found):
         return Comparison("finding", tuple(found))
+    if usual.refused:
+        return Comparison("closed")
     return Comparison("figures" if found else "same", tuple(found))
 
 

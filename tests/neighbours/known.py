@@ -21,6 +21,7 @@ _IDS = ("the first id", "the last id", "a long id")
 _NULLS = "a note tells whether anybody had a null"
 _ROWS = "the algorithm depends on the number of rows"
 _ORDER = "the order of a single pass depends on rows and ids"
+_LATE = "a single pass pays before it has read everybody, and a refusal after that shows"
 _PLACES = "the place in the file is the caller's word, and moves everybody behind"
 
 KNOWN_TODAY: tuple[Known, ...] = (
@@ -57,12 +58,19 @@ KNOWN_TODAY: tuple[Known, ...] = (
         compared=False,
     ),
     Known(
+        _LATE,
+        ("Python: PrivateGTD, one pass, stream by trajectory",),
+        ("a very long trajectory", "rows among another's"),
+        compared=True,
+    ),
+    Known(
         _PLACES,
         (
             "evaluate --stream",
             "evaluate --stream, large batches",
             "evaluate --nulls carry --stream",
             "evaluate words --stream",
+            "evaluate two files --stream",
             "Python: PrivateGTD, one pass",
             "Python: PrivateGTD, one pass, stream",
             "Python: PrivateGTD, one pass, stream by trajectory",

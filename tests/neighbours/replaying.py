@@ -40,7 +40,7 @@ from tacit.privacy.mechanisms import clip
 from tacit.privacy.noise import Source
 from tacit.privacy.promise import Relation
 from tests.neighbours.running import Command, Outcome, Stance, run
-from tests.neighbours.tables import CHOSEN, Replacement, people
+from tests.neighbours.tables import CHOSEN, Replacement, Row, people
 
 Floats = NDArray[Any]
 
@@ -136,9 +136,10 @@ def charge(event: Event) -> Charge:
         return charge(event.event)
     # Disjoint batches, and others in which a person is once: some fields hold the event of a batch.
     inside = event.events if isinstance(event, Disjoint) else (getattr(event, "event", None),)
-    if not all(isinstance(one, Event) for one in inside):
+    known = [charge(one).mu for one in inside if isinstance(one, Event)]
+    if len(known) != len(inside):
         raise AssertionError(f"The harness does not know what {event} charges for.")
-    return Charge(max(charge(one).mu for one in inside), None)
+    return Charge(max(known), None)
 
 
 def draws(event: Event) -> bool:
@@ -180,20 +181,31 @@ Replays = Iterator[tuple[Replacement, Moved]]
 
 
 def replays(
-    command: Command, replacements: list[Replacement], stance: Stance, folder: Path
+    command: Command,
+    replacements: list[Replacement],
+    stance: Stance,
+    folder: Path,
+    usual: Replacement | None = None,
 ) -> Replays:
-    """Both runs, for each neighbour that is not refused."""
+    """Both runs, for each neighbour that is not refused; `usual` is who is there to begin with."""
     how = {"source": _by_source, "updates": _by_updates, "draws": _by_draws}.get(command.noise)
+    everybody = people()
+    rows = [row for one in everybody for row in one]
     if how is not None:
-        yield from how(command, replacements, stance, folder)
+        first = rows if usual is None else usual.table(everybody)
+        yield from how(command, first, replacements, stance, folder)
 
 
 def _by_source(
-    command: Command, replacements: list[Replacement], stance: Stance, folder: Path
+    command: Command,
+    rows: list[Row],
+    replacements: list[Replacement],
+    stance: Stance,
+    folder: Path,
 ) -> Replays:
     everybody, usual = people(), Tape()
     with noticed(usual):
-        first = run(command, [row for one in everybody for row in one], folder, stance)
+        first = run(command, rows, folder, stance)
     assert first is not None
     if first.refused and stance == "neutral":
         return
@@ -216,9 +228,9 @@ def _moved(usual: list[Release], other: list[Release], charges: list[Charge]) ->
         return Moved(np.inf, 0, len(usual), f"{len(usual)} releases, and {len(other)}")
     known = sum(one.times or 0 for one in charges)
     limits: list[tuple[float, bool]] = []
-    for one in charges:
-        times = len(usual) - known if one.times is None else one.times
-        limits += [(one.mu, one.times is None)] * times
+    for paid in charges:
+        times = len(usual) - known if paid.times is None else paid.times
+        limits += [(paid.mu, paid.times is None)] * times
     if len(limits) != len(usual):
         return Moved(np.inf, 0, len(usual), f"{len(limits)} of them were paid for")
     most, differing = 0.0, 0
@@ -248,16 +260,20 @@ def wrong(moved: Moved) -> str:
 
 
 def _by_updates(
-    command: Command, replacements: list[Replacement], stance: Stance, folder: Path
+    command: Command,
+    rows: list[Row],
+    replacements: list[Replacement],
+    stance: Stance,
+    folder: Path,
 ) -> Replays:
     """For `LoggedQ`, whose updates are compiled: sums at the usual run's parameters."""
     everybody = people()
-    plan, rows, sigma, key = _begun(command, [r for one in everybody for r in one], folder, stance)
+    plan, data, sigma, key = _begun(command, rows, folder, stance)
     with jax.enable_x64(True):
-        states = [noised_q.begin(plan, rows, key)]
+        states = [noised_q.begin(plan, data, key)]
         for _ in range(plan.updates - 1):
-            states.append(noised_q.advance(plan, rows, states[-1], sigma, 1))
-        sums = [_exact(plan, rows, state) for state in states]
+            states.append(noised_q.advance(plan, data, states[-1], sigma, 1))
+        sums = [_exact(plan, data, state) for state in states]
         for replacement in replacements:
             try:
                 found = _begun(command, replacement.table(everybody), folder, stance)
@@ -299,12 +315,16 @@ def _begun(command: Command, rows: Any, folder: Path, stance: Stance) -> tuple[A
 
 
 def _by_draws(
-    command: Command, replacements: list[Replacement], stance: Stance, folder: Path
+    command: Command,
+    rows: list[Row],
+    replacements: list[Replacement],
+    stance: Stance,
+    folder: Path,
 ) -> Replays:
     """For `GPOPE`: one unit is drawn, and only that of the chosen one may be another."""
     everybody = people()
     states = np.random.default_rng(0).standard_normal((3, 6))
-    usual = _gradients(command, [r for one in everybody for r in one], folder, stance, states)
+    usual = _gradients(command, rows, folder, stance, states)
     assert usual is not None
     for replacement in replacements:
         found = _gradients(command, replacement.table(everybody), folder, stance, states)

@@ -19,7 +19,7 @@ import numpy as np
 from tacit import cli
 from tacit.data import Tabular
 from tacit.privacy import Ledger, Relation, TacitError, Unit
-from tests.neighbours.tables import PEOPLE, TYPES, Format, Row, people, write
+from tests.neighbours.tables import CHOSEN, PEOPLE, TYPES, Format, Row, people, write
 
 Stance = Literal["as it is", "refuse", "neutral"]
 """How what cannot be read is treated; "as it is" while there is no option for it."""
@@ -61,6 +61,9 @@ class Command:
     """Whether the unit is a person with all their trajectories."""
 
     ledger: bool = False
+    files: int = 1
+    """How many the table is written to, people whole."""
+
     quick: bool = False
     costly: bool = False
     """Whether something is calibrated or compiled in every run."""
@@ -88,8 +91,11 @@ class Command:
         return PEOPLE if self.by_user else len(stays)
 
     @property
-    def path(self) -> str:
-        return f"stays.{self.form}"
+    def paths(self) -> list[str]:
+        """The files of the table."""
+        if self.files == 1:
+            return [f"stays.{self.form}"]
+        return [f"stays-{number}.{self.form}" for number in range(self.files)]
 
 
 @dataclass(frozen=True)
@@ -122,11 +128,14 @@ def run(command: Command, rows: list[Row], folder: Path, stance: Stance) -> Outc
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    if not write(rows, work / command.path, command.form):
-        return None
+    # Cut in front of the chosen person, who is the first of the second file.
+    cut = sum(map(len, people()[:CHOSEN])) if command.files > 1 else len(rows)
+    for path, part in zip(command.paths, (rows[:cut], rows[cut:]), strict=False):
+        if not write(part, work / path, command.form):
+            return None
     POLICY.save(work / "policy.json")
     FOLLOWED.save(work / "followed.json")
-    given = {command.path, "policy.json", "followed.json"}
+    given = {*command.paths, "policy.json", "followed.json"}
     before = Path.cwd()
     out, err = StringIO(), StringIO()
     with frozen(), thresholds(command.thresholds):
@@ -159,7 +168,7 @@ def _called(command: Command, stance: Stance) -> int | str:
             )
             told = _said(command, stance)
             given = dict(zip((word[2:] for word in told[::2]), told[1::2], strict=True))
-            print(command.call(Path(command.path), given))
+            print(command.call(Path(command.paths[0]), given))
         return 0
     except TacitError as error:
         print(f"tacit: {error}", file=sys.stderr)

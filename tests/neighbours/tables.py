@@ -273,7 +273,7 @@ def _set(values: Mapping[str, Any], row: int | None = None) -> Callable[[Any], l
 
     def changed(rows: list[dict[str, Any]]) -> list[Row]:
         return [
-            one | (values if row is None or row == number else {})
+            one | (dict(values) if row is None or row == number else {})
             for number, one in enumerate(rows)
         ]
 
