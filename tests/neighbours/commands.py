@@ -12,7 +12,6 @@ from tacit.control.increments import Network
 from tacit.data import Fourier, OneHot, Polynomial, Trajectories, stream_parquet
 from tacit.evaluation import DPLSL, DPLSW, GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
 from tacit.privacy import Budget, Ledger
-from tacit.run import request
 from tacit.run.evaluation import Question, evaluate
 from tests.neighbours.running import POLICY, Command
 from tests.neighbours.tables import count_rows
@@ -34,15 +33,12 @@ _ALL = "--estimators value:3,gtd:1,lstd:1"
 # As many rows as a table has, so that one more is too many for it.
 _SMALL = {"tacit.data.stream.stream_parquet:batch_rows": 16}
 _PARTS = {"tacit.data.stream.stream_parquet:batch_rows": 2 * count_rows()}
-_LARGE = {"tacit.run.request.STREAM_ROWS": count_rows()}
 
 
 # In neutral words: what readers and commands are told of the stance.
 Stated = Mapping[str, Any]
 # Rewards and probabilities have a rule of their own, where only states are carried.
-_NULLS = "--nulls carry"
-if hasattr(request, "null_rules"):
-    _NULLS += ",reward=0,behavior_prob=0.5"
+_NULLS = "--nulls carry,reward=0,behavior_prob=0.5"
 
 
 def commands() -> list[Command]:
@@ -153,9 +149,6 @@ def _evaluations() -> Iterable[Command]:
         discrete.replace("0.9", "1"),
         user,
         "--return-range 0,2 --largest-ratio 3 --level 0.9 --estimators value --title T",
-    )
-    yield asked(
-        "above the size of a stream", "parquet", discrete, user, thresholds=_LARGE, quick=True
     )
     yield asked(
         "--ray local",

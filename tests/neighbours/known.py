@@ -24,62 +24,7 @@ _ORDER = "the order of a single pass depends on rows and ids"
 _LATE = "a single pass pays before it has read everybody, and a refusal after that shows"
 _PLACES = "the place in the file is the caller's word, and moves everybody behind"
 
-KNOWN_TODAY: tuple[Known, ...] = (
-    Known(
-        _NULLS,
-        ("evaluate --nulls carry", "evaluate --sort --nulls carry, CSV"),
-        tuple(f"null in {name}" for name in ("ward", "dose", "r", "p", "died")),
-        compared=True,
-    ),
-    Known(_ROWS, ("evaluate above the size of a stream",), _LONGER, compared=True),
-    Known(_ROWS, ("evaluate above the size of a stream",), _LONGER, compared=False),
-    Known(
-        _ORDER,
-        ("evaluate --stream --sort", "Python: PrivateGTD, one pass, sorted stream"),
-        ("more rows", "three trajectories", *_IDS),
-        compared=False,
-    ),
-    Known(_ORDER, ("evaluate --stream --sort by trajectory",), ("more rows", *_IDS), False),
-    Known(_ORDER, ("Python: PrivateGTD, one pass, sorted",), _IDS, compared=False),
-    Known(
-        _ORDER,
-        ("Python: PrivateGTD, one pass, sorted CSV",),
-        (*_IDS, "a word in patient all over"),
-        compared=False,
-    ),
-    Known(
-        _ORDER,
-        ("evaluate names and dates",),
-        (
-            *_IDS,
-            "an empty word in patient_name all over",
-            "a word in patient_name all over",
-        ),
-        compared=False,
-    ),
-    Known(
-        _LATE,
-        ("Python: PrivateGTD, one pass, stream by trajectory",),
-        ("a very long trajectory", "rows among another's"),
-        compared=True,
-    ),
-    Known(
-        _PLACES,
-        (
-            "evaluate --stream",
-            "evaluate --stream, large batches",
-            "evaluate --nulls carry --stream",
-            "evaluate words --stream",
-            "evaluate two files --stream",
-            "Python: PrivateGTD, one pass",
-            "Python: PrivateGTD, one pass, stream",
-            "Python: PrivateGTD, one pass, stream by trajectory",
-            "Python: PrivateGTD, vectors, one pass",
-        ),
-        ("rows at the end of the table",),
-        compared=False,
-    ),
-)
+KNOWN_TODAY: tuple[Known, ...] = ()
 
 
 def known(command: str, replacement: str, compared: bool) -> str | None:
