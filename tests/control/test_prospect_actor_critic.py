@@ -337,7 +337,7 @@ def test_what_a_person_adds_does_not_depend_on_the_others() -> None:
         begun = program.plan.begin(jax.random.key(0), jax.random.key(1), program.numbers)
 
         def total(*people: Any) -> Any:
-            lives = [episode(*own[:3], own[3], 1) for own in people]
+            lives = [episode(at, did, got, over, 1) for at, did, got, over in people]
             rows = jax.tree.map(lambda *x: np.stack(x), *lives)
             return np.asarray(program.plan.exact(begun, rows, 0)[0])
 
