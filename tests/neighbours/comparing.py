@@ -110,7 +110,9 @@ def _differences(usual: Outcome, other: Outcome, folder: Path) -> Iterator[Diffe
     names = list(dict.fromkeys([*usual.files, *other.files]))
     for name in names:
         one, two = usual.files.get(name), other.files.get(name)
-        if one is None or two is None:
+        if name.startswith("scratch/"):
+            yield Difference(name, False, "a temporary file that was left behind")
+        elif one is None or two is None:
             yield Difference(name, False, "only one of the two wrote it")
         elif one[0] != two[0]:
             yield Difference(name, False, f"mode {one[0]:o} / {two[0]:o}")

@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -108,7 +109,8 @@ class Outcome:
     out: str
     err: str
     files: Mapping[str, tuple[int, bytes]]
-    """Mode and content of every file that was written, by its path."""
+    """Mode and content of every file that was written, by its path; what was put into a temporary
+    folder and left there is in `scratch`."""
 
     @property
     def refused(self) -> bool:
@@ -127,7 +129,7 @@ def run(command: Command, rows: list[Row], folder: Path, stance: Stance) -> Outc
     # The same name every time: paths are printed.
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
+    (work / "scratch").mkdir(parents=True)
     # Cut in front of the chosen person, who is the first of the second file.
     cut = sum(map(len, people()[:CHOSEN])) if command.files > 1 else len(rows)
     for path, part in zip(command.paths, (rows[:cut], rows[cut:]), strict=False):
@@ -138,7 +140,8 @@ def run(command: Command, rows: list[Row], folder: Path, stance: Stance) -> Outc
     given = {*command.paths, "policy.json", "followed.json"}
     before = Path.cwd()
     out, err = StringIO(), StringIO()
-    with frozen(), thresholds(command.thresholds):
+    scratch = mock.patch.object(tempfile, "tempdir", str(work / "scratch"))
+    with frozen(), thresholds(command.thresholds), scratch:
         if command.ledger:
             unit = Unit.USER if command.by_user else Unit.TRAJECTORY
             relation = Relation.REPLACE_ONE
