@@ -264,7 +264,10 @@ def test_people_in_fixed_slots_are_not_mistaken_for_it(tmp_path: Path) -> None:
     )
     played = replace(found, assumptions=(slots, IDEALISED_ARITHMETIC))
     assert played.invalid is None
-    assert played.verify().warnings == ()
+    seeded = replace(played, noise=NoiseOrigin.REPRODUCIBLE)
+    assert seeded.verify().warnings == ()
+    (resumed,) = replace(played, noise=NoiseOrigin.SECURE_KEY).verify().warnings
+    assert "resumed more than once" in resumed
     now = replace(played, tacit=Certificate.issue(Gaussian(1, 1), 1e-5, unit=Unit.USER).tacit)
     assert now.tacit == tacit.__version__
     assert now.verify().warnings == ()
@@ -287,11 +290,14 @@ def test_what_cannot_be_seen_in_certificates_of_earlier_versions_is_said(
     assert VOID_IF in " ".join(capsys.readouterr().out.split())
     assert cli.run(["verify", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["warnings"] == [warning]
-    # Plans, reports of agents and reward functions come from no table.
+    # Plans and reports of agents come from no table and from no checkpoint.
     assert replace(old, noise=NoiseOrigin.NOT_DRAWN).verify().warnings == ()
-    others: list[dict[str, Any]] = [PLANS[3], {**PLANS[4], "noise": NoiseOrigin.SECURE}]
-    for plan in others:
-        assert replace(Certificate.issue(**plan), tacit="0.1.0").verify().warnings == ()
+    reports = Certificate.issue(**PLANS[3])
+    assert replace(reports, tacit="0.1.0").verify().warnings == ()
+    # Reward functions are in no table; what was learned of them may have been resumed.
+    secret = Certificate.issue(**{**PLANS[4], "noise": NoiseOrigin.SECURE})
+    (resumed,) = replace(secret, tacit="0.1.0").verify().warnings
+    assert "resumed more than once" in resumed
 
 
 @pytest.mark.parametrize(

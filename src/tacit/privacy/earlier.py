@@ -1,6 +1,6 @@
 """What is wrong with certificates of earlier versions, as far as a certificate shows it.
 
-tacit 0.1 issued certificates whose epsilon was not established in three cases:
+tacit 0.1 issued certificates whose epsilon was not established in four cases:
 
 - *one pass over a sorted stream* (`PrivateGTD` in batches): the number of parts in which a stream
   was sorted, and with it everybody's place in the order, depended on the number of rows, so that
@@ -8,9 +8,12 @@ tacit 0.1 issued certificates whose epsilon was not established in three cases:
   that do not depend on the data. Such a certificate can be told by its event and its assumption,
   though not whether the stream was sorted: it is refused.
 - *nulls carried*: what was printed said whether anybody had a null;
-- *tables above 5,000,000 rows*: which algorithm ran depended on the number of rows.
+- *tables above 5,000,000 rows*: which algorithm ran depended on the number of rows;
+- *runs resumed more than once from one checkpoint*: each resume drew fresh noise, and gave another
+  model at one payment.
 
-Of the last two a certificate shows nothing, so that all certificates of tables get a warning.
+Of the last three a certificate shows nothing, so that all certificates of tables get a warning, and
+so do those of learners that kept checkpoints.
 """
 
 import re
@@ -33,6 +36,10 @@ _ONE_PASS = (
 _UNSEEN = (
     "made by tacit 0.1: void if made with --nulls carry or from a table above 5,000,000 rows, "
     "neither of which a certificate shows."
+)
+_RESUMED = (
+    "made by tacit 0.1: void if its run was resumed more than once from one checkpoint and without "
+    "a seed, which a certificate does not show."
 )
 
 
@@ -58,12 +65,12 @@ def invalid(certificate: "Certificate") -> str | None:
 def warnings(certificate: "Certificate") -> tuple[str, ...]:
     """What may be wrong with this certificate and cannot be seen in it.
 
-    Plans, for which no noise was drawn, and certificates of an actor-critic, whose people play in
-    slots and are in no table, are not concerned; nor is anything but people in tables.
+    Plans, for which no noise was drawn, are not concerned. People of an actor-critic play in slots
+    and are in no table; it and learners for a secret reward function kept checkpoints.
     """
-    of_a_table = (
-        certificate.unit in (Unit.TRAJECTORY, Unit.USER)
-        and certificate.noise is not NoiseOrigin.NOT_DRAWN
-        and not _says(certificate, _SLOTS)
-    )
-    return (_UNSEEN,) if _by_0_1(certificate) and of_a_table else ()
+    if not _by_0_1(certificate) or certificate.noise is NoiseOrigin.NOT_DRAWN:
+        return ()
+    in_slots = _says(certificate, _SLOTS)
+    if in_slots or certificate.unit is Unit.REWARD_FUNCTION:
+        return (_RESUMED,) if certificate.noise.secret else ()
+    return (_UNSEEN,) if certificate.unit in (Unit.TRAJECTORY, Unit.USER) else ()
