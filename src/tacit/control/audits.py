@@ -238,7 +238,7 @@ def actor_critic_warm_start() -> Target:
     def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
         return agent.learn(env, people, progress=_each_batch, critic=[0.0, 0.01, -0.01])
 
-    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, 400, learn)
 
 
 @target
@@ -281,4 +281,4 @@ def actor_critic_resumed() -> Target:
             except _InterruptionError:
                 return agent.resume(folder, env)
 
-    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, 400, learn)
