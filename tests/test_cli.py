@@ -222,6 +222,14 @@ def test_an_audit_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(item["warning"] is None and item["could_show"] > 4.0 for item in audits)
 
 
+@pytest.mark.slow
+def test_audits_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["gaussian", "laplace", "duchi"]
+    found = answer(capsys, "audit", *names, "--runs", "4000", "--jobs", "2")
+    assert isinstance(found["audits"], list)
+    assert [item["target"] for item in found["audits"]] == names
+
+
 def test_an_audit_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert tacit("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--mutants") == 0
     printed = capsys.readouterr().out

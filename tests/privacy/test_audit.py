@@ -586,7 +586,7 @@ OWN = [name for name, build in TARGETS.items() if build.__module__ == gaussian._
 # These take longest to compile, or to draw.
 LONG = {"unit-vector-compiled", "sign-compiled", "functional-compiled", "smooth"}
 LONG |= {"running-sums-compiled", "running-sums-resumed", "gradient-descent"}
-LONG |= {"laplace-report-compiled", "gradient-descent-canaries"}
+LONG |= {"laplace-report-compiled", "gradient-descent-canaries", "grid-gaussian"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """`tacit audit`, `tacit limits`: attacks on promises, and what no private learner can do."""
 
 import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,6 +39,7 @@ def audit(
         float,
         typer.Option(help="How often a promise that is kept is called refuted, at most."),
     ] = 1e-6,
+    jobs: Annotated[int, typer.Option(help="Processes that attack targets side by side.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Attack mechanisms and whole fits, and bound their epsilon from below.
@@ -46,11 +51,7 @@ def audit(
     tacit audit gaussian laplace --runs 1000000
     tacit audit my_module:my_target
     """
-    # Not used here by name: importing them puts their targets into the catalogue.
-    import tacit.control.audits
-    import tacit.control.pgc_audits
-    import tacit.control.q_audits
-    import tacit.evaluation.audits  # noqa: F401
+    _import_targets()
     from tacit.privacy import InputError
     from tacit.privacy.audit import mutations
     from tacit.privacy.audit.mutants import MUTANTS
@@ -68,10 +69,10 @@ def audit(
         raise InputError(f"No mutant breaks the promise of {', '.join(chosen)}.")
     with progress(len(chosen) + len(pairs)) as advance:
         found = []
-        for name, build in chosen.items():
+        given: dict[str, Any] = {"confidence": confidence, "false_alarm": false_alarm, "runs": runs}
+        for name, item in zip(chosen, _attacked(list(chosen), jobs, given), strict=True):
             advance(name)
-            given: dict[str, Any] = {"confidence": confidence, "false_alarm": false_alarm}
-            found.append(mutations.attacked(build(), runs=runs, **given))
+            found.append(item)
         mutated = []
         for one, name in pairs:
             advance(f"{name}, {one.name}")
@@ -91,6 +92,36 @@ def audit(
         _show_audits(found, mutated, false_alarm)
     if bad:
         raise typer.Exit(1)
+
+
+def _attacked(
+    names: list[str], jobs: int, given: dict[str, Any]
+) -> "Iterator[Audit | CanaryAudit]":
+    """What attacks on these targets find, in their order."""
+    from tacit.privacy import checks
+
+    if checks.count("jobs", jobs) == 1 or len(names) == 1:
+        yield from (_attack(name, given) for name in names)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_attack, names, repeat(given))
+
+
+def _attack(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit":
+    """One audit, in a process of its own perhaps."""
+    _import_targets()
+    from tacit.privacy.audit.mutations import attacked
+    from tacit.privacy.audit.targets import find
+
+    return attacked(find(name)(), **given)
+
+
+def _import_targets() -> None:
+    """Importing these modules puts their targets into the catalogue."""
+    import tacit.control.audits
+    import tacit.control.pgc_audits
+    import tacit.control.q_audits
+    import tacit.evaluation.audits  # noqa: F401
 
 
 def _show_audits(

@@ -240,7 +240,7 @@ def actor_critic_warm_start() -> Target:
             env, people, progress=_each_batch, critic=[0.0, 0.01, -0.01], preflight=False
         )
 
-    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, 400, learn)
 
 
 @target
@@ -285,4 +285,4 @@ def actor_critic_resumed() -> Target:
             except _InterruptionError:
                 return agent.resume(folder, env)
 
-    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, 400, learn)

@@ -31,7 +31,7 @@ _STREAMS = (
 _SUMS = ("gaussian", "laplace", "grid-gaussian", "grid-laplace")
 _VALUES = ("private-value", "private-value-users", "private-lstd")
 _GTD = ("private-gtd", "private-gtd-one-pass", "private-gtd-primal-dual")
-_STRAIGHT = ("actor-critic", "actor-critic-correlated", "actor-critic-warm-start")
+_STRAIGHT = ("actor-critic", "actor-critic-correlated")
 _UPDATED = (
     *("functional-q-weights", "functional-q-updates", "functional-q-clipped", "logged-q"),
     "prospect-q-updates",
@@ -130,7 +130,7 @@ register(
         ("tests/control/test_noised_q.py::test_the_noise_has_the_size_that_is_paid_for",),
         (
             *("functional-compiled", "running-sums-compiled", "gpope", *_STRAIGHT, *_UPDATED),
-            *("actor-critic-resumed", "actor-critic-curve", "prospect-actor-critic"),
+            *("actor-critic-curve", "prospect-actor-critic"),
         ),
     ),
     Mutant(
@@ -334,6 +334,7 @@ register(
         (
             *(*_SUMS, "gradient-descent", "gradient-descent-canaries", *_STREAMS),
             *("laplace-report", "grid-laplace-report", *_STRAIGHT, "prospect-actor-critic"),
+            *("actor-critic-warm-start", "actor-critic-resumed"),
             *("functional-q-clipped", "logged-q", "prospect-q-updates", "gpope"),
         ),
         _FEW,
@@ -627,7 +628,6 @@ register(
         (("privacy.exact:bernoulli_exp", _twice_as_likely),),
         ("tests/privacy/test_exact.py::test_bernoulli_exp",),
         ("private-choice",),
-        2000,
     ),
     Mutant(
         "smoothing-halved",
@@ -855,7 +855,7 @@ register(
             *("unit-vector", "unit-vector-padded", "duchi"),
             *("piecewise", "hybrid", "sign-on-the-wire"),
         ),
-        4000,
+        40_000,
     ),
     Mutant(
         "privunit-odds",
