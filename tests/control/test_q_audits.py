@@ -10,7 +10,7 @@ from tests.auditing import target_params
 
 SLOW = {"logged-q"}
 # So few runs are for faults that are coarse: each plans for a long time.
-COARSE = {"prospect-q"}
+COARSE = {"prospect-q", "functional-q-evaluations"}
 
 
 @pytest.mark.parametrize("name", target_params(q_audits, slow=SLOW))

@@ -152,7 +152,7 @@ def functional_q_rewards() -> Target:
 def functional_q_evaluations() -> Target:
     """Policy iteration, in which each walk follows what was released before."""
     return _secret_rewards(
-        "functional-q-evaluations", RUNS, release="evaluations", evaluations=2, horizon=2
+        "functional-q-evaluations", 600, release="evaluations", evaluations=2, horizon=2
     )
 
 
@@ -186,6 +186,7 @@ def functional_q_clipped() -> Target:
     return _secret_rewards(
         "functional-q-clipped",
         RUNS,
+        paid=(-50.0, 50.0),
         reward_radius=100.0,
         reward_range=(-200.0, 200.0),
         release="updates",

@@ -120,7 +120,7 @@ register(
                 "dplsw",
                 "dplsl",
             ),
-            *("functional-q", "functional-q-rewards", "functional-q-evaluations", "prospect-q"),
+            *("functional-q", "functional-q-rewards"),
         ),
     ),
     Mutant(
@@ -1153,7 +1153,7 @@ register(
             ("control.functional_q:FunctionalQ.described", _rewards_told),
         ),
         ("tests/control/test_functional_q.py::test_settings_of_a_result_say_nothing_of_rewards",),
-        ("functional-q",),
+        ("functional-q", "functional-q-evaluations"),
         _FEW,
     ),
     Mutant(
