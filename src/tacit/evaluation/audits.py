@@ -207,8 +207,8 @@ def _private_value(name: str, each: int) -> Target:
         return judge.fit(data, _JUDGED)
 
     watch = _noised_sums(judge.mechanism, fit, neighbours)
-    # More of them: 2 radii are paid for, and no two contributions are further apart than sqrt(6).
-    return _fits(name, fit, neighbours, runs=4400, watch=watch)
+    # Twice as many: half of them decide between attacks on dozens of figures beside the sums.
+    return _fits(name, fit, neighbours, runs=2 * RUNS, watch=watch)
 
 
 @target

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -301,10 +300,6 @@ def _uncapped(found: Any) -> Any:
     return weights
 
 
-def _no_clip_module(clip: Any) -> Any:
-    return SimpleNamespace(l2=lambda rows, bound: rows)
-
-
 def _nobody_grouped(index: Any) -> Any:
     return property(lambda self: np.arange(self.num_trajectories))
 
@@ -409,10 +404,7 @@ register(
     Mutant(
         "weight-cap",
         "products of ratios without their cap",
-        (
-            ("evaluation.private_value:PrivateValue._weights_and_returns", _uncapped),
-            ("evaluation.private_value:clip", _no_clip_module),
-        ),
+        (("evaluation.private_value:PrivateValue._weights_and_returns", _uncapped),),
         (
             "tests/evaluation/test_private_value.py::"
             "test_whatever_the_data_holds_a_person_stays_within_the_bound",
