@@ -449,9 +449,14 @@ class Allocated(Loss):
 
         if margin(0.0) <= 0.0:
             return 0.0
-        if margin(high) >= 0.0:
+        # From below: bounds on the round-off of very many steps grow with epsilon, so that more
+        # may seem not to suffice where less did.
+        low, found = 0.0, high / 256
+        while found < high and margin(found) > 0.0:
+            low, found = found, 2.0 * found
+        if found >= high and margin(high) >= 0.0:
             return high
-        found = float(brentq(margin, 0.0, high, xtol=1e-9 * high))
+        found = float(brentq(margin, low, found, xtol=1e-9 * found))
         step = 1e-9 * high
         while margin(found) > 0.0:
             found, step = min(found + step, high), 2.0 * step
