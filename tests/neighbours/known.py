@@ -16,14 +16,6 @@ class Known:
     """Whether runs differ that are compared; else sums move that are replayed."""
 
 
-_LONGER = ("more rows", "a very long trajectory", "three trajectories", "fifty trajectories")
-_IDS = ("the first id", "the last id", "a long id")
-_NULLS = "a note tells whether anybody had a null"
-_ROWS = "the algorithm depends on the number of rows"
-_ORDER = "the order of a single pass depends on rows and ids"
-_LATE = "a single pass pays before it has read everybody, and a refusal after that shows"
-_PLACES = "the place in the file is the caller's word, and moves everybody behind"
-
 KNOWN_TODAY: tuple[Known, ...] = ()
 
 

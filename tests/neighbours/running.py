@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,7 @@ POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
 FOLLOWED = Tabular(np.array([[0.5, 0.5], [0.4, 0.6], [0.5, 0.5]]))
 
 # Numbers of rows at which something else happens, made so small that one person's rows cross them;
-# "module.name", or "module.function:parameter" for a default. What is gone by now is left out.
+# "module.name", or "module.function:parameter" for a default.
 _THRESHOLDS = {
     "tacit.data.sources.parquet_chunks:rows": 16,
     "tacit.data.sources.table_chunks:rows": 16,
@@ -229,16 +230,13 @@ def frozen() -> Iterator[None]:
 
 @contextmanager
 def thresholds(other: Mapping[str, int]) -> Iterator[None]:
-    """Numbers of rows at which something else happens are small."""
+    """Numbers of rows at which something else happens are small; a name that is gone is an error."""
     undo: list[Callable[[], None]] = []
     try:
         for name, value in (_THRESHOLDS | dict(other)).items():
             path, _, parameter = name.partition(":")
             module, _, attribute = path.rpartition(".")
-            held = sys.modules.get(module)
-            if held is None or not hasattr(held, attribute):
-                continue
-            undo.append(_put(held, attribute, parameter, value))
+            undo.append(_put(import_module(module), attribute, parameter, value))
         yield
     finally:
         for back in undo:
@@ -260,9 +258,8 @@ def _put(held: Any, attribute: str, parameter: str, value: int) -> Callable[[], 
 
         return back
     defaults = before.__defaults__ or ()
-    place = named.index(parameter) - (len(named) - len(defaults)) if parameter in named else -1
-    if place < 0:
-        return lambda: None
+    place = named.index(parameter) - (len(named) - len(defaults))
+    assert place >= 0, f"{parameter} has no default"
     before.__defaults__ = (*defaults[:place], value, *defaults[place + 1 :])
 
     def restored() -> None:

@@ -1,5 +1,6 @@
 """Nothing but noised figures tells one table from another that differs in one person."""
 
+import inspect
 import json
 import sys
 from dataclasses import replace
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.stream import TrajectoryStream
+from tacit.data import stream
 from tacit.evaluation import private_gtd, private_value
+from tacit.evaluation.allotment import Allotted
 from tacit.evaluation.sums import Sums, shrinking
 from tacit.privacy import InputError
 from tacit.report import folder as report_folder
@@ -101,10 +103,20 @@ def test_names_are_those_of_something() -> None:
 
 
 def test_thresholds_are_put_back() -> None:
-    before = vars(request)["STREAM_ROWS"] if hasattr(request, "STREAM_ROWS") else None
-    with thresholds({"tacit.run.request.STREAM_ROWS": 3}):
-        pass
-    assert vars(request).get("STREAM_ROWS") == before
+    def seen() -> tuple[object, ...]:
+        reads = inspect.signature(stream.stream_parquet).parameters["batch_rows"].default
+        return reads, stream.READ_ROWS
+
+    before = seen()
+    with thresholds({"tacit.data.stream.stream_parquet:batch_rows": 7}):
+        assert seen() == (7, 16)
+    assert seen() == before
+    assert before[0] != 7
+    # One that is gone would be a search that finds nothing.
+    for gone in ("tacit.data.stream.NO_ROWS", "tacit.data.stream.stream_parquet:no_rows"):
+        with pytest.raises((AttributeError, ValueError)), thresholds({gone: 3}):
+            pass
+    assert seen() == before
 
 
 # --- what the harness must see -------------------------------------------------------------------
@@ -248,17 +260,19 @@ def test_a_clip_bound_that_is_not_kept_is_seen(
     assert any("times what was charged for" in one for one in found)
 
 
-def test_batches_that_are_cut_by_rows_are_seen(
+def test_steps_that_are_cut_by_rows_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more row, and everybody behind is in another batch."""
+    """One more row, and people behind are in another step."""
 
-    def by_rows(data: TrajectoryStream, size: int, most: int) -> Any:
-        for number, batch in enumerate(data):
-            if number < most:
-                yield batch, True
+    def by_rows(self: Allotted, count: int) -> Any:
+        rows = 0
+        for part in self.parts():
+            for number, length in enumerate(np.diff(part.offsets)):
+                yield min(rows // 8, count - 1), part.take(np.array([number]))
+                rows += int(length)
 
-    monkeypatch.setattr(private_gtd, "unit_batches", by_rows)
+    monkeypatch.setattr(Allotted, "steps", by_rows)
     name = "Python: PrivateGTD, one pass, stream"
     found = moved(name, tmp_path, "more rows", "fewer rows", "a single row")
     assert any("batches differ" in one for one in found)
