@@ -230,7 +230,7 @@ def frozen() -> Iterator[None]:
 
 @contextmanager
 def thresholds(other: Mapping[str, int]) -> Iterator[None]:
-    """Numbers of rows at which something else happens are small; a name that is gone is an error."""
+    """Numbers of rows at which something else happens are small; names that are gone, errors."""
     undo: list[Callable[[], None]] = []
     try:
         for name, value in (_THRESHOLDS | dict(other)).items():
