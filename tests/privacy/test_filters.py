@@ -159,7 +159,7 @@ def test_a_gaussian_filter_wants_gaussians() -> None:
     [
         (Budget(1.0), "renyi", "needs a limit with delta above 0"),
         (Budget(1.0), "gaussian", "needs a limit with delta above 0"),
-        (Budget(1.0, 1e-5), "advanced", "is not a filterkind"),
+        (Budget(1.0, 1e-5), "advanced", "is not a filter:"),
         (Budget(1e-9, 1e-300), "renyi", "Nothing can be spent"),
     ],
 )

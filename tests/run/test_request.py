@@ -22,7 +22,7 @@ from tacit.data import (
 )
 from tacit.evaluation import Schema, simulate_like
 from tacit.privacy import Gaussian, InputError, LargeDelta, RandomAllocation
-from tacit.run.request import Request
+from tacit.run.request import Request, in_options
 
 STATES = ("mild", "moderate", "severe")
 ACTIONS = ("wait", "treat")
@@ -475,6 +475,32 @@ def test_no_word_tells_whether_there_was_a_null(folder: Path) -> None:
         studies.append({k: v for k, v in found.items() if k not in ("created", "command")})
     assert studies[0] == studies[1]
     assert any(f"answered by the rule {RULES}" in note for note in studies[0]["notes"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("time=0", "Nulls in 't' are always refused: it says which row it is."),
+        ("trajectory=none", "Nulls in 'stay' are always refused: it says which row it is."),
+        ("user=none", "Nulls in 'patient' are always refused: it says which row it is."),
+        ("reward=1e999", "--nulls must give a finite number or a word for 'outcome'."),
+        ("state=bad", "--nulls gives 'condition' a value that is no state."),
+        ("nothing=0", "--nulls names 'nothing', which is not a column that is read."),
+        ("next-state=carry", "--nulls names next_state, which no column was named for."),
+    ],
+)
+def test_rules_for_nulls_are_refused_in_the_words_of_the_command_line(
+    folder: Path, rule: str, told: str
+) -> None:
+    """Whether or not there is a null: these are about the rule."""
+    rows = [{**row, "t": n} for n, row in enumerate(table(stays()).to_pylist())]
+    path = folder / "timed.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    words = {"table": (str(path),), "time": "t", "user": "patient", "nulls": rule}
+    asked = Request.of(said(folder, **words, invalid="neutral", people=150))
+    with pytest.raises(InputError) as refusal, in_options():
+        asked.load(JUDGED)
+    assert str(refusal.value).endswith(told)
 
 
 def test_rewards_are_not_carried(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ RewardRange = Annotated[str | None, typer.Option(help="What any reward could be,
 Nulls = Annotated[
     str | None,
     typer.Option(
-        help="refuse, carry (states), or by column: state=carry,reward=0,behavior_prob=..."
+        help="refuse (default), carry (states), or by column: state=carry,reward=0,p=refuse."
     ),
 ]
 Invalid = Annotated[

@@ -113,7 +113,7 @@ def actor_critic(
     """Learn a policy from people's episodes, privately.
 
     Say what you have, and follow the answers: what is missing is asked for. Ctrl-C stops after the
-    current segment; --resume goes on, and with a seed ends bit for bit as if nothing had been.
+    current segment; --resume goes on, in a simulator of ours to the very result it would have had.
 
     \b
     tacit train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 --delta 1e-6 \\

@@ -312,7 +312,7 @@ def _nulls(
         if rule not in get_args(NullRule):
             raise InputError(f"nulls must be 'refuse', 'carry' or 'fill', not {rule!r}.")
         if name in fixed and rule != "refuse":
-            raise InputError(f"Nulls in {name!r} are always refused: it says whose row it is.")
+            raise InputError(f"Nulls in {name!r} are always refused: it says which row it is.")
         if name in following:
             raise InputError(
                 f"Nulls in {name!r} have no rule: they are allowed where the next row says what "

@@ -25,7 +25,8 @@ class Word(StrEnum):
             if member.value == wanted:
                 return member
         options = ", ".join(member.value for member in cls)
-        raise InputError(f"{text!r} is not a {cls.__name__.lower()}: use one of {options}.")
+        name = cls.__name__.removesuffix("Kind").lower()
+        raise InputError(f"{text!r} is not a {name}: use one of {options}.")
 
 
 class Unit(Word):

@@ -75,12 +75,13 @@ class Provenance:
             said = getattr(self, name)
             if said is not None and said not in get_args(known):
                 raise InputError(
-                    f"{name}_source must be {', '.join(get_args(known))}, not {said!r}."
+                    f"{name}_source must be one of {', '.join(get_args(known))}, not {said!r}."
                 )
         if self.learned_here and self.policy == "independent":
             raise InputError(
                 "The policy was learned from this very table, as its file and the list beside the "
-                "table say: declare this-data, or judge it on other people."
+                "table (.NAME.tacit-runs) say: declare this-data, or judge it on other people. If "
+                "others are in the table by now, delete the list."
             )
         if self.fitted and self.behavior not in (None, "estimated"):
             raise InputError(

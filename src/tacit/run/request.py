@@ -52,8 +52,6 @@ _COLUMNS = (
     *("trajectory", "time", "user", "state", "action", "reward", "behavior_prob", "target_prob"),
     *("terminated", "truncated", "next_state"),
 )
-# What nulls can be in, with a rule of their own.
-_ANSWERED = _COLUMNS[3:-1]
 # About this one run rather than about the question, so that no file can hold them.
 _COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "seed")
 # A table may have thousands of columns, and a sentence not.
@@ -223,7 +221,7 @@ class Request:
         """The rules for nulls by columns, as readers take them, and the values to fill with."""
         rules, fill = {}, {}
         for name, rule in null_rules(self.nulls or "").items():
-            said = getattr(self, name) if name in _ANSWERED else name
+            said = getattr(self, name) if name in _COLUMNS else name
             columns = (said,) if isinstance(said, str) else said
             if columns is None or _flag_or_name(columns[0]) in (True, False):
                 raise InputError(f"--nulls names {name}, which no column was named for.")
@@ -235,6 +233,8 @@ class Request:
 
     def _null_value(self, column: str, text: str) -> str | float:
         """What nulls of a column are filled with: a word, if the column holds words."""
+        if column in (self.trajectory, self.user, self.time):
+            return text  # refused by the reader, whatever it is
         for columns, words in ((self.state, self.states), (self.action, self.actions)):
             if column in (columns or ()) and isinstance((_numbers_if_all(words) or [0])[0], str):
                 return text
@@ -809,7 +809,7 @@ def null_rules(text: str) -> dict[str, str]:
                 f"nulls must be refuse, carry (for states), or rules for columns such as "
                 f"state=carry,reward=0, not {text!r}."
             )
-        name = name.replace("-", "_") if name.replace("-", "_") in _ANSWERED else name
+        name = name.replace("-", "_") if name.replace("-", "_") in _COLUMNS else name
         if name in rules:
             raise InputError(f"nulls gives {name} two rules.")
         rules[name] = rule
@@ -848,6 +848,8 @@ _IN_OPTIONS = (
         r"column '\1' may hold nulls, by its type, and --nulls gives no rule for it: add "
         r"\1=refuse, or \1=0 if that is what none means",
     ),
+    (r"\bfill (gives|must give)", r"--nulls \1"),
+    (r"\bnulls names", "--nulls names"),
     (
         r"people is needed with invalid='neutral': say how many",
         "people is needed with --invalid neutral: say with --people how many",
