@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,36 @@ def test_neighbouring_lines_differ_in_one_person(tmp_path: Path) -> None:
             found.append(persons(Trajectories.from_csv(path, **COLUMNS)))
         assert [one.total() for one in found] == [PEOPLE, PEOPLE]
         assert differing(*found) <= 1
+
+
+def test_the_header_is_one_line(tmp_path: Path) -> None:
+    """An open quote in it quotes no row, and rows begin where it ends."""
+    rng, path = np.random.default_rng(6), tmp_path / "rows.csv"
+    rows = as_text(person(rng, "p-secret"))
+    strict = {k: v for k, v in COLUMNS.items() if k not in ("invalid", "people")}
+    path.write_bytes(rows.replace(b"u,i", b'u,"i', 1).rstrip() + b'"')
+    for columns in (COLUMNS, strict):
+        with pytest.raises(InputError, match="has no column") as refused:
+            Trajectories.from_csv(path, **columns)
+        assert "secret" not in str(refused.value)
+    for ends in (b"\r\n", b"\n"):
+        path.write_bytes(ends.join(rows.splitlines()))
+        assert Trajectories.from_csv(path, **COLUMNS).num_users == PEOPLE
+    # The first row would be lost, and with another person in front another person's.
+    for content in (rows.replace(b"\n", b"\r", 1), rows.splitlines()[0] + b"\r"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="carriage return"):
+            Trajectories.from_csv(path, **COLUMNS)
+
+
+def test_a_long_cell_holds_nobody_up(tmp_path: Path) -> None:
+    rows = person(np.random.default_rng(7), "p0")
+    rows[0]["r"] = "1" * 100_000 + "x"
+    path = tmp_path / "rows.csv"
+    path.write_bytes(as_text(rows))
+    begun = time.process_time()
+    Trajectories.from_csv(path, **COLUMNS)
+    assert time.process_time() - begun < 2.0
 
 
 def test_streams_and_files_load_the_same_people(tmp_path: Path) -> None:
