@@ -1,5 +1,6 @@
 """The lock on a folder, keyed digests, the key of a run, and generations in a ledger."""
 
+import collections
 import copy
 import functools
 import multiprocessing
@@ -7,12 +8,15 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,6 +137,22 @@ class Plain:
         self.size = size
         self._cache = object()
 
+    @functools.cached_property
+    def double(self) -> int:
+        return 2 * self.size
+
+
+class Hidden:
+    def __init__(self, rewards: Any) -> None:
+        self._rewards = rewards
+
+
+class Slots:
+    __slots__ = ("rewards",)
+
+    def __init__(self, rewards: Any) -> None:
+        self.rewards = rewards
+
 
 def _scaled(factor: float) -> Any:
     return lambda x: factor * x
@@ -234,6 +254,40 @@ def test_a_class_of_the_callers_is_its_code() -> None:
         for seed in ("1", "2")
     }
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Hidden,
+        Slots,
+        lambda rewards: Hidden(collections.deque(rewards)),
+        lambda rewards: Hidden(pd.DataFrame({"reward": rewards})),
+        lambda rewards: Hidden(pa.table({"reward": rewards})),
+        lambda rewards: Hidden(bytearray(map(int, rewards))),
+        lambda rewards: type("Env", (), {"__module__": "theirs", "REWARDS": rewards})(),
+        lambda rewards: type("Env", (), {"__module__": "theirs", "reward": _paying(rewards)})(),
+    ],
+    ids=["underscore", "slots", "deque", "pandas", "arrow", "bytes", "class", "default"],
+)
+def test_rewards_count_wherever_a_simulator_keeps_them(made: Callable[[Any], Any]) -> None:
+    # Otherwise a copy would go on with other rewards and the same noise, which cancels out.
+    one, same, other = (keyed_digest(SECRET, made([0.0, last])) for last in (1.0, 1.0, 2.0))
+    assert one == same
+    assert one != other
+
+
+def _paying(rewards: Any) -> Any:
+    def reward(self: Any, state: int, paid: Any = rewards) -> Any:
+        return paid[state]
+
+    return reward
+
+
+def test_what_was_cached_since_does_not_count() -> None:
+    used = Plain(1)
+    assert used.double == 2
+    assert keyed_digest(SECRET, used) == keyed_digest(SECRET, Plain(1))
 
 
 def test_fields_count_by_their_names() -> None:
