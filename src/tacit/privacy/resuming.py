@@ -375,7 +375,7 @@ def _attributes(value: Any) -> list[Any]:
 
 def _reduced(value: Any) -> list[Any]:
     """What an object of a class that pickles in its own way is made of: containers, tables."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
         return []
     try:
