@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import Tabular, Trajectories, stream_parquet
+from tacit.data import Tabular, Trajectories, neutral, stream_parquet
 from tacit.data.assumed import NEUTRAL, VALIDATED, assumed
 from tacit.data.sources import PRIVATE
 from tacit.privacy import Budget, InputError
@@ -327,6 +327,31 @@ def test_only_the_schema_is_refused(
     with pytest.raises(InputError, match=words) as refused:
         Trajectories.from_table(table, **given)
     assert PRIVATE not in str(refused.value)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_null_lists_are_read_or_refused_by_their_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    """Arrow before 2026 fails on Parquet with a null list in it, which would tell that there is."""
+    if reads and not neutral._reads_null_lists():
+        pytest.skip("this version of Arrow does not")
+    monkeypatch.setattr(neutral, "_reads_null_lists", lambda: reads)
+    columns = {"trajectory": "i", "state": "s", "action": "a", "reward": "r", "num_actions": 2}
+    columns |= {"invalid": "neutral", "people": 2}
+    path = tmp_path / "rows.parquet"
+    for lists in ([[1.0, 2.0], None], [[1.0, 2.0], [0.0, 0.0]]):
+        table = {"i": [0, 1], "s": pa.array(lists, pa.list_(pa.float64(), 2))}
+        pq.write_table(pa.table(table | {"a": [0, 0], "r": [0.0, 0.0]}), path)
+        for load in (
+            Trajectories.from_parquet,
+            lambda *a, **k: next(iter(stream_parquet(*a, **k))),
+        ):
+            if not reads:
+                with pytest.raises(InputError, match="reads no lists of a fixed size with nulls"):
+                    load(path, **columns)
+                continue
+            assert sorted(load(path, **columns).states.tolist()) == [[0.0, 0.0], [1.0, 2.0]]
 
 
 def test_fits_take_what_was_loaded() -> None:
