@@ -350,7 +350,7 @@ def test_null_lists_are_read_or_refused_by_their_type(
                     list(load(path, **columns))
                 continue
             found = [one.states.tolist() for one in load(path, **columns)]
-            assert sorted(sum(found, [])) == [[0.0, 0.0], [1.0, 2.0]]
+            assert sorted(row for states in found for row in states) == [[0.0, 0.0], [1.0, 2.0]]
 
 
 def test_fits_take_what_was_loaded() -> None:

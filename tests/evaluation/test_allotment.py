@@ -114,9 +114,9 @@ def test_nothing_is_left_of_a_stream_that_was_dealt_however_it_ends(
         rng.integers(0, 3, 40), rng.integers(0, 2, 40), np.ones(40), lengths=[1] * 40
     )
     made.to_parquet(tmp_path / "d.parquet")
-    names = {"trajectory": "trajectory", "state": "state", "action": "action", "reward": "reward"}
-    counts: dict[str, Any] = {"num_states": 3, "num_actions": 2}
-    stream = stream_parquet(tmp_path / "d.parquet", scratch=scratch, **names, **counts)
+    names: dict[str, Any] = {name: name for name in ("trajectory", "state", "action", "reward")}
+    names |= {"num_states": 3, "num_actions": 2}
+    stream = stream_parquet(tmp_path / "d.parquet", scratch=scratch, **names)
     with allotted(stream, b"k" * 32) as dealt:
         assert not list(scratch.iterdir())
         assert sum(part.num_units for _, part in dealt.steps(5)) == 40

@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import tacit
 from tacit.privacy import (
     Budget,
     InputError,
@@ -365,6 +366,19 @@ def test_the_key_is_secret_and_comes_back(tmp_path: Path) -> None:
     (tmp_path / "run" / f".{KEY}.abc").write_bytes(b"half a key")
     kept.remove()
     assert not any((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("package", ["randomgen", "numpy", "scipy", "jax", "jaxlib"])
+def test_all_that_makes_noise_or_numbers_is_part_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    # With another randomgen the same key gives other noise: a second release that nobody paid for.
+    here, version = resuming.machine.__wrapped__(), resuming.metadata.version
+    monkeypatch.setattr(
+        resuming.metadata, "version", lambda name: "0" if name == package else version(name)
+    )
+    assert resuming.machine.__wrapped__() != here
+    assert f"tacit {tacit.__version__}" in here
 
 
 def test_other_versions_or_machines_are_refused(

@@ -274,8 +274,11 @@ _OTHERWISE = {
 @functools.lru_cache(1)
 def machine() -> tuple[str, ...]:
     """What decides the last bits of floating-point numbers, as far as one can tell."""
-    versions = []
-    for package in ("tacit", "numpy", "jax", "jaxlib"):
+    # Of ourselves, the version of the code that runs, rather than of what was installed once.
+    own = sys.modules[__name__.partition(".")[0]]
+    versions = [f"tacit {own.__version__}"]
+    # That of randomgen too, which makes the noise of a key.
+    for package in ("numpy", "scipy", "jax", "jaxlib", "randomgen"):
         try:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
