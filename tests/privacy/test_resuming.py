@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -373,10 +374,8 @@ def test_all_that_makes_noise_or_numbers_is_part_of_the_machine(
     monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     # With another randomgen the same key gives other noise: a second release that nobody paid for.
-    here, version = resuming.machine.__wrapped__(), resuming.metadata.version
-    monkeypatch.setattr(
-        resuming.metadata, "version", lambda name: "0" if name == package else version(name)
-    )
+    here, version = resuming.machine.__wrapped__(), metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "0" if name == package else version(name))
     assert resuming.machine.__wrapped__() != here
     assert f"tacit {tacit.__version__}" in here
 
