@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from tacit import cli
 from tacit.control import FunctionalQ, ProspectQ
@@ -233,14 +234,20 @@ def test_what_is_made_from_one_of_ours_may_be_somebody_elses() -> None:
             seen, _, *rest = super().step(action)
             return seen, float(np.random.default_rng().random()), *rest
 
-    class Clock(gymnasium.wrappers.TimeLimit):  # type: ignore[type-arg]
+    class Clock(gymnasium.wrappers.TimeLimit):
         def step(self, action: Any) -> Any:
             seen, _, *rest = super().step(action)
             return seen, float(np.random.default_rng().random()), *rest
 
+    class Lake(FrozenLakeEnv):
+        def step(self, a: Any) -> Any:
+            seen, _, *rest = super().step(a)
+            return seen, float(np.random.default_rng().random()), *rest
+
     inside = gymnasium.make("tacit/Chain-v0").unwrapped
     assert isinstance(inside, GymnasiumEnv)
-    for made in (make(Asked(inside.env)), make(Clock(inside, 5))):
+    assert not isinstance(make(FrozenLakeEnv()), HostEnvironment)
+    for made in (make(Asked(inside.env)), make(Clock(inside, 5)), make(Lake())):
         assert isinstance(made, HostEnvironment)
         assert is_live(made)
 

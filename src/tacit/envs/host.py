@@ -264,8 +264,11 @@ def from_gymnasium(env: "gymnasium.Env[Any, Any]") -> "Environment[Any, Any] | H
             return inside.env
         return HostEnvironment(env)
     table, start = getattr(inside, "P", None), getattr(inside, "initial_state_distrib", None)
-    # A fickle passenger changes their mind, of which the table of Taxi does not speak.
+    # A fickle passenger changes their mind, of which the table of Taxi does not speak; nor does a
+    # table speak of steps that somebody else than Gymnasium takes, who may ask people.
     fickle = bool(getattr(inside, "fickle_passenger", False))
+    steps = (type(inside).step.__module__, type(inside).reset.__module__)
+    changed |= any(not module.startswith("gymnasium.") for module in steps)
     if not isinstance(table, Mapping) or start is None or changed or fickle:
         return HostEnvironment(env)
     name = env.spec.id if env.spec is not None else type(inside).__name__
