@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import Tabular, Trajectories, stream_parquet
+from tacit.data import Tabular, Trajectories, neutral, stream_parquet
 from tacit.data.assumed import NEUTRAL, VALIDATED, assumed
 from tacit.data.sources import PRIVATE
 from tacit.privacy import Budget, InputError
@@ -206,6 +207,36 @@ def test_neighbouring_lines_differ_in_one_person(tmp_path: Path) -> None:
         assert differing(*found) <= 1
 
 
+def test_the_header_is_one_line(tmp_path: Path) -> None:
+    """An open quote in it quotes no row, and rows begin where it ends."""
+    rng, path = np.random.default_rng(6), tmp_path / "rows.csv"
+    rows = as_text(person(rng, "p-secret"))
+    strict = {k: v for k, v in COLUMNS.items() if k not in ("invalid", "people")}
+    path.write_bytes(rows.replace(b"u,i", b'u,"i', 1).rstrip() + b'"')
+    for columns in (COLUMNS, strict):
+        with pytest.raises(InputError, match="has no column") as refused:
+            Trajectories.from_csv(path, **columns)
+        assert "secret" not in str(refused.value)
+    for ends in (b"\r\n", b"\n"):
+        path.write_bytes(ends.join(rows.splitlines()))
+        assert Trajectories.from_csv(path, **COLUMNS).num_users == PEOPLE
+    # The first row would be lost, and with another person in front another person's.
+    for content in (rows.replace(b"\n", b"\r", 1), rows.splitlines()[0] + b"\r"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="carriage return"):
+            Trajectories.from_csv(path, **COLUMNS)
+
+
+def test_a_long_cell_holds_nobody_up(tmp_path: Path) -> None:
+    rows = person(np.random.default_rng(7), "p0")
+    rows[0]["r"] = "1" * 100_000 + "x"
+    path = tmp_path / "rows.csv"
+    path.write_bytes(as_text(rows))
+    begun = time.process_time()
+    Trajectories.from_csv(path, **COLUMNS)
+    assert time.process_time() - begun < 2.0
+
+
 def test_streams_and_files_load_the_same_people(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     for round_ in range(15):
@@ -296,6 +327,30 @@ def test_only_the_schema_is_refused(
     with pytest.raises(InputError, match=words) as refused:
         Trajectories.from_table(table, **given)
     assert PRIVATE not in str(refused.value)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_null_lists_are_read_or_refused_by_their_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    """Arrow before 2026 fails on Parquet with a null list in it, which would tell that there is."""
+    if reads and not neutral._reads_null_lists():
+        pytest.skip("this version of Arrow does not")
+    monkeypatch.setattr(neutral, "_reads_null_lists", lambda: reads)
+    columns: dict[str, Any] = {"trajectory": "i", "state": "s", "action": "a", "reward": "r"}
+    columns |= {"num_actions": 2, "invalid": "neutral", "people": 2}
+    loaders: list[Any] = [Trajectories.from_parquet, stream_parquet]
+    path = tmp_path / "rows.parquet"
+    for lists in ([[1.0, 2.0], None], [[1.0, 2.0], [0.0, 0.0]]):
+        table = {"i": [0, 1], "s": pa.array(lists, pa.list_(pa.float64(), 2))}
+        pq.write_table(pa.table(table | {"a": [0, 0], "r": [0.0, 0.0]}), path)
+        for load in loaders:
+            if not reads:
+                with pytest.raises(InputError, match="reads no lists of a fixed size with nulls"):
+                    list(load(path, **columns))
+                continue
+            found = [one.states.tolist() for one in load(path, **columns)]
+            assert sorted(row for states in found for row in states) == [[0.0, 0.0], [1.0, 2.0]]
 
 
 def test_fits_take_what_was_loaded() -> None:

@@ -8,11 +8,12 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from tacit import cli
 from tacit.control import FunctionalQ, ProspectQ
 from tacit.control.actor_critic import ActorCritic
-from tacit.envs.host import HostEnvironment, is_live
+from tacit.envs.host import GymnasiumEnv, HostEnvironment, is_live
 from tacit.envs.preflight import checked
 from tacit.envs.registry import make
 from tacit.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
@@ -223,6 +224,32 @@ def test_what_is_live_is_what_may_be_somebody_elses(ward: str) -> None:
     assert is_live(make(ward))
     assert is_live(make("Acrobot-v1"))
     assert not is_live(make("Taxi-v4"))
+
+
+def test_what_is_made_from_one_of_ours_may_be_somebody_elses() -> None:
+    """People may be asked in it, who answer otherwise when they play again under the same noise."""
+
+    class Asked(GymnasiumEnv):
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            seen, _, *rest = super().step(action)
+            return seen, float(np.random.default_rng().random()), *rest
+
+    class Clock(gymnasium.wrappers.TimeLimit):
+        def step(self, action: Any) -> Any:
+            seen, _, *rest = super().step(action)
+            return seen, float(np.random.default_rng().random()), *rest
+
+    class Lake(FrozenLakeEnv):
+        def step(self, a: Any) -> Any:
+            seen, _, *rest = super().step(a)
+            return seen, float(np.random.default_rng().random()), *rest
+
+    inside = gymnasium.make("tacit/Chain-v0").unwrapped
+    assert isinstance(inside, GymnasiumEnv)
+    assert not isinstance(make(FrozenLakeEnv()), HostEnvironment)
+    for made in (make(Asked(inside.env)), make(Clock(inside, 5)), make(Lake())):
+        assert isinstance(made, HostEnvironment)
+        assert is_live(made)
 
 
 WORDS = ["train", "actor-critic", "--people", "6", "--batch", "2", "--max-steps", "3"]

@@ -101,3 +101,22 @@ def test_one_persons_row_count_is_not_told(tmp_path: Path, monkeypatch: pytest.M
         assert result.certificate.epsilon <= 1.0
         right += int(result.weights[0] < -0.12) == world
     assert right < runs
+
+
+def test_nothing_is_left_of_a_stream_that_was_dealt_however_it_ends(
+    tmp_path: Path,
+) -> None:
+    """Not even by a kill: what is on disk would tell who takes part when."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    rng = np.random.default_rng(0)
+    made = Trajectories.from_arrays(
+        rng.integers(0, 3, 40), rng.integers(0, 2, 40), np.ones(40), lengths=[1] * 40
+    )
+    made.to_parquet(tmp_path / "d.parquet")
+    names: dict[str, Any] = {name: name for name in ("trajectory", "state", "action", "reward")}
+    names |= {"num_states": 3, "num_actions": 2}
+    stream = stream_parquet(tmp_path / "d.parquet", scratch=scratch, **names)
+    with allotted(stream, b"k" * 32) as dealt:
+        assert not list(scratch.iterdir())
+        assert sum(part.num_units for _, part in dealt.steps(5)) == 40

@@ -45,7 +45,8 @@ from tacit.privacy import (
     calibrate,
     epsilon,
 )
-from tacit.privacy.ledger import _APPLICATION_ID
+from tacit.privacy.events import Disjoint
+from tacit.privacy.ledger import _APPLICATION_ID, OLD_ENTRIES, _digest
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source, reproducible, secure
 
@@ -515,7 +516,7 @@ def test_a_cost_that_is_not_that_of_its_events_is_noticed(spent: Path) -> None:
     """Even with digests made anew, which the chain alone cannot notice."""
     with Ledger.open(spent) as ledger:
         data = ledger.to_dict()
-    from tacit.privacy.ledger import Description, _digest
+    from tacit.privacy.ledger import Description
 
     head = _digest(Description.from_dict(data).to_dict())
     for item in data["entries"]:
@@ -750,6 +751,20 @@ def test_ledgers_of_earlier_versions_go_on_in_the_same_chain(path: Path, importe
         assert again.to_dict() == copy.to_dict()
     edit(path, "UPDATE entries SET nonce = NULL WHERE number = 3")
     assert "entry 3" in refuses(path)
+
+
+def test_what_0_1_may_have_entered_too_low_is_assumed_not_to_be_there(path: Path) -> None:
+    """One pass over a sorted stream cost more, and an entry looks like that of an actor-critic."""
+    data = json.loads(EARLIER)
+    for kept, disjoint in (("plain", False), ("doubtful", True)):
+        (entry,) = ({k: v for k, v in one.items() if k != "digest"} for one in data["entries"][:1])
+        if disjoint:
+            entry["events"] = [Disjoint((Gaussian(30, 1),)).to_dict()]
+        told = data | {"entries": [entry | {"digest": _digest(entry)}]}
+        with Ledger.from_dict(told, path.with_name(kept)) as ledger:
+            ledger.spend(Disjoint((Gaussian(30, 1),)), run="new")
+            listed = ledger.certify("new", 1e-5, source=reproducible(0)).assumptions
+            assert (OLD_ENTRIES in listed) == disjoint
 
 
 # --- disks and processes --------------------------------------------------------------------------

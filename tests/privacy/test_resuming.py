@@ -1,5 +1,6 @@
 """The lock on a folder, keyed digests, the key of a run, and generations in a ledger."""
 
+import collections
 import copy
 import functools
 import multiprocessing
@@ -7,17 +8,22 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import tacit
 from tacit.privacy import (
     Budget,
     InputError,
@@ -133,6 +139,22 @@ class Plain:
         self.size = size
         self._cache = object()
 
+    @functools.cached_property
+    def double(self) -> int:
+        return 2 * self.size
+
+
+class Hidden:
+    def __init__(self, rewards: Any) -> None:
+        self._rewards = rewards
+
+
+class Slots:
+    __slots__ = ("rewards",)
+
+    def __init__(self, rewards: Any) -> None:
+        self.rewards = rewards
+
 
 def _scaled(factor: float) -> Any:
     return lambda x: factor * x
@@ -236,6 +258,40 @@ def test_a_class_of_the_callers_is_its_code() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        Hidden,
+        Slots,
+        lambda rewards: Hidden(collections.deque(rewards)),
+        lambda rewards: Hidden(pd.DataFrame({"reward": rewards})),
+        lambda rewards: Hidden(pa.table({"reward": rewards})),
+        lambda rewards: Hidden(bytearray(map(int, rewards))),
+        lambda rewards: type("Env", (), {"__module__": "theirs", "REWARDS": rewards})(),
+        lambda rewards: type("Env", (), {"__module__": "theirs", "reward": _paying(rewards)})(),
+    ],
+    ids=["underscore", "slots", "deque", "pandas", "arrow", "bytes", "class", "default"],
+)
+def test_rewards_count_wherever_a_simulator_keeps_them(made: Callable[[Any], Any]) -> None:
+    # Otherwise a copy would go on with other rewards and the same noise, which cancels out.
+    one, same, other = (keyed_digest(SECRET, made([0.0, last])) for last in (1.0, 1.0, 2.0))
+    assert one == same
+    assert one != other
+
+
+def _paying(rewards: Any) -> Any:
+    def reward(self: Any, state: int, paid: Any = rewards) -> Any:
+        return paid[state]
+
+    return reward
+
+
+def test_what_was_cached_since_does_not_count() -> None:
+    used = Plain(1)
+    assert used.double == 2
+    assert keyed_digest(SECRET, used) == keyed_digest(SECRET, Plain(1))
+
+
 def test_fields_count_by_their_names() -> None:
     one, two = (make_dataclass("Same", [name])(1) for name in ("a", "b"))
     assert keyed_digest(SECRET, one) != keyed_digest(SECRET, two)
@@ -311,6 +367,17 @@ def test_the_key_is_secret_and_comes_back(tmp_path: Path) -> None:
     (tmp_path / "run" / f".{KEY}.abc").write_bytes(b"half a key")
     kept.remove()
     assert not any((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("package", ["randomgen", "numpy", "scipy", "jax", "jaxlib"])
+def test_all_that_makes_noise_or_numbers_is_part_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    # With another randomgen the same key gives other noise: a second release that nobody paid for.
+    here, version = resuming.machine.__wrapped__(), metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "0" if name == package else version(name))
+    assert resuming.machine.__wrapped__() != here
+    assert f"tacit {tacit.__version__}" in here
 
 
 def test_other_versions_or_machines_are_refused(

@@ -51,6 +51,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -58,6 +59,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tacit.data.arrow import Array, floats, is_list, is_number, plain, to_numpy
 from tacit.data.columns import MOST_VALUES, Plan, Word
@@ -69,7 +71,8 @@ Times = Literal["whole", "fraction"]
 
 # Cells of a CSV file that are nulls.
 NULL_WORDS = frozenset(("", "NA", "N/A", "#N/A", "NULL", "null"))
-_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
+# Matched in linear time: a long cell of one person must not hold up the rest.
+_NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _FLAGS = {"true": 1.0, "false": 0.0}
 # Whole numbers beyond are not told apart by fractions.
 _EXACT = 2.0**53
@@ -167,11 +170,13 @@ class Shape:
         return table.filter(pc.is_valid(table.column(self.owner)))
 
 
-def shape_of(schemas: Iterable[tuple[str, Any]], asked: Plan) -> Shape:
+def shape_of(schemas: Iterable[tuple[str, Any]], asked: Plan, parquet: bool = False) -> Shape:
     """What all files, each with its name and its Arrow schema, agree on; or why they do not."""
     found: Shape | None = None
     for file, schema in schemas:
         check_names(file, list(schema.names), asked.names)
+        if parquet:
+            _check_null_lists(file, schema, asked)
         one = _shape(file, schema, asked)
         if found is not None and one != found:
             raise InputError(f"{file} has columns of other types than the first file.")
@@ -180,10 +185,42 @@ def shape_of(schemas: Iterable[tuple[str, Any]], asked: Plan) -> Shape:
     return found
 
 
+def _check_null_lists(file: str, schema: Any, asked: Plan) -> None:
+    """Refuse, by their type, lists that could not be read if anybody's was null."""
+    for name in asked.names:
+        held = schema.field(name)
+        if pa.types.is_fixed_size_list(held.type) and held.nullable and not _reads_null_lists():
+            raise InputError(
+                f"{file}: column {name!r} may hold nulls, by its type, and this version of Arrow "
+                "reads no lists of a fixed size with nulls in them from Parquet: name a column for "
+                "each entry, or install a newer pyarrow."
+            )
+
+
+@lru_cache(1)
+def _reads_null_lists() -> bool:
+    """Whether Arrow reads what it writes here: it does not before 2026 (its issue 35692)."""
+    held = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": pa.array([None, [1.0]], pa.list_(pa.float64(), 1))}), held)
+    try:
+        return bool(pq.read_table(held.getvalue()).column("x").to_pylist() == [None, [1.0]])
+    except pa.ArrowException:
+        return False
+
+
 def text_shape(paths: list[Path], asked: Plan) -> Shape:
     """The same for CSV files, whose types are those that the roles of columns need."""
     for path in paths:
         check_names(str(path), header(path), asked.names)
+        with path.open("rb") as file:
+            line = file.readline()
+        # Where a line ends for the header and not for the rows, the first row would be lost: that
+        # of whoever stands first.
+        if b"\r" in (line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line):
+            raise InputError(
+                f"{path} has a header that ends in a carriage return alone: save it with line "
+                "feeds between its lines."
+            )
     field = {}
     for role, names in (("state", asked.state), ("action", asked.action)):
         words, count = _given(asked, role)

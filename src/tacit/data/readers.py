@@ -96,7 +96,7 @@ def from_parquet(paths: Paths, sort: bool, columns: Mapping[str, Any]) -> Trajec
     checked, found = plan(columns), files(paths, ".parquet")
     rows, carried = inspected(found, checked)
     if checked.invalid == "neutral":
-        shape = neutral.shape_of(schemas(found), checked)
+        shape = neutral.shape_of(schemas(found), checked, parquet=True)
         rows_of = neutral.rows_of_chunks(ahead(parquet_chunks(found, checked)), shape)
         return with_carried(of_people(neutral.in_memory(rows_of, shape), checked), carried)
     data = _load(ahead(parquet_chunks(found, checked)), checked, sort, title(found), rows)

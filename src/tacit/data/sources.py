@@ -103,7 +103,8 @@ def header(path: Path) -> list[str]:
     """The first line of a CSV file. Nothing below it is looked at, so that nothing is quoted."""
     try:
         with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            names = next(csv.reader(file), [])
+            # Of this line alone: a quote that is not closed would go on into the rows.
+            names = next(csv.reader((file.readline().rstrip("\r\n"),)), [])
         "".join(names).encode()
     except UnicodeEncodeError:
         raise InputError(f"{path} is not text in UTF-8: save it again in that encoding.") from None

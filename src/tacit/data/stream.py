@@ -106,7 +106,8 @@ class TrajectoryStream:
     def _neutral(self) -> Iterator[Trajectories]:
         """Nothing is refused but the schema; rows are always sorted."""
         _, carried = inspected(self.paths, self.plan)
-        shape, before = neutral.shape_of(schemas(self.paths), self.plan), 0
+        shape = neutral.shape_of(schemas(self.paths), self.plan, parquet=True)
+        before = 0
         rows = neutral.rows_of_chunks(parquet_chunks(list(self.paths), self.plan), shape)
         for found in neutral.in_batches(self._sorted(shape.sorting, rows), shape, self.batch_rows):
             whole = with_carried(of_people(found, self.plan, before), carried)

@@ -139,7 +139,7 @@ class HostEnvironment:
 
         Not if one of our simulators is inside, and nothing around it that changes what happens.
         """
-        return _changed(self.env) or not isinstance(self.env.unwrapped, GymnasiumEnv)
+        return _changed(self.env) or type(self.env.unwrapped) is not GymnasiumEnv
 
     def another(self) -> "HostEnvironment | None":
         """A second instance, if Gymnasium made the first of an id; errors are the environment's."""
@@ -258,13 +258,17 @@ _episodes = jax.jit(episodes, static_argnums=(0, 1, 3, 5))
 def from_gymnasium(env: "gymnasium.Env[Any, Any]") -> "Environment[Any, Any] | HostEnvironment":
     """The best form: ours, a `TabularMDP` of its tables, or the host."""
     inside, changed = env.unwrapped, _changed(env)
-    if isinstance(inside, GymnasiumEnv) and not changed:
+    # Of this very class: one of the caller's that is made from it may do something else.
+    if type(inside) is GymnasiumEnv and not changed:
         if _step_limit(env) in (None, inside.env.step_limit) and inside.default:
             return inside.env
         return HostEnvironment(env)
     table, start = getattr(inside, "P", None), getattr(inside, "initial_state_distrib", None)
-    # A fickle passenger changes their mind, of which the table of Taxi does not speak.
+    # A fickle passenger changes their mind, of which the table of Taxi does not speak; nor does a
+    # table speak of steps that somebody else than Gymnasium takes, who may ask people.
     fickle = bool(getattr(inside, "fickle_passenger", False))
+    steps = (type(inside).step.__module__, type(inside).reset.__module__)
+    changed |= any(not module.startswith("gymnasium.") for module in steps)
     if not isinstance(table, Mapping) or start is None or changed or fickle:
         return HostEnvironment(env)
     name = env.spec.id if env.spec is not None else type(inside).__name__
@@ -286,10 +290,13 @@ def simulator(env: "Environment[Any, Any] | HostEnvironment") -> Any:
 
 
 def _changed(env: "gymnasium.Env[Any, Any]") -> bool:
-    """Whether a wrapper changes what happens, of which tables would not know: these three watch."""
+    """Whether a wrapper changes what happens, of which tables would not know.
+
+    These three watch; what is made from them may do more.
+    """
     layer: Any = env
     while isinstance(layer, gymnasium.Wrapper):
-        if not isinstance(layer, OrderEnforcing | PassiveEnvChecker | TimeLimit):
+        if type(layer) not in (OrderEnforcing, PassiveEnvChecker, TimeLimit):
             return True
         layer = layer.env
     return False

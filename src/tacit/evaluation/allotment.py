@@ -10,19 +10,19 @@ places are independent and uniform (BLAKE2b is taken to be a pseudorandom functi
 on the key and on the unit's own id: nobody's rows, nor how many there are, nor the order of the
 data, nor who else is there, move anybody else.
 
-Data in memory is cut there. A stream is first dealt into files of a temporary folder, by place, and
-then read back file by file: their number is a constant, and memory is bounded by the batches of the
-stream and by a 64th of the data.
+Data in memory is cut there. A stream is first dealt into temporary files, by place, and then read
+back file by file: their number is a constant, and memory is bounded by the batches of the stream
+and by a 64th of the data. These files have no name, so that nothing is left of them however the
+process ends: whoever could read them would know who took part when, which is to be a secret.
 """
 
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,12 +76,15 @@ def allotted(
         checked(data)
         yield Allotted(data.num_units, key, lambda: iter((data,)))
         return
-    try:
-        folder = TemporaryDirectory(prefix="tacit-", dir=data.scratch)
-    except OSError as error:
-        raise InputError(f"scratch {data.scratch} cannot be used: {error.strerror}.") from None
-    with folder as name:
-        yield _dealt(data, key, checked, Path(name))
+    with ExitStack() as stack:
+        files: list[IO[bytes]] = []
+        try:
+            for _ in range(_PARTS):
+                files.append(TemporaryFile(dir=data.scratch))  # noqa: SIM115 (the stack closes it)
+                stack.callback(_close, files[-1])
+        except OSError as error:
+            raise InputError(f"scratch {data.scratch} cannot be used: {error.strerror}.") from None
+        yield _dealt(data, key, checked, files)
 
 
 def unit_of(data: Data) -> Unit:
@@ -95,37 +98,45 @@ def unit_of(data: Data) -> Unit:
     return Unit.TRAJECTORY if data.plan.user is None else Unit.USER
 
 
+def _close(file: IO[bytes]) -> None:
+    # What was not written, for want of room, is not wanted any more.
+    with suppress(OSError):
+        file.close()
+
+
 def _dealt(
-    data: TrajectoryStream, key: bytes, checked: Callable[[Trajectories], None], folder: Path
+    data: TrajectoryStream,
+    key: bytes,
+    checked: Callable[[Trajectories], None],
+    files: list[IO[bytes]],
 ) -> Allotted:
     count = 0
-    files = [folder / f"{number}.part" for number in range(_PARTS)]
     try:
-        with ExitStack() as stack:
-            written = [stack.enter_context(file.open("wb")) for file in files]
-            for batch in data:
-                checked(batch)
-                count += batch.num_units
-                part = np.floor(_PARTS * places(batch.unit_ids, key)).astype(np.int64)
-                part = part[batch.unit_index]
-                for number in np.unique(part).tolist():
-                    piece = batch.take(np.flatnonzero(part == number))
-                    pickle.dump(piece, written[number], protocol=pickle.HIGHEST_PROTOCOL)
+        for batch in data:
+            checked(batch)
+            count += batch.num_units
+            part = np.floor(_PARTS * places(batch.unit_ids, key)).astype(np.int64)
+            part = part[batch.unit_index]
+            for number in np.unique(part).tolist():
+                piece = batch.take(np.flatnonzero(part == number))
+                pickle.dump(piece, files[number], protocol=pickle.HIGHEST_PROTOCOL)
+        for file in files:
+            file.flush()
     except OSError as error:
+        where = data.scratch or gettempdir()
         raise InputError(
-            f"Dealing people to steps needs room in {folder.parent}: {error.strerror}."
+            f"Dealing people to steps needs room in {where}: {error.strerror}."
         ) from None
     return Allotted(count, key, lambda: _read(files))
 
 
-def _read(files: list[Path]) -> Iterator[Trajectories]:
+def _read(files: list[IO[bytes]]) -> Iterator[Trajectories]:
     for file in files:
-        pieces = []
-        with file.open("rb") as stored:
-            size = file.stat().st_size
-            while stored.tell() < size:
-                pieces.append(pickle.load(stored))
-        file.unlink()
+        pieces, size = [], file.tell()
+        file.seek(0)
+        while file.tell() < size:
+            pieces.append(pickle.load(file))
+        file.close()
         if pieces:
             yield _together(pieces)
 

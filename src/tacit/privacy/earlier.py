@@ -14,12 +14,17 @@ tacit 0.1 issued certificates whose epsilon was not established in four cases:
 
 Of the last three a certificate shows nothing, so that all certificates of tables get a warning, and
 so do those of learners that kept checkpoints.
+
+Ledgers go on from version to version, and what tacit 0.1 entered in one is part of what a
+population has paid. An entry has the event and no assumption, so that one pass cannot be told from
+an actor-critic: where there is such an entry, new certificates list `OLD_ENTRIES` (`ledger.py`).
 """
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tacit.privacy.events import Disjoint, Gaussian
+from tacit.privacy.events import Disjoint, Event, Gaussian
 from tacit.privacy.promise import NoiseOrigin, Unit
 
 if TYPE_CHECKING:
@@ -51,12 +56,17 @@ def _says(certificate: "Certificate", statement: str) -> bool:
     return any(one.statement == statement for one in certificate.assumptions)
 
 
+def like_one_pass(events: Iterable[Event]) -> bool:
+    """Whether these may be of one pass; those of an actor-critic look the same."""
+    return any(
+        isinstance(event, Disjoint) and all(isinstance(part, Gaussian) for part in event.events)
+        for event in events
+    )
+
+
 def invalid(certificate: "Certificate") -> str | None:
     """Why this certificate is known to be false, if it is."""
-    one_pass = any(
-        isinstance(event, Disjoint) and all(isinstance(part, Gaussian) for part in event.events)
-        for event in certificate.events
-    )
+    one_pass = like_one_pass(certificate.events)
     if _by_0_1(certificate) and one_pass and _says(certificate, _PLACES):
         return _ONE_PASS
     return None

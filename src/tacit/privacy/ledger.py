@@ -37,7 +37,7 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from tacit.privacy import accounting, checks, files
+from tacit.privacy import accounting, checks, earlier, files
 from tacit.privacy.certificate import Assumption, Certificate, Population
 from tacit.privacy.errors import (
     InputError,
@@ -60,6 +60,13 @@ _APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are n
 _MOST_CHOICES = 1000  # ways of being in slots that are told apart when costs are stated
 _GENERATION, _ENDED = "generation", "ended"  # how the notes begin of entries without events
 _PATIENCE = 30.0  # seconds to wait for another process to finish its entry
+
+
+OLD_ENTRIES = Assumption(
+    "no entry that tacit 0.1 made in this ledger is of one pass over a sorted stream, which cost "
+    "more than was entered",
+    "not enforced: an entry does not show whether it is",
+)
 
 
 class LimitUsedUp(UserWarning):
@@ -735,13 +742,15 @@ class Ledger:
         if reward_radius is not None:
             self._refuse_other_radius(reward_radius)
         total, _ = self._worst_account(entries, delta)
+        # Entries have nonces since version 0.2.
+        old = any(e.nonce is None and earlier.like_one_pass(e.events) for e in entries)
         return Certificate.issue(
             self._worst_account(mine, delta)[1],
             delta,
             unit=self.about.unit,
             relation=self.about.relation,
             release=release,
-            assumptions=assumptions,
+            assumptions=(*assumptions, *((OLD_ENTRIES,) if old else ())),
             noise=source.key_origin if compiled else source.origin,
             reward_radius=reward_radius,
             population=Population(

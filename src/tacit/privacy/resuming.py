@@ -47,6 +47,7 @@ import dataclasses
 import functools
 import hashlib
 import hmac
+import inspect
 import json
 import os
 import platform
@@ -54,7 +55,7 @@ import secrets
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import metadata
@@ -273,8 +274,11 @@ _OTHERWISE = {
 @functools.lru_cache(1)
 def machine() -> tuple[str, ...]:
     """What decides the last bits of floating-point numbers, as far as one can tell."""
-    versions = []
-    for package in ("tacit", "numpy", "jax", "jaxlib"):
+    # Of ourselves, the version of the code that runs, rather than of what was installed once.
+    own = sys.modules[__name__.partition(".")[0]]
+    versions = [f"tacit {own.__version__}"]
+    # That of randomgen too, which makes the noise of a key.
+    for package in ("numpy", "scipy", "jax", "jaxlib", "randomgen"):
         try:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
@@ -295,9 +299,10 @@ def machine() -> tuple[str, ...]:
 def keyed_digest(key: bytes, value: object) -> str:
     """HMAC-SHA256 of a value: settings, arrays, dataclasses and what they are made of.
 
-    Of a class that is not this package's, the code of its methods counts too, so that a simulator
-    that was changed is another one; what its methods call elsewhere is not followed. Of an object
-    that is no dataclass, attributes count whose names do not begin with an underscore.
+    Of a class that is not this package's, the code of its methods counts too, with their defaults
+    and whatever else the class holds, so that a simulator that was changed is another one; what its
+    methods call elsewhere is not followed. Of an object all attributes count, but for cached
+    properties, which follow from the others; and of one of another library what it pickles.
     """
     mac = hmac.new(key, digestmod=hashlib.sha256)
     _feed(mac.update, value, ())
@@ -334,29 +339,68 @@ def _feed(put: Callable[[Any], None], value: Any, inside: tuple[int, ...]) -> No
     elif isinstance(value, types.CodeType):
         consts = [one for one in value.co_consts if not isinstance(one, types.EllipsisType)]
         all_of("code", [value.co_code, value.co_names, value.co_varnames, *consts])
-    elif hasattr(value, "dtype") and hasattr(value, "shape"):
+    elif hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__array__"):
         _feed_array(put, value, (*inside, id(value)), say)
     elif isinstance(value, list | tuple):
         all_of("list", value)
     elif isinstance(value, functools.partial):
         all_of("partial", [value.func, value.args, value.keywords])
     elif isinstance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        parts = [value.__module__, value.__qualname__, value.__code__, value.__defaults__]
-        all_of("function", [*parts, *cells])
+        parts = [value.__module__, value.__qualname__, value.__code__]
+        all_of("function", [*parts, *_bound_to(value)])
     elif hasattr(value, "__wrapped__"):
         all_of("wrapped", [value.__wrapped__])
-    elif dataclasses.is_dataclass(value):
-        named = [(one.name, getattr(value, one.name)) for one in dataclasses.fields(value)]
-        all_of("dataclass", [type(value), *named])
+    elif isinstance(value, types.ModuleType):
+        say("module", value.__name__.encode())
     else:
-        own = getattr(value, "__dict__", {})
-        named = [(name, one) for name, one in sorted(own.items()) if not name.startswith("_")]
-        all_of("object", [type(value), getattr(value, "__name__", None), *named])
+        named = getattr(value, "__name__", None)
+        all_of("object", [type(value), named, *_attributes(value), *_reduced(value)])
+
+
+def _attributes(value: Any) -> list[Any]:
+    """All that an object has, by name, but for what it caches."""
+    own = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                own[name] = getattr(value, name)
+    if dataclasses.is_dataclass(value):
+        own |= {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    kind = type(value)
+    cached = functools.cached_property
+    return [
+        (name, one)
+        for name, one in sorted(own.items(), key=lambda named: named[0])
+        if not isinstance(inspect.getattr_static(kind, name, None), cached)
+    ]
+
+
+def _reduced(value: Any) -> list[Any]:
+    """What an object of a class that pickles in its own way is made of: containers, tables."""
+    kind: Any = type(value)
+    if kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
+        return []
+    try:
+        parts: Any = value.__reduce_ex__(4)
+        if isinstance(parts, str):
+            return [parts]
+        return [*parts[:3], *(list(items) for items in parts[3:5] if items is not None)]
+    except Exception:  # a library's own, which may be anything: there is nothing to be had
+        return []
+
+
+def _bound_to(function: types.FunctionType) -> list[Any]:
+    """What a function has with it: defaults, and what it closes over."""
+    found: list[Any] = [function.__defaults__, function.__kwdefaults__]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # nothing in it yet
+            found.append(cell.cell_contents)
+    return found
 
 
 def _code_of(kind: type) -> list[Any]:
-    """The methods of a class of the caller's, with those it inherits from such."""
+    """What is in a class of the caller's, with what it inherits from such."""
     ours = __name__.partition(".")[0]
     found: list[Any] = []
     for one in kind.__mro__:
@@ -366,7 +410,9 @@ def _code_of(kind: type) -> list[Any]:
             inner = getattr(member, "fget", None) or getattr(member, "__func__", member)
             inner = getattr(inner, "func", inner)  # cached properties
             if isinstance(inner, types.FunctionType):
-                found += [name, inner.__code__]
+                found += [name, inner.__code__, *_bound_to(inner)]
+            elif not (name.startswith("__") or inspect.isdatadescriptor(member)):
+                found += [name, inner]
     return found
 
 
