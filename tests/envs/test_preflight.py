@@ -241,7 +241,7 @@ def test_what_is_made_from_one_of_ours_may_be_somebody_elses() -> None:
 
     class Lake(FrozenLakeEnv):
         def step(self, a: Any) -> Any:
-            seen, _, *rest = super().step(a)
+            seen, _, *rest = super().step(a)  # type: ignore[no-untyped-call]
             return seen, float(np.random.default_rng().random()), *rest
 
     inside = gymnasium.make("tacit/Chain-v0").unwrapped
