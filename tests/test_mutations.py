@@ -39,7 +39,6 @@ QUICK_AUDITS = {
     ("weight-cap", "private-value"),
     ("factor-two-local", "laplace-report"),
     ("participations", "running-sums-toeplitz"),
-    ("privunit-odds", "unit-vector"),
     ("not-smoothed", "dplsw-visits"),
     ("scores-not-clamped", "private-choice"),
     ("epsilon-not-split", "pgc-privunit-twice"),

@@ -500,7 +500,7 @@ def test_rules_for_nulls_are_refused_in_the_words_of_the_command_line(
     asked = Request.of(said(folder, **words, invalid="neutral", people=150))
     with pytest.raises(InputError) as refusal, in_options():
         asked.load(JUDGED)
-    assert str(refusal.value).endswith(told)
+    assert str(refusal.value) == told
 
 
 def test_rewards_are_not_carried(tmp_path: Path) -> None:

@@ -849,7 +849,7 @@ _IN_OPTIONS = (
         r"\1=refuse, or \1=0 if that is what none means",
     ),
     (r"\bfill (gives|must give)", r"--nulls \1"),
-    (r"\bnulls names", "--nulls names"),
+    (r"(?<!-)\bnulls names", "--nulls names"),
     (
         r"people is needed with invalid='neutral': say how many",
         "people is needed with --invalid neutral: say with --people how many",
