@@ -105,7 +105,7 @@ def test_names_are_those_of_something() -> None:
 def test_thresholds_are_put_back() -> None:
     def seen() -> tuple[object, ...]:
         reads = inspect.signature(stream.stream_parquet).parameters["batch_rows"].default
-        return reads, stream.READ_ROWS
+        return reads, vars(stream)["READ_ROWS"]
 
     before = seen()
     with thresholds({"tacit.data.stream.stream_parquet:batch_rows": 7}):
