@@ -1,7 +1,14 @@
-"""One mutant of the shipped code for a whole session, if TACIT_MUTANT names it (`mutation.py`)."""
+"""One mutant of the shipped code for a whole session, if TACIT_MUTANT names it (`mutation.py`).
 
+And room for compiled programs.
+"""
+
+import gc
 import os
+import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +31,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     _MUTATED.close()
+
+
+# Where there is room for no more compiled programs LLVM ends the process: the kernel allows 65,530
+# memory maps, and programs of hundreds of tests take up gigabytes.
+_MOST_MAPS, _MOST_BYTES = 10_000, 4 * 2**30
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _room_for_compiled_programs() -> Iterator[None]:
+    """Forget those of the modules before, once there are many."""
+    yield
+    maps, pages = Path("/proc/self/maps"), Path("/proc/self/statm")
+    if "jax" not in sys.modules or not maps.exists():
+        return
+    used = int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if used > _MOST_BYTES or maps.read_bytes().count(b"\n") > _MOST_MAPS:
+        sys.modules["jax"].clear_caches()
+        gc.collect()

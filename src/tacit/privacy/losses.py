@@ -460,7 +460,9 @@ class Allocated(Loss):
         step = 1e-9 * high
         while margin(found) > 0.0:
             found, step = min(found + step, high), 2.0 * step
-        return found
+        # A rounder number below, such as the one that noise was calibrated to, if that suffices.
+        rounder = float(f"{found:.8g}")
+        return rounder if rounder < found and margin(rounder) <= 0.0 else found
 
     def profile(self, epsilons: Array) -> Array:
         """At least delta at each epsilon >= 0: between nodes by chords in e^epsilon."""
