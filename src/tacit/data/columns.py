@@ -198,6 +198,7 @@ def _stance(invalid: object, people: object) -> tuple[Invalid, int | None]:
         )
     if invalid == "refuse" and count is not None:
         raise InputError("people is counted in the table: say it with invalid='neutral' only.")
+    # One of the two words of a stance, by the check above.
     return invalid, count  # type: ignore[return-value]
 
 
