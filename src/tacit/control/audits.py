@@ -10,7 +10,8 @@ Three things give these audits power: a promise large enough for an attack to co
 small that the parameters are all but the noised sums, and a person whose increment goes through the
 shipped clipping to the very bound. A critic that is carried without noise must show in what later
 people add to the actor, too; so it has a target of its own, in which the critic moves fast and is
-not released, and nothing but the result is seen.
+not released, and nothing but the result is seen. Noise of 0.8 cannot be seen there (which action
+the person took is hidden, and with it the direction in which the actor moves); its siblings see it.
 """
 
 from collections.abc import Callable, Mapping
@@ -161,7 +162,7 @@ def actor_critic_correlated() -> Target:
 @target
 def actor_critic_first_batch() -> Target:
     """The first person of two batches: noise that comes again in the second shows the first sum."""
-    return _runs("actor-critic-first-batch", 2 * BATCH, 0, 400)
+    return _runs("actor-critic-first-batch", 2 * BATCH, 0, RUNS)
 
 
 _FAST = 300.0
@@ -240,27 +241,26 @@ def actor_critic_warm_start() -> Target:
             env, people, progress=_each_batch, critic=[0.0, 0.01, -0.01], preflight=False
         )
 
-    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, 400, learn)
+    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
 
 
 @target
 def prospect_actor_critic() -> Target:
-    """A prospect, for which half of the clip bound goes to how returns are distributed.
+    """A prospect, for which a part of the clip bound goes to how returns are distributed.
 
     Nobody else is paid, so the one person is what others are compared with, if anything is that was
-    not released.
+    not released. Without traces the person alone moves the critic of the left room.
     """
     return _runs(
         "prospect-actor-critic",
         2 * BATCH,
         2 * BATCH - 1,
-        RUNS,
+        2 * RUNS,
         prospect=Prospect.tversky_kahneman(),
         return_range=(-1.0, 1.0),
         bins=4,
-        curve_weight=0.5,
+        curve_weight=0.15,
         gamma=1.0,
-        lambda_=1.0,
     )
 
 
@@ -285,4 +285,4 @@ def actor_critic_resumed() -> Target:
             except _InterruptionError:
                 return agent.resume(folder, env)
 
-    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, 400, learn)
+    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)

@@ -14,7 +14,7 @@ far more than anybody could be, or far less.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -29,11 +29,12 @@ from tacit.control.learned_q import LearnedQ
 from tacit.control.logged_q import LoggedQ
 from tacit.control.noised_q import Data, Descent, Plan
 from tacit.control.prospect_q import ProspectQ
+from tacit.control.reward_basis import horizon_weight
 from tacit.data import Fourier, Trajectories
 from tacit.envs import TabularMDP
 from tacit.privacy.audit.attacks import Outputs, everything, evidence
 from tacit.privacy.audit.auditor import Target
-from tacit.privacy.audit.targets import target
+from tacit.privacy.audit.targets import target, watched
 from tacit.privacy.grid import Array
 from tacit.privacy.noise import Source
 from tacit.privacy.promise import Budget
@@ -44,11 +45,11 @@ RUNS = 1600
 """So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
 
 
-def _ring(reward: float) -> TabularMDP:
-    """Three rooms in a ring; what arriving pays is the same in all of them."""
-    forth, back = np.roll(np.eye(3), 1, axis=1), np.roll(np.eye(3), -1, axis=1)
+def _ring(reward: float, num_actions: int = 2) -> TabularMDP:
+    """Three rooms in a ring, forth and back; what arriving pays is the same in all of them."""
+    moves = [np.roll(np.eye(3), way, axis=1) for way in (1, -1)][:num_actions]
     return TabularMDP.from_dense(
-        np.stack([forth, back], axis=1), np.full((3, 2), reward), step_limit=5
+        np.stack(moves, axis=1), np.full((3, num_actions), reward), step_limit=5
     )
 
 
@@ -82,15 +83,29 @@ def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
         yield seen
 
 
+def _evaluated(agent: FunctionalQ, given: tuple[Any, ...], found: tuple[Array, float]) -> Array:
+    """One evaluation, whose exact coefficients are zero in the first world, and its evidence."""
+    (mechanism, sums, _), (coefficients, _) = given, found
+    each = np.full_like(sums, RADIUS * horizon_weight(agent.gamma, agent.horizon))
+    shift = np.asarray(mechanism.coefficients(each))
+    return np.concatenate(evidence(coefficients[None], 0.0 * shift[None], shift[None])[::2], None)
+
+
+def _every_evaluation() -> AbstractContextManager[list[Array]]:
+    """Every evaluation of policy iteration, and what an attacker makes of it."""
+    return watched(FunctionalQ, "_noised", _evaluated)
+
+
+Watch = Callable[[], AbstractContextManager[list[Array]]]
+
+
 def _target(
-    name: str, runs: int, once: Callable[[int], LearnedQ], note: str, worlds: Worlds | None = None
+    name: str, runs: int, once: Callable[[int], LearnedQ], note: str, watch: Watch | None = None
 ) -> Target:
     certificate = once(0).certificate
 
     def seen(world: int) -> Array:
-        if worlds is None:
-            return everything(once(world).to_dict())
-        with _every_update(worlds) as states:
+        with nullcontext(list[Array]()) if watch is None else watch() as states:
             found = everything(once(world).to_dict())
         return np.concatenate([found, *map(np.ravel, states)])
 
@@ -108,6 +123,7 @@ def _secret_rewards(
     *,
     kind: type[FunctionalQ] = FunctionalQ,
     paid: tuple[float, float] = (0.0, RADIUS),
+    num_actions: int = 2,
     **settings: Any,
 ) -> Target:
     """Whole runs of `learn` against their certificate, in two worlds that are `paid` so."""
@@ -120,19 +136,23 @@ def _secret_rewards(
         "rounds": 5,
     }
     agent = kind(**{**given, **settings})
-    rings = [_ring(reward) for reward in paid]
+    rings = [_ring(reward, num_actions) for reward in paid]
 
     def worlds(data: Data) -> tuple[Data, Data]:
         first, second = (data._replace(reward=0.0 * data.reward + reward) for reward in paid)
         return first, second
 
-    updated = agent.release in ("weights", "updates")
+    watch: dict[str, Watch] = {
+        "weights": lambda: _every_update(worlds),
+        "updates": lambda: _every_update(worlds),
+        "evaluations": _every_evaluation,
+    }
     return _target(
         name,
         runs,
         lambda world: agent.learn(rings[world]),
         "whole runs of learn",
-        worlds if updated else None,
+        watch.get(agent.release),
     )
 
 
@@ -152,7 +172,7 @@ def functional_q_rewards() -> Target:
 def functional_q_evaluations() -> Target:
     """Policy iteration, in which each walk follows what was released before."""
     return _secret_rewards(
-        "functional-q-evaluations", 600, release="evaluations", evaluations=2, horizon=2
+        "functional-q-evaluations", RUNS, release="evaluations", evaluations=2, horizon=2
     )
 
 
@@ -169,10 +189,14 @@ def functional_q_weights() -> Target:
 
 @target
 def functional_q_updates() -> Target:
-    """A network, whose updates are scaled by how steep it is."""
+    """A network, whose updates are scaled by how steep it is.
+
+    There is one action: those of two share few weights, and the secret would move each by half.
+    """
     return _secret_rewards(
         "functional-q-updates",
-        RUNS,
+        2 * RUNS,
+        num_actions=1,
         release="updates",
         planner="network",
         network=Network((2,)),
@@ -200,7 +224,7 @@ def functional_q_clipped() -> Target:
 def prospect_q() -> Target:
     """One release of a reward model, planned on for somebody who weighs risks."""
     # Enough rounds that values settle, which a warning would tell otherwise.
-    return _secret_rewards("prospect-q", 600, kind=ProspectQ, samples=3, rounds=300)
+    return _secret_rewards("prospect-q", RUNS, kind=ProspectQ, samples=3, rounds=300)
 
 
 @target
@@ -259,5 +283,9 @@ def logged_q() -> Target:
         return first, second
 
     return _target(
-        "logged-q", RUNS, lambda world: agent.fit(people[world]), "whole runs of fit", worlds
+        "logged-q",
+        RUNS,
+        lambda world: agent.fit(people[world]),
+        "whole runs of fit",
+        lambda: _every_update(worlds),
     )

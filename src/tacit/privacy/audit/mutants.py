@@ -119,7 +119,7 @@ register(
                 "dplsw",
                 "dplsl",
             ),
-            *("functional-q", "functional-q-rewards"),
+            *("functional-q", "functional-q-rewards", "functional-q-evaluations", "prospect-q"),
         ),
     ),
     Mutant(
@@ -129,7 +129,8 @@ register(
         ("tests/control/test_noised_q.py::test_the_noise_has_the_size_that_is_paid_for",),
         (
             *("functional-compiled", "running-sums-compiled", "gpope", *_STRAIGHT, *_UPDATED),
-            *("actor-critic-curve", "prospect-actor-critic"),
+            *("actor-critic-curve", "prospect-actor-critic", "actor-critic-first-batch"),
+            *("actor-critic-warm-start", "actor-critic-resumed"),
         ),
     ),
     Mutant(
