@@ -189,11 +189,15 @@ class Kept:
 
     # --- noise ------------------------------------------------------------------------------------
 
-    def source(self) -> "Source":
-        """Where the run's noise comes from: the key's, or among people a fresh one."""
+    def source(self, name: str = "") -> "Source":
+        """Where the run's noise comes from: the key's, or among people a fresh one.
+
+        A run of several releases has a source for each, by its name; they are independent.
+        """
         from tacit.privacy.noise import secure, stored
 
-        return secure() if self.live else stored(self._derived(b"noise"))
+        own = f"noise {name}" if name else "noise"
+        return secure() if self.live else stored(self._derived(own.encode()))
 
     # --- generations ------------------------------------------------------------------------------
 
@@ -266,6 +270,7 @@ _OTHERWISE = {
     "data": "This is not the data that the run was begun with, and the same noise over both would "
     "give away the difference: say the same data, or begin another run.",
     "agent": "These are not the settings that the run was begun with: say the same.",
+    "policy": "This is not the policy that the run was begun with: give the same.",
     "": "This is not the environment or behaviour that the run was begun with, and the same noise "
     "over both would give away the difference: say the same, or begin another run.",
 }
