@@ -306,7 +306,7 @@ class PrivateGTD:
     ) -> Iterator["Ready"]:
         """Do all that comes before the payment: read the data, fill in the plan, try a step.
 
-        What is left to do in `Ready.walked` reads no more files of the caller's, calls neither policy
+        What is left to do in `Ready.walked` reads none of the caller's files, calls neither policy
         nor features for the first time, and takes no more memory. `source` is that of the noise.
         """
         if self.batch_units is not None:

@@ -164,10 +164,7 @@ class Kept:
 
     def remove(self) -> None:
         """Forget the key: the run has ended, or nothing was paid."""
-        (self.folder / KEY).unlink(missing_ok=True)
-        # What a kill left in the middle of writing it is the key, too.
-        for left in self.folder.glob(f".{KEY}.*"):
-            left.unlink(missing_ok=True)
+        forget(self.folder)
 
     # --- what it runs on --------------------------------------------------------------------------
 
@@ -238,6 +235,13 @@ class Kept:
             return (SECRET_FOLDER,)
         once = () if ledger is not None else (RESUMED_ONCE,)
         return (SECRET_FOLDER, *once, *((INTERRUPTED,) if self.generation else ()))
+
+
+def forget(folder: str | Path) -> None:
+    """Remove a run's key, and what a kill left in the middle of writing it: that is the key too."""
+    (Path(folder) / KEY).unlink(missing_ok=True)
+    for left in Path(folder).glob(f".{KEY}.*"):
+        left.unlink(missing_ok=True)
 
 
 @contextmanager
