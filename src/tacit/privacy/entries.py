@@ -223,15 +223,17 @@ _quoted = encode_basestring_ascii  # what json.dumps does to a text
 
 
 def verified(
-    rows: Iterable[Row],
+    rows: Iterable[Any],
     number: int,
     head: str,
     *,
     without_nonce: bool,
     changed: Callable[[str], LedgerError],
-    count: Callable[[Row], None],
+    count: Callable[[Any], None],
 ) -> None:
     """Hand each of `rows` to `count` once it is seen to follow the one before; raise otherwise.
+
+    Rows are tuples as SQLite gives them, with the fields of a `Row`.
 
     The first follows entry `number`, whose digest is `head`. The text that is hashed is put
     together here: it is `canonical(entry.body())`, with the events as they are in the row. If those
@@ -253,12 +255,12 @@ def verified(
                 f',"previous":{_quoted(previous)},"run":{_quoted(run)},"slot":{slot}'
                 f',"time":{_quoted(time)}}}'
             )
-            fits = sha256(f"{before}{events}{after}".encode()).hexdigest() == digest or (
-                sha256(f"{before}{_in_order(events)}{after}".encode()).hexdigest() == digest
-            )
+            found = sha256(f"{before}{events}{after}".encode()).hexdigest()
+            if found != digest:
+                found = sha256(f"{before}{_in_order(events)}{after}".encode()).hexdigest()
         except (ValueError, TypeError, RecursionError) as error:
             raise changed(f"entry {number}") from error
-        if not fits or previous != head or (nonce is None and not without_nonce):
+        if found != digest or previous != head or (nonce is None and not without_nonce):
             raise changed(f"entry {number}")
         head = digest
         count(row)

@@ -422,7 +422,7 @@ class Ledger:
             for where, texts in self._totals.spent.items():
                 for text, times in texts.items():
                     cost = other.cost(events_in(text), self.about.relation)
-                    costs.add(where, Cost(cost.first * times, cost.second * times))
+                    costs.add(where, cost.first * times, cost.second * times)
             before = costs.at(place) or Cost(0.0)
             return (before + other.cost(events, self.about.relation)).within(other.cap)
         except (InputError, UnsupportedError):
@@ -531,7 +531,7 @@ class Ledger:
         """Check the entries that were added to those known, and that none was lost."""
         known = self._totals if known is None else known
         verified(
-            self._rows(known.number),
+            self._select(known.number),
             known.number,
             known.head,
             without_nonce=self.about.format == 1,
@@ -550,20 +550,20 @@ class Ledger:
             self._has_nonces = any(column[1] == "nonce" for column in columns)
         return self._has_nonces
 
-    def _rows(self, after: int = 0) -> Iterator[Row]:
+    def _select(self, after: int = 0) -> sqlite3.Cursor:
+        """The rows of entries, in the order of a `Row`."""
         nonce = "nonce" if self._nonces() else "NULL"
-        rows = self._connection.execute(
+        return self._connection.execute(
             "SELECT number, time, run, partition, slot, events, note, first, second, previous,"
             f" digest, {nonce} FROM entries WHERE number > ? ORDER BY number",
             (after,),
         )
-        return map(Row._make, rows)
 
     def _verified_rows(self) -> list[Row]:
         """All rows, the whole chain checked again."""
         with self._transaction("BEGIN"):
             self._totals = self._catch_up(Totals(digest_of(self.about.to_dict())))
-            return list(self._rows())
+            return list(map(Row._make, self._select()))
 
     def _entries(self, rows: Iterable[Row]) -> Iterator[Entry]:
         for row in rows:

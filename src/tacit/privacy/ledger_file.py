@@ -230,6 +230,8 @@ def _mark_in(real: str) -> int:
     """
     address = Path(real).as_uri() + "?mode=ro&immutable=1"
     with closing(sqlite3.connect(address, uri=True)) as connection:
+        # Else a file that is shorter than its first page says is not read: a crash leaves such.
+        connection.execute("PRAGMA writable_schema = ON")
         (mark,) = connection.execute("PRAGMA user_version").fetchone()
         return int(mark)
 

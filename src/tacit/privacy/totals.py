@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 from tacit.privacy import accounting, checks, earlier
 from tacit.privacy.entries import Row, events_in
@@ -61,20 +62,23 @@ class Costs:
     """What a filter's sums have reached, in each slot of each partition; they never fall."""
 
     def __init__(self) -> None:
-        self._slots: dict[Place, Cost] = {}
-        self._worst: dict[str, Cost] = {}  # of each partition
+        self._slots: dict[Place, tuple[float, float]] = {}
+        self._worst: dict[str, tuple[float, float]] = {}  # of each partition
 
-    def add(self, place: Place, cost: Cost) -> None:
-        """`cost` more in one slot."""
+    def add(self, place: Place, first: float, second: float) -> None:
+        """This much more of both sums in one slot."""
         before = self._slots.get(place)
-        now = cost if before is None else before + cost
-        self._slots[place] = now
+        if before is not None:
+            first, second = before[0] + first, before[1] + second
+        self._slots[place] = first, second
         worst = self._worst.get(place[0])
-        self._worst[place[0]] = now if worst is None else worst.or_worse(now)
+        if worst is not None:
+            first, second = max(worst[0], first), max(worst[1], second)
+        self._worst[place[0]] = first, second
 
     def worst(self) -> Cost:
         """What whoever is in the worst slot of every partition has paid."""
-        return sum(self._worst.values(), Cost(0.0))
+        return _sum(self._worst.values())
 
     def at(self, place: Place) -> Cost | None:
         """What whoever is in this slot of a partition paid at most; None if nothing concerned them.
@@ -83,15 +87,21 @@ class Costs:
         """
         theirs = [cost for partition, cost in self._worst.items() if partition != place[0]]
         theirs += [self._slots[place]] if place in self._slots else []
-        return sum(theirs, Cost(0.0)) if theirs else None
+        return _sum(theirs) if theirs else None
 
 
-@dataclass
+def _sum(costs: Iterable[tuple[float, float]]) -> Cost:
+    return sum((Cost(*cost) for cost in costs), Cost(0.0))
+
+
 class Run:
     """What one run has spent, and in how many entries."""
 
-    spent: dict[Place, dict[str, int]] = field(default_factory=dict)
-    spends: int = 0
+    __slots__ = ("spends", "spent")
+
+    def __init__(self) -> None:
+        self.spent: dict[Place, dict[str, int]] = {}
+        self.spends = 0
 
 
 @dataclass
@@ -107,26 +117,30 @@ class Totals:
     first_note: str | None = None  # of the first entry with events
     without_nonce: set[str] = field(default_factory=set)  # texts of events
 
-    def count(self, row: Row) -> None:
+    def count(self, row: Row | tuple[Any, ...]) -> None:
         """`row` is verified and the newest."""
-        run = self.runs.get(row.run)
+        number, _, name, partition, slot, text, note, first, second, _, digest, nonce = row
+        run = self.runs.get(name)
         if run is None:
-            run = self.runs[row.run] = Run()
-        if row.events == "[]":  # about a generation; nothing was spent
-            kind, _, rest = row.note.partition(" ")
+            run = self.runs[name] = Run()
+        if text == "[]":  # about a generation; nothing was spent
+            kind, _, rest = note.partition(" ")
             token, _, generation = rest.partition(" ")
             self.generations[token] = int(generation), kind == ENDED
         else:
-            place, text = (row.partition, row.slot), row.events
-            self.costs.add(place, Cost(row.first, row.second))
+            place = partition, slot
+            self.costs.add(place, first, second)
             run.spends += 1
-            for counts in (self.spent.setdefault(place, {}), run.spent.setdefault(place, {})):
+            for spent in (self.spent, run.spent):
+                counts = spent.get(place)
+                if counts is None:
+                    counts = spent[place] = {}
                 counts[text] = counts.get(text, 0) + 1
             if self.first_note is None:
-                self.first_note = row.note
-            if row.nonce is None:
+                self.first_note = note
+            if nonce is None:
                 self.without_nonce.add(text)
-        self.number, self.head = row.number, row.digest
+        self.number, self.head = number, digest
 
     def of(self, run: str, more: str | None = None, place: Place = ("", 0)) -> Spent:
         """What one run has spent, and `more` at a place."""
@@ -171,7 +185,12 @@ def exact(
     spent: Spent, delta: float, relation: Relation
 ) -> tuple[accounting.Account, tuple[Event, ...]]:
     """The cost to whoever is worst off, and the events that concern them."""
-    slots = _slots(spent)
+    return _exact(_slots(spent), delta, relation)
+
+
+def _exact(
+    slots: list[list[Counter[Event]]], delta: float, relation: Relation
+) -> tuple[accounting.Account, tuple[Event, ...]]:
     if math.prod(map(len, slots)) > _MOST_CHOICES:
         raise UnsupportedError(
             "There are too many different slots in this run to find the worst of them."
@@ -200,7 +219,7 @@ def at_most(spent: Spent, delta: float, relation: Relation) -> accounting.Accoun
         ways = math.prod(map(len, slots))
         if ways * max(1, work) <= _MOST_WORK or (work == 0 and ways <= _MOST_CHOICES):
             try:
-                return exact(spent, delta, relation)[0]
+                return _exact(slots, delta, relation)[0]
             except (TacitError, ArithmeticError, MemoryError):
                 pass  # no epsilon, or too many groups of Disjoint events: perhaps there is a bound
         bound = witness.ceiling_over(_shortened(slots), delta, relation)
