@@ -102,10 +102,7 @@ class Purse:
         """Whether the ledger has this run's payment for these events."""
         assert self.ledger is not None
         token = "" if self.kept is None else _TOKEN + self.kept.token
-        return any(
-            entry.run == self.run and entry.events == events and entry.note.endswith(token)
-            for entry in self.ledger.entries()
-        )
+        return self.run is not None and self.ledger.has_paid(self.run, events, token)
 
     def certify(
         self,
