@@ -1,5 +1,6 @@
 """`tacit evaluate`, `tacit report`, `tacit demo`: the value of a policy from logged decisions."""
 
+import io
 import json
 import os
 import shlex
@@ -34,7 +35,6 @@ from tacit.cli.common import (
     UserColumn,
     progress,
     refuse_words,
-    say_stopped,
 )
 
 if TYPE_CHECKING:
@@ -308,7 +308,8 @@ def _answer(
     except KeyboardInterrupt:
         if not (folder / KEY).exists():
             raise
-        say_stopped("it was begun", "evaluate", "", folder)
+        print(f"Stopped. {_kept(folder)}", file=sys.stderr)
+        raise typer.Exit(130) from None
     except Exception as error:
         if study is not None:
             # It has been paid for: what cannot be kept is at least shown.
@@ -349,7 +350,7 @@ def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool)
         raise
     except OSError as error:
         # Else Python would try once more when it ends.
-        with suppress(OSError):
+        with suppress(OSError, io.UnsupportedOperation):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise InputError(
             f"Standard output cannot be written: {error.strerror}. The study is in {folder}."
