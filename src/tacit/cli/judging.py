@@ -1,6 +1,5 @@
 """`tacit evaluate`, `tacit report`, `tacit demo`: the value of a policy from logged decisions."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +29,7 @@ from tacit.cli.common import (
     UserColumn,
     progress,
 )
+from tacit.cli.printing import say, say_json, shown
 
 if TYPE_CHECKING:
     from tacit.run.study import Study
@@ -190,10 +190,10 @@ def check(
         advance("loading")
         found = Request.of(words, config).checked()
     if as_json:
-        print(json.dumps({"valid": True, "private": True, **found.counts}))
+        say_json({"valid": True, "private": True, **found.counts})
         return
-    print(found.words)
-    print("The table is valid. This is about private data: keep it to yourself.")
+    say(*found.words.split("\n"))
+    say("The table is valid. This is about private data: keep it to yourself.")
 
 
 _NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "as_json")
@@ -234,13 +234,15 @@ def _evaluate(
         written = write_run(study, folder)
     except InputError:
         # It has been paid for: what cannot be kept is at least shown.
-        print(json.dumps(study.to_dict()) if as_json else _study_words(study))
+        if as_json:
+            say_json(study.to_dict())
+        else:
+            say(*_study_lines(study))
         raise
     if as_json:
-        print(json.dumps({**study.to_dict(), "files": {k: str(v) for k, v in written.items()}}))
+        say_json({**study.to_dict(), "files": {k: str(v) for k, v in written.items()}})
         return
-    print(_study_words(study))
-    print(f"The report is {written['report']}.")
+    say(*_study_lines(study), f"The report is {shown(written['report'])}.")
 
 
 def _on_ray(address: str) -> Any:
@@ -251,13 +253,15 @@ def _on_ray(address: str) -> Any:
     return partial(gather, workers="ray" if address == "local" else address)
 
 
-def _study_words(study: "Study") -> str:
+def _study_lines(study: "Study") -> list[str]:
     """The figures, and what they promise, for a screen of 79 columns."""
     import textwrap
 
+    from tacit.privacy.text import named, printable
+
     main = study.main
     level = f"{100 * main.interval.level:g} %" if main.interval else ""
-    lines = textwrap.wrap(study.title, 78)
+    lines = textwrap.wrap(printable(named(study.title)), 78)
     lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
     names = {
         "target": study.target_name,
@@ -273,7 +277,7 @@ def _study_words(study: "Study") -> str:
             lines.append(_row(label, found["estimate"], *ends))
     others = [one for one in study.results[1:] if one.estimate is not None]
     if others:
-        lines.append(f"  {study.target_name[:40]}, by other estimators:")
+        lines.append(f"  {named(study.target_name[:40])}, by other estimators:")
     for one in others:
         held = one.interval
         if held is None:
@@ -292,13 +296,16 @@ def _study_words(study: "Study") -> str:
         promise = f"Certified: epsilon {made.epsilon:.4g} at delta {made.delta:g}, {made.unit}, "
         notes.insert(0, promise + f"{made.relation}.")
     for note in notes:
-        lines += textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
-    return "\n".join(lines)
+        # Further in where a note goes on, so that no name in it begins what looks like another.
+        lines += textwrap.wrap(printable(note), 78, initial_indent="  ", subsequent_indent=" " * 4)
+    return lines
 
 
 def _row(label: str, *numbers: float | None) -> str:
-    shown = ("-" if x is None else format(x, ".4g") for x in numbers)
-    return f"  {label[:21]:<22}" + "".join(f" {text:>9}" for text in shown)
+    from tacit.privacy.text import named
+
+    figures = ("-" if x is None else format(x, ".4g") for x in numbers)
+    return f"  {named(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)
 
 
 def report(
@@ -321,7 +328,10 @@ def report(
             "evaluate` found."
         )
     write(Study.load(run_folder / "study.json"), target)
-    print(json.dumps({"report": str(target)}) if as_json else f"The report is {target}.")
+    if as_json:
+        say_json({"report": str(target)})
+    else:
+        say(f"The report is {shown(target)}.")
 
 
 def demo(
