@@ -68,6 +68,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
 from tacit.data.assumed import assumed
+from tacit.data.policies import check_table, known_states
 from tacit.evaluation.allotment import allotted, unit_of
 from tacit.evaluation.bellman_error import (
     UnitMoments,
@@ -332,6 +333,9 @@ class PrivateGTD:
         def checked(batch: Trajectories) -> None:
             if not public:
                 refuse_unpaid(batch)
+            check_table(self.features, batch)
+            if policy is not None:
+                known_states(policy, batch)
             forms.append(self._form(batch, policy))
 
         purse = Purse(
