@@ -319,6 +319,8 @@ class Ledger:
         slot: int = 0,
         note: str = "",
         reward_radius: float | None = None,
+        new_run: bool = False,
+        delta: float | None = None,
     ) -> Entry:
         """Record `events` as spent, on disk, or raise and record nothing.
 
@@ -327,6 +329,11 @@ class Ledger:
         `partition` names a public division of the people into numbered slots, of which these events
         concern one. `reward_radius` is needed under the relation reward-radius, and the same for
         all of a ledger: noise for one radius says nothing about another, so they do not add up.
+
+        `new_run` refuses the name of a run that the ledger has already, in the same transaction as
+        the entry: of several processes that spend under one new name, one is let. `delta` is the
+        one that the run will be certified at: unless `certify` can then state an epsilon for all
+        that the run has spent, this included, nothing is recorded.
         """
         listed = as_events(events)
         if not listed:
@@ -353,8 +360,16 @@ class Ledger:
         alone = chosen is None or (
             cost.within(chosen.cap) or chosen.holds(listed, self.about.relation)
         )
+        tried = self._try_certificate(run, listed, (partition, slot), delta)
         with self._transaction():
             self._catch_up()
+            if new_run and self._entries_of(run):
+                raise InputError(
+                    f"The ledger has a run {run!r} already: give this one another name."
+                )
+            if delta is not None and self._entries_of(run) != tried:
+                # Another process spent under the same name meanwhile.
+                self._try_certificate(run, listed, (partition, slot), delta)
             if reward_radius is not None:
                 self._refuse_other_radius(reward_radius)
             if chosen is not None:
@@ -376,6 +391,25 @@ class Ledger:
         if chosen is not None and not cost.within(chosen.cap):
             self._warn_if_much_is_lost(chosen, listed)
         return entry
+
+    def _entries_of(self, run: str) -> list[Entry]:
+        return [entry for entry in self._read() if entry.run == run]
+
+    def _try_certificate(
+        self, run: str, events: tuple[Event, ...], place: tuple[str, int], delta: float | None
+    ) -> list[Entry] | None:
+        """Raise unless `certify` finds an epsilon for the run's entries and `events`."""
+        if delta is None:
+            return None
+        mine = self._entries_of(run)
+        this = Entry(0, "", run, *place, events, "", Cost(0.0), "", "")
+        try:
+            self._worst_account([*mine, this], delta)
+        except MemoryError:
+            raise UnsupportedError(
+                "There is not enough memory to account for these events; nothing was spent."
+            ) from None
+        return mine
 
     def _warn_if_much_is_lost(self, chosen: Filter, events: tuple[Event, ...]) -> None:
         spent = accounting.epsilon(events, chosen.limit.delta, self.about.relation)

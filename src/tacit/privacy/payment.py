@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from tacit.privacy import accounting
 from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
 from tacit.privacy.errors import InputError, TacitError
 from tacit.privacy.events import Event, as_events
@@ -60,13 +61,21 @@ class Purse:
         """Whether anything was paid, by this process or by the run it goes on with."""
         return bool(self._paid)
 
-    def pay(self, events: Event | Iterable[Event]) -> None:
-        """Record what is about to happen, unless the run that goes on had done so before."""
+    def pay(self, events: Event | Iterable[Event], *, delta: float | None = None) -> None:
+        """Record what is about to happen, unless the run that goes on had done so before.
+
+        `delta` is the one that `certify` will be asked for: what cannot be certified at it is not
+        paid for.
+        """
         listed = as_events(events)
         again = self.kept is not None and not self.kept.begun_here
         if self.ledger is not None and self.run is not None and not (again and self._knows(listed)):
             note = "" if self.kept is None else _TOKEN + self.kept.token
-            self.ledger.spend(listed, run=self.run, note=note, reward_radius=self.reward_radius)
+            self.ledger.spend(
+                listed, run=self.run, note=note, reward_radius=self.reward_radius, delta=delta
+            )
+        elif self.ledger is None and delta is not None:
+            accounting.account((*self._paid, *listed), delta, self.relation)
         self._paid += listed
 
     def paid_before(self, events: Event | Iterable[Event]) -> None:
