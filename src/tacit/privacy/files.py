@@ -2,13 +2,14 @@
 
 import errno
 import fcntl
+import glob
 import io
 import json
 import os
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
                 os.fchmod(file.fileno(), 0o644 & ~_umask())
             os.fsync(file.fileno())
         os.replace(temporary, target)
+        synchronise(target.parent)
     except BaseException as error:
         # Also when the user interrupts: what is half written may be a secret.
         if temporary is not None:
@@ -47,6 +49,29 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
         raise
 
 
+def synchronise(folder: Path) -> None:
+    """Put the names in `folder` on disk: a file that has no name after a power cut is lost."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some file systems cannot, and keep names in order by themselves.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def tidy(folder: str | Path, names: Iterable[str]) -> None:
+    """Remove what kills left behind in the middle of writing files of these names.
+
+    Only who has the folder to itself may ask for it (`alone`).
+    """
+    for name in names:
+        for left in Path(folder).glob(f".{glob.escape(name)}.*"):
+            left.unlink(missing_ok=True)
+
+
 @contextmanager
 def folder(path: str | Path) -> Iterator[None]:
     """`path`, made before anything is paid for, and gone again if there is nothing to keep."""
@@ -55,6 +80,8 @@ def folder(path: str | Path) -> Iterator[None]:
     try:
         try:
             place.mkdir(parents=True, exist_ok=True)
+            for one in new:
+                synchronise(one.parent)
             tempfile.TemporaryFile(dir=place).close()
         except OSError as error:
             raise InputError(f"{str(path)!r} cannot be written to: {error.strerror}.") from None

@@ -552,30 +552,49 @@ class Ledger:
         """
         with self._transaction("BEGIN"):
             self._catch_up()
-            return self._generation(token)
+            return self._generation(token)[:2]
 
-    def claim(self, run: str, token: str, generation: int) -> None:
-        """Record that the run is gone on with as this generation; only one who asks is let."""
+    def claim(
+        self, run: str, token: str, generation: int, mark: str = "", before: Iterable[str] = ()
+    ) -> int:
+        """Record that the run is gone on with, and return as which generation; one alone is let.
+
+        It goes on from `generation`, the last that it knows of, or from a later one that it claimed
+        itself and did not live to note: such a claim bears one of the marks `before`. `mark` is
+        that of this claim, drawn at random and kept before it is asked for.
+        """
         with self._transaction():
             self._catch_up()
-            last, ended = self._generation(token)
-            if ended:
-                raise InputError(
-                    f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
-                    "it would be released twice."
-                )
-            if generation != last + 1:
-                raise InputError(
-                    f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
-                    "it can, since it would be released twice."
-                )
-            self._mark(run, f"{_GENERATION} {token} {generation}")
+            last = self._claimable(run, token, generation, before)
+            self._mark(run, f"{_GENERATION} {token} {last + 1} {mark}".rstrip())
+            return last + 1
+
+    def check_claim(self, run: str, token: str, generation: int, before: Iterable[str]) -> None:
+        """Raise if `claim` would be refused now."""
+        with self._transaction("BEGIN"):
+            self._catch_up()
+            self._claimable(run, token, generation, before)
+
+    def _claimable(self, run: str, token: str, generation: int, before: Iterable[str]) -> int:
+        """The last generation, if the run may be gone on with from this one."""
+        last, ended, latest = self._generation(token)
+        if ended:
+            raise InputError(
+                f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
+                "it would be released twice."
+            )
+        if generation != last and (not latest or latest not in before):
+            raise InputError(
+                f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
+                "it can, since it would be released twice."
+            )
+        return last
 
     def end(self, run: str, token: str, generation: int) -> None:
         """Record that this generation ended the run, if none was claimed after it."""
         with self._transaction():
             self._catch_up()
-            last, ended = self._generation(token)
+            last, ended, _ = self._generation(token)
             if generation != last:
                 raise InputError(
                     f"The run {run!r} was gone on with elsewhere, by this ledger: what this copy "
@@ -584,15 +603,15 @@ class Ledger:
             if not ended:
                 self._mark(run, f"{_ENDED} {token} {generation}")
 
-    def _generation(self, token: str) -> tuple[int, bool]:
-        last, ended = 0, False
+    def _generation(self, token: str) -> tuple[int, bool, str]:
+        """The last generation, whether it ended the run, and the mark of its claim."""
+        last, ended, mark = 0, False, ""
         for entry in self._read():
             if not entry.events:
-                kind, _, rest = entry.note.partition(" ")
-                of, _, number = rest.partition(" ")
+                kind, of, number, *marks = entry.note.split(" ")
                 if of == token:
-                    last, ended = int(number), kind == _ENDED
-        return last, ended
+                    last, ended, mark = int(number), kind == _ENDED, "".join(marks)
+        return last, ended, mark
 
     def _mark(self, run: str, note: str) -> None:
         """An entry that costs nothing."""
