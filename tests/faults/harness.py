@@ -120,7 +120,9 @@ class Bench:
                 shutil.rmtree(inner) if inner.is_dir() else inner.unlink()
         shutil.copytree(self._template, self.root, dirs_exist_ok=True)
 
-    def run(self, words: list[str], mode: Mode = Mode.COUNT, at: int = 0, error: int = 0) -> Outcome:
+    def run(
+        self, words: list[str], mode: Mode = Mode.COUNT, at: int = 0, error: int = 0
+    ) -> Outcome:
         """The command line, with a fault."""
         from tacit import cli
 

@@ -94,14 +94,25 @@ class Evidence:
                 self._saw(self.command.result, printed)
                 there = True
         self.delivered |= there
-        self._ledger(folder)
+        self.check_ledger(folder)
+        if self.command.ledger and self.releases and not self.paid:
+            self.blame("unpaid", f"{', '.join(self.releases)} without a payment")
         return there
+
+    def result(self, folder: Path) -> dict[str, Any] | None:
+        """What is in a folder that is whole."""
+        path = folder / self.command.result
+        if not path.exists():
+            return None
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        return found
 
     def _saw(self, name: str, data: Any) -> None:
         text = json.dumps(normalised(data), sort_keys=True)
         self.releases.setdefault(name, set()).add(text)
 
-    def _ledger(self, folder: Path) -> None:
+    def check_ledger(self, folder: Path | None = None) -> None:
+        """That it holds, its limit too, and knows the certificate in `folder`."""
         if not self.command.ledger:
             return
         from tacit.privacy import Certificate, Ledger, TacitError
@@ -116,13 +127,12 @@ class Evidence:
                 spent = ledger.paid(limit.limit.delta).epsilon
                 if spent > limit.limit.epsilon:
                     self.blame("over", f"epsilon {spent:g}")
-                certificate = folder / "certificate.json"
-                if certificate.exists() and not ledger.holds(Certificate.read(certificate)):
+                for certificate in [] if folder is None else folder.glob("certificate.json"):
+                    if ledger.holds(Certificate.read(certificate)):
+                        continue
                     self.blame("unpaid", "the ledger never was as the certificate says")
         except TacitError as error:
             self.blame("lost", f"the ledger cannot be read: {error}")
-        if self.releases and not self.paid:
-            self.blame("unpaid", f"{', '.join(self.releases)} without a payment")
 
     def judge(self) -> None:
         """At the end of a trial."""

@@ -150,10 +150,11 @@ class Purse:
 
 @contextmanager
 def forgotten_unless_paid(purse: Purse) -> Iterator[None]:
-    """A run that is refused before anything was paid leaves no key."""
+    """A run that begins and is refused before anything was paid leaves no key."""
     try:
         yield
     except TacitError:
-        if purse.kept is not None and not purse.may_have_paid:
-            purse.kept.remove()
+        kept = purse.kept
+        if kept is not None and kept.begun_here and not purse.may_have_paid:
+            kept.remove()
         raise
