@@ -252,6 +252,8 @@ def trials(
         ]
         if each is not None and each < len(listed):
             listed = sorted(draw.sample(listed, each))
+        if stop_at is not None:
+            draw.shuffle(listed)
         for n in listed:
             evidence = bench.trial(fault, n, draw)
             report.add(command.name, fault.name, calls[n - 1].kind, evidence)

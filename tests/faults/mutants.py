@@ -13,6 +13,7 @@ from tests.faults.commands import COMMANDS
 from tests.faults.harness import FAULTS, Report, trials
 from tests.faults.shim import Shim
 
+_put = mock.patch.object
 Patch = Callable[[], list[Any]]
 
 
@@ -51,7 +52,7 @@ def _pays_after_the_result() -> list[Any]:
             ledger.spend(events, run=run)
         return found
 
-    return [mock.patch.object(Purse, "pay", pay), mock.patch.object(folder, "_written", late)]
+    return [_put(Purse, "pay", pay), _put(folder, "_written", late)]
 
 
 def _forgets_the_key_first() -> list[Any]:
@@ -63,7 +64,7 @@ def _forgets_the_key_first() -> list[Any]:
         folder._forgotten(lesson, job.folder)
         return written(lesson, learned, job)
 
-    return [mock.patch.object(folder, "_written", early)]
+    return [_put(folder, "_written", early)]
 
 
 def _writes_the_key_after_paying() -> list[Any]:
@@ -78,15 +79,15 @@ def _writes_the_key_after_paying() -> list[Any]:
             write(self.kept)
 
     return [
-        mock.patch.object(Purse, "pay", late),
-        mock.patch.object(Kept, "_write", lambda self: None),
+        _put(Purse, "pay", late),
+        _put(Kept, "_write", lambda self: None),
     ]
 
 
 def _names_not_synchronised() -> list[Any]:
     from tacit.privacy import files
 
-    return [mock.patch.object(files, "synchronise", lambda folder: None)]
+    return [_put(files, "synchronise", lambda folder: None)]
 
 
 def _contents_not_synchronised() -> list[Any]:
@@ -100,58 +101,54 @@ def _contents_not_synchronised() -> list[Any]:
         Path(temporary).replace(target)
         files.synchronise(target.parent)
 
-    return [mock.patch.object(files, "write", write)]
+    return [_put(files, "write", write)]
 
 
 def _fresh_noise_on_resuming() -> list[Any]:
     from tacit.privacy.noise import secure
     from tacit.privacy.resuming import Kept
 
-    return [mock.patch.object(Kept, "source", lambda self: secure())]
+    return [_put(Kept, "source", lambda self: secure())]
 
 
 def _pays_again() -> list[Any]:
     from tacit.privacy.payment import Purse
 
-    return [mock.patch.object(Purse, "_knows", lambda self, events: False)]
+    return [_put(Purse, "_knows", lambda self, events: False)]
 
 
 def _no_limit() -> list[Any]:
     from tacit.privacy import Ledger
 
-    return [mock.patch.object(Ledger, "_refuse_if_over", lambda *_: None)]
+    return [_put(Ledger, "_refuse_if_over", lambda *_: None)]
 
 
 def _a_late_failure_forgets_the_key() -> list[Any]:
     from tacit.privacy.payment import Purse
 
-    return [mock.patch.object(Purse, "may_have_paid", property(lambda self: self.has_paid))]
+    return [_put(Purse, "may_have_paid", property(lambda self: self.has_paid))]
 
 
 def _no_lock() -> list[Any]:
     from tacit.privacy import files
 
-    return [mock.patch.object(files, "alone", lambda path: nullcontext())]
+    return [_put(files, "alone", lambda path: nullcontext())]
 
 
 def _claims_without_a_mark() -> list[Any]:
     from tacit.privacy import Ledger
 
     claim = Ledger.claim
-    return [
-        mock.patch.object(
-            Ledger, "claim", lambda self, run, token, last, *_: claim(self, run, token, last)
-        )
-    ]
+    return [_put(Ledger, "claim", lambda self, run, token, last, *_: claim(self, run, token, last))]
 
 
 def _everybody_may_end() -> list[Any]:
     from tacit.privacy import Ledger
 
     return [
-        mock.patch.object(Ledger, "end", lambda *_: None),
-        mock.patch.object(Ledger, "check_claim", lambda *_: None),
-        mock.patch.object(Ledger, "claim", lambda self, run, token, last, *_: last + 1),
+        _put(Ledger, "end", lambda *_: None),
+        _put(Ledger, "check_claim", lambda *_: None),
+        _put(Ledger, "claim", lambda self, run, token, last, *_: last + 1),
     ]
 
 
