@@ -87,7 +87,7 @@ def _writes_the_key_after_paying() -> list[Any]:
 def _names_not_synchronised() -> list[Any]:
     from tacit.privacy import files
 
-    return [_put(files, "synchronise", lambda folder: None)]
+    return [_put(files, "synced", lambda folder: None)]
 
 
 def _contents_not_synchronised() -> list[Any]:
@@ -99,7 +99,7 @@ def _contents_not_synchronised() -> list[Any]:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         Path(temporary).replace(target)
-        files.synchronise(target.parent)
+        files.synced(target.parent)
 
     return [_put(files, "write", write)]
 

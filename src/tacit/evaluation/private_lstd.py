@@ -63,6 +63,7 @@ from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
+from tacit.privacy.noise import Source
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation
 
@@ -190,14 +191,23 @@ class PrivateLSTD:
         ledger: Ledger | None = None,
         run: str | None = None,
         seed: int | None = None,
+        source: Source | None = None,
     ) -> Result:
-        """The value function, out of the sums over all units: paid and drawn once."""
+        """The value function, out of the sums over all units: paid and drawn once.
+
+        `source` is where the noise comes from, in place of a seed.
+        """
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
         mechanism = self.mechanism
         warn_if_large(self.budget.delta, count)
         purse = Purse(
-            unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+            unit=sums.unit,
+            relation=Relation.REPLACE_ONE,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+            source=source,
         )
         purse.pay(mechanism.event)
         released, _ = mechanism.release(sums.total / clip, purse.source)

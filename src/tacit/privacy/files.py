@@ -38,7 +38,7 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
                 os.fchmod(file.fileno(), 0o644 & ~_umask())
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        synchronise(target.parent)
+        synced(target.parent)
     except BaseException as error:
         # Also when the user interrupts: what is half written may be a secret.
         if temporary is not None:
@@ -49,13 +49,18 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
         raise
 
 
-def synchronise(folder: Path) -> None:
-    """Put the names in `folder` on disk: a file that has no name after a power cut is lost."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def synced(folder: Path) -> None:
+    """Have the names of a folder's files on disk: after a power cut, a file without one is lost.
+
+    Where the system does not let one ask for it, it keeps names in order by itself.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return  # One may write there, and not list.
     try:
         os.fsync(handle)
     except OSError as error:
-        # Some file systems cannot, and keep names in order by themselves.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -73,6 +78,38 @@ def tidy(folder: str | Path, names: Iterable[str]) -> None:
 
 
 @contextmanager
+def fresh(path: str | Path) -> Iterator[Path]:
+    """A folder that was not there before: `path`, or with a number behind if that is taken.
+
+    Of several processes that ask at the same time each has one of its own. Gone again if there is
+    nothing to keep.
+    """
+    first, number = Path(path), 1
+    tried = first
+    with folder(first.parent):
+        while True:
+            try:
+                tried.mkdir()
+                break
+            except FileExistsError:
+                number += 1
+                tried = first.with_name(f"{first.name}-{number}")
+            except FileNotFoundError:
+                # Another process made the folders above, and had nothing to keep in them.
+                with suppress(OSError):
+                    tried.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"{str(tried)!r} cannot be made: {error.strerror}.") from None
+        try:
+            synced(tried.parent)
+            yield tried
+        except BaseException:
+            with suppress(OSError):
+                tried.rmdir()
+            raise
+
+
+@contextmanager
 def folder(path: str | Path) -> Iterator[None]:
     """`path`, made before anything is paid for, and gone again if there is nothing to keep."""
     place = Path(path)
@@ -80,9 +117,9 @@ def folder(path: str | Path) -> Iterator[None]:
     try:
         try:
             place.mkdir(parents=True, exist_ok=True)
-            for one in new:
-                synchronise(one.parent)
             tempfile.TemporaryFile(dir=place).close()
+            for one in new:
+                synced(one.parent)
         except OSError as error:
             raise InputError(f"{str(path)!r} cannot be written to: {error.strerror}.") from None
         yield

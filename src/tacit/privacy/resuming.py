@@ -172,10 +172,7 @@ class Kept:
 
     def remove(self) -> None:
         """Forget the key: the run has ended, or nothing was paid."""
-        (self.folder / KEY).unlink(missing_ok=True)
-        # What a kill left in the middle of writing it is the key, too.
-        for left in self.folder.glob(f".{KEY}.*"):
-            left.unlink(missing_ok=True)
+        forget(self.folder)
 
     # --- what it runs on --------------------------------------------------------------------------
 
@@ -197,11 +194,15 @@ class Kept:
 
     # --- noise ------------------------------------------------------------------------------------
 
-    def source(self) -> "Source":
-        """Where the run's noise comes from: the key's, or among people a fresh one."""
+    def source(self, name: str = "") -> "Source":
+        """Where the run's noise comes from: the key's, or among people a fresh one.
+
+        A run of several releases has a source for each, by its name; they are independent.
+        """
         from tacit.privacy.noise import secure, stored
 
-        return secure() if self.live else stored(self._derived(b"noise"))
+        own = f"noise {name}" if name else "noise"
+        return secure() if self.live else stored(self._derived(own.encode()))
 
     # --- generations ------------------------------------------------------------------------------
 
@@ -249,6 +250,13 @@ class Kept:
         return (SECRET_FOLDER, *once, *((INTERRUPTED,) if self.generation else ()))
 
 
+def forget(folder: str | Path) -> None:
+    """Remove a run's key, and what a kill left in the middle of writing it: that is the key too."""
+    (Path(folder) / KEY).unlink(missing_ok=True)
+    for left in Path(folder).glob(f".{KEY}.*"):
+        left.unlink(missing_ok=True)
+
+
 @contextmanager
 def begun(folder: str | Path | None, checkpoint: str = KEY) -> Iterator[None]:
     """Have a folder for a run that begins, made before anybody pays; None for no folder.
@@ -279,6 +287,7 @@ _OTHERWISE = {
     "data": "This is not the data that the run was begun with, and the same noise over both would "
     "give away the difference: say the same data, or begin another run.",
     "agent": "These are not the settings that the run was begun with: say the same.",
+    "policy": "This is not the policy that the run was begun with: give the same.",
     "": "This is not the environment or behaviour that the run was begun with, and the same noise "
     "over both would give away the difference: say the same, or begin another run.",
 }
