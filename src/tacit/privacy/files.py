@@ -2,13 +2,14 @@
 
 import errno
 import fcntl
+import glob
 import io
 import json
 import os
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,13 +50,31 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
 
 
 def synced(folder: Path) -> None:
-    """Have the names of a folder's files on disk, where the system lets one ask for it."""
-    with suppress(OSError):
+    """Have the names of a folder's files on disk: after a power cut, a file without one is lost.
+
+    Where the system does not let one ask for it, it keeps names in order by itself.
+    """
+    try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    except PermissionError:
+        return  # One may write there, and not list.
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def tidy(folder: str | Path, names: Iterable[str]) -> None:
+    """Remove what kills left behind in the middle of writing files of these names.
+
+    Only who has the folder to itself may ask for it (`alone`).
+    """
+    for name in names:
+        for left in Path(folder).glob(f".{glob.escape(name)}.*"):
+            left.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -91,6 +91,23 @@ class Purse:
             accounting.account((*self._paid, *listed), delta, self.relation)
         self._paid += listed
 
+    @property
+    def may_have_paid(self) -> bool:
+        """Whether the ledger has a payment of this run, or cannot be asked.
+
+        A disk that fails late in a payment says that it failed, and the entry is there.
+        """
+        if self.has_paid:
+            return True
+        if self.ledger is None or self.kept is None:
+            return False
+        try:
+            with Ledger.open(self.ledger.path) as asked:
+                own = _TOKEN + self.kept.token
+                return any(entry.note.endswith(own) for entry in asked.entries())
+        except TacitError:
+            return True
+
     def paid_before(self, events: Event | Iterable[Event]) -> None:
         """Take over what an interrupted run has paid, of which this one is the rest."""
         listed = as_events(events)
@@ -143,10 +160,11 @@ class Purse:
 
 @contextmanager
 def forgotten_unless_paid(purse: Purse) -> Iterator[None]:
-    """A run that is refused before anything was paid leaves no key."""
+    """A run that begins and is refused before anything was paid leaves no key."""
     try:
         yield
     except TacitError:
-        if purse.kept is not None and not purse.has_paid:
-            purse.kept.remove()
+        kept = purse.kept
+        if kept is not None and kept.begun_here and not purse.may_have_paid:
+            kept.remove()
         raise

@@ -23,21 +23,24 @@ the digest; what is beyond that is "idealised real arithmetic", which certificat
 **Live environments.** People who play again do something else. The same noise over two different
 sums would give away their difference, so a continuation draws its noise afresh, from a key of the
 operating system; and two continuations would be two releases about the people who play in both. So
-only one is let. The first process is generation 0. To go on, a process claims generation g + 1 from
-a folder of generation g; before it gives anything away, it marks the run as ended in its own
-generation. Both are transactions of the ledger. *Claim*: of a run and all copies of its folder one
-result is given away, and it is distributed as if the run had never been interrupted, by people who
-did what they did in the episodes that count. *Proof*: `Ledger.claim` lets one process have each
-generation, and none once the run has ended; `Ledger.end` lets only the last generation end it. So
-one process, of some last generation G, passes the end, and only it gives anything away; who has the
-end of that generation on disk gives the same once more. What it gives away are the noised sums of
-its checkpoint and its own: each person is in one of them, each has noise of a key that covers
-nothing else that is given away, and each was computed from those before it. That is one run in the
-sense of the learner's theorem. Sums of processes that died or were refused are given to nobody; the
-actions that were drawn by them were seen by the person alone who acted (which the learners'
-certificates list). What no code can see is why a run was interrupted, and whether there is a ledger
-at all: certificates list both. A process that is killed between its claim and its checkpoint, a
-matter of milliseconds, has lost the run: it is refused rather than released twice.
+only one is let. The first process is generation 0. To go on, a process claims the next generation
+from a folder of the last one, and writes it there; before it gives anything away, it marks the run
+as ended in its own generation. Both are transactions of the ledger. *Claim*: of a run and all
+copies of its folder one result is given away, and it is distributed as if the run had never been
+interrupted, by people who did what they did in the episodes that count. *Proof*: `Ledger.claim`
+lets one process have each generation, and none once the run has ended; `Ledger.end` lets only the
+last generation end it. So one process, of some last generation G, passes the end, and only it gives
+anything away; who has the end of that generation on disk gives the same once more. What it gives
+away are the noised sums of its checkpoint and its own: each person is in one of them, each has
+noise of a key that covers nothing else that is given away, and each was computed from those before
+it. That is one run in the sense of the learner's theorem. Sums of processes that died or were
+refused are given to nobody; the actions that were drawn by them were seen by the person alone who
+acted (which the learners' certificates list). What no code can see is why a run was interrupted,
+and whether there is a ledger at all: certificates list both. A process that is killed between its
+claim and writing it down is known by the claim's random mark, which it had written before: its
+folder may claim once more. That is a generation of its own, so the proof holds as it stands; of
+copies of that folder the first that claims is let, since it puts a mark of its own behind the one
+that the others have.
 
 Two at once in the same folder are refused by a lock (`files.alone`), which `begun` and `resumed`
 hold for the whole run.
@@ -108,6 +111,9 @@ class Kept:
     generation: int = 0
     """How often a run on live environments was gone on with."""
 
+    marks: tuple[str, ...] = ()
+    """Of claims of a later generation that this folder's process may have made before it died."""
+
     begun_here: bool = True
     """Whether this process began the run, and did not go on with it."""
 
@@ -144,6 +150,7 @@ class Kept:
                 dict(data["about"]),
                 {str(k): str(v) for k, v in data["digests"].items()},
                 int(data["generation"]),
+                tuple(map(str, data.get("marks", ()))),
                 begun_here=False,
             )
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -159,6 +166,7 @@ class Kept:
             "about": dict(self.about),
             "digests": dict(self.digests),
             "generation": self.generation,
+            "marks": list(self.marks),
         }
         files.write(self.folder / KEY, json.dumps(data).encode(), secret=True)
 
@@ -202,9 +210,14 @@ class Kept:
         """Before anybody plays again: claim the next generation, if it takes one."""
         if not self.live:
             return self
-        after = replace(self, generation=self.generation + 1)
+        generation = self.generation + 1
         if ledger is not None:
-            ledger.claim(self._run, self.token, after.generation)
+            # The mark is on disk before the claim: whoever dies after it is known by it.
+            ledger.check_claim(self._run, self.token, self.generation, self.marks)
+            mark = secrets.token_hex(8)
+            replace(self, marks=(*self.marks, mark))._write()
+            generation = ledger.claim(self._run, self.token, self.generation, mark, self.marks)
+        after = replace(self, generation=generation, marks=())
         after._write()
         return after
 
