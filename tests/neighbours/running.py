@@ -63,6 +63,9 @@ class Command:
     """Whether the unit is a person with all their trajectories."""
 
     ledger: bool = False
+    killed: bool = False
+    """Whether it is killed when it has paid, and goes on."""
+
     files: int = 1
     """How many the table is written to, people whole."""
 
@@ -164,7 +167,8 @@ def run(command: Command, rows: list[Row], folder: Path, stance: Stance) -> Outc
 def _called(command: Command, stance: Stance) -> int | str:
     try:
         if command.call is None:
-            return cli.run([*command.words, *_said(command, stance)])
+            words = [*command.words, *_said(command, stance)]
+            return _killed(words) if command.killed else cli.run(words)
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = lambda message, kind, *_, **__: print(
@@ -179,6 +183,25 @@ def _called(command: Command, stance: Stance) -> int | str:
         return 2
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+class _Kill(BaseException):
+    """What a kill is to those who cannot catch it."""
+
+
+def _killed(words: list[str]) -> int:
+    """The exit code of a run that is killed when it has paid, and goes on; or that is refused."""
+    spend = Ledger.spend
+
+    def dying(*args: Any, **more: Any) -> None:
+        spend(*args, **more)
+        raise _Kill
+
+    try:
+        with mock.patch.object(Ledger, "spend", dying):
+            return cli.run(words)
+    except _Kill:
+        return cli.run([words[0], "--out", "run", "--resume"])
 
 
 def _said(command: Command, stance: Stance) -> list[str]:
