@@ -1,9 +1,11 @@
 """Evaluations that are killed, run out of disk, are copied or race: one payment, one study."""
 
+import datetime
 import errno
 import io
 import json
 import os
+import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -21,13 +23,14 @@ from tacit import cli
 from tacit.cli import judging
 from tacit.data import OneHot, Tabular, Trajectories
 from tacit.evaluation import room
+from tacit.evaluation.sums import gathered
 from tacit.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, files, resuming
 from tacit.privacy.errors import LedgerError
 from tacit.privacy.noise import Source
 from tacit.privacy.resuming import KEY
-from tacit.report import page
+from tacit.report import findings
 from tacit.report.folder import write_run
-from tacit.run import evaluation
+from tacit.run import releasing
 from tacit.run.evaluation import Question, evaluate
 from tacit.run.request import Request
 from tacit.run.study import Study
@@ -185,16 +188,16 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
     more: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the same key, to the last byte of every file; only a test can draw a key twice."""
-    real = resuming.secrets.token_bytes
-    monkeypatch.setattr(judging, "_on_ray", lambda _: evaluation.gathered)
-    monkeypatch.setattr(resuming.secrets, "token_bytes", lambda count: bytes(count))
+    real = secrets.token_bytes
+    monkeypatch.setattr(judging, "_on_ray", lambda _: gathered)
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(count))
     words = asked(*more, ledger=False)
     assert cli.run(words) == 0
     whole = found()
     created = json.loads(whole["study.json"])["created"]
     shutil.rmtree("run")
 
-    class Later(evaluation.releasing.datetime):
+    class Later(datetime.datetime):
         """The run was begun a while ago, and goes on now."""
 
         said = created
@@ -204,10 +207,10 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
             moment, cls.said = cls.said, "2031-01-01T00:00:00+00:00"
             return cls.fromisoformat(moment)
 
-    monkeypatch.setattr(evaluation.releasing, "datetime", Later)
+    monkeypatch.setattr(releasing, "datetime", Later)
     with at(2, True, Killed), pytest.raises(Killed):
         cli.run(words)
-    monkeypatch.setattr(resuming.secrets, "token_bytes", real)
+    monkeypatch.setattr(secrets, "token_bytes", real)
     assert resume() == 0
     assert found() == whole
 
@@ -225,7 +228,7 @@ def test_a_full_disk_at_any_write_loses_nothing(
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(handle)
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     for number in range(1, 30):
         shutil.rmtree("run", ignore_errors=True)
         Path("people").unlink(missing_ok=True)
@@ -309,13 +312,13 @@ def test_other_data_is_refused(more: list[str], capsys: pytest.CaptureFixture[st
 def test_a_table_that_changes_between_two_passes_is_noticed_before_anybody_pays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keep = evaluation.releasing.Keeping.keep
+    keep = releasing.Keeping.keep
 
     def changing(self: Any, runs_on: Any) -> None:
         keep(self, runs_on)
         stays(0.6)
 
-    monkeypatch.setattr(evaluation.releasing.Keeping, "keep", changing)
+    monkeypatch.setattr(releasing.Keeping, "keep", changing)
     assert cli.run(asked("--stream")) == 2
     assert "changed while it was read" in capsys.readouterr().err
     assert payments() == 0
@@ -457,7 +460,7 @@ def test_a_report_that_cannot_be_made_is_refused_unpaid(
     def broken(*_: Any) -> Any:
         raise RuntimeError("as a bug would")
 
-    monkeypatch.setattr(page.findings, "answer", broken)
+    monkeypatch.setattr(findings, "answer", broken)
     with pytest.raises(RuntimeError):
         cli.run(asked())
     assert payments() == 0
@@ -505,8 +508,8 @@ def run_words(ledger: bool = True) -> dict[str, Any]:
     return {"table": ("stays.parquet",)} | {k.replace("-", "_"): v for k, v in given.items()}
 
 
-def evaluated(out: str | None = None, name: str | None = None) -> object:
-    return judging._evaluate(
+def evaluated(out: str | None = None, name: str | None = None) -> None:
+    judging._evaluate(
         run_words(), ledger=Path("people"), name=name, out=None if out is None else Path(out)
     )
 
@@ -542,7 +545,6 @@ def test_three_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_three_without_a_folder_in_the_same_second(monkeypatch: pytest.MonkeyPatch) -> None:
     asked()
-    import datetime
 
     class Noon(datetime.datetime):
         @classmethod
