@@ -7,7 +7,10 @@ import json
 import os
 import secrets
 import shutil
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
@@ -39,6 +42,7 @@ PEOPLE, STEPS = 24, 3
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
 STUDY = {"study.json", "certificate.json", "report.html"}
 SLOW = pytest.mark.slow
+PROGRAM = [sys.executable, "-c", "import sys; from tacit.cli import main; main(sys.argv[1:])"]
 ALL = ["--estimators", "value:3,gtd:1,lstd:1"]
 
 
@@ -559,6 +563,77 @@ def test_three_without_a_folder_in_the_same_second(monkeypatch: pytest.MonkeyPat
         assert set(found(Path("runs") / one)) == STUDY
     with Ledger.open("people") as ledger:
         assert sorted(entry.run for entry in ledger.entries()) == made
+
+
+def processes(*commands: list[str]) -> list[tuple[int, str]]:
+    """The exit code and the complaints of commands that run at the same time."""
+    run = [
+        subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for words in commands
+    ]
+    told = [one.communicate()[1].decode() for one in run]
+    return [(one.returncode, text) for one, text in zip(run, told, strict=True)]
+
+
+@pytest.mark.slow
+def test_three_processes_at_once() -> None:
+    """The same folder, then the same name, then neither: one pays, one pays, all pay."""
+    ended = processes(*[asked()] * 3)
+    assert sorted(code for code, _ in ended) == [0, 2, 2]
+    assert payments() == 1
+    assert set(found()) == STUDY
+    ended = processes(*(asked("--name", "same", out=f"run-{k}") for k in range(3)))
+    assert sorted(code for code, _ in ended) == [0, 2, 2]
+    assert sum("has a run 'same' already" in told for _, told in ended) == 2
+    assert payments() == 2
+    assert len(list(Path().glob("run-*/study.json"))) == 1
+    bare = asked()
+    del bare[bare.index("--out") : bare.index("--out") + 2]
+    assert [code for code, _ in processes(*[bare] * 3)] == [0, 0, 0]
+    assert payments() == 2 + 3
+    assert len(list(Path().glob("runs/*/study.json"))) == 3
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_gone_on_with_by_another() -> None:
+    """At moments that nobody chose: what was paid for is delivered once, to all copies."""
+    for wait in (0.0, 0.05, 0.2):
+        for left in ("run", "copy"):
+            shutil.rmtree(left, ignore_errors=True)
+        Path("people").unlink(missing_ok=True)
+        program = [
+            sys.executable,
+            "-c",
+            "import sys; from tacit.cli import main; main(sys.argv[1:])",
+        ]
+        process = subprocess.Popen([*PROGRAM, *asked(*ALL)], stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (Path("run") / KEY).exists():
+            time.sleep(0.001)
+        time.sleep(wait)
+        process.kill()
+        process.wait()
+        if not (Path("run") / KEY).exists():
+            assert set(found()) == STUDY  # it was quicker
+            assert payments() == 1
+            continue
+        shutil.copytree("run", "copy")
+        assert resume() == resume("copy") == 0
+        assert set(found()) == STUDY
+        assert found() == found("copy")
+        assert payments() == 1
+
+
+@pytest.mark.nightly
+def test_over_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray")
+    words = ["--ray", "local", "--stream", "--estimators", "value,lstd"]
+    killed(*words)
+    shutil.copytree("run", "copy")
+    assert resume() == 0
+    # Another cluster, or the same once more, adds up the same parts in the same order.
+    assert cli.run(["evaluate", "--out", "copy", "--resume", "--ray", "local"]) == 0
+    assert found() == found("copy")
+    assert payments() == 1
 
 
 def test_two_folders_of_one_name_are_told_before_the_table_is_read(
