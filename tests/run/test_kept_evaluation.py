@@ -41,6 +41,7 @@ from tacit.run.study import Study
 PEOPLE, STEPS = 24, 3
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
 STUDY = {"study.json", "certificate.json", "report.html"}
+SUMS = ["--estimators", "value,lstd"]
 SLOW = pytest.mark.slow
 PROGRAM = [sys.executable, "-c", "import sys; from tacit.cli import main; main(sys.argv[1:])"]
 ALL = ["--estimators", "value:3,gtd:1,lstd:1"]
@@ -298,7 +299,7 @@ def killed(*more: str, at_call: int = 3, **where: Any) -> None:
     assert (Path(where.get("out", "run")) / KEY).exists()
 
 
-@pytest.mark.parametrize("more", [[], ["--stream"], ["--stream", "--sort"]])
+@pytest.mark.parametrize("more", [ALL, [*SUMS, "--stream"], [*SUMS, "--stream", "--sort"]])
 def test_other_data_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     killed(*more)
     stays(0.6)
@@ -313,6 +314,7 @@ def test_other_data_is_refused(more: list[str], capsys: pytest.CaptureFixture[st
     assert payments() == 1
 
 
+@pytest.mark.slow
 def test_a_table_that_changes_between_two_passes_is_noticed_before_anybody_pays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,6 +335,8 @@ def test_a_run_that_goes_on_takes_its_options_from_its_folder(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     killed("--title", "Of 2026")
+    assert cli.run(["report", "run"]) == 2
+    assert "tacit evaluate --out run --resume" in capsys.readouterr().err
     for more in (["--epsilon", "2"], ["stays.parquet"], ["--ledger", "people"], ["--seed", "1"]):
         assert cli.run(["evaluate", "--out", "run", "--resume", *more]) == 2
         assert "--resume takes all options from run" in capsys.readouterr().err
@@ -437,6 +441,15 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_their_size(
     assert payments() == 0
     monkeypatch.setattr(room, "available", lambda: 10**10)
     assert cli.run(words) == 0
+
+
+def test_a_table_of_too_many_states_is_refused_with_its_size(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(room, "available", lambda: 100_000)
+    assert cli.run(asked("--estimators", "value,lstd")) == 2
+    assert "3 features would take" in capsys.readouterr().err
+    assert payments() == 0
 
 
 def test_the_memory_that_is_free_is_some() -> None:
@@ -601,11 +614,6 @@ def test_a_killed_process_is_gone_on_with_by_another() -> None:
         for left in ("run", "copy"):
             shutil.rmtree(left, ignore_errors=True)
         Path("people").unlink(missing_ok=True)
-        program = [
-            sys.executable,
-            "-c",
-            "import sys; from tacit.cli import main; main(sys.argv[1:])",
-        ]
         process = subprocess.Popen([*PROGRAM, *asked(*ALL)], stdout=subprocess.DEVNULL)
         while process.poll() is None and not (Path("run") / KEY).exists():
             time.sleep(0.001)

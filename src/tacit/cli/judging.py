@@ -431,6 +431,7 @@ def report(
 ) -> None:
     """Write the report of a run again."""
     from tacit.privacy import InputError
+    from tacit.privacy.resuming import KEY
     from tacit.report import write
     from tacit.run.lessons import RUN
     from tacit.run.study import Study
@@ -440,6 +441,11 @@ def report(
         raise InputError(
             f"{str(run_folder)!r} holds what `tacit train` learned: a report is about what `tacit "
             "evaluate` found."
+        )
+    if (run_folder / KEY).exists() and not (run_folder / "study.json").exists():
+        raise InputError(
+            f"{str(run_folder)!r} holds an interrupted run: go on with it by tacit evaluate --out "
+            f"{shown(run_folder)} --resume"
         )
     write(Study.load(run_folder / "study.json"), target)
     if as_json:

@@ -17,7 +17,7 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def for_features(dimension: int) -> None:
-    """Refuse features whose public matrices do not fit: their moments, a factor, its inverse."""
+    """Refuse features whose square matrices do not fit: moments, a factor, its inverse."""
     _refuse_beyond(dimension, 2 * EVEN * dimension + 4 * dimension**2)
 
 

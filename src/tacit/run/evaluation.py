@@ -393,10 +393,9 @@ def _slices(results: tuple[Result, ...], features: Features | None) -> tuple[Sli
     if judged is None or features is None:
         return ()
     if isinstance(features, OneHot):
-        states = np.arange(features.num_states)
-        found = judged.predict(states)
-        values = tuple(map(float, found))
-        return (Slice("state", tuple(map(float, states)), values, discrete=True),)
+        # The value of a state is its weight: features of all states would be a square matrix.
+        at = tuple(map(float, range(features.num_states)))
+        return (Slice("state", at, tuple(map(float, judged.weights)), discrete=True),)
     box = _box(features)
     if box is None:
         return ()

@@ -354,6 +354,7 @@ def _read(
             dual = isinstance(judge, PrivateGTD) and judge.form == "primal-dual"
             room.for_units(judge.features.dimension, count, 3 if dual else 1)
         if isinstance(judge, PrivateLSTD):
+            room.for_features(judge.features.dimension)
             progress("reading: the values of states (lstd)")
             sums[name] = gather(judge, data, policy)
             events.append(judge.mechanism.event)
