@@ -52,6 +52,9 @@ def ledger_show(
     delta: Annotated[
         float | None, typer.Option(help="The delta to state epsilon at; the limit's by default.")
     ] = None,
+    newest: Annotated[
+        int, typer.Option("--runs", help="How many runs to list; the newest.", min=0)
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """What was spent, by whom, and what is left."""
@@ -59,28 +62,36 @@ def ledger_show(
     from tacit.privacy.text import printable
 
     with Ledger.open(path) as ledger:
-        entries, left, limit = ledger.entries(), ledger.left(), ledger.about.filter
+        limit = ledger.about.filter
         if limit is None and delta is None:
             raise InputError("This ledger has no limit: say --delta to state epsilon at.")
         stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
-        runs = list(dict.fromkeys(entry.run for entry in entries))
-        paid = {run: ledger.paid(stated_at, run).epsilon for run in runs}
-        total = ledger.paid(stated_at).epsilon if entries else 0.0
+        shown = ledger.shown(stated_at, newest)
         about = ledger.about
     if as_json:
-        answer = {**about.to_dict(), "delta": stated_at, "epsilon": total, "left": left}
-        print(json.dumps({**answer, "runs": paid, "entries": len(entries)}))
+        answer = {**about.to_dict(), "delta": stated_at, "epsilon": shown.epsilon}
+        answer |= {"left": shown.left, "runs": shown.newest, "runs_in_all": shown.runs}
+        print(json.dumps({**answer, "entries": shown.entries}))
         return
+
+    def stated(epsilon: float | None) -> str:
+        return "more than can be stated" if epsilon is None else f"{epsilon:.4g}"
+
     print(f"{printable(about.population)}: {about.unit}, {about.relation}")
     if limit is not None:
         at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
-        print(f"  limit       {at}, kept by the {limit.kind} filter; {left:.1%} is left")
+        print(f"  limit       {at}, kept by the {limit.kind} filter; {shown.left:.1%} is left")
     else:
         print("  limit       none")
-    print(f"  entries     {len(entries)} in {len(runs)} runs")
-    print(f"  paid        epsilon {total:.4g} at delta {stated_at:g}, had it all been planned")
-    for run, spent in paid.items():
-        print(f"    {printable(run):<30} {spent:.4g}")
+    print(f"  entries     {shown.entries} in {shown.runs} runs")
+    print(
+        f"  paid        epsilon {stated(shown.epsilon)} at delta {stated_at:g}, had it all been "
+        "planned"
+    )
+    for run, spent in shown.newest.items():
+        print(f"    {printable(run):<30} {stated(spent)}")
+    if len(shown.newest) < shown.runs:
+        print(f"    and {shown.runs - len(shown.newest)} earlier runs: say --runs {shown.runs}")
 
 
 @ledger_app.command("check")
@@ -153,5 +164,5 @@ def ledger_import(
     from tacit.privacy import Ledger, files
 
     with Ledger.from_dict(files.load_json(source), path) as ledger:
-        entries = len(ledger.entries())
+        entries = len(ledger)
     print(json.dumps({"entries": entries}) if as_json else f"Made {path} with {entries} entries.")

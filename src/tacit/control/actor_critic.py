@@ -381,8 +381,8 @@ class ActorCritic:
                 runs_on = {"env": None if live else simulator(made)}
                 purse.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
             with forgotten_unless_paid(purse):
-                if program.event is not None:
-                    purse.pay(program.event)
+                if program.event is not None and self.budget is not None:
+                    purse.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
                 journey = _Journey.begin(program, self._begun(program, purse, first), public)
                 return self._go_on(program, journey, purse, start, about, progress, keep)
@@ -451,9 +451,11 @@ class ActorCritic:
 
             if not begun:
                 tried()  # Before anybody pays, if nobody has.
-            if program.event is not None:
-                paid = purse.paid_before if begun else purse.pay
-                paid(program.event)
+            if program.event is not None and self.budget is not None:
+                if begun:
+                    purse.paid_before(program.event)
+                else:
+                    purse.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
                 first = self._first(program, start)
                 journey = _Journey.begin(

@@ -508,8 +508,8 @@ class FunctionalQ:
         if released is None:
             source = course.purse.source
             walked = self._walk(course, behaviour, source.key())
-            if event is not None:
-                course.purse.pay(event)
+            if event is not None and self.budget is not None:
+                course.purse.pay(event, delta=self.budget.delta)
             with jax.enable_x64(True):
                 data = self._transitions(head, walked)
                 state = noised_q.begin(plan, data, source.key())
@@ -585,7 +585,7 @@ class FunctionalQ:
         """The coefficients of a reward model, with noise if there is a budget."""
         mechanism, means = self.modelled(walked, features)
         if self.budget is not None:
-            course.purse.pay(mechanism.event)
+            course.purse.pay(mechanism.event, delta=self.budget.delta)
         coefficients, std = self._noised(mechanism, means, course.purse.source)
         return {
             "coefficients": coefficients,
@@ -611,7 +611,7 @@ class FunctionalQ:
             # The shares add up to 1, up to rounding.
             bound = self.reward_radius * (1.0 + 1e-12)
             std = math.nextafter(_unit(self.budget) * bound, math.inf)
-            course.purse.pay(Gaussian(std, bound))
+            course.purse.pay(Gaussian(std, bound), delta=self.budget.delta)
             roots = np.sqrt(shares)
             means = (roots * means + course.purse.source.normal(std, means.shape)) / roots
         return {"rewards": means[where], "std": np.array(std), "bound": np.array(bound)}
@@ -661,7 +661,7 @@ class FunctionalQ:
             # Equal weights: where few points weigh much, so does what chance did after them.
             mechanism = self._mechanism(points, features, None, rounds, scale)
             if self.budget is not None and not state:
-                course.purse.pay(Repeated(mechanism.event, rounds))
+                course.purse.pay(Repeated(mechanism.event, rounds), delta=self.budget.delta)
             coefficients, std = self._noised(mechanism, sums, source)
             weights = (mechanism.transform @ coefficients).reshape(course.env.num_actions, -1)
             state = {

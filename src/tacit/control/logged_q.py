@@ -223,7 +223,7 @@ class LoggedQ:
             warn_if_large(self.budget.delta, count)
             sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
             with forgotten_unless_paid(purse):
-                purse.pay(noised_q.event(plan, sigma))
+                purse.pay(noised_q.event(plan, sigma), delta=self.budget.delta)
         largest = max(map(abs, self.reward_range))
         moves = data.transitions()
         with jax.enable_x64(True):

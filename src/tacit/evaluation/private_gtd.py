@@ -293,7 +293,7 @@ class PrivateGTD:
         purse = Purse(
             unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
-        purse.pay(plan.event)
+        purse.pay(plan.event, delta=self.budget.delta)
         theta = plan.run(units, purse.source)
         sampled = (SECRET_DRAWS,) if plan.rate < 1.0 else ()
         rests = (*sampled, *assumed(data, public))
@@ -344,7 +344,7 @@ class PrivateGTD:
                 raise _too_few(count, steps, size)
             plan = self.plan(form, count)
             warn_if_large(self.budget.delta, count)
-            purse.pay(plan.event)
+            purse.pay(plan.event, delta=self.budget.delta)
             walk = Walk(plan, self.features.dimension, purse.source)
 
             def work(part: tuple[int, Trajectories]) -> None:

@@ -199,7 +199,7 @@ class PrivateLSTD:
         purse = Purse(
             unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
-        purse.pay(mechanism.event)
+        purse.pay(mechanism.event, delta=self.budget.delta)
         released, _ = mechanism.release(sums.total / clip, purse.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
         theta = solved(

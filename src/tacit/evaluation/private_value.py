@@ -232,7 +232,7 @@ class PrivateValue:
         purse = Purse(
             unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
-        purse.pay(plan.event)
+        purse.pay(plan.event, delta=self.budget.delta)
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
             noise = purse.source.discrete_gaussian(plan.width, sums.whole.shape)
