@@ -1,13 +1,12 @@
 """`tacit ledger`: what a population of people has paid."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacit.cli.common import Json
+from tacit.cli.printing import say, say_json, shown
 
 ledger_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -43,7 +42,10 @@ def ledger_create(
         filter=filter,
     ) as ledger:
         about = ledger.about.to_dict()
-    print(json.dumps(about) if as_json else f"Made the ledger {path} of {population!r}.")
+    if as_json:
+        say_json(about)
+    else:
+        say(f"Made the ledger {shown(path)} of {population!r}.")
 
 
 @ledger_app.command("show")
@@ -59,39 +61,36 @@ def ledger_show(
 ) -> None:
     """What was spent, by whom, and what is left."""
     from tacit.privacy import InputError, Ledger
-    from tacit.privacy.text import printable
 
     with Ledger.open(path) as ledger:
         limit = ledger.about.filter
         if limit is None and delta is None:
             raise InputError("This ledger has no limit: say --delta to state epsilon at.")
         stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
-        shown = ledger.shown(stated_at, newest)
+        told = ledger.shown(stated_at, newest)
         about = ledger.about
     if as_json:
-        answer = {**about.to_dict(), "delta": stated_at, "epsilon": shown.epsilon}
-        answer |= {"left": shown.left, "runs": shown.newest, "runs_in_all": shown.runs}
-        print(json.dumps({**answer, "entries": shown.entries}))
+        answer = {**about.to_dict(), "delta": stated_at, "epsilon": told.epsilon}
+        answer |= {"left": told.left, "runs": told.newest, "runs_in_all": told.runs}
+        say_json({**answer, "entries": told.entries})
         return
 
     def stated(epsilon: float | None) -> str:
         return "more than can be stated" if epsilon is None else f"{epsilon:.4g}"
 
-    print(f"{printable(about.population)}: {about.unit}, {about.relation}")
+    say(f"{about.population!r}: {about.unit}, {about.relation}")
     if limit is not None:
         at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
-        print(f"  limit       {at}, kept by the {limit.kind} filter; {shown.left:.1%} is left")
+        say(f"  limit       {at}, kept by the {limit.kind} filter; {told.left:.1%} is left")
     else:
-        print("  limit       none")
-    print(f"  entries     {shown.entries} in {shown.runs} runs")
-    print(
-        f"  paid        epsilon {stated(shown.epsilon)} at delta {stated_at:g}, had it all been "
-        "planned"
-    )
-    for run, spent in shown.newest.items():
-        print(f"    {printable(run):<30} {stated(spent)}")
-    if len(shown.newest) < shown.runs:
-        print(f"    and {shown.runs - len(shown.newest)} earlier runs: say --runs {shown.runs}")
+        say("  limit       none")
+    say(f"  entries     {told.entries} in {told.runs} runs")
+    paid = f"epsilon {stated(told.epsilon)} at delta {stated_at:g}"
+    say(f"  paid        {paid}, had it all been planned")
+    for run, spent in told.newest.items():
+        say(f"    {run!r:<30} {stated(spent)}")
+    if len(told.newest) < told.runs:
+        say(f"    and {told.runs - len(told.newest)} earlier runs: say --runs {told.runs}")
 
 
 @ledger_app.command("check")
@@ -127,20 +126,20 @@ def ledger_check(
         lost = [str(anchor)]
     if as_json:
         answer = {"checked": True, "entries": checked, "rolled_back": bool(lost)}
-        print(json.dumps({**answer, "certificates": held, "anchor": anchored}))
+        say_json({**answer, "certificates": held, "anchor": anchored})
     else:
-        print(f"{path}: {checked} entries, unbroken, each at the cost of its events.")
+        say(f"{shown(path)}: {checked} entries, unbroken, each at the cost of its events.")
         for name in held:
             if name not in lost:
-                print(f"It went through the state that {name} was issued at.")
+                say(f"It went through the state that {shown(name)} was issued at.")
         if anchored:
-            print(f"It went through all states in {anchor}, which has this one now.")
+            say(f"It went through all states in {shown(anchor)}, which has this one now.")
     if lost:
-        print(
-            f"tacit: {path} has not the entries that {lost[0]} attests: it was restored from a "
-            "backup or rolled back, or is another ledger, and more may have been spent than it "
-            "says.",
-            file=sys.stderr,
+        say(
+            f"tacit: {shown(path)} has not the entries that {shown(lost[0])} attests: it was "
+            "restored from a backup or rolled back, or is another ledger, and more may have been "
+            "spent than it says.",
+            aside=True,
         )
         raise typer.Exit(1)
 
@@ -151,7 +150,7 @@ def ledger_export(path: LedgerPath) -> None:
     from tacit.privacy import Ledger
 
     with Ledger.open(path) as ledger:
-        print(json.dumps(ledger.to_dict(), indent=2))
+        say_json(ledger.to_dict(), indent=2)
 
 
 @ledger_app.command("import")
@@ -165,4 +164,7 @@ def ledger_import(
 
     with Ledger.from_dict(files.load_json(source), path) as ledger:
         entries = len(ledger)
-    print(json.dumps({"entries": entries}) if as_json else f"Made {path} with {entries} entries.")
+    if as_json:
+        say_json({"entries": entries})
+    else:
+        say(f"Made {shown(path)} with {entries} entries.")

@@ -494,30 +494,48 @@ class Ledger:
         continuation claims the next generation here, and the end is marked. These entries cost
         nothing, have no events, and are chained like all others.
         """
-        return self._look().generations.get(token, (0, False))
+        return self._look().generation(token)[:2]
 
-    def claim(self, run: str, token: str, generation: int) -> None:
-        """Record that the run is gone on with as this generation; only one who asks is let."""
+    def claim(
+        self, run: str, token: str, generation: int, mark: str = "", before: Iterable[str] = ()
+    ) -> int:
+        """Record that the run is gone on with, and return as which generation; one alone is let.
+
+        It goes on from `generation`, the last that it knows of, or from a later one that it claimed
+        itself and did not live to note: such a claim bears one of the marks `before`. `mark` is
+        that of this claim, drawn at random and kept before it is asked for.
+        """
         with self._transaction():
             self._catch_up()
-            last, ended = self._totals.generations.get(token, (0, False))
-            if ended:
-                raise InputError(
-                    f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
-                    "it would be released twice."
-                )
-            if generation != last + 1:
-                raise InputError(
-                    f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
-                    "it can, since it would be released twice."
-                )
-            self._mark(run, f"{GENERATION} {token} {generation}")
+            last = self._claimable(run, token, generation, before)
+            self._mark(run, f"{GENERATION} {token} {last + 1} {mark}".rstrip())
+            return last + 1
+
+    def check_claim(self, run: str, token: str, generation: int, before: Iterable[str]) -> None:
+        """Raise if `claim` would be refused now."""
+        self._look()
+        self._claimable(run, token, generation, before)
+
+    def _claimable(self, run: str, token: str, generation: int, before: Iterable[str]) -> int:
+        """The last generation, if the run may be gone on with from this one."""
+        last, ended, latest = self._totals.generation(token)
+        if ended:
+            raise InputError(
+                f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
+                "it would be released twice."
+            )
+        if generation != last and (not latest or latest not in before):
+            raise InputError(
+                f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
+                "it can, since it would be released twice."
+            )
+        return last
 
     def end(self, run: str, token: str, generation: int) -> None:
         """Record that this generation ended the run, if none was claimed after it."""
         with self._transaction():
             self._catch_up()
-            last, ended = self._totals.generations.get(token, (0, False))
+            last, ended, _ = self._totals.generation(token)
             if generation != last:
                 raise InputError(
                     f"The run {run!r} was gone on with elsewhere, by this ledger: what this copy "

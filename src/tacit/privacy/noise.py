@@ -77,6 +77,22 @@ class Source:
         return NoiseOrigin.SECURE_KEY if self.origin.secret else self.origin
 
 
+@dataclass(frozen=True)
+class Placeholder(Source):
+    """Draws nothing: each number is one standard deviation. To try what follows a release."""
+
+    def normal(self, std: float, shape: tuple[int, ...]) -> Array:
+        return np.full(shape, std)
+
+    def discrete_gaussian(self, std: int, shape: tuple[int, ...]) -> Integers:
+        return np.full(shape, std, dtype=np.int64)
+
+
+def placeholder(origin: NoiseOrigin) -> Source:
+    """A source whose results have the form of others, and are released to nobody."""
+    return Placeholder(np.random.default_rng(0), origin)
+
+
 def secure() -> Source:
     """Noise that nobody can draw again: ChaCha20 with a key from the operating system.
 

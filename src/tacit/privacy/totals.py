@@ -113,9 +113,13 @@ class Totals:
     costs: Costs = field(default_factory=Costs)
     spent: dict[Place, dict[str, int]] = field(default_factory=dict)
     runs: dict[str, "Run"] = field(default_factory=dict)
-    generations: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    generations: dict[str, tuple[int, bool, str]] = field(default_factory=dict)
     first_note: str | None = None  # of the first entry with events
     without_nonce: set[str] = field(default_factory=set)  # texts of events
+
+    def generation(self, token: str) -> tuple[int, bool, str]:
+        """The last one of a run, whether it ended the run, and the mark of its claim."""
+        return self.generations.get(token, (0, False, ""))
 
     def count(self, row: Row | tuple[Any, ...]) -> None:
         """`row` is verified and the newest."""
@@ -124,9 +128,8 @@ class Totals:
         if run is None:
             run = self.runs[name] = Run()
         if text == "[]":  # about a generation; nothing was spent
-            kind, _, rest = note.partition(" ")
-            token, _, generation = rest.partition(" ")
-            self.generations[token] = int(generation), kind == ENDED
+            kind, token, generation, *mark = note.split(" ")
+            self.generations[token] = int(generation), kind == ENDED, "".join(mark)
         else:
             place = partition, slot
             self.costs.add(place, first, second)
