@@ -166,6 +166,7 @@ def test_a_ledger_pays(
     population = Certificate.read(tmp_path / "second" / "certificate.json").population
     assert population is not None
     assert population.entries == 2
+    assert population.epsilon is not None
     assert population.epsilon > 1.0
 
 

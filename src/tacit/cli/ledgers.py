@@ -54,34 +54,43 @@ def ledger_show(
     delta: Annotated[
         float | None, typer.Option(help="The delta to state epsilon at; the limit's by default.")
     ] = None,
+    newest: Annotated[
+        int, typer.Option("--runs", help="How many runs to list; the newest.", min=0)
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """What was spent, by whom, and what is left."""
     from tacit.privacy import InputError, Ledger
 
     with Ledger.open(path) as ledger:
-        entries, left, limit = ledger.entries(), ledger.left(), ledger.about.filter
+        limit = ledger.about.filter
         if limit is None and delta is None:
             raise InputError("This ledger has no limit: say --delta to state epsilon at.")
         stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
-        runs = list(dict.fromkeys(entry.run for entry in entries))
-        paid = {run: ledger.paid(stated_at, run).epsilon for run in runs}
-        total = ledger.paid(stated_at).epsilon if entries else 0.0
+        told = ledger.shown(stated_at, newest)
         about = ledger.about
     if as_json:
-        answer = {**about.to_dict(), "delta": stated_at, "epsilon": total, "left": left}
-        say_json({**answer, "runs": paid, "entries": len(entries)})
+        answer = {**about.to_dict(), "delta": stated_at, "epsilon": told.epsilon}
+        answer |= {"left": told.left, "runs": told.newest, "runs_in_all": told.runs}
+        say_json({**answer, "entries": told.entries})
         return
+
+    def stated(epsilon: float | None) -> str:
+        return "more than can be stated" if epsilon is None else f"{epsilon:.4g}"
+
     say(f"{about.population!r}: {about.unit}, {about.relation}")
     if limit is not None:
         at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
-        say(f"  limit       {at}, kept by the {limit.kind} filter; {left:.1%} is left")
+        say(f"  limit       {at}, kept by the {limit.kind} filter; {told.left:.1%} is left")
     else:
         say("  limit       none")
-    say(f"  entries     {len(entries)} in {len(runs)} runs")
-    say(f"  paid        epsilon {total:.4g} at delta {stated_at:g}, had it all been planned")
-    for run, spent in paid.items():
-        say(f"    {run!r:<30} {spent:.4g}")
+    say(f"  entries     {told.entries} in {told.runs} runs")
+    paid = f"epsilon {stated(told.epsilon)} at delta {stated_at:g}"
+    say(f"  paid        {paid}, had it all been planned")
+    for run, spent in told.newest.items():
+        say(f"    {run!r:<30} {stated(spent)}")
+    if len(told.newest) < told.runs:
+        say(f"    and {told.runs - len(told.newest)} earlier runs: say --runs {told.runs}")
 
 
 @ledger_app.command("check")
@@ -154,7 +163,7 @@ def ledger_import(
     from tacit.privacy import Ledger, files
 
     with Ledger.from_dict(files.load_json(source), path) as ledger:
-        entries = len(ledger.entries())
+        entries = len(ledger)
     if as_json:
         say_json({"entries": entries})
     else:

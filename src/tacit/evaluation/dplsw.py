@@ -173,7 +173,7 @@ class OutputPerturbed:
     ) -> Result:
         """Pay, add the noise, and wrap up."""
         warn_if_large(self.budget.delta, settings["units"])
-        purse.pay(mechanism.event)
+        purse.pay(mechanism.event, delta=self.budget.delta)
         noised, _ = mechanism.release(exact, sensitivity, purse.source)
         weights = np.asarray(noised, dtype=np.float64)
         low, high = self.returns_range()

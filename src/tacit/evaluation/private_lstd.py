@@ -209,7 +209,7 @@ class PrivateLSTD:
             seed=seed,
             source=source,
         )
-        purse.pay(mechanism.event)
+        purse.pay(mechanism.event, delta=self.budget.delta)
         released, _ = mechanism.release(sums.total / clip, purse.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
         theta = solved(

@@ -242,7 +242,7 @@ class PrivateValue:
             seed=seed,
             source=source,
         )
-        purse.pay(plan.event)
+        purse.pay(plan.event, delta=self.budget.delta)
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
             noise = purse.source.discrete_gaussian(plan.width, sums.whole.shape)

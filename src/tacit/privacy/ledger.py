@@ -38,6 +38,7 @@ import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -100,6 +101,17 @@ class Plan(Protocol):
     def release(self, value: ArrayLike, source: Source) -> tuple[Array, Event]:
         """`value` with noise, and what was done."""
         ...
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a ledger says; an epsilon is None where none can be stated at the delta asked for."""
+
+    entries: int
+    runs: int
+    epsilon: float | None
+    left: float | None
+    newest: dict[str, float | None]  # the epsilon of each of the newest runs
 
 
 class _Over(Exception):  # noqa: N818 (it never leaves this module)
@@ -653,9 +665,12 @@ class Ledger:
         """Whether there is an entry of a run of this name."""
         return run in self._look().runs
 
-    def runs(self) -> list[str]:
-        """The names of all runs, in the order of their first entries."""
-        return list(self._look().runs)
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return self._look().number
+
+    def __bool__(self) -> bool:
+        return True
 
     def has_paid(self, run: str, events: Iterable[Event], note: str) -> bool:
         """Whether an entry of this run is for just these events, and its note ends with `note`."""
@@ -679,6 +694,32 @@ class Ledger:
             raise InputError(f"There is no run {run!r} in this ledger.")
         spent = known.spent if run is None else known.of(run)
         return totals.at_most(spent, delta, self.about.relation)
+
+    def shown(self, delta: float, newest: int) -> "Shown":
+        """What the ledger says at this moment, with the epsilons of its `newest` runs.
+
+        Runs with equal events are accounted for once.
+        """
+        known, chosen = self._look(), self.about.filter
+        found: dict[frozenset[object], float | None] = {}
+        paid: dict[str, float | None] = {}
+        for run in list(known.runs)[max(0, len(known.runs) - newest) :]:
+            spent = known.of(run)
+            same = frozenset((at, frozenset(texts.items())) for at, texts in spent.items())
+            if same not in found:
+                found[same] = self._at_most(spent, delta)
+            paid[run] = found[same]
+        return Shown(
+            entries=known.number,
+            runs=len(known.runs),
+            epsilon=self._at_most(known.spent, delta),
+            left=None if chosen is None else chosen.left(known.costs.worst()),
+            newest=paid,
+        )
+
+    def _at_most(self, spent: totals.Spent, delta: float) -> float | None:
+        found = totals.at_most(spent, delta, self.about.relation).epsilon
+        return found if math.isfinite(found) else None
 
     def left(self) -> float | None:
         """The share of the limit that is left, in the scarcer of the filter's sums, if any."""
@@ -709,7 +750,6 @@ class Ledger:
             raise InputError(f"There is no run {run!r} in this ledger.")
         if reward_radius is not None:
             self._refuse_other_radius(reward_radius)
-        total = totals.at_most(known.spent, delta, self.about.relation)
         return Certificate.issue(
             totals.exact(known.of(run), delta, self.about.relation)[1],
             delta,
@@ -722,7 +762,7 @@ class Ledger:
             reward_radius=reward_radius,
             population=Population(
                 self.about.population,
-                total.epsilon if math.isfinite(total.epsilon) else None,
+                self._at_most(known.spent, delta),
                 delta,
                 known.number,
                 known.head,

@@ -154,9 +154,10 @@ class Name:
                 f"The ledger {str(self.path)!r} was moved, removed or replaced since it was "
                 "opened: open it again."
             )
-        if found.st_nlink > 1:
+        links = _links(found)
+        if links > 1:
             raise LedgerError(
-                f"The ledger {str(self.path)!r} has {found.st_nlink} names (hard links), and an "
+                f"The ledger {str(self.path)!r} has {links} names (hard links), and an "
                 "entry that is interrupted under one is not seen under another: remove the others."
             )
 
@@ -234,6 +235,10 @@ def _mark_in(real: str) -> int:
         connection.execute("PRAGMA writable_schema = ON")
         (mark,) = connection.execute("PRAGMA user_version").fetchone()
         return int(mark)
+
+
+def _links(found: os.stat_result) -> int:
+    return found.st_nlink
 
 
 def _tidy(path: Path, found: os.stat_result) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 from tacit.privacy import exact
 from tacit.privacy.errors import InputError
 from tacit.privacy.exact import Integers
+from tacit.privacy.forking import guard
 from tacit.privacy.grid import Array
 from tacit.privacy.promise import NoiseOrigin
 
@@ -95,9 +96,10 @@ def placeholder(origin: NoiseOrigin) -> Source:
 def secure() -> Source:
     """Noise that nobody can draw again: ChaCha20 with a key from the operating system.
 
-    Nor does another process draw it: after a fork the child's secure sources, and generators that
-    were taken from them, have fresh keys, and so has a copy or a pickle of one. What was drawn
-    before a fork, keys for compiled loops included, both processes have: do not use it twice.
+    Nor does another process draw it: after a fork, even while a thread draws, the child's secure
+    sources, and generators that were taken from them, have fresh keys, and so has a copy or a
+    pickle of one. What was drawn before a fork, keys for compiled loops included, both processes
+    have: do not use it twice.
     """
     from tacit.privacy.chacha import Secret
 
@@ -118,7 +120,9 @@ def reproducible(seed: int) -> Source:
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed must be a whole number of at least 0, not {seed!r}.")
-    return Source(np.random.default_rng(seed), NoiseOrigin.REPRODUCIBLE)
+    generator = np.random.default_rng(seed)
+    guard(generator.bit_generator.lock)
+    return Source(generator, NoiseOrigin.REPRODUCIBLE)
 
 
 def jax_normal(key: "jax.Array", shape: tuple[int, ...]) -> "jax.Array":
