@@ -118,9 +118,9 @@ def _pays_again() -> list[Any]:
 
 
 def _no_limit() -> list[Any]:
-    from tacit.privacy import Ledger
+    from tacit.privacy.filters import Cost
 
-    return [_put(Ledger, "_refuse_if_over", lambda *_: None)]
+    return [_put(Cost, "within", lambda *_: True)]
 
 
 def _a_late_failure_forgets_the_key() -> list[Any]:
