@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from tacit.run.study import Study
 PEOPLE, STEPS = 24, 3
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
 STUDY = {"study.json", "certificate.json", "report.html"}
+SLOW = pytest.mark.slow
 ALL = ["--estimators", "value:3,gtd:1,lstd:1"]
 
 
@@ -139,47 +140,47 @@ def kills(called: list[str]) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_killed_anywhere_a_run_goes_on_to_the_study_of_all_its_copies(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = asked(*CASES[case], ledger=case != "no-ledger")
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    "case", ["all", *(pytest.param(one, marks=SLOW) for one in CASES if one != "all")]
+)
+def test_killed_anywhere_a_run_goes_on_to_the_study_of_its_copies(case: str, after: bool) -> None:
+    paid_for = case != "no-ledger"
+    words = asked(*CASES[case], ledger=paid_for)
     with at(0, False, Killed) as called:
         assert cli.run(words) == 0
-    expected = ["write", "spend", "write", "write", "write", "forget"]
-    if case == "no-ledger":
-        expected.remove("spend")
+    expected = ["write", *(["spend"] if paid_for else []), "write", "write", "write", "forget"]
     assert [name for name in called if name in expected] == expected
-    points = [(k, after) for k in kills(called) for after in (False, True)]
-    for number, after in points:
-        for left in ("run", "one", "other"):
+    points = kills(called)
+    for number in points:
+        for left in ("run", "copy"):
             shutil.rmtree(left, ignore_errors=True)
         Path("people").unlink(missing_ok=True)
-        words = asked(*CASES[case], ledger=case != "no-ledger")
+        words = asked(*CASES[case], ledger=paid_for)
         with at(number, after, Killed) as called, pytest.raises(Killed):
             cli.run(words)
-        paid = payments()
-        if (number, after) == (1, False):
-            assert paid == 0
+        if number == 1 and not after:
+            assert payments() == 0
             assert not Path("run").exists()
             continue
-        if (number, after) == (points[-1]):
+        if number == points[-1] and after:
             assert set(found()) == STUDY  # nothing was left to be done
             assert resume() == 2
             continue
         assert (Path("run") / KEY).stat().st_mode & 0o777 == 0o600
-        assert paid == ("spend" in called and not (called[-1] == "spend" and not after))
-        shutil.copytree("run", "one")
-        shutil.copytree("run", "other")
-        for out in ("one", "run", "other"):
+        assert payments() == ("spend" in called and (called[-1] != "spend" or after))
+        shutil.copytree("run", "copy")
+        for out in ("copy", "run"):
             assert resume(out) == 0
         assert set(found()) == STUDY
-        assert found() == found("one") == found("other")
-        assert payments() == (case != "no-ledger")
-        Study.load("run/study.json").certificate.verify(strict=True)  # type: ignore[union-attr]
+        assert found() == found("copy")
+        assert payments() == paid_for
+    Study.load("run/study.json").certificate.verify(strict=True)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("more", [ALL, ["--stream", "--ray", "none"], ["--seed", "3"]])
+@pytest.mark.parametrize(
+    "more", [ALL, ["--stream", "--ray", "none", "--estimators", "value,lstd"], ["--seed", "3"]]
+)
 def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
     more: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,8 +398,6 @@ def vectors(*more: str) -> list[str]:
         (["--return-bound", "-1"], "return_bound must be"),
         (["--reward-range=0,1e-300"], "clip bound is too small"),
         (["--reward-range=-1e300,1e300"], "too large"),
-        (["--title", "\udcff"], "cannot be written"),
-        (["--target-name", "\udcff"], "cannot be written"),
     ],
 )
 def test_whatever_cannot_be_delivered_is_refused_before_anybody_pays(
@@ -437,7 +436,14 @@ def test_the_memory_that_is_free_is_some() -> None:
 
 
 @pytest.mark.parametrize("delta", ["1e-100", "1e-300"])
-@pytest.mark.parametrize("more", [ALL, ["--stream"], ["--grid", "--estimators", "value"]])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ALL,
+        ["--grid", "--estimators", "value"],
+        pytest.param(["--stream"], marks=pytest.mark.nightly),
+    ],
+)
 def test_a_tiny_delta_is_certified_or_refused_unpaid(delta: str, more: list[str]) -> None:
     code = cli.run(asked("--delta", delta, *more))
     assert payments() == (code == 0)
@@ -566,16 +572,20 @@ def test_two_folders_of_one_name_are_told_before_the_table_is_read(
 # --- standard output ---------------------------------------------------------------------------
 
 
+class Full(io.StringIO):
+    """A file on a disk without room: what was buffered cannot be written."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_full_standard_output_does_not_lose_the_study(
     more: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with open("/dev/full", "w") as out:
-        monkeypatch.setattr("sys.stdout", out)
-        code = cli.run(asked(*more))
-        with suppress(OSError):
-            out.flush()
-    assert code == 2
+    with monkeypatch.context() as full:
+        full.setattr("sys.stdout", Full())
+        assert cli.run(asked(*more)) == 2
     told = capsys.readouterr().err
     assert told == (
         "tacit: Standard output cannot be written: No space left on device. The study is in run.\n"
@@ -678,7 +688,10 @@ def test_noise_of_a_key_is_of_each_estimator_alone(monkeypatch: pytest.MonkeyPat
 
 def test_refused_by_a_limit_in_python_leaves_no_key() -> None:
     data, question = in_python()
-    with Ledger.create("small", "all", unit=Unit.TRAJECTORY, limit=Budget(0.1, 1e-3)) as ledger:
-        with pytest.raises(OverBudget):
-            evaluate(data, POLICY, question, ledger=ledger, run="one", folder="run")
+    limit = Budget(0.1, 1e-3)
+    with (
+        Ledger.create("small", "all", unit=Unit.TRAJECTORY, limit=limit) as ledger,
+        pytest.raises(OverBudget),
+    ):
+        evaluate(data, POLICY, question, ledger=ledger, run="one", folder="run")
     assert not Path("run").exists()

@@ -1,8 +1,7 @@
 """`tacit evaluate`, `tacit report`, `tacit demo`: the value of a policy from logged decisions."""
 
-import json
+import io
 import os
-import shlex
 import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -34,8 +33,8 @@ from tacit.cli.common import (
     UserColumn,
     progress,
     refuse_words,
-    say_stopped,
 )
+from tacit.cli.printing import say, say_json, shown
 
 if TYPE_CHECKING:
     from tacit.run.request import Request
@@ -203,10 +202,10 @@ def check(
         advance("loading")
         found = Request.of(words, config).checked()
     if as_json:
-        print(json.dumps({"valid": True, "private": True, **found.counts}))
+        say_json({"valid": True, "private": True, **found.counts})
         return
-    print(found.words)
-    print("The table is valid. This is about private data: keep it to yourself.")
+    say(*found.words.split("\n"))
+    say("The table is valid. This is about private data: keep it to yourself.")
 
 
 _NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "as_json")
@@ -308,7 +307,8 @@ def _answer(
     except KeyboardInterrupt:
         if not (folder / KEY).exists():
             raise
-        say_stopped("it was begun", "evaluate", "", folder)
+        say(f"Stopped. {_kept(folder)}", aside=True)
+        raise typer.Exit(130) from None
     except Exception as error:
         if study is not None:
             # It has been paid for: what cannot be kept is at least shown.
@@ -318,7 +318,7 @@ def _answer(
             raise
         if isinstance(error, TacitError):
             raise InputError(f"{error} {_kept(folder)}") from None
-        print(f"tacit: {_kept(folder)}", file=sys.stderr)
+        say(f"tacit: {_kept(folder)}", aside=True)
         raise
     _tell(study, written, folder, as_json)
 
@@ -326,12 +326,15 @@ def _answer(
 def _kept(folder: Path) -> str:
     return (
         "What was begun is kept, and costs nothing again: tacit evaluate --out "
-        f"{shlex.quote(str(folder))} --resume"
+        f"{shown(folder)} --resume"
     )
 
 
 def _show(study: "Study", as_json: bool, **more: Any) -> None:
-    print(json.dumps({**study.to_dict(), **more}) if as_json else _study_words(study))
+    if as_json:
+        say_json({**study.to_dict(), **more})
+    else:
+        say(*_study_lines(study))
 
 
 def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool) -> None:
@@ -343,16 +346,16 @@ def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool)
             _show(study, as_json, files={k: str(v) for k, v in written.items()})
         else:
             _show(study, as_json)
-            print(f"The report is {written['report']}.")
+            say(f"The report is {shown(written['report'])}.")
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         # Else Python would try once more when it ends.
-        with suppress(OSError):
+        with suppress(OSError, io.UnsupportedOperation):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise InputError(
-            f"Standard output cannot be written: {error.strerror}. The study is in {folder}."
+            f"Standard output cannot be written: {error.strerror}. The study is in {shown(folder)}."
         ) from None
 
 
@@ -364,13 +367,15 @@ def _on_ray(address: str) -> Any:
     return partial(gather, workers="ray" if address == "local" else address)
 
 
-def _study_words(study: "Study") -> str:
+def _study_lines(study: "Study") -> list[str]:
     """The figures, and what they promise, for a screen of 79 columns."""
     import textwrap
 
+    from tacit.privacy.text import named, printable
+
     main = study.main
     level = f"{100 * main.interval.level:g} %" if main.interval else ""
-    lines = textwrap.wrap(study.title, 78)
+    lines = textwrap.wrap(printable(named(study.title)), 78)
     lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
     names = {
         "target": study.target_name,
@@ -386,7 +391,7 @@ def _study_words(study: "Study") -> str:
             lines.append(_row(label, found["estimate"], *ends))
     others = [one for one in study.results[1:] if one.estimate is not None]
     if others:
-        lines.append(f"  {study.target_name[:40]}, by other estimators:")
+        lines.append(f"  {named(study.target_name[:40])}, by other estimators:")
     for one in others:
         held = one.interval
         if held is None:
@@ -405,13 +410,16 @@ def _study_words(study: "Study") -> str:
         promise = f"Certified: epsilon {made.epsilon:.4g} at delta {made.delta:g}, {made.unit}, "
         notes.insert(0, promise + f"{made.relation}.")
     for note in notes:
-        lines += textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
-    return "\n".join(lines)
+        # Further in where a note goes on, so that no name in it begins what looks like another.
+        lines += textwrap.wrap(printable(note), 78, initial_indent="  ", subsequent_indent=" " * 4)
+    return lines
 
 
 def _row(label: str, *numbers: float | None) -> str:
-    shown = ("-" if x is None else format(x, ".4g") for x in numbers)
-    return f"  {label[:21]:<22}" + "".join(f" {text:>9}" for text in shown)
+    from tacit.privacy.text import named
+
+    figures = ("-" if x is None else format(x, ".4g") for x in numbers)
+    return f"  {named(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)
 
 
 def report(
@@ -434,7 +442,10 @@ def report(
             "evaluate` found."
         )
     write(Study.load(run_folder / "study.json"), target)
-    print(json.dumps({"report": str(target)}) if as_json else f"The report is {target}.")
+    if as_json:
+        say_json({"report": str(target)})
+    else:
+        say(f"The report is {shown(target)}.")
 
 
 def demo(

@@ -38,6 +38,7 @@ from tacit.control.noised_q import People, Plan
 from tacit.control.walks import greedy
 from tacit.data import Features, Trajectories
 from tacit.data.assumed import assumed
+from tacit.data.policies import check_table
 from tacit.data.words import refuse_read_words
 from tacit.envs.base import Box, Discrete
 from tacit.privacy import checks, resuming
@@ -285,4 +286,5 @@ class LoggedQ:
         inside = self.features.features if isinstance(self.features, Network) else self.features
         if inside is None and self.num_states is None:
             raise InputError("num_states is needed: say how many states there are.")
+        check_table(self.num_states if inside is None else inside, data)
         return Discrete(self.num_states or 1)

@@ -69,6 +69,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
 from tacit.data.assumed import assumed
+from tacit.data.policies import check_table, known_states
 from tacit.evaluation.allotment import allotted, unit_of
 from tacit.evaluation.bellman_error import (
     UnitMoments,
@@ -363,6 +364,9 @@ class PrivateGTD:
         def checked(batch: Trajectories) -> None:
             if not public:
                 refuse_unpaid(batch)
+            check_table(self.features, batch)
+            if policy is not None:
+                known_states(policy, batch)
             form = self._form(batch, policy)
             if not forms:
                 zeros = np.zeros(self.features.dimension * (1 if form == "residual" else 2))

@@ -302,6 +302,8 @@ def solved(A: Floats, b: Floats, ridge: float) -> Floats:
             error = b - blas.dgemv(1.0, columns, theta, trans=True)
             theta += linalg.lu_solve(factor, blas.dgemv(1.0, columns, error) - ridge * theta)
         return theta
+    if not np.all(np.isfinite(A)):
+        return np.full(b.shape, np.nan)
     left, values, right = np.linalg.svd(A)
     kept = values > 1e-12 * max(float(values[0]), 1e-300)
     filtered = np.zeros_like(values)

@@ -61,10 +61,5 @@ def _completed(place: Path) -> dict[str, Path]:
 
 def try_report(study: Study) -> None:
     """Do everything with `study` that `write_run` does, but for files; what fails is refused."""
-    try:
-        text = json.dumps(study.to_dict(), allow_nan=False)
-        render(Study.from_dict(json.loads(text))).encode()
-    except UnicodeError:
-        raise InputError(
-            "The title, or a name, holds characters that cannot be written: say it otherwise."
-        ) from None
+    text = json.dumps(study.to_dict(), allow_nan=False)
+    render(Study.from_dict(json.loads(text))).encode()
