@@ -17,6 +17,7 @@ the order of users depends on their ids alone, not on how many rows anybody has.
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -291,7 +292,8 @@ def _dealt(
         path = folder / f"{number}.arrow"
         with pa.OSFile(str(path)) as stored:
             table = pa.ipc.open_file(stored).read_all().combine_chunks()
-        path.unlink()
+        with suppress(OSError):  # it goes with its folder at the latest
+            path.unlink()
         order = sort_order(table, checked, names[0])
         table = table.take(pa.array(order)).combine_chunks()
         origin = Origin(names, np.array(begins), to_numpy(table.column(_ROW)))
