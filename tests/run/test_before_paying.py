@@ -17,7 +17,7 @@ import pytest
 from tacit import cli
 from tacit.control import noised_q, room
 from tacit.control.functional_q import FunctionalQ
-from tacit.privacy import Ledger, LedgerError, Relation, Unit, files
+from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files
 from tacit.privacy.events import ApproxDP
 from tacit.privacy.resuming import KEY
 from tacit.run.lessons import folder as folders
@@ -224,7 +224,7 @@ def test_a_result_that_cannot_be_written_is_shown_and_can_be_fetched(
 
     def full(path: Any, content: bytes, *, secret: bool) -> None:
         if Path(path).name == name:
-            raise files.InputError(f"{str(path)!r} cannot be written: No space left on device.")
+            raise InputError(f"{str(path)!r} cannot be written: No space left on device.")
         write(path, content, secret=secret)
 
     with monkeypatch.context() as failing:
