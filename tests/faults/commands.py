@@ -127,7 +127,7 @@ COMMANDS = (
         prepare=(_stays,),
     ),
     Command("actor-critic", _CHAIN),
-    Command("actor-critic-free", _CHAIN, ledger=False),
+    Command("actor-critic-free", (*_CHAIN, "--curve", "paid", "--logs", "csv,jsonl"), ledger=False),
     Command("actor-critic-live", _WARD, live=True, prepare=(_ward,)),
     Command("functional-q", ("train", "functional-q", *_REWARD), unit=_REWARDS),
     Command(
