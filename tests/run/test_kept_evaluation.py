@@ -1,11 +1,16 @@
 """Evaluations that are killed, run out of disk, are copied or race: one payment, one study."""
 
+import datetime
 import errno
 import io
 import json
 import os
+import secrets
 import shutil
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
@@ -21,13 +26,14 @@ from tacit import cli
 from tacit.cli import judging
 from tacit.data import OneHot, Tabular, Trajectories
 from tacit.evaluation import room
+from tacit.evaluation.sums import gathered
 from tacit.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, files, resuming
 from tacit.privacy.errors import LedgerError
 from tacit.privacy.noise import Source
 from tacit.privacy.resuming import KEY
-from tacit.report import page
+from tacit.report import findings
 from tacit.report.folder import write_run
-from tacit.run import evaluation
+from tacit.run import releasing
 from tacit.run.evaluation import Question, evaluate
 from tacit.run.request import Request
 from tacit.run.study import Study
@@ -36,6 +42,7 @@ PEOPLE, STEPS = 24, 3
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
 STUDY = {"study.json", "certificate.json", "report.html"}
 SLOW = pytest.mark.slow
+PROGRAM = [sys.executable, "-c", "import sys; from tacit.cli import main; main(sys.argv[1:])"]
 ALL = ["--estimators", "value:3,gtd:1,lstd:1"]
 
 
@@ -185,16 +192,16 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
     more: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the same key, to the last byte of every file; only a test can draw a key twice."""
-    real = resuming.secrets.token_bytes
-    monkeypatch.setattr(judging, "_on_ray", lambda _: evaluation.gathered)
-    monkeypatch.setattr(resuming.secrets, "token_bytes", lambda count: bytes(count))
+    real = secrets.token_bytes
+    monkeypatch.setattr(judging, "_on_ray", lambda _: gathered)
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(count))
     words = asked(*more, ledger=False)
     assert cli.run(words) == 0
     whole = found()
     created = json.loads(whole["study.json"])["created"]
     shutil.rmtree("run")
 
-    class Later(evaluation.releasing.datetime):
+    class Later(datetime.datetime):
         """The run was begun a while ago, and goes on now."""
 
         said = created
@@ -204,10 +211,10 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
             moment, cls.said = cls.said, "2031-01-01T00:00:00+00:00"
             return cls.fromisoformat(moment)
 
-    monkeypatch.setattr(evaluation.releasing, "datetime", Later)
+    monkeypatch.setattr(releasing, "datetime", Later)
     with at(2, True, Killed), pytest.raises(Killed):
         cli.run(words)
-    monkeypatch.setattr(resuming.secrets, "token_bytes", real)
+    monkeypatch.setattr(secrets, "token_bytes", real)
     assert resume() == 0
     assert found() == whole
 
@@ -225,7 +232,7 @@ def test_a_full_disk_at_any_write_loses_nothing(
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(handle)
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     for number in range(1, 30):
         shutil.rmtree("run", ignore_errors=True)
         Path("people").unlink(missing_ok=True)
@@ -253,7 +260,7 @@ def test_a_full_disk_at_any_write_loses_nothing(
 def test_a_ledger_that_fails_when_it_is_paid_may_have_been_paid(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An error of the disk does not tell whether the entry is there; the key does no harm."""
+    """An error of the disk does not tell whether the entry is there; the ledger does."""
     spend = Ledger.spend
     for written in (False, True):
         shutil.rmtree("run", ignore_errors=True)
@@ -268,10 +275,11 @@ def test_a_ledger_that_fails_when_it_is_paid_may_have_been_paid(
         with monkeypatch.context() as broken:
             broken.setattr(Ledger, "spend", failing)
             assert cli.run(words) == 2
-        assert "--resume" in capsys.readouterr().err
+        assert ("--resume" in capsys.readouterr().err) == written
         assert payments() == written
-        assert resume() == 0
-        assert payments() == 1
+        assert Path("run").exists() == written
+    assert resume() == 0
+    assert payments() == 1
 
 
 def test_what_the_ledger_refuses_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -308,13 +316,13 @@ def test_other_data_is_refused(more: list[str], capsys: pytest.CaptureFixture[st
 def test_a_table_that_changes_between_two_passes_is_noticed_before_anybody_pays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keep = evaluation.releasing.Keeping.keep
+    keep = releasing.Keeping.keep
 
     def changing(self: Any, runs_on: Any) -> None:
         keep(self, runs_on)
         stays(0.6)
 
-    monkeypatch.setattr(evaluation.releasing.Keeping, "keep", changing)
+    monkeypatch.setattr(releasing.Keeping, "keep", changing)
     assert cli.run(asked("--stream")) == 2
     assert "changed while it was read" in capsys.readouterr().err
     assert payments() == 0
@@ -456,7 +464,7 @@ def test_a_report_that_cannot_be_made_is_refused_unpaid(
     def broken(*_: Any) -> Any:
         raise RuntimeError("as a bug would")
 
-    monkeypatch.setattr(page.findings, "answer", broken)
+    monkeypatch.setattr(findings, "answer", broken)
     with pytest.raises(RuntimeError):
         cli.run(asked())
     assert payments() == 0
@@ -504,8 +512,8 @@ def run_words(ledger: bool = True) -> dict[str, Any]:
     return {"table": ("stays.parquet",)} | {k.replace("-", "_"): v for k, v in given.items()}
 
 
-def evaluated(out: str | None = None, name: str | None = None) -> object:
-    return judging._evaluate(
+def evaluated(out: str | None = None, name: str | None = None) -> None:
+    judging._evaluate(
         run_words(), ledger=Path("people"), name=name, out=None if out is None else Path(out)
     )
 
@@ -541,7 +549,6 @@ def test_three_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_three_without_a_folder_in_the_same_second(monkeypatch: pytest.MonkeyPatch) -> None:
     asked()
-    import datetime
 
     class Noon(datetime.datetime):
         @classmethod
@@ -556,6 +563,77 @@ def test_three_without_a_folder_in_the_same_second(monkeypatch: pytest.MonkeyPat
         assert set(found(Path("runs") / one)) == STUDY
     with Ledger.open("people") as ledger:
         assert sorted(entry.run for entry in ledger.entries()) == made
+
+
+def processes(*commands: list[str]) -> list[tuple[int, str]]:
+    """The exit code and the complaints of commands that run at the same time."""
+    run = [
+        subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for words in commands
+    ]
+    told = [one.communicate()[1].decode() for one in run]
+    return [(one.returncode, text) for one, text in zip(run, told, strict=True)]
+
+
+@pytest.mark.slow
+def test_three_processes_at_once() -> None:
+    """The same folder, then the same name, then neither: one pays, one pays, all pay."""
+    ended = processes(*[asked()] * 3)
+    assert sorted(code for code, _ in ended) == [0, 2, 2]
+    assert payments() == 1
+    assert set(found()) == STUDY
+    ended = processes(*(asked("--name", "same", out=f"run-{k}") for k in range(3)))
+    assert sorted(code for code, _ in ended) == [0, 2, 2]
+    assert sum("has a run 'same' already" in told for _, told in ended) == 2
+    assert payments() == 2
+    assert len(list(Path().glob("run-*/study.json"))) == 1
+    bare = asked()
+    del bare[bare.index("--out") : bare.index("--out") + 2]
+    assert [code for code, _ in processes(*[bare] * 3)] == [0, 0, 0]
+    assert payments() == 2 + 3
+    assert len(list(Path().glob("runs/*/study.json"))) == 3
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_gone_on_with_by_another() -> None:
+    """At moments that nobody chose: what was paid for is delivered once, to all copies."""
+    for wait in (0.0, 0.05, 0.2):
+        for left in ("run", "copy"):
+            shutil.rmtree(left, ignore_errors=True)
+        Path("people").unlink(missing_ok=True)
+        program = [
+            sys.executable,
+            "-c",
+            "import sys; from tacit.cli import main; main(sys.argv[1:])",
+        ]
+        process = subprocess.Popen([*PROGRAM, *asked(*ALL)], stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (Path("run") / KEY).exists():
+            time.sleep(0.001)
+        time.sleep(wait)
+        process.kill()
+        process.wait()
+        if not (Path("run") / KEY).exists():
+            assert set(found()) == STUDY  # it was quicker
+            assert payments() == 1
+            continue
+        shutil.copytree("run", "copy")
+        assert resume() == resume("copy") == 0
+        assert set(found()) == STUDY
+        assert found() == found("copy")
+        assert payments() == 1
+
+
+@pytest.mark.nightly
+def test_over_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray")
+    words = ["--ray", "local", "--stream", "--estimators", "value,lstd"]
+    killed(*words)
+    shutil.copytree("run", "copy")
+    assert resume() == 0
+    # Another cluster, or the same once more, adds up the same parts in the same order.
+    assert cli.run(["evaluate", "--out", "copy", "--resume", "--ray", "local"]) == 0
+    assert found() == found("copy")
+    assert payments() == 1
 
 
 def test_two_folders_of_one_name_are_told_before_the_table_is_read(

@@ -450,7 +450,14 @@ def _feed_array(
     array = np.asarray(value)
     say("array", f"{array.dtype.str} {array.shape}".encode())
     if array.dtype.hasobject:
-        for one in array.ravel().tolist():
+        listed = array.ravel().tolist()
+        if all(type(one) is str for one in listed):
+            # Ids, of which there are many.
+            words = [one.encode("utf-8", "surrogatepass") for one in listed]
+            say("lengths", " ".join(map(str, map(len, words))).encode())
+            say("words", b"".join(words))
+            return
+        for one in listed:
             _feed(put, one, inside)
     else:
         put(np.ascontiguousarray(array).tobytes())

@@ -39,11 +39,11 @@ from tacit.evaluation.sums import Sums
 from tacit.evaluation.table import is_table
 from tacit.privacy import files, resuming
 from tacit.privacy.certificate import Assumption, Certificate
-from tacit.privacy.errors import InputError, OverBudget, UnsupportedError
+from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import LargeDelta, Ledger, warn_if_large
 from tacit.privacy.noise import Source, placeholder, reproducible, secure
-from tacit.privacy.payment import Purse
+from tacit.privacy.payment import Purse, forgotten_unless_paid
 from tacit.privacy.promise import NoiseOrigin, Relation, Release
 from tacit.privacy.resuming import Kept, keyed_digest
 
@@ -318,12 +318,8 @@ def released(
         except BaseException:
             keeping.forget()
             raise
-        try:
+        with forgotten_unless_paid(purse):
             purse.pay(judges.events, delta=delta, new_run=True)
-        except (InputError, OverBudget, UnsupportedError):
-            # It was refused. Of any other failure nobody knows whether the entry is on disk.
-            keeping.forget()
-            raise
         with warnings.catch_warnings():
             # Said once for all of them, above.
             warnings.simplefilter("ignore", LargeDelta)
