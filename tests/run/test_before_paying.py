@@ -1,6 +1,7 @@
 """What can fail fails before anybody pays; what was paid for is kept until it is delivered."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import pytest
 from tacit import cli
 from tacit.control import noised_q, room
 from tacit.control.functional_q import FunctionalQ
-from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files
+from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming
 from tacit.privacy.events import ApproxDP
 from tacit.privacy.resuming import KEY
 from tacit.run.lessons import folder as folders
@@ -323,6 +324,34 @@ def test_a_key_that_cannot_be_removed_is_told_of(
     assert "could not be removed" in capsys.readouterr().err
     assert cli.run(["train", "logged-q", "--out", str(run), "--resume"]) == 2
     assert not (run / KEY).exists()
+
+
+def test_a_key_that_stays_is_an_error_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with pytest.raises(InputError, match="could not be removed: Input/output error"):
+        resuming.forget(tmp_path)
+
+
+def test_who_is_interrupted_while_locking_does_not_have_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def interrupted(handle: int, how: int) -> None:
+        flock(handle, how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", interrupted)
+        with pytest.raises(KeyboardInterrupt), files.alone(tmp_path):
+            pass
+    with files.alone(tmp_path):
+        pass
 
 
 def test_names_are_on_disk_when_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,8 +290,13 @@ def _dealt(
     names = tuple(str(path) for path in paths)
     for number in sorted(writers):
         path = folder / f"{number}.arrow"
-        with pa.OSFile(str(path)) as stored:
-            table = pa.ipc.open_file(stored).read_all().combine_chunks()
+        try:
+            with pa.OSFile(str(path)) as stored:
+                table = pa.ipc.open_file(stored).read_all().combine_chunks()
+        except OSError as error:
+            raise InputError(
+                f"What was sorted in {folder.parent} cannot be read: {first_line(error)}."
+            ) from None
         with suppress(OSError):  # it goes with its folder at the latest
             path.unlink()
         order = sort_order(table, checked, names[0])
