@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--fault", action="append", help="one of the faults; may be repeated")
     parser.add_argument("--races", type=int, default=0, help="how many of each kind; default: none")
     parser.add_argument("--mutants", action="store_true", help="whether each mutant is caught")
+    parser.add_argument("--mutant", action="append", help="whether this one is; may be repeated")
     parser.add_argument("--seed", type=int, default=0, help="which calls, if not every one")
     parser.add_argument("--why", type=int, default=20, help="how many findings to show")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
@@ -30,21 +31,24 @@ def main() -> int:
             [sys.executable, "-m", "tests.faults", *sys.argv[1:]],
             shims.environment(shims.built()),
         )
-    return mutants() if given.mutants else report(given)
+    return mutants(given) if given.mutants or given.mutant else report(given)
 
 
-def mutants() -> int:
+def mutants(given: argparse.Namespace) -> int:
     from tests.faults.mutants import MUTANTS, caught
 
+    chosen = [one for one in MUTANTS if not given.mutant or one.name in given.mutant]
     missed = 0
     with tempfile.TemporaryDirectory(prefix="tacit-faults-", dir=memory()) as base:
-        for one in MUTANTS:
+        for one in chosen:
             found = caught(one, Path(base), shims.Shim())
             seen = found.found[one.found]
             missed += not seen
             verdict = f"caught by {one.by} after {found.total} trials" if seen else "MISSED"
-            print(f"{one.name}: {verdict} ({one.found})", flush=True)
-    print(f"{len(MUTANTS) - missed} of {len(MUTANTS)} caught")
+            if not given.json:
+                print(f"{one.name}: {verdict} ({one.found})", flush=True)
+    count = len(chosen) - missed
+    print(json.dumps({"caught": count}) if given.json else f"{count} of {len(chosen)} caught")
     return 1 if missed else 0
 
 

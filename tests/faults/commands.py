@@ -30,6 +30,7 @@ _TABLE = (
 )
 _JUDGED = ("--policy", "policy.json", "--behavior-prob", "p", "--horizon", "3", "--weight-cap", "4")
 _EVALUATE = ("evaluate", "stays.parquet", *_TABLE, *_JUDGED)
+_STATES = (*_EVALUATE, "--gamma", "0.9", "--features", "polynomial:1", "--estimators")
 
 
 @dataclass(frozen=True)
@@ -118,15 +119,15 @@ COMMANDS = (
     Command("evaluate", _EVALUATE, prepare=(_stays,)),
     Command("evaluate-free", _EVALUATE, ledger=False, prepare=(_stays,)),
     Command("evaluate-grid", (*_EVALUATE, "--grid"), prepare=(_stays,)),
-    Command("evaluate-lstd", (*_EVALUATE, "--estimators", "value,lstd"), prepare=(_stays,)),
-    Command("evaluate-gtd", (*_EVALUATE, "--estimators", "value,gtd"), prepare=(_stays,)),
+    Command("evaluate-lstd", (*_STATES, "value,lstd"), prepare=(_stays,)),
+    Command("evaluate-gtd", (*_STATES, "value,gtd"), prepare=(_stays,)),
     Command(
         "evaluate-stream",
-        (*_EVALUATE, "--stream", "--sort", "--estimators", "value,gtd"),
+        (*_STATES, "value,gtd", "--stream", "--sort"),
         prepare=(_stays,),
     ),
     Command("actor-critic", _CHAIN),
-    Command("actor-critic-free", _CHAIN, ledger=False),
+    Command("actor-critic-free", (*_CHAIN, "--curve", "paid", "--logs", "csv,jsonl"), ledger=False),
     Command("actor-critic-live", _WARD, live=True, prepare=(_ward,)),
     Command("functional-q", ("train", "functional-q", *_REWARD), unit=_REWARDS),
     Command(

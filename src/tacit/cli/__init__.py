@@ -76,6 +76,11 @@ def run(arguments: list[str] | None = None) -> int:
             return _refuse(error.format_message())
         if isinstance(error, TacitError):
             return _refuse(str(error))
+        if type(error).__name__ == "JaxRuntimeError" and "out of memory" in str(error).lower():
+            return _refuse(
+                "There is not enough memory for this. What was paid for is kept: go on with "
+                "--resume where there is more, or when there is."
+            )
         raise
     return code if isinstance(code, int) else 0
 

@@ -870,14 +870,14 @@ class CertifiedProgram:
             begun = partial(certified.begin_one, plan)
             state = jax.eval_shape(begun, key, key, self.numbers, first)
             if isinstance(self.env, Environment):
-                lanes = jax.tree.map(_one_lane, state)
+                lanes = jax.eval_shape(lambda x: jax.tree.map(lambda y: y[None], x), state)
                 given: tuple[Any, ...] = (plan, self.env, self.length, lanes, 1)
                 room.compiled(certified.advance, *given, what=what, remedy=remedy)
             else:
                 batch = certified.shapes_on_host(plan, self.env, self.length)
                 given = (plan, state, self.length, batch)
                 room.compiled(certified.take_in, *given, what=what, remedy=remedy)
-            held = sum(math.prod(x.shape) * 8 for x in jax.tree.leaves(state))
+            held = sum(math.prod(map(int, x.shape)) * 8 for x in jax.tree.leaves(state))
         return held + shown + 16 * plan.horizon
 
     def travel(self, journey: "_Journey", batches: int) -> "_Journey":
@@ -924,11 +924,6 @@ class _Journey(NamedTuple):
         plan = program.plan
         shape = (plan.horizon, plan.batch) if public else (0, 0)
         return cls(state, np.full(plan.horizon, np.nan), np.zeros(shape))
-
-
-def _one_lane(leaf: Any) -> Any:
-    """The shape of a leaf that stands for one of one lane."""
-    return jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype, weak_type=leaf.weak_type)
 
 
 def _put(rows: Any, at: int, new: Any) -> Any:

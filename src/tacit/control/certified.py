@@ -484,7 +484,7 @@ def shapes_on_host(plan: Plan, env: HostEnvironment, length: int) -> Episodes:
     slots = math.prod(plan.chunks(length))
 
     def like(shape: tuple[int, ...], kind: type) -> Any:
-        return jax.ShapeDtypeStruct((slots, length, *shape), kind)
+        return jax.eval_shape(partial(jnp.zeros, (slots, length, *shape), kind))
 
     seen, (act, pay, end) = like(*_observed(env)), (like((), one) for one in (int, float, bool))
     return Episodes(Transitions(seen, act, pay, seen, end, end), end)

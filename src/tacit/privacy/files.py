@@ -185,6 +185,9 @@ def _locked(place: Path, shown: str) -> int:
                 f"{shown!r} cannot be locked, so two runs could be at work in it: "
                 f"{error.strerror}. Say a folder on another disk."
             ) from None
+        except BaseException:
+            os.close(lock)  # Whoever is interrupted does not have it.
+            raise
         os.close(lock)
 
 
