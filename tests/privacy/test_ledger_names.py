@@ -270,3 +270,11 @@ def test_looking_for_a_journal_keeps_the_locks_of_this_process(path: Path) -> No
     assert b"database is locked" in other.stderr
     holder.execute("ROLLBACK")
     holder.close()
+
+
+def test_what_is_no_file_is_refused_without_waiting(path: Path) -> None:
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    for other in (pipe, path.parent):
+        with pytest.raises(LedgerError, match="is not a tacit ledger"):
+            Ledger.open(other)

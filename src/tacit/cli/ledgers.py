@@ -85,8 +85,11 @@ def ledger_show(
     else:
         say("  limit       none")
     say(f"  entries     {told.entries} in {told.runs} runs")
-    paid = f"epsilon {stated(told.epsilon)} at delta {stated_at:g}"
-    say(f"  paid        {paid}, had it all been planned")
+    if told.epsilon is None:
+        say(f"  paid        more than any epsilon that can be stated at delta {stated_at:g}")
+    else:
+        paid = f"epsilon {stated(told.epsilon)} at delta {stated_at:g}"
+        say(f"  paid        {paid}, had it all been planned")
     for run, spent in told.newest.items():
         say(f"    {run!r:<30} {stated(spent)}")
     if len(told.newest) < told.runs:

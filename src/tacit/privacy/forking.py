@@ -49,7 +49,13 @@ def _let_go() -> None:
 
 
 def _let_go_in_child() -> None:
-    _let_go()
+    try:
+        _let_go()
+    finally:
+        _free_the_rest()
+
+
+def _free_the_rest() -> None:
     # Taken by other threads for longer than that, or made since: nobody is left to let them go.
     for lock in _guarded():
         if lock.acquire(blocking=False):

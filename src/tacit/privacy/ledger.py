@@ -661,10 +661,6 @@ class Ledger:
         heads = {row.number: row.digest for row in self._verified_rows()}
         return {0: digest_of(self.about.to_dict()), **heads}
 
-    def has_run(self, run: str) -> bool:
-        """Whether there is an entry of a run of this name."""
-        return run in self._look().runs
-
     def __len__(self) -> int:
         """How many entries there are."""
         return self._look().number
