@@ -1,12 +1,21 @@
-"""Kill and race trials of the ledger, and what an entry costs.
+"""Kill and race trials of the ledger, what an entry costs, and how all that grows with entries.
 
 Processes are forked from a warm parent and killed with SIGKILL at a random moment. A releasing
 process counts, in memory shared with its parent, what it has released; after its death the ledger
 must hold at least that much. Two processes race for the last unit of budget; never may both get it.
 
     python -m benchmarks.ledger [KILLS] [RACES]
+    python -m benchmarks.ledger growth [ENTRIES ...]
+
+`growth` makes ledgers of 1,000, 10,000 and 100,000 entries by default, once with ten kinds of
+entries in a tenth as many runs, once with every entry a run and a kind of its own, and times what
+is done with them. `show` is the command with all of its output; `show_all` lists every run, up to
+10,000 of them.
 """
 
+import contextlib
+import hashlib
+import io
 import json
 import mmap
 import os
@@ -173,6 +182,94 @@ def cost_of_an_entry(entries: int = 200) -> dict[str, Any]:
     }
 
 
+def _of_entries(path: Path, entries: int, kinds: int, runs: int) -> None:
+    """A ledger with a limit and this many entries, through its JSON form."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = Path(folder) / "first"
+        limit = Budget(1e6, 1e-6)
+        with Ledger.create(first, "growth", unit=Unit.USER, limit=limit) as ledger:
+            data = ledger.to_dict()
+            data.pop("entries")
+            entry = ledger.spend(Gaussian(1000, 1), run="cost")
+
+    def digest(body: dict[str, Any]) -> str:
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    head, made = digest(data), []
+    for number in range(1, entries + 1):
+        # At least as much noise as what the cost is of, so that it covers all of them.
+        event = Gaussian(1000 + number % kinds, 1)
+        body = {
+            "number": number,
+            "time": entry.time,
+            "run": f"run {number % runs}",
+            "partition": "",
+            "slot": 0,
+            "events": [event.to_dict()],
+            "note": "",
+            "cost": [entry.cost.first, entry.cost.second],
+            "previous": head,
+            "nonce": f"{number:032x}",
+        }
+        head = digest(body)
+        made.append({**body, "digest": head})
+    Ledger.from_dict({**data, "entries": made}, path).close()
+
+
+def _shown(path: Path, *options: str) -> None:
+    from tacit import cli
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        if cli.run(["ledger", "show", str(path), *options]) != 0:
+            raise RuntimeError("the ledger is not shown")
+
+
+def growth(entries: int, *, alike: bool) -> dict[str, Any]:
+    """Seconds for what is done with a ledger of this many entries."""
+    kinds, runs = (10, max(1, entries // 10)) if alike else (entries, entries)
+    times: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger"
+        _of_entries(path, entries, kinds, runs)
+        source = secure()
+        times["open"] = statistics.median(seconds(lambda: Ledger.open(path).close()) for _ in "123")
+        with Ledger.open(path) as ledger:
+            spend = partial(ledger.spend, Gaussian(1000, 1), run="new")
+            spend()  # imports
+            times["spend"] = statistics.median(seconds(spend) for _ in range(9))
+            certified = partial(ledger.spend, Gaussian(1000, 1), run="new", delta=1e-6)
+            times["spend_with_delta"] = statistics.median(seconds(certified) for _ in range(9))
+            for name, work in {
+                "certify": lambda: ledger.certify("new", 1e-6, source=source),
+                "paid": lambda: ledger.paid(1e-6),
+                "left": ledger.left,
+                "entries": ledger.entries,
+                "check": ledger.check,
+                "anchored": lambda: ledger.anchored(Path(folder) / "heads"),
+            }.items():
+                times[name] = seconds(work)
+        times["show"] = seconds(lambda: _shown(path))
+        if runs <= 10_000:
+            times["show_all"] = seconds(lambda: _shown(path, "--runs", str(runs + 1)))
+        megabytes = path.stat().st_size / 1e6
+    return {
+        "figure": "growth",
+        "entries": entries,
+        "kinds": kinds,
+        "runs": runs,
+        "megabytes": round(megabytes, 1),
+        **{f"{name}_s": round(taken, 5) for name, taken in times.items()},
+    }
+
+
+def growths(sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -> Iterator[dict[str, Any]]:
+    """`growth` for all sizes."""
+    for alike in (True, False):
+        for entries in sizes:
+            yield growth(entries, alike=alike)
+
+
 def run(kills: int = 1000, races: int = 1000) -> Iterator[dict[str, Any]]:
     """The trials and the cost."""
     yield kill_trials(kills)
@@ -182,5 +279,9 @@ def run(kills: int = 1000, races: int = 1000) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    for row in run(*map(int, sys.argv[1:])):
+    if sys.argv[1:2] == ["growth"]:
+        rows = growths(tuple(map(int, sys.argv[2:])) or (1_000, 10_000, 100_000))
+    else:
+        rows = run(*map(int, sys.argv[1:]))
+    for row in rows:
         print(json.dumps(row), flush=True)

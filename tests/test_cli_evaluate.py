@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit import cli
+from tacit.data import Tabular
 from tacit.evaluation.private_figures import COVARIANCE
 from tacit.evaluation.private_value import BOUND
 from tacit.privacy import (
@@ -70,6 +71,24 @@ def test_a_run_fills_its_folder(
     first = (run / "report.html").read_text()
     assert cli.run(["report", str(run)]) == 0
     assert (run / "report.html").read_text() == first
+
+
+@pytest.mark.parametrize("how", [[], ["--public"], ["--invalid", "neutral", "--people", "50"]])
+def test_a_policy_that_knows_fewer_states_is_refused(
+    how: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its other states would count as if it acted at random there."""
+    Tabular(JUDGED.table[:2]).save(tmp_path / "policy.json")
+    ledger = tmp_path / "ledger"
+    paying = ["--ledger", str(ledger)]
+    if how == ["--public"]:
+        at = words.index("--epsilon")
+        words, paying = words[:at] + words[at + 4 :], []
+    Ledger.create(ledger, "p", unit=Unit.TRAJECTORY).close()
+    assert cli.run([*words, *how, *paying, "--out", str(tmp_path / "run")]) == 2
+    assert "The policy's table has 2 states, but the data has 3" in capsys.readouterr().err
+    with Ledger.open(ledger) as held:
+        assert not held.entries()
 
 
 @pytest.mark.parametrize("grid", [False, True])
@@ -147,6 +166,7 @@ def test_a_ledger_pays(
     population = Certificate.read(tmp_path / "second" / "certificate.json").population
     assert population is not None
     assert population.entries == 2
+    assert population.epsilon is not None
     assert population.epsilon > 1.0
 
 

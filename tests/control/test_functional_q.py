@@ -316,7 +316,7 @@ class _Pays:
     def __init__(self, source: Source) -> None:
         self.source = source
 
-    def pay(self, event: Event) -> None:
+    def pay(self, event: Event, *, delta: float | None = None) -> None:
         pass
 
 

@@ -246,7 +246,7 @@ def _ledger(path: Path, epsilon: float) -> Ledger:
     )
 
 
-def test_it_is_paid_for_before_anything_is_computed(
+def test_it_is_paid_for_before_anything_is_drawn_and_after_all_that_can_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, learner = steps([0, 1], [0, 1], [1.0, -1.0]), table(budget=BUDGET)
@@ -257,12 +257,18 @@ def test_it_is_paid_for_before_anything_is_computed(
     with _ledger(tmp_path / "ledger", 1.5) as ledger:
         made = learner.fit(data, ledger=ledger, run="first").certificate
         assert made.epsilon == pytest.approx(1.0, rel=1e-3)
-        monkeypatch.setattr(noised_q, "of_people", crash)
-        # The second is refused before the crash could come.
-        with pytest.raises(OverBudget):
-            learner.fit(data, ledger=ledger, run="second")
+        with monkeypatch.context() as failing:
+            failing.setattr(noised_q, "of_people", crash)
+            with pytest.raises(ZeroDivisionError):
+                learner.fit(data, ledger=ledger, run="failing")
+        with monkeypatch.context() as failing:
+            failing.setattr(noised_q, "released", crash)
+            # The second is refused before the crash could come.
+            with pytest.raises(OverBudget):
+                learner.fit(data, ledger=ledger, run="second")
         assert [entry.run for entry in ledger.entries()] == ["first"]
     with _ledger(tmp_path / "other", 1.5) as ledger:
+        monkeypatch.setattr(noised_q, "released", crash)
         with pytest.raises(ZeroDivisionError):
             learner.fit(data, ledger=ledger, run="lost")
         assert [entry.run for entry in ledger.entries()] == ["lost"]

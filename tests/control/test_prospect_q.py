@@ -700,6 +700,7 @@ def test_radii_do_not_add_up_in_a_ledger(tmp_path: Path) -> None:
         assert payments(ledger) == 1
         again = model.learn(env, ledger=ledger, run="b", preflight=False).certificate
         assert again.population is not None
+        assert again.population.epsilon is not None
         assert again.population.epsilon > again.epsilon
         with pytest.raises(InputError, match="reward_radius is needed"):
             ledger.spend(Gaussian(1.0, 1.0), run="c")

@@ -101,6 +101,10 @@ class TestReaders:
     def test_csv(self, source: Any, columns: dict[str, Any], tmp_path: Path) -> None:
         path = tmp_path / "a.csv"
         pa_csv.write_csv(source, path)
+        # Ids of CSV files are text.
+        for name in ("stay", "patient"):
+            place = source.schema.get_field_index(name)
+            source = source.set_column(place, name, source.column(name).cast(pa.string()))
         same(Trajectories.from_table(source, **columns), Trajectories.from_csv(path, **columns))
 
     def test_csv_types(self, tmp_path: Path) -> None:
@@ -109,9 +113,62 @@ class TestReaders:
         given: dict[str, Any] = {
             "trajectory": "id", "state": "s", "action": "a", "reward": "r"
         }  # fmt: skip
-        data = Trajectories.from_csv(path, types={"id": "string"}, **given)
-        assert data.trajectory_ids.tolist() == ["007", "7"]
-        assert Trajectories.from_csv(path, **given).num_trajectories == 1
+        for types in (None, {"id": "string"}):
+            data = Trajectories.from_csv(path, types=types, **given)
+            assert data.trajectory_ids.tolist() == ["007", "7"]
+        numbers = Trajectories.from_csv(path, types={"id": "int64"}, **given)
+        assert numbers.trajectory_ids.tolist() == [7]
+
+    @pytest.mark.parametrize("sort", [False, True])
+    @pytest.mark.parametrize("role", ["trajectory", "user"])
+    def test_ids_of_csv_files_are_told_apart_by_their_text(
+        self, role: str, sort: bool, tmp_path: Path
+    ) -> None:
+        """What a plain reader sees: two cells are one id if and only if they are the same text."""
+        ids = ["1", "01", "001", "1.0", " 1", "1 ", "+1", "1e0", "0x1", "-0", "0", "1_0", "10"]
+        ids += [str(2**53 + k) for k in range(3)] + [str(2**64 + k) for k in range(3)]
+        files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+        # The first file alone has ids that look like numbers.
+        for path, some in zip(files, (ids[:5], ids[5:]), strict=True):
+            rows = [f"{n},{u},0,0,1" for u in some for n in (f"{u}-x", f"{u}-y")]
+            path.write_text("\n".join(["stay,who,s,a,r", *rows]) + "\n")
+        given: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "sort": sort}
+        both = {"trajectory": "stay", "user": "who"}
+        named = {"trajectory": "who"} if role == "trajectory" else both
+        data = Trajectories.from_csv(files, **given, **named)
+        assert sorted(data.unit_ids.tolist()) == sorted(ids)
+        assert np.bincount(data.unit_index, data.lengths).tolist() == [2] * len(ids)
+        neutral = {"invalid": "neutral", "people": len(ids), "num_states": 1, "num_actions": 1}
+        whole = Trajectories.from_csv(files, **given, **named, **neutral)
+        assert np.bincount(whole.unit_index, whole.lengths).tolist() == [2] * len(ids)
+
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_ids_of_parquet_files_are_of_one_kind(self, stream: bool, tmp_path: Path) -> None:
+        def read(*columns: Any) -> Any:
+            files = [tmp_path / f"{number}.parquet" for number in range(len(columns))]
+            for path, ids in zip(files, columns, strict=True):
+                zeros = np.zeros(len(ids), int)
+                pq.write_table(pa.table({"i": ids, "s": zeros, "a": zeros, "r": zeros}), path)
+            if stream:
+                return [i for one in stream_parquet(files, **PLAIN) for i in one.trajectory_ids]
+            return Trajectories.from_parquet(files, **PLAIN).trajectory_ids.tolist()
+
+        long = [2**53, 2**53 + 1, 2**53 + 2]
+        assert read(pa.array(long)) == long
+        assert read(pa.array([1], pa.int8()), pa.array(long, pa.uint64())) == [1, *long]
+        assert read(pa.array(["1", "01", "1.0"])) == ["1", "01", "1.0"]
+        for other in (pa.array(["1"]), pa.array([1.0])):
+            with pytest.raises(InputError, match=r"holds words, but|must be a whole number"):
+                read(pa.array([1]), other)
+        with pytest.raises(InputError, match="row 0"):
+            read(pa.array([2**63], pa.uint64()))
+
+    def test_csv_types_that_arrow_does_not_know(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        path.write_text("id,s,a,r\n007,0,1,1.5\n")
+        given: dict[str, Any] = {
+            "trajectory": "id", "state": "s", "action": "a", "reward": "r"
+        }  # fmt: skip
         with pytest.raises(InputError, match="type that Arrow does not know"):
             Trajectories.from_csv(path, types={"id": "words"}, **given)
 
@@ -834,8 +891,12 @@ class TestViews:
         data = Trajectories.from_arrays(**SMALL).with_target(policy)
         assert data.target_probs is not None
         assert data.target_probs.tolist() == [0.1, 0.8, 0.0, 0.9, 0.2, 1.0]
+        for count in (2, 4):
+            with pytest.raises(InputError, match=f"table has {count} states, but the data has 3"):
+                Trajectories.from_arrays(**SMALL).with_target(Tabular.uniform(count, 2))
+        uncounted = Trajectories.from_arrays(**SMALL | {"num_states": None})
         with pytest.raises(InputError, match=r"states, row 2 .* only 2 states"):
-            Trajectories.from_arrays(**SMALL).with_target(Tabular.uniform(2, 2))
+            uncounted.with_target(Tabular.uniform(2, 2))
         with pytest.raises(InputError, match="3 actions, but the data has 2"):
             Trajectories.from_arrays(**SMALL).with_target(Tabular.uniform(3, 3))
 

@@ -1,13 +1,25 @@
 """No certified fit may fail, or succeed, because of what one person's rows say."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tacit.control import LoggedQ
 from tacit.data import OneHot, Tabular, Trajectories
-from tacit.evaluation import GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
-from tacit.privacy import Budget, InputError
+from tacit.evaluation import (
+    DPLSW,
+    FQE,
+    GPOPE,
+    LSTD,
+    WISLSTD,
+    PrivateGTD,
+    PrivateLSTD,
+    PrivateValue,
+)
+from tacit.evaluation.steps import logged_chances
+from tacit.privacy import Budget, InputError, Ledger, Unit
 
 BUDGET = Budget(1.0, 1e-5)
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8]]))
@@ -51,6 +63,49 @@ def test_one_person_the_policy_knows_nothing_of(
     for result in (usual, odd):
         weights = [] if result.weights is None else result.weights
         assert np.all(np.isfinite(weights))
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_states_beyond_the_table_are_not_taken_for_uniform(name: str, tmp_path: Path) -> None:
+    """A policy that knows fewer states, or more, than the data says there are is refused."""
+    states, nothing = np.array([0, 1] * 6), np.zeros(12, int)
+    for count in (1, 3):
+        with Ledger.create(tmp_path / f"{count}", "p", unit=Unit.TRAJECTORY) as ledger:
+            with pytest.raises(InputError, match=rf"table has {count} states.*data has 2"):
+                JUDGES[name].fit(
+                    people(states, nothing, num_states=2),
+                    Tabular.uniform(count, 2),
+                    ledger=ledger,
+                    run="r",
+                    seed=0,
+                )
+            assert not ledger.entries(), "nobody pays for what is refused"
+
+
+def test_states_nobody_counted_have_no_weight() -> None:
+    """Not that of the uniform policy: as if the person had a row that is not valid."""
+    data = people(np.array([0, 0, 1, 5]), np.zeros(4, int))
+    chances = logged_chances(data, POLICY)
+    assert chances is not None
+    assert np.isnan(chances[0]).tolist() == [False, False, False, True]
+
+
+def test_a_table_of_features_has_all_states() -> None:
+    data = people(np.array([0, 1, 2] * 4), np.zeros(12, int), num_states=3)
+    for name in ("lstd", "gtd", "one pass", "gpope"):
+        with pytest.raises(InputError, match="The table has 2 states, but the data has 3"):
+            JUDGES[name].fit(data, seed=0)
+    for judge in (
+        LSTD(OneHot(2), 0.9),
+        WISLSTD(OneHot(2), 0.9),
+        DPLSW(OneHot(2), (0.0, 1.0), BUDGET),
+        LoggedQ(2, (0.0, 1.0), BUDGET, num_states=2),
+    ):
+        with pytest.raises(InputError, match="The table has 2 states, but the data has 3"):
+            judge.fit(data)  # type: ignore[attr-defined]
+    for policy in (Tabular.uniform(2, 2), Tabular.uniform(4, 2)):
+        with pytest.raises(InputError, match="but the data has 3"):
+            FQE(0.9).fit(data, policy)
 
 
 @pytest.mark.parametrize("name", JUDGES)

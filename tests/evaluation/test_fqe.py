@@ -92,7 +92,7 @@ def test_data_of_another_kind() -> None:
     with pytest.raises(InputError, match="vectors as actions"):
         judge.fit(vectors, exact.TARGET)
     states = Trajectories.from_arrays([[0.1, 0.2]], [0], [1.0], lengths=[1], terminated=[True])
-    with pytest.raises(InputError, match="must have shape"):
+    with pytest.raises(InputError, match="table over discrete states"):
         judge.fit(states, exact.TARGET)
 
 

@@ -203,12 +203,12 @@ def test_bad_trajectories_contribute_a_fixed_value() -> None:
 
 
 def test_states_and_actions_outside_the_policy_raise_nothing() -> None:
-    """An error would depend on private values: tables act uniformly there, or not at all."""
+    """An error would depend on private values; what the policy says nothing of has no weight."""
     data = Trajectories.from_arrays(
         [7, 0], [0, 5], [1.0, 1.0], lengths=[1, 1], behavior_probs=[0.5, 0.5]
     )
     w, _ = judge(cap=1.0)._weights_and_returns(data, exact.TARGET)
-    assert w.tolist() == [1.0, 0.0]
+    assert w.tolist() == [0.0, 0.0]
 
 
 # --- figures against enumeration -----------------------------------------------------------------

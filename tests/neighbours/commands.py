@@ -101,6 +101,16 @@ def _evaluations() -> Iterable[Command]:
     yield asked("--nulls carry", "parquet", discrete, user, _NULLS, quick=True)
     yield asked("--nulls carry --stream", "parquet", discrete, user, f"{_NULLS} --stream")
     yield asked("--ledger", "parquet", discrete, user, "--ledger people.ledger", quick=True)
+    yield asked(
+        "--ledger, killed and resumed",
+        "parquet",
+        discrete,
+        user,
+        _ALL,
+        "--stream --ledger people.ledger",
+        thresholds=_SMALL,
+        killed=True,
+    )
     yield asked("--ledger by trajectory, CSV", "csv", discrete, "--ledger people.ledger --json")
     yield asked(
         "--behavior",

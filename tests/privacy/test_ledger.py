@@ -45,8 +45,9 @@ from tacit.privacy import (
     calibrate,
     epsilon,
 )
+from tacit.privacy.entries import Description, digest_of
 from tacit.privacy.events import Disjoint
-from tacit.privacy.ledger import _APPLICATION_ID, OLD_ENTRIES, _digest
+from tacit.privacy.ledger import _APPLICATION_ID, OLD_ENTRIES
 from tacit.privacy.mechanisms import GaussianMechanism
 from tacit.privacy.noise import Source, reproducible, secure
 
@@ -516,13 +517,11 @@ def test_a_cost_that_is_not_that_of_its_events_is_noticed(spent: Path) -> None:
     """Even with digests made anew, which the chain alone cannot notice."""
     with Ledger.open(spent) as ledger:
         data = ledger.to_dict()
-    from tacit.privacy.ledger import Description
-
-    head = _digest(Description.from_dict(data).to_dict())
+    head = digest_of(Description.from_dict(data).to_dict())
     for item in data["entries"]:
         item["cost"] = [item["cost"][0] / 2, item["cost"][1]]
         item["previous"] = head
-        item["digest"] = head = _digest({k: v for k, v in item.items() if k != "digest"})
+        item["digest"] = head = digest_of({k: v for k, v in item.items() if k != "digest"})
     forged = spent.with_name("forged")
     forged_ledger = Ledger.from_dict(data, forged)
     with pytest.raises(LedgerError, match="the cost of entry 1"):
@@ -760,7 +759,7 @@ def test_what_0_1_may_have_entered_too_low_is_assumed_not_to_be_there(path: Path
         (entry,) = ({k: v for k, v in one.items() if k != "digest"} for one in data["entries"][:1])
         if disjoint:
             entry["events"] = [Disjoint((Gaussian(30, 1),)).to_dict()]
-        told = data | {"entries": [entry | {"digest": _digest(entry)}]}
+        told = data | {"entries": [entry | {"digest": digest_of(entry)}]}
         with Ledger.from_dict(told, path.with_name(kept)) as ledger:
             ledger.spend(Disjoint((Gaussian(30, 1),)), run="new")
             listed = ledger.certify("new", 1e-5, source=reproducible(0)).assumptions
@@ -850,7 +849,7 @@ def test_a_process_that_died_with_the_lock_does_not_hold_it(spent: Path) -> None
 def test_a_living_process_with_the_lock_is_waited_for_and_then_named(
     spent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit.privacy.ledger._PATIENCE", 0.2)
+    monkeypatch.setattr("tacit.privacy.ledger_file.PATIENCE", 0.2)
     holder = sqlite3.connect(spent, isolation_level=None)
     with Ledger.open(spent) as ledger:
         holder.execute("BEGIN IMMEDIATE")

@@ -5,6 +5,7 @@ import copy
 import functools
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -452,6 +453,49 @@ def test_of_all_copies_one_goes_on_and_one_ends(tmp_path: Path) -> None:
         assert ledger.generation("another") == (0, False)
 
 
+def test_who_dies_between_claim_and_checkpoint_may_claim_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of its copies the first alone, however often that happens."""
+
+    class Killed(BaseException):
+        pass
+
+    def dies(*_: Any, **__: Any) -> Any:
+        raise Killed
+
+    place, real = tmp_path / "run", Ledger.claim
+
+    def claims(self: Ledger, *given: Any) -> int:
+        found = real(self, *given)
+        monkeypatch.setattr(Kept, "_write", dies)
+        return found
+
+    write = Kept._write
+    with Ledger.create(tmp_path / "ledger", "people", unit=Unit.TRAJECTORY) as ledger:
+        with begun(place):
+            Kept.begin(place, {"run": "one", "seed": None}, live=True, runs_on={})
+        early = shutil.copytree(place, tmp_path / "early")
+        monkeypatch.setattr(Ledger, "claim", claims)
+        for _ in range(2):
+            with resumed(place) as kept, pytest.raises(Killed):
+                kept.go_on(ledger)
+            monkeypatch.setattr(Kept, "_write", write)
+        # Before its claim, too: the older mark still counts.
+        monkeypatch.setattr(Ledger, "claim", dies)
+        with resumed(place) as kept, pytest.raises(Killed):
+            kept.go_on(ledger)
+        monkeypatch.setattr(Ledger, "claim", real)
+        copy = shutil.copytree(place, tmp_path / "copy")
+        with resumed(copy) as kept:
+            going = kept.go_on(ledger)
+        assert going.generation == 3
+        for one in (place, early):
+            with resumed(one) as kept, pytest.raises(InputError, match="gone on with elsewhere"):
+                kept.go_on(ledger)
+        going.end(ledger)
+
+
 def test_a_claim_takes_nothing_of_the_limit(tmp_path: Path) -> None:
     """A run that was stopped before it paid claims its generation first."""
     limit = Budget(1.0, 1e-6)
@@ -459,9 +503,9 @@ def test_a_claim_takes_nothing_of_the_limit(tmp_path: Path) -> None:
     with Ledger.create(
         tmp_path / "ledger", "people", unit=Unit.TRAJECTORY, limit=limit, filter="gaussian"
     ) as ledger:
-        ledger.claim("one", "token", 1)
+        assert ledger.claim("one", "token", 0) == 1
         assert ledger.left() == 1.0
-        assert ledger._spent == {}
+        assert ledger.paid(1e-6).epsilon == 0.0
         ledger.spend(Gaussian(std, 1.0), run="one")
         ledger.end("one", "token", 1)
         assert ledger.check() == 3

@@ -27,6 +27,7 @@ from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Population
 from tacit.privacy.promise import NoiseOrigin, Relation
 from tacit.report import figures, numbers, plots, render, words, write
 from tacit.report.figures import Figure
+from tacit.report.markup import safe
 from tacit.run.study import CurvePoint, Fact, Slice, Study
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -339,6 +340,18 @@ def test_words_of_users_never_become_markup() -> None:
 def test_characters_that_hide_or_turn_text_are_shown_as_unknown() -> None:
     page = words_of(tree(render(study(title="a\x00b\u202ec\ud800d\x1be\ufffe"))))
     assert "a\ufffdb\ufffdc\ufffdd\ufffde\ufffd" in page
+
+
+def test_letters_from_right_to_left_do_not_turn_numbers_around() -> None:
+    """By the rules of Unicode a number goes where the last letter before it goes."""
+    for text, shown in (
+        ("מ 0.1 9.9", "מ\u200e 0.1 9.9"),
+        ("مستشفى 5", "مستشفى\u200e 5"),
+        ("9 מרפאה ב", "9 מרפאה ב\u200e"),
+        ("מ x 1", "מ x 1"),
+        ("clinic 5", "clinic 5"),
+    ):
+        assert safe(text) == shown
 
 
 def test_headings_landmarks_and_language(pages: dict[str, str]) -> None:

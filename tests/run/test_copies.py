@@ -301,7 +301,7 @@ def test_copies_of_a_run_on_a_table_release_one_thing_about_that_table(
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(noised_q, "advance", die)
+        dying.setattr(noised_q, "released", die)
         with pytest.raises(Killed):
             cli.run([*words, "--out", str(run)])
     assert payments(book) == 1
@@ -333,7 +333,7 @@ def test_a_table_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(noised_q, "advance", die)
+        dying.setattr(noised_q, "released", die)
         with pytest.raises(Killed):
             agent.fit(data, checkpoint=tmp_path / "run")
     with pytest.raises(InputError, match="holds an interrupted run"):

@@ -8,7 +8,9 @@ Every command takes `--json`. Bad input is answered by one sentence on standard 
 import io
 import os
 import sys
+import traceback
 import warnings
+from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -18,6 +20,7 @@ from tacit.cli.accounts import budget, keygen, sign, verify
 from tacit.cli.attacks import audit, limits
 from tacit.cli.judging import check, demo, evaluate, report
 from tacit.cli.ledgers import ledger_app
+from tacit.cli.printing import say
 from tacit.cli.risks import risk
 from tacit.cli.sweep import sweep_command
 from tacit.cli.train import train_app
@@ -47,6 +50,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         # Names in any script, on terminals that know only some.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    sys.excepthook = _crashed
     sys.exit(run(arguments))
 
 
@@ -72,25 +76,33 @@ def run(arguments: list[str] | None = None) -> int:
             return _refuse(error.format_message())
         if isinstance(error, TacitError):
             return _refuse(str(error))
+        if type(error).__name__ == "JaxRuntimeError" and "out of memory" in str(error).lower():
+            return _refuse(
+                "There is not enough memory for this. What was paid for is kept: go on with "
+                "--resume where there is more, or when there is."
+            )
         raise
     return code if isinstance(code, int) else 0
 
 
 def _refuse(message: str) -> int:
-    from tacit.privacy.text import printable
-
     # One line, whatever a file that is complained of has put into it.
-    print(f"tacit: {printable(message)}", file=sys.stderr)
+    say(f"tacit: {message}", aside=True)
     return 2
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"tacit: warning: {message}", file=sys.stderr)
+    say(f"tacit: warning: {message}", aside=True)
+
+
+def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The traceback of an error that is ours, in which a file may have put its words."""
+    say(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), aside=True)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"tacit {__version__}")
+        say(f"tacit {__version__}")
         raise typer.Exit()
 
 

@@ -1,13 +1,12 @@
 """`tacit budget`, `verify`, `keygen`, `sign`: what noise costs, and certificates of it."""
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.common import Json
+from tacit.cli.printing import say, say_json, shown
 
 if TYPE_CHECKING:
     from tacit.privacy import Certificate, Claim, Event, Relation
@@ -93,12 +92,12 @@ def budget(
 
 def _show(answer: dict[str, Any], events: "list[Event]", as_json: bool) -> None:
     if as_json:
-        print(json.dumps({**answer, "events": [event.to_dict() for event in events]}))
+        say_json({**answer, "events": [event.to_dict() for event in events]})
         return
     for event in events:
-        print(event)
+        say(event)
     for name, value in answer.items():
-        print(f"  {name:<14}{_number(value)}")
+        say(f"  {name:<14}{_number(value)}")
 
 
 def _number(value: object) -> str:
@@ -147,7 +146,7 @@ def _show_claim(
             parameters[key] = option
     made = claims.claim(name, parameters)
     if as_json:
-        print(json.dumps(made.to_dict()))
+        say_json(made.to_dict())
     else:
         _print_claim(made)
 
@@ -158,18 +157,18 @@ def _show_claims(as_json: bool) -> None:
 
     made = {name: formula() for name, formula in claims.CLAIMS.items()}
     if as_json:
-        print(json.dumps({name: item.to_dict() for name, item in made.items()}))
+        say_json({name: item.to_dict() for name, item in made.items()})
         return
-    print("Privacy as claimed by five papers, and as certified for the same noise.")
-    print()
-    print(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
+    say("Privacy as claimed by five papers, and as certified for the same noise.")
+    say("")
+    say(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
     for name, item in made.items():
         scope = item.scope.split(",")[0]
         certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
         delta = f"{item.delta:.0e}" if item.delta else "0"
-        print(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
-    print()
-    print("Why they differ: tacit budget --claim xie2019 (or another name above).")
+        say(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
+    say("")
+    say("Why they differ: tacit budget --claim xie2019 (or another name above).")
 
 
 def _parameter(text: str) -> tuple[str, float | int | bool]:
@@ -197,16 +196,16 @@ def _print_claim(made: "Claim") -> None:
         ("epsilon", f"{made.epsilon:.4g}", f"{certified.epsilon:.4g}" if certified else "-")
     )
     rows.append(("delta", f"{made.delta:.3g}", f"{certified.delta:.3g}" if certified else "-"))
-    print(textwrap.fill(f"{made.source}, for {made.scope}", 78))
-    print("  " + ", ".join(f"{k} {v:.6g}" for k, v in made.details.items()))
+    say(*textwrap.wrap(f"{made.source}, for {made.scope}", 78))
+    say("  " + ", ".join(f"{k} {v:.6g}" for k, v in made.details.items()))
     for head, left, right in rows:
-        print(f"  {head:<9}{left:>12}{right:>12}")
+        say(f"  {head:<9}{left:>12}{right:>12}")
     why = f"Not a certificate: {made.why_not}"
     covers = (
         f"The certified figure: {made.covers}" if certified else f"None certified: {made.covers}"
     )
     for text in (why, covers):
-        print(textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  "))
+        say(*textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="  "))
 
 
 def verify(
@@ -223,23 +222,23 @@ def verify(
     import textwrap
 
     from tacit.privacy import Certificate, signing
+    from tacit.privacy.text import printable
 
     read = Certificate.read(certificate)
     if as_json and read.invalid is not None:
         # Refused below like any other; programs find the reason here.
         answer = {"verified": False, "invalid": read.invalid, "certificate": read.to_dict()}
-        print(json.dumps(answer))
+        say_json(answer)
     key = None if public_key is None else signing.public_key(public_key)
     found = read.verify(strict=strict, public_key=key)
     if as_json:
         answer = {"verified": True, "invalid": None, **found.to_dict()}
-        print(json.dumps({**answer, "certificate": read.to_dict()}))
+        say_json({**answer, "certificate": read.to_dict()})
         return
-    print(read.card())
-    print()
-    print(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
-    print(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
-    print(textwrap.fill(_signed_words(read, found.signed, public_key), 79))
+    say(*read.card().split("\n"), "")
+    say(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
+    say(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
+    say(*textwrap.wrap(printable(_signed_words(read, found.signed, public_key)), 79))
 
 
 def _signed_words(read: "Certificate", signed: "Signed", given: Path | None) -> str:
@@ -249,7 +248,7 @@ def _signed_words(read: "Certificate", signed: "Signed", given: Path | None) -> 
     key = read.signature.public_key
     match signed.value:
         case "by-the-given-key":
-            return f"Signed by the key in {given}; who has that key is for you to know."
+            return f"Signed by the key in {shown(given)}; who has that key is for you to know."
         case "by-the-key-it-names":
             return (
                 f"Signed by the key {key}, which may be anybody's: compare it with one that you "
@@ -267,7 +266,10 @@ def keygen(
 
     public = signing.make_key(key)
     told = {"private_key": str(key), "public_key": str(public), "key": signing.public_key(public)}
-    print(json.dumps(told) if as_json else f"Made {key} (keep it) and {public} (give it away).")
+    if as_json:
+        say_json(told)
+    else:
+        say(f"Made {shown(key)} (keep it) and {shown(public)} (give it away).")
 
 
 def sign(
@@ -288,9 +290,9 @@ def sign(
     assert signed.signature is not None
     if as_json:
         told = {"key": signed.signature.public_key, "warnings": list(found.warnings)}
-        print(json.dumps({"signed": True, **told}))
+        say_json({"signed": True, **told})
     else:
-        print(f"Signed {certificate} with the key")
-        print(f"{signed.signature.public_key}.")
+        say(f"Signed {shown(certificate)} with the key")
+        say(f"{signed.signature.public_key}.")
         for warning in found.warnings:
-            print(f"tacit: warning: {warning}", file=sys.stderr)
+            say(f"tacit: warning: {warning}", aside=True)

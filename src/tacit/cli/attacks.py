@@ -1,6 +1,5 @@
 """`tacit audit`, `tacit limits`: attacks on promises, and what no private learner can do."""
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import Json, progress
+from tacit.cli.printing import say, say_json
 
 if TYPE_CHECKING:
     from tacit.privacy.audit import Audit, CanaryAudit
@@ -58,7 +58,10 @@ def audit(
     from tacit.privacy.audit.targets import TARGETS, find
 
     if names:
-        print(json.dumps(list(TARGETS)) if as_json else "\n".join(TARGETS))
+        if as_json:
+            say_json(list(TARGETS))
+        else:
+            say(*TARGETS)
         return
     chosen = {name: find(name) for name in [*(targets or []), *(TARGETS if everything else [])]}
     if not chosen and not mutants:
@@ -79,14 +82,12 @@ def audit(
             mutated.append(mutations.audited(one, name, runs=runs, confidence=confidence))
     bad = sum(item.broken for item in found) + sum(not item.caught for item in mutated)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "audits": [item.to_dict() for item in found],
-                    "mutants": [item.to_dict() for item in mutated],
-                    "failed": bad,
-                }
-            )
+        say_json(
+            {
+                "audits": [item.to_dict() for item in found],
+                "mutants": [item.to_dict() for item in mutated],
+                "failed": bad,
+            }
         )
     else:
         _show_audits(found, mutated, false_alarm)
@@ -129,40 +130,38 @@ def _show_audits(
 ) -> None:
     wide = max(len(item.target) for item in [*found, *(one.found for one in mutated)]) + 1
     if found:
-        print(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}")
+        say(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}")
         for item in found:
             delta = f"{item.delta:.0e}" if item.delta else "0"
-            print(
+            say(
                 f"{item.target:<{wide}}{delta:>7}{item.certified:>9.4g}{item.epsilon:>7.3g}"
                 f"{_shaped(item):>8}"
             )
-            print(f"  {_verdict(item)}{_failed(item)}")
+            say(f"  {_verdict(item)}{_failed(item)}")
             if item.warning is not None:
-                print(f"  warning: {item.warning}")
+                say(f"  warning: {item.warning}")
     if mutated:
         if found:
-            print()
-        print(f"{'mutant':<{wide}}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
+            say("")
+        say(f"{'mutant':<{wide}}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
         for name in dict.fromkeys(one.mutant for one in mutated):
-            print(f"{name}:")
+            say(f"{name}:")
             for one in (item for item in mutated if item.mutant == name):
                 verdict = "caught" if one.caught else "NOT CAUGHT"
-                print(
+                say(
                     f"{' ' + one.found.target:<{wide}}{one.found.certified:>9.4g}"
                     f"{one.found.epsilon:>7.3g}{_shaped(one.found):>8}  {verdict}"
                 )
     sure = f"{100 * (found or [one.found for one in mutated])[0].confidence:.6g} %"
-    print()
-    print(f"shown: no smaller epsilon is true, with confidence {sure}.")
-    print("shaped: the same if the privacy loss is Gaussian in shape, an assumption.")
-    print("verdict: whether the attack contradicts delta(epsilon) at any epsilon.")
+    say("")
+    say(f"shown: no smaller epsilon is true, with confidence {sure}.")
+    say("shaped: the same if the privacy loss is Gaussian in shape, an assumption.")
+    say("verdict: whether the attack contradicts delta(epsilon) at any epsilon.")
     if found:
-        print(
-            f"A promise that is kept is called refuted at a rate of {false_alarm:g} at most. What"
-        )
-        print("is not refuted is not proven: another attack might show more.")
+        say(f"A promise that is kept is called refuted at a rate of {false_alarm:g} at most. What")
+        say("is not refuted is not proven: another attack might show more.")
     if any(item.verdict == "inconclusive" for item in found):
-        print("inconclusive: so few runs could not have shown what is promised to be broken.")
+        say("inconclusive: so few runs could not have shown what is promised to be broken.")
 
 
 def _verdict(item: "Audit | CanaryAudit") -> str:
@@ -218,12 +217,12 @@ def limits(
         answer |= {"steps": steps, "group": [promised.epsilon, promised.delta]}
     answer["accuracy"] = ceilings.best_accuracy(tasks, promised)
     if as_json:
-        print(json.dumps(answer))
+        say_json(answer)
         return
-    print(f"One of {tasks} tasks, under epsilon {epsilon:g} at delta {delta:g}.")
+    say(f"One of {tasks} tasks, under epsilon {epsilon:g} at delta {delta:g}.")
     if "steps" in answer:
-        print(
+        say(
             f"They are {answer['steps']} steps between neighbours apart, which makes it "
             f"epsilon {promised.epsilon:g} at delta {promised.delta:.3g}."
         )
-    print(f"No private learner is right with a probability above {answer['accuracy']:.4f}.")
+    say(f"No private learner is right with a probability above {answer['accuracy']:.4f}.")

@@ -1,13 +1,13 @@
 """What commands have in common: options, the bar of those that take long, how they stop."""
 
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from tacit.cli.printing import say, shown
 
 if TYPE_CHECKING:
     from tacit.run.evaluation import Progress
@@ -110,12 +110,14 @@ def progress(steps: int | None) -> Iterator["Progress"]:
         TimeRemainingColumn,
     )
 
+    from tacit.privacy.text import printable_line
+
     console = Console(stderr=True)
     columns = (
         BarColumn(20),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
@@ -125,6 +127,7 @@ def progress(steps: int | None) -> Iterator["Progress"]:
 
         def advance(what: str, share: float | None = None) -> None:
             nonlocal begun
+            what = printable_line(what)
             if share is not None:
                 bar.update(task, total=1.0, completed=share, description=what)
             elif steps is None:
@@ -153,6 +156,9 @@ def refuse_words(
 
 
 def say_stopped(how_far: str, command: str, learner: str, folder: Path) -> NoReturn:
-    print(f"Stopped after {how_far}; what was done is kept. To go on:", file=sys.stderr)
-    print(f"  tacit {command} {learner} --out {shlex.quote(str(folder))} --resume", file=sys.stderr)
+    say(
+        f"Stopped after {how_far}; what was done is kept. To go on:",
+        f"  tacit {command} {learner} --out {shown(folder)} --resume",
+        aside=True,
+    )
     raise typer.Exit(130)

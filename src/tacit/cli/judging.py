@@ -1,7 +1,9 @@
 """`tacit evaluate`, `tacit report`, `tacit demo`: the value of a policy from logged decisions."""
 
-import json
-from contextlib import nullcontext
+import io
+import os
+import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ from tacit.cli.common import (
     NumActions,
     NumStates,
     Population,
+    Resume,
     RewardColumn,
     RewardRange,
     Sort,
@@ -29,9 +32,12 @@ from tacit.cli.common import (
     Truncated,
     UserColumn,
     progress,
+    refuse_words,
 )
+from tacit.cli.printing import say, say_json, shown
 
 if TYPE_CHECKING:
+    from tacit.run.request import Request
     from tacit.run.study import Study
 
 BehaviorProb = Annotated[str | None, typer.Option(help="Column: how likely the decision was.")]
@@ -133,12 +139,14 @@ def evaluate(
     seed: Annotated[
         int | None, typer.Option(help="Reproducible noise: for experiments, protects nobody.")
     ] = None,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """The value of a policy from a table of logged decisions, privately.
 
     Say what you have, and follow the answers: what is missing is asked for. The run's folder gets
-    study.json, certificate.json and report.html.
+    study.json, certificate.json and report.html. A run that was killed goes on with --out and
+    --resume, on the same table, and pays nothing again.
 
     \b
     tacit evaluate stays.parquet --policy policy.json --epsilon 1 --delta 1e-6 \\
@@ -147,6 +155,10 @@ def evaluate(
     """
     words = {k: v for k, v in locals().items() if k not in _NOT_WORDS}
     words["table"] = tuple(table or ())
+    if resume:
+        said = words | {"config": config, "ledger": ledger, "name": name, "seed": seed}
+        _resume(said, out, ray, as_json)
+        return
     _evaluate(words, config, ledger, name, out, seed, ray, as_json)
 
 
@@ -190,13 +202,13 @@ def check(
         advance("loading")
         found = Request.of(words, config).checked()
     if as_json:
-        print(json.dumps({"valid": True, "private": True, **found.counts}))
+        say_json({"valid": True, "private": True, **found.counts})
         return
-    print(found.words)
-    print("The table is valid. This is about private data: keep it to yourself.")
+    say(*found.words.split("\n"))
+    say("The table is valid. This is about private data: keep it to yourself.")
 
 
-_NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "as_json")
+_NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "as_json")
 
 
 def _evaluate(
@@ -208,39 +220,143 @@ def _evaluate(
     seed: int | None = None,
     ray: str | None = None,
     as_json: bool = False,
+    unused: Path | None = None,
 ) -> None:
-    """Answer, and write the run's folder."""
+    """Answer, and write the run's folder: `out`, or one that was not there before."""
     from datetime import datetime
 
-    from tacit.privacy import InputError, Ledger, files
-    from tacit.report.folder import write_run
+    from tacit.privacy import InputError, files
+    from tacit.run.releasing import reserved
     from tacit.run.request import Request
 
     asked = Request.of(words, config)
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
-    folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    if (folder / "study.json").exists():
-        raise InputError(f"{folder} holds a run already: say another folder with --out.")
-    options: dict[str, Any] = {} if ray is None else {"gather": _on_ray(ray)}
-    with (
-        files.folder(folder),
-        nullcontext() if ledger is None else Ledger.open(ledger) as opened,
-        progress(None) as advance,
-    ):
-        run = None if opened is None else name or folder.name
-        study = asked.study(ledger=opened, run=run, seed=seed, progress=advance, **options)
+    new = unused or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    with files.fresh(new) if out is None else nullcontext(out) as folder, reserved(folder):
+        about = {
+            "asked": asked.to_dict(),
+            "ledger": None if ledger is None else str(ledger.resolve()),
+            "ray": ray,
+        }
+        run = None if ledger is None else name or folder.resolve().name
+        _answer(asked, folder, about, as_json, run=run, seed=seed)
+
+
+def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: bool) -> None:
+    """Go on with an evaluation that was interrupted."""
+    from tacit.privacy import InputError, files
+    from tacit.privacy.resuming import KEY, Kept
+    from tacit.report import folder as folders
+    from tacit.run.releasing import STUDY
+    from tacit.run.request import Request
+
+    refuse_words(words, out, words.pop("config"), {})
+    assert out is not None
+    nothing = InputError(f"There is no evaluation to resume in {str(out)!r}.")
+    if not out.is_dir():
+        raise nothing
+    with files.alone(out):
+        if (out / STUDY).exists():
+            if folders.finished(out):
+                raise InputError(
+                    f"The run in {str(out)!r} is finished: there is nothing to resume."
+                )
+            study, written = folders.finish(out)
+            _tell(study, written, out, as_json)
+            return
+        if not (out / KEY).exists():
+            raise nothing
+        about = Kept.read(out).about
+        try:
+            asked = Request.of(about["asked"])
+            about = {"ledger": about["ledger"], "ray": about["ray"]}
+        except (KeyError, TypeError, AttributeError):
+            raise nothing from None
+        if ray is not None:
+            if about["ray"] is None:
+                raise InputError("This run was begun without --ray: leave it out.")
+            about["ray"] = ray
+        _answer(asked, out, about, as_json, resume=True)
+
+
+def _answer(
+    asked: "Request", folder: Path, about: dict[str, Any], as_json: bool, **options: Any
+) -> None:
+    from tacit.privacy import InputError, Ledger, TacitError
+    from tacit.privacy.resuming import KEY
+    from tacit.report.folder import try_report, write_run
+
+    if about["ray"] is not None:
+        options["gather"] = _on_ray(about["ray"])
+    study = None
     try:
+        with (
+            nullcontext() if about["ledger"] is None else Ledger.open(about["ledger"]) as opened,
+            progress(None) as advance,
+        ):
+            study = asked.study(
+                ledger=opened,
+                folder=folder,
+                about=about,
+                tried=try_report,
+                progress=advance,
+                **options,
+            )
         written = write_run(study, folder)
-    except InputError:
-        # It has been paid for: what cannot be kept is at least shown.
-        print(json.dumps(study.to_dict()) if as_json else _study_words(study))
+    except KeyboardInterrupt:
+        if not (folder / KEY).exists():
+            raise
+        say(f"Stopped. {_kept(folder)}", aside=True)
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if study is not None:
+            # It has been paid for: what cannot be kept is at least shown.
+            with suppress(OSError):
+                _show(study, as_json)
+        if not (folder / KEY).exists():
+            raise
+        if isinstance(error, TacitError):
+            raise InputError(f"{error} {_kept(folder)}") from None
+        say(f"tacit: {_kept(folder)}", aside=True)
         raise
+    _tell(study, written, folder, as_json)
+
+
+def _kept(folder: Path) -> str:
+    return (
+        "What was begun is kept, and costs nothing again: tacit evaluate --out "
+        f"{shown(folder)} --resume"
+    )
+
+
+def _show(study: "Study", as_json: bool, **more: Any) -> None:
     if as_json:
-        print(json.dumps({**study.to_dict(), "files": {k: str(v) for k, v in written.items()}}))
-        return
-    print(_study_words(study))
-    print(f"The report is {written['report']}.")
+        say_json({**study.to_dict(), **more})
+    else:
+        say(*_study_lines(study))
+
+
+def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool) -> None:
+    """Print a study that is in its folder; what cannot be printed is still there."""
+    from tacit.privacy import InputError
+
+    try:
+        if as_json:
+            _show(study, as_json, files={k: str(v) for k, v in written.items()})
+        else:
+            _show(study, as_json)
+            say(f"The report is {shown(written['report'])}.")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Else Python would try once more when it ends.
+        with suppress(OSError, io.UnsupportedOperation):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(
+            f"Standard output cannot be written: {error.strerror}. The study is in {shown(folder)}."
+        ) from None
 
 
 def _on_ray(address: str) -> Any:
@@ -251,13 +367,15 @@ def _on_ray(address: str) -> Any:
     return partial(gather, workers="ray" if address == "local" else address)
 
 
-def _study_words(study: "Study") -> str:
+def _study_lines(study: "Study") -> list[str]:
     """The figures, and what they promise, for a screen of 79 columns."""
     import textwrap
 
+    from tacit.privacy.text import named, printable
+
     main = study.main
     level = f"{100 * main.interval.level:g} %" if main.interval else ""
-    lines = textwrap.wrap(study.title, 78)
+    lines = textwrap.wrap(printable(named(study.title)), 78)
     lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
     names = {
         "target": study.target_name,
@@ -273,7 +391,7 @@ def _study_words(study: "Study") -> str:
             lines.append(_row(label, found["estimate"], *ends))
     others = [one for one in study.results[1:] if one.estimate is not None]
     if others:
-        lines.append(f"  {study.target_name[:40]}, by other estimators:")
+        lines.append(f"  {named(study.target_name[:40])}, by other estimators:")
     for one in others:
         held = one.interval
         if held is None:
@@ -292,13 +410,16 @@ def _study_words(study: "Study") -> str:
         promise = f"Certified: epsilon {made.epsilon:.4g} at delta {made.delta:g}, {made.unit}, "
         notes.insert(0, promise + f"{made.relation}.")
     for note in notes:
-        lines += textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
-    return "\n".join(lines)
+        # Further in where a note goes on, so that no name in it begins what looks like another.
+        lines += textwrap.wrap(printable(note), 78, initial_indent="  ", subsequent_indent=" " * 4)
+    return lines
 
 
 def _row(label: str, *numbers: float | None) -> str:
-    shown = ("-" if x is None else format(x, ".4g") for x in numbers)
-    return f"  {label[:21]:<22}" + "".join(f" {text:>9}" for text in shown)
+    from tacit.privacy.text import named
+
+    figures = ("-" if x is None else format(x, ".4g") for x in numbers)
+    return f"  {named(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)
 
 
 def report(
@@ -310,6 +431,7 @@ def report(
 ) -> None:
     """Write the report of a run again."""
     from tacit.privacy import InputError
+    from tacit.privacy.resuming import KEY
     from tacit.report import write
     from tacit.run.lessons import RUN
     from tacit.run.study import Study
@@ -320,8 +442,16 @@ def report(
             f"{str(run_folder)!r} holds what `tacit train` learned: a report is about what `tacit "
             "evaluate` found."
         )
+    if (run_folder / KEY).exists() and not (run_folder / "study.json").exists():
+        raise InputError(
+            f"{str(run_folder)!r} holds an interrupted run: go on with it by tacit evaluate --out "
+            f"{shown(run_folder)} --resume"
+        )
     write(Study.load(run_folder / "study.json"), target)
-    print(json.dumps({"report": str(target)}) if as_json else f"The report is {target}.")
+    if as_json:
+        say_json({"report": str(target)})
+    else:
+        say(f"The report is {shown(target)}.")
 
 
 def demo(
@@ -338,13 +468,4 @@ def demo(
     with progress(None) as advance:
         advance("making up a clinic")
         words = clinic.write(out, people, seed)
-    _evaluate(words, out=_unused(out / "run"), as_json=as_json)
-
-
-def _unused(folder: Path) -> Path:
-    """`folder`, or with a number behind if a run is in there."""
-    tried, number = folder, 1
-    while (tried / "study.json").exists():
-        number += 1
-        tried = folder.with_name(f"{folder.name}-{number}")
-    return tried
+    _evaluate(words, unused=out / "run", as_json=as_json)

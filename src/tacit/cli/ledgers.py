@@ -1,13 +1,12 @@
 """`tacit ledger`: what a population of people has paid."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacit.cli.common import Json
+from tacit.cli.printing import say, say_json, shown
 
 ledger_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -43,7 +42,10 @@ def ledger_create(
         filter=filter,
     ) as ledger:
         about = ledger.about.to_dict()
-    print(json.dumps(about) if as_json else f"Made the ledger {path} of {population!r}.")
+    if as_json:
+        say_json(about)
+    else:
+        say(f"Made the ledger {shown(path)} of {population!r}.")
 
 
 @ledger_app.command("show")
@@ -52,35 +54,46 @@ def ledger_show(
     delta: Annotated[
         float | None, typer.Option(help="The delta to state epsilon at; the limit's by default.")
     ] = None,
+    newest: Annotated[
+        int, typer.Option("--runs", help="How many runs to list; the newest.", min=0)
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """What was spent, by whom, and what is left."""
     from tacit.privacy import InputError, Ledger
-    from tacit.privacy.text import printable
 
     with Ledger.open(path) as ledger:
-        entries, left, limit = ledger.entries(), ledger.left(), ledger.about.filter
+        limit = ledger.about.filter
         if limit is None and delta is None:
             raise InputError("This ledger has no limit: say --delta to state epsilon at.")
         stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
-        runs = list(dict.fromkeys(entry.run for entry in entries))
-        paid = {run: ledger.paid(stated_at, run).epsilon for run in runs}
-        total = ledger.paid(stated_at).epsilon if entries else 0.0
+        told = ledger.shown(stated_at, newest)
         about = ledger.about
     if as_json:
-        answer = {**about.to_dict(), "delta": stated_at, "epsilon": total, "left": left}
-        print(json.dumps({**answer, "runs": paid, "entries": len(entries)}))
+        answer = {**about.to_dict(), "delta": stated_at, "epsilon": told.epsilon}
+        answer |= {"left": told.left, "runs": told.newest, "runs_in_all": told.runs}
+        say_json({**answer, "entries": told.entries})
         return
-    print(f"{printable(about.population)}: {about.unit}, {about.relation}")
+
+    def stated(epsilon: float | None) -> str:
+        return "more than can be stated" if epsilon is None else f"{epsilon:.4g}"
+
+    say(f"{about.population!r}: {about.unit}, {about.relation}")
     if limit is not None:
         at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
-        print(f"  limit       {at}, kept by the {limit.kind} filter; {left:.1%} is left")
+        say(f"  limit       {at}, kept by the {limit.kind} filter; {told.left:.1%} is left")
     else:
-        print("  limit       none")
-    print(f"  entries     {len(entries)} in {len(runs)} runs")
-    print(f"  paid        epsilon {total:.4g} at delta {stated_at:g}, had it all been planned")
-    for run, spent in paid.items():
-        print(f"    {printable(run):<30} {spent:.4g}")
+        say("  limit       none")
+    say(f"  entries     {told.entries} in {told.runs} runs")
+    if told.epsilon is None:
+        say(f"  paid        more than any epsilon that can be stated at delta {stated_at:g}")
+    else:
+        paid = f"epsilon {stated(told.epsilon)} at delta {stated_at:g}"
+        say(f"  paid        {paid}, had it all been planned")
+    for run, spent in told.newest.items():
+        say(f"    {run!r:<30} {stated(spent)}")
+    if len(told.newest) < told.runs:
+        say(f"    and {told.runs - len(told.newest)} earlier runs: say --runs {told.runs}")
 
 
 @ledger_app.command("check")
@@ -116,20 +129,20 @@ def ledger_check(
         lost = [str(anchor)]
     if as_json:
         answer = {"checked": True, "entries": checked, "rolled_back": bool(lost)}
-        print(json.dumps({**answer, "certificates": held, "anchor": anchored}))
+        say_json({**answer, "certificates": held, "anchor": anchored})
     else:
-        print(f"{path}: {checked} entries, unbroken, each at the cost of its events.")
+        say(f"{shown(path)}: {checked} entries, unbroken, each at the cost of its events.")
         for name in held:
             if name not in lost:
-                print(f"It went through the state that {name} was issued at.")
+                say(f"It went through the state that {shown(name)} was issued at.")
         if anchored:
-            print(f"It went through all states in {anchor}, which has this one now.")
+            say(f"It went through all states in {shown(anchor)}, which has this one now.")
     if lost:
-        print(
-            f"tacit: {path} has not the entries that {lost[0]} attests: it was restored from a "
-            "backup or rolled back, or is another ledger, and more may have been spent than it "
-            "says.",
-            file=sys.stderr,
+        say(
+            f"tacit: {shown(path)} has not the entries that {shown(lost[0])} attests: it was "
+            "restored from a backup or rolled back, or is another ledger, and more may have been "
+            "spent than it says.",
+            aside=True,
         )
         raise typer.Exit(1)
 
@@ -140,7 +153,7 @@ def ledger_export(path: LedgerPath) -> None:
     from tacit.privacy import Ledger
 
     with Ledger.open(path) as ledger:
-        print(json.dumps(ledger.to_dict(), indent=2))
+        say_json(ledger.to_dict(), indent=2)
 
 
 @ledger_app.command("import")
@@ -153,5 +166,8 @@ def ledger_import(
     from tacit.privacy import Ledger, files
 
     with Ledger.from_dict(files.load_json(source), path) as ledger:
-        entries = len(ledger.entries())
-    print(json.dumps({"entries": entries}) if as_json else f"Made {path} with {entries} entries.")
+        entries = len(ledger)
+    if as_json:
+        say_json({"entries": entries})
+    else:
+        say(f"Made {shown(path)} with {entries} entries.")

@@ -1,6 +1,5 @@
 """`tacit risk`: what an uncertain outcome is worth to somebody."""
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.common import Json, ProspectName
+from tacit.cli.printing import say, say_json, shown
 
 
 def risk(
@@ -67,10 +67,10 @@ def risk(
         prospects.write(who, name, page)
         answer["page"] = str(page)
     if as_json:
-        print(json.dumps(answer))
+        say_json(answer)
         return
     if "value" in answer:
-        print(f"To {name} it is worth {answer['value']:.6g}, as much as")
-        print(f"{answer['equivalent']:.6g} for certain. Its mean is {answer['mean']:.6g}.")
+        say(f"To {shown(name)} it is worth {answer['value']:.6g}, as much as")
+        say(f"{answer['equivalent']:.6g} for certain. Its mean is {answer['mean']:.6g}.")
     if page is not None:
-        print(f"Weights and utilities are in {page}.")
+        say(f"Weights and utilities are in {shown(page)}.")

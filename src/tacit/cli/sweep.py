@@ -1,6 +1,5 @@
 """`tacit sweep`: many settings and seeds of a learner, in a simulator."""
 
-import json
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from tacit.cli.common import (
     refuse_words,
     say_stopped,
 )
+from tacit.cli.printing import say, say_json, shown
 
 if TYPE_CHECKING:
     from tacit.run.sweep import Plan, Standing
@@ -125,10 +125,9 @@ def sweep_command(
     best = found.best(top)
     if as_json:
         listed = [one.to_dict() for one in best]
-        print(json.dumps({"plan": plan.to_dict(), "best": listed, "results": str(found.results)}))
+        say_json({"plan": plan.to_dict(), "best": listed, "results": str(found.results)})
         return
-    print(_swept_words(plan, best, lesson.counted))
-    print(f"All runs are in {found.results}.")
+    say(*_swept_lines(plan, best, lesson.counted), f"All runs are in {shown(found.results)}.")
 
 
 _NOT_SWEPT = (
@@ -137,7 +136,7 @@ _NOT_SWEPT = (
 )
 
 
-def _swept_words(plan: "Plan", best: "list[Standing]", counted: str) -> str:
+def _swept_lines(plan: "Plan", best: "list[Standing]", counted: str) -> list[str]:
     """The best combinations, for a screen."""
     lines = [
         f"{plan.combinations:,} combinations on {plan.seeds} seeds, {plan.episodes:,} {counted}.",
@@ -156,4 +155,4 @@ def _swept_words(plan: "Plan", best: "list[Standing]", counted: str) -> str:
         else:
             shown = f"{score.value:>9.4g}{score.low:>10.4g}{score.high:>10.4g}"
         lines.append(shown + "".join(f"{value:>{width}.4g}" for value in one.settings.values()))
-    return "\n".join(lines)
+    return lines

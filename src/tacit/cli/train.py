@@ -1,6 +1,5 @@
 """`tacit train`: a command for each learner, which has options of its own."""
 
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from tacit.cli.common import progress, refuse_words, say_stopped
+from tacit.cli.printing import say, say_json, shown
 
 if TYPE_CHECKING:
     from tacit.run.lessons import Taught
@@ -79,24 +79,24 @@ def train(learner: str, options: dict[str, Any]) -> None:
                     )
     except lessons.NotKept as lost:
         # It has been paid for: what cannot be kept is at least shown.
-        print(json.dumps(lost.learned.to_dict()))
+        say_json(lost.learned.to_dict())
         raise
     if found.learned is None:
         how_far = f"{found.done:,} of {found.planned:,} {found.lesson.counted}"
         say_stopped(how_far, "train", found.lesson.learner, folder)
     listed = {key: str(path) for key, path in found.written.items()}
     if about["as_json"]:
-        print(json.dumps({**found.learned.to_dict(), "files": listed}))
+        say_json({**found.learned.to_dict(), "files": listed})
         return
-    print(_words(found))
-    print(f"The result is {listed['result']}.")
+    say(*_lines(found), f"The result is {shown(listed['result'])}.")
 
 
-def _words(found: "Taught") -> str:
+def _lines(found: "Taught") -> list[str]:
     """What was learned, and what it promises, for a screen of 79 columns."""
     import textwrap
 
     from tacit.privacy import Certificate, Claim
+    from tacit.privacy.text import printable
 
     learned = found.learned
     assert learned is not None
@@ -117,5 +117,6 @@ def _words(found: "Taught") -> str:
     if isinstance(certified, Certificate) and learned.settings.get("seed") is not None:
         notes.append("The seed makes the noise no secret: for experiments, it protects nobody.")
     for one in [*notes, *more]:
-        lines += textwrap.wrap(one, 78, initial_indent="  ", subsequent_indent="  ")
-    return "\n".join(lines)
+        # Further in where a note goes on, so that no name in it begins what looks like another.
+        lines += textwrap.wrap(printable(one), 78, initial_indent="  ", subsequent_indent=" " * 4)
+    return lines

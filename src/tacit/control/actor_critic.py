@@ -31,7 +31,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -40,7 +40,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.control import certified
+from tacit.control import certified, room
 from tacit.control.certified import SWEEPABLE, Plan, State
 from tacit.control.increments import Floats, Head, Network, Rows, Table, head_from_dict, head_of
 from tacit.control.paper_actor_critic import Config, PaperProgram, claims, flush
@@ -374,15 +374,18 @@ class ActorCritic:
             "critic": start.described,
             "preflight": tried,
         }
+        size = program.try_room(first, public)
         # The folder before anybody pays, since a run without its checkpoint would be lost.
         with resuming.begun(checkpoint, STATE):
+            room.on_disk(checkpoint, 2 * size)
             if checkpoint is not None:
                 live = is_live(made)
                 runs_on = {"env": None if live else simulator(made)}
                 purse.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
             with forgotten_unless_paid(purse):
                 if program.event is not None:
-                    purse.pay(program.event)
+                    assert self.budget is not None
+                    purse.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
                 journey = _Journey.begin(program, self._begun(program, purse, first), public)
                 return self._go_on(program, journey, purse, start, about, progress, keep)
@@ -451,11 +454,15 @@ class ActorCritic:
 
             if not begun:
                 tried()  # Before anybody pays, if nobody has.
+            first = self._first(program, start)
             if program.event is not None:
-                paid = purse.paid_before if begun else purse.pay
-                paid(program.event)
+                assert self.budget is not None
+                if begun:
+                    purse.paid_before(program.event)
+                else:
+                    program.try_room(first, bool(about["public"]))
+                    purse.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
-                first = self._first(program, start)
                 journey = _Journey.begin(
                     program, self._begun(program, purse, first), bool(about["public"])
                 )
@@ -852,6 +859,26 @@ class CertifiedProgram:
             after, (_, played) = certified.advance(plan, self.env, self.length, state, batches)
             returns, lengths = (x.reshape(x.shape[0], -1)[:, :episodes] for x in played)
         return after, {"return": returns, "length": lengths}
+
+    def try_room(self, first: Any, public: bool) -> int:
+        """Compile the run, and refuse one that memory does not hold; the bytes of a checkpoint."""
+        plan, what, remedy = self.plan, "Such a run", "use a smaller batch, or fewer features"
+        shown = 8 * plan.people if public else 0
+        room.refuse_above(64 * sum(plan.rows.sizes) + 4 * shown, what, remedy)
+        with jax.enable_x64(True), room.refusing(what, remedy):
+            key = jax.eval_shape(lambda: jax.random.key(0))
+            begun = partial(certified.begin_one, plan)
+            state = jax.eval_shape(begun, key, key, self.numbers, first)
+            if isinstance(self.env, Environment):
+                lanes = jax.eval_shape(lambda x: jax.tree.map(lambda y: y[None], x), state)
+                given: tuple[Any, ...] = (plan, self.env, self.length, lanes, 1)
+                room.compiled(certified.advance, *given, what=what, remedy=remedy)
+            else:
+                batch = certified.shapes_on_host(plan, self.env, self.length)
+                given = (plan, state, self.length, batch)
+                room.compiled(certified.take_in, *given, what=what, remedy=remedy)
+            held = sum(math.prod(map(int, x.shape)) * 8 for x in jax.tree.leaves(state))
+        return held + shown + 16 * plan.horizon
 
     def travel(self, journey: "_Journey", batches: int) -> "_Journey":
         """So many more batches of the one run that `journey` is."""

@@ -51,6 +51,7 @@ Arithmetic: 64-bit floating point, compiled. Three random streams: of the enviro
 (both drawn from `world`), and of the noise.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -476,6 +477,17 @@ def play_on_host(
     for i, row in enumerate(rows):
         valid[i, : len(row)] = True
     return Episodes(Transitions(*columns), valid)
+
+
+def shapes_on_host(plan: Plan, env: HostEnvironment, length: int) -> Episodes:
+    """What `play_on_host` gives for a batch, as shapes."""
+    slots = math.prod(plan.chunks(length))
+
+    def like(shape: tuple[int, ...], kind: type) -> Any:
+        return jax.eval_shape(partial(jnp.zeros, (slots, length, *shape), kind))
+
+    seen, (act, pay, end) = like(*_observed(env)), (like((), one) for one in (int, float, bool))
+    return Episodes(Transitions(seen, act, pay, seen, end, end), end)
 
 
 _Row = tuple[Any, int, float, Any, bool, bool]

@@ -47,13 +47,14 @@ from typing import Any, ClassVar, Literal, cast
 import jax
 import numpy as np
 
-from tacit.control import noised_q, planning
+from tacit.control import noised_q, planning, room
 from tacit.control.increments import (
     Floats,
     Head,
     Layers,
     Network,
     Rows,
+    Table,
     head_of,
 )
 from tacit.control.learned_q import NOT_PRIVATE, LearnedQ
@@ -508,10 +509,11 @@ class FunctionalQ:
         if released is None:
             source = course.purse.source
             walked = self._walk(course, behaviour, source.key())
-            if event is not None:
-                course.purse.pay(event)
             with jax.enable_x64(True):
-                data = self._transitions(head, walked)
+                with room.refusing("Such a run", _SMALLER):
+                    data = self._transitions(head, walked)
+                noised_q.try_room(plan, data, _SMALLER, told=True)
+                course.pay(event, {}, 16 * math.prod(head.shape))
                 state = noised_q.begin(plan, data, source.key())
                 stride = -(-plan.updates // _STOPS) if course.progress else plan.updates
                 for done in range(0, plan.updates, stride):
@@ -583,9 +585,13 @@ class FunctionalQ:
 
     def _released_model(self, course: "Course", walked: Walk, features: Any) -> "Arrays":
         """The coefficients of a reward model, with noise if there is a budget."""
-        mechanism, means = self.modelled(walked, features)
-        if self.budget is not None:
-            course.purse.pay(mechanism.event)
+        with room.refusing("Such a reward model", _SMALLER):
+            mechanism, means = self.modelled(walked, features)
+        course.pay(
+            mechanism.event if self.budget is not None else None,
+            self._public(walked),
+            16 * mechanism.transform.size,
+        )
         coefficients, std = self._noised(mechanism, means, course.purse.source)
         return {
             "coefficients": coefficients,
@@ -611,7 +617,7 @@ class FunctionalQ:
             # The shares add up to 1, up to rounding.
             bound = self.reward_radius * (1.0 + 1e-12)
             std = math.nextafter(_unit(self.budget) * bound, math.inf)
-            course.purse.pay(Gaussian(std, bound))
+            course.pay(Gaussian(std, bound), self._public(walked), 16 * means.size)
             roots = np.sqrt(shares)
             means = (roots * means + course.purse.source.normal(std, means.shape)) / roots
         return {"rewards": means[where], "std": np.array(std), "bound": np.array(bound)}
@@ -661,7 +667,7 @@ class FunctionalQ:
             # Equal weights: where few points weigh much, so does what chance did after them.
             mechanism = self._mechanism(points, features, None, rounds, scale)
             if self.budget is not None and not state:
-                course.purse.pay(Repeated(mechanism.event, rounds))
+                course.pay(Repeated(mechanism.event, rounds), {}, 16 * mechanism.transform.size)
             coefficients, std = self._noised(mechanism, sums, source)
             weights = (mechanism.transform @ coefficients).reshape(course.env.num_actions, -1)
             state = {
@@ -750,6 +756,23 @@ class FunctionalQ:
             return weights.ravel(), head.policy(preferences.ravel())
         weights = planning.fitted_q(steps, rewards, *settings)
         return weights.ravel(), greedy(head, weights)
+
+    def planning_bytes(self, head: Head) -> float:
+        """About how much memory planning takes: of public numbers, before anybody pays."""
+        width, steps = math.prod(head.shape) / head.outputs, float(self.steps)
+        if isinstance(head, Layers):
+            # Parameters, their moments and slopes; the inputs; the values of a whole walk.
+            inner = sum(head.sizes[1:-1])
+            return 8.0 * (8.0 * math.prod(head.shape) + self._led * (head.sizes[0] + inner))
+        if isinstance(head, Table):
+            return 8.0 * (4.0 * width * head.outputs + 4.0 * self._led)
+        # Features of where steps begin and lead, solvers, and the Gram matrix with its inverse.
+        return 8.0 * (2.0 * steps * width + self._led * width + 6.0 * width**2)
+
+    @property
+    def _led(self) -> float:
+        """How many points values are asked for at."""
+        return float(self.steps)
 
     def _head(self, env: Env) -> Head:
         """How Q follows from its parameters."""
@@ -847,6 +870,7 @@ def learned_as_printed(
     )
 
 
+_SMALLER = "use fewer features, a smaller network or fewer steps"
 # More than anybody has waited for.
 _MOST = {
     "steps": 10**7,
@@ -890,6 +914,21 @@ class Course:
     def tell(self, done: int, stages: int) -> None:
         if self.progress is not None:
             self.progress(done, stages)
+
+    def pay(self, event: Event | None, public: Arrays, more: int) -> None:
+        """Pay for `event`, if there is one, once there is room for the rest of the run.
+
+        `public` is what planning needs of the walk; `more` are the other bytes to keep.
+        """
+        size = more + sum(np.asarray(array).nbytes for array in public.values())
+        if self.purse.kept is not None:
+            room.on_disk(self.purse.kept.folder, 2 * size)
+        room.refuse_above(
+            self.agent.planning_bytes(self.head), "Planning with such features", _SMALLER
+        )
+        if event is not None:
+            assert self.agent.budget is not None
+            self.purse.pay(event, delta=self.agent.budget.delta)
 
     def keep_released(self, released: Arrays) -> None:
         """What was released, in the checkpoint; it holds nothing private."""

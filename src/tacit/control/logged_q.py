@@ -31,13 +31,14 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from tacit.control import noised_q
+from tacit.control import noised_q, room
 from tacit.control.increments import Network, Rows, head_of
 from tacit.control.learned_q import NOT_PRIVATE, LearnedQ
 from tacit.control.noised_q import People, Plan
 from tacit.control.walks import greedy
 from tacit.data import Features, Trajectories
 from tacit.data.assumed import assumed
+from tacit.data.policies import check_table
 from tacit.data.words import refuse_read_words
 from tacit.envs.base import Box, Discrete
 from tacit.privacy import checks, resuming
@@ -218,24 +219,28 @@ class LoggedQ:
 
     def _fitted(self, data: Trajectories, plan: Plan, purse: Purse, keep: bool) -> LearnedQ:
         head, count, kept = plan.rule.head, data.num_units, purse.kept
-        sigma = 0.0
-        if self.budget is not None:
-            warn_if_large(self.budget.delta, count)
-            sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
-            with forgotten_unless_paid(purse):
-                purse.pay(noised_q.event(plan, sigma))
         largest = max(map(abs, self.reward_range))
-        moves = data.transitions()
+        remedy = "use fewer features, or a smaller network"
+        with forgotten_unless_paid(purse), jax.enable_x64(True):
+            room.refuse_above(64 * math.prod(head.shape), "Such parameters", remedy)
+            with room.refusing("Such features of these rows", remedy):
+                moves = data.transitions()
+                rows = noised_q.of_people(
+                    head,
+                    moves.states,
+                    moves.actions,
+                    noised_q.total(moves.rewards, self.reward_range) / largest,
+                    moves.next_states,
+                    self.gamma * moves.bootstraps,
+                    np.asarray(data.unit_index)[moves.trajectories],
+                )
+                noised_q.try_room(plan, rows, remedy, told=False)
+            sigma = 0.0
+            if self.budget is not None:
+                warn_if_large(self.budget.delta, count)
+                sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
+                purse.pay(noised_q.event(plan, sigma), delta=self.budget.delta)
         with jax.enable_x64(True):
-            rows = noised_q.of_people(
-                head,
-                moves.states,
-                moves.actions,
-                noised_q.total(moves.rewards, self.reward_range) / largest,
-                moves.next_states,
-                self.gamma * moves.bootstraps,
-                np.asarray(data.unit_index)[moves.trajectories],
-            )
             begun = noised_q.begin(plan, rows, purse.source.key())
             end = noised_q.advance(plan, rows, begun, sigma, self.updates)
             parameters = head.scaled(noised_q.released(plan, rows, end), largest)
@@ -281,4 +286,5 @@ class LoggedQ:
         inside = self.features.features if isinstance(self.features, Network) else self.features
         if inside is None and self.num_states is None:
             raise InputError("num_states is needed: say how many states there are.")
+        check_table(self.num_states if inside is None else inside, data)
         return Discrete(self.num_states or 1)

@@ -66,6 +66,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tacit.control import room
 from tacit.control.aggregation import adam
 from tacit.control.increments import Floats, Head
 from tacit.control.prospect_planning import weighed
@@ -539,6 +540,14 @@ def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> S
 
     after: State = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
     return after
+
+
+def try_room(plan: Plan, data: Data, remedy: str, *, told: bool) -> None:
+    """Compile the run before anybody pays; `told` if its size follows from public numbers."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    state = jax.eval_shape(partial(begin, plan), data, key)
+    given = (plan, data, state, 1.0, 1)
+    room.compiled(advance, *given, what="Such a run", remedy=remedy, told=told)
 
 
 def released(plan: Plan, data: Data, state: State) -> Floats:

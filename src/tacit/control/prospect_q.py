@@ -131,6 +131,10 @@ class ProspectQ(FunctionalQ):
                     "smaller gamma, less loss aversion or smaller exponents."
                 )
 
+    @property
+    def _led(self) -> float:
+        return float(self.steps) * self.samples
+
     # --- what is drawn ----------------------------------------------------------------------------
 
     def _walk(self, course: Course, behaviour: Policy | None, key: jax.Array) -> SampledWalk:

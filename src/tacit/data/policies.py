@@ -487,22 +487,45 @@ def check_covers(policy: Policy, data: "Trajectories") -> None:
             f"actions, row {int(np.argmax(outside))} (counting from 0): the policy has only "
             f"{policy.num_actions} actions."
         )
-    if policy.num_states is not None:
-        if not data.discrete_states:
-            raise InputError(
-                "The policy is a table over discrete states, but the data has vectors."
-            )
-        if data.invalid == "neutral" and (data.num_states or 0) > policy.num_states:
-            raise InputError(
-                f"The policy's table has {policy.num_states} states, but the data has "
-                f"{data.num_states}."
-            )
-        beyond = data.states >= policy.num_states
-        if beyond.any():
-            raise private(
-                f"states, row {int(np.argmax(beyond))} (counting from 0): the policy's table has "
-                f"only {policy.num_states} states."
-            )
+    known = known_states(policy, data)
+    if data.invalid == "refuse" and not known.all():
+        raise private(
+            f"states, row {int(np.argmin(known))} (counting from 0): the policy's table has only "
+            f"{policy.num_states} states."
+        )
+
+
+def check_table(features: object, data: "Trajectories") -> None:
+    """A table has a row for each state that the data says there are; `features` may be a number.
+
+    States without a row count for nothing, or for zero: that is for what is invalid, and not for
+    what somebody forgot. Both numbers are public.
+    """
+    rows = features if isinstance(features, int) else getattr(features, "num_states", None)
+    if rows is not None and data.num_states is not None and data.num_states > rows:
+        raise InputError(
+            f"The table has {rows} states, but the data has {data.num_states}: say as many."
+        )
+
+
+def known_states(policy: Policy, data: "Trajectories") -> NDArray[np.bool_]:
+    """Which rows have a state that the policy knows: no others may count.
+
+    Outside of its table a policy acts uniformly, which nobody asked about. So another number of
+    states than the policy's is refused wherever the data says how many there are. That is public,
+    and no row is looked at for it.
+    """
+    if policy.num_states is None:
+        return np.ones(data.num_steps, dtype=bool)
+    if not data.discrete_states:
+        raise InputError("The policy is a table over discrete states, but the data has vectors.")
+    if data.num_states is not None and data.num_states != policy.num_states:
+        raise InputError(
+            f"The policy's table has {policy.num_states} states, but the data has "
+            f"{data.num_states}: say a policy that knows each of them, and no others."
+        )
+    known: NDArray[np.bool_] = _inside(np, data.states, policy.num_states)
+    return known
 
 
 # --- helpers -------------------------------------------------------------------------------------

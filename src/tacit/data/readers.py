@@ -152,7 +152,11 @@ def from_csv(
             raise InputError("types are those of the roles with invalid='neutral': leave them out.")
         shape = neutral.text_shape(found, checked)
         return of_people(neutral.in_memory(neutral.rows_of_text(found, shape), shape), checked)
-    kept = {}
+    # Ids are text: as numbers 1 and 01 would be one person, and so would long ones. A column that
+    # has another role as well is what that role needs.
+    others = replace(checked, trajectory=checked.reward, user=None).names
+    ids = (checked.trajectory, checked.user)
+    kept = {name: pa.string() for name in ids if name is not None and name not in others}
     for name, kind in (types or {}).items():
         if name not in checked.names:
             raise InputError(f"types names {name!r}, which is not a column that is read.")

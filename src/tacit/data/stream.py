@@ -17,6 +17,7 @@ the order of users depends on their ids alone, not on how many rows anybody has.
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -289,9 +290,15 @@ def _dealt(
     names = tuple(str(path) for path in paths)
     for number in sorted(writers):
         path = folder / f"{number}.arrow"
-        with pa.OSFile(str(path)) as stored:
-            table = pa.ipc.open_file(stored).read_all().combine_chunks()
-        path.unlink()
+        try:
+            with pa.OSFile(str(path)) as stored:
+                table = pa.ipc.open_file(stored).read_all().combine_chunks()
+        except OSError as error:
+            raise InputError(
+                f"What was sorted in {folder.parent} cannot be read: {first_line(error)}."
+            ) from None
+        with suppress(OSError):  # it goes with its folder at the latest
+            path.unlink()
         order = sort_order(table, checked, names[0])
         table = table.take(pa.array(order)).combine_chunks()
         origin = Origin(names, np.array(begins), to_numpy(table.column(_ROW)))

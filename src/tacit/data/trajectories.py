@@ -35,6 +35,7 @@ from tacit.data.keys import generator
 from tacit.data.sources import private
 from tacit.privacy.errors import InputError
 from tacit.privacy.promise import Unit
+from tacit.privacy.text import printable
 
 if TYPE_CHECKING:
     from tacit.data.features import Features
@@ -741,7 +742,7 @@ class Trajectories:
             lines.append(f"  smallest behaviour probability: {self.behavior_probs.min():g}")
         for name, count in self.nulls_answered.items():
             lines.append(f"  nulls answered in {name!r}: {count:,}")
-        lines += [f"  note: {note.text}" for note in self.notes]
+        lines += [f"  note: {printable(note.text)}" for note in self.notes]
         lines.append("  (exact figures of private data: for its owner, not for publication)")
         return "\n".join(lines)
 

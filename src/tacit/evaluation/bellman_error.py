@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.data.policies import check_table
 from tacit.evaluation.steps import (
     Data,
     batches,
@@ -403,6 +404,7 @@ def unit_steps(
     change: Floats | None,
 ) -> UnitSteps:
     """What `unit_moves` says, with features; a step whose features are not finite has none."""
+    check_table(features, piece)
     moves = unit_moves(piece, policy, gamma, cap, reward_range)
     used = np.flatnonzero(moves.shares)
     phi = _features(features, moves.states[used])

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
 from tacit.data.assumed import assumed
+from tacit.data.policies import check_table
 from tacit.data.words import refuse_read_words
 from tacit.evaluation.bellman_error import (
     checked_range,
@@ -172,7 +173,7 @@ class OutputPerturbed:
     ) -> Result:
         """Pay, add the noise, and wrap up."""
         warn_if_large(self.budget.delta, settings["units"])
-        purse.pay(mechanism.event)
+        purse.pay(mechanism.event, delta=self.budget.delta)
         noised, _ = mechanism.release(exact, sensitivity, purse.source)
         weights = np.asarray(noised, dtype=np.float64)
         low, high = self.returns_range()
@@ -311,6 +312,7 @@ def first_visits(
             refuse_read_words(batch)
         if not batch.discrete_states:
             raise InputError("A table of states is needed: these are continuous.")
+        check_table(num_states, batch)
         returns = np.clip(discounted(batch, gamma, reward_range), *returns_range)
         known = np.flatnonzero((batch.states >= 0) & (batch.states < num_states))
         trajectory = np.repeat(np.arange(batch.num_trajectories), batch.lengths)[known]

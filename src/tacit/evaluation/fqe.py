@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories, Transitions
+from tacit.data.policies import check_covers, check_table
+from tacit.data.sources import private
 from tacit.evaluation import intervals
 from tacit.evaluation.lstd import backwards, checked_sums, solve, starts
 from tacit.evaluation.result import NotPrivate, PolicyFeatures, Result
@@ -109,7 +111,11 @@ class FQE:
             if data.num_states is None:
                 raise InputError("FQE needs features, or data that says its num_states.")
             features = OneHot(data.num_states)
+        check_table(features, data)
+        check_covers(policy, data)
         moves = data.transitions()
+        if policy.num_states is not None and np.any(moves.next_states >= policy.num_states):
+            raise private(f"next_state: the policy's table has only {policy.num_states} states.")
         if len(moves) == 0:
             raise InputError("No trajectory of the data has a step whose next state is known.")
         at, following = self._design(features, moves, policy)

@@ -135,7 +135,7 @@ class GPOPE:
         purse = Purse(
             unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
         )
-        purse.pay(_event(sigma, count, times))
+        purse.pay(_event(sigma, count, times), delta=self.budget.delta)
         weights = self._run(units, sigma, purse.source.key()[None], [self.step])[0, 0]
         certificate = purse.certify(
             self.budget.delta,

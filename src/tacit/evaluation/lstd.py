@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, Policy, Trajectories
+from tacit.data.policies import check_table
 from tacit.evaluation import intervals
 from tacit.evaluation.result import NotPrivate, Result
 from tacit.evaluation.steps import Data, batches, discount, importance_ratios, steps
@@ -198,6 +199,7 @@ class _Lanes:
     def of(
         cls, data: Trajectories, policy: Policy | None, features: Features, gamma: float
     ) -> "_Lanes":
+        check_table(features, data)
         moves = data.transitions()
         lengths = np.bincount(moves.trajectories, minlength=data.num_trajectories)
         with np.errstate(over="ignore"):

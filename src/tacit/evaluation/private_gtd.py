@@ -58,7 +58,8 @@ instead of once, averaged iterates, public changes of features, and the residual
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -68,6 +69,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
 from tacit.data.assumed import assumed
+from tacit.data.policies import check_table, known_states
 from tacit.evaluation.allotment import allotted, unit_of
 from tacit.evaluation.bellman_error import (
     UnitMoments,
@@ -84,7 +86,7 @@ from tacit.evaluation.bellman_error import (
 )
 from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, refuse_unpaid
-from tacit.evaluation.sums import added, joint_factors, overlapped, row_squares, shrinking
+from tacit.evaluation.sums import SMALLEST, added, joint_factors, overlapped, row_squares, shrinking
 from tacit.evaluation.table import ROWS, Table, is_table
 from tacit.privacy import checks
 from tacit.privacy.accounting import calibrate
@@ -99,9 +101,9 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, reproducible, secure
 from tacit.privacy.payment import Purse
-from tacit.privacy.promise import Budget, Relation, Release
+from tacit.privacy.promise import Budget, Relation, Release, Unit
 
 Floats = NDArray[np.float64]
 Form = Literal["residual", "primal-dual"]
@@ -237,6 +239,11 @@ class PrivateGTD:
             first, last = shares[0] * bound, shares[1] * bound
         else:
             first, last = _pair(self.clip)
+        if min(first, last) < 2.0 * SMALLEST:
+            raise InputError(
+                "The clip bound is too small to compute with: state rewards in other units, or a "
+                "larger return_bound."
+            )
         event: Callable[[float], Event] = partial(_event, rate=self.rate, times=iterations)
         if self.batch_units is not None:
             event = partial(_allocated, steps=iterations)
@@ -274,8 +281,39 @@ class PrivateGTD:
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
         public = checks.switch("public", public)
+        source = secure() if seed is None else reproducible(seed)
+        with self.ready(data, policy, source, public=public) as ready:
+            purse = Purse(
+                unit=ready.unit,
+                relation=Relation.REPLACE_ONE,
+                ledger=ledger,
+                run=run,
+                source=source,
+            )
+            warn_if_large(self.budget.delta, ready.count)
+            purse.pay(ready.plan.event, delta=self.budget.delta)
+            theta = ready.walked()
+            result = ready.result(theta, purse, start)
+            if not public:
+                return result
+            more = {}
+            if ready.units is not None:
+                more["clipped"] = ready.plan.clipped_share(ready.units, theta)
+        return self._shown(result, data, policy, start, **more)
+
+    @contextmanager
+    def ready(
+        self, data: Data, policy: Policy | None, source: Source, *, public: bool = False
+    ) -> Iterator["Ready"]:
+        """Do all that comes before the payment: read the data, fill in the plan, try a step.
+
+        What is left to do in `Ready.walked` reads none of the caller's files, calls neither policy
+        nor features for the first time, and takes no more memory. `source` is that of the noise.
+        """
         if self.batch_units is not None:
-            return self._once(data, policy, self.batch_units, start, public, ledger, run, seed)
+            with self._ready_once(data, policy, self.batch_units, source, public) as found:
+                yield found
+            return
         form = self._form(data, policy)
         units = unit_moments(
             data,
@@ -289,18 +327,19 @@ class PrivateGTD:
             certified=not public,
         )
         plan = self.plan(form, units.count)
-        warn_if_large(self.budget.delta, units.count)
-        purse = Purse(
-            unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
-        purse.pay(plan.event)
-        theta = plan.run(units, purse.source)
+        parts = units.parts()
+        for part in parts[:1]:
+            clipped_sum(contributions(part, np.zeros(plan.size(units.dimension)), form), 1.0)
         sampled = (SECRET_DRAWS,) if plan.rate < 1.0 else ()
-        rests = (*sampled, *assumed(data, public))
-        result = self._result(plan, theta, purse, units.count, start, rests)
-        if not public:
-            return result
-        return self._shown(result, data, policy, start, clipped=plan.clipped_share(units, theta))
+        yield Ready(
+            self,
+            plan,
+            units.unit,
+            units.count,
+            (*sampled, *assumed(data, public)),
+            lambda: plan.run(units, source),
+            units,
+        )
 
     def _form(self, data: Data, policy: Policy | None) -> Form:
         off = off_policy(data, policy)
@@ -315,56 +354,58 @@ class PrivateGTD:
         table = isinstance(self.features, OneHot) and self.change.ndim == 1
         return self.form or ("primal-dual" if off_policy and not table else "residual")
 
-    def _once(
-        self,
-        data: Data,
-        policy: Policy | None,
-        size: int,
-        start: Any,
-        public: bool,
-        ledger: Ledger | None,
-        run: str | None,
-        seed: int | None,
-    ) -> Result:
+    @contextmanager
+    def _ready_once(
+        self, data: Data, policy: Policy | None, size: int, source: Source, public: bool
+    ) -> Iterator["Ready"]:
         """A single pass; see the module."""
         forms: list[Form] = []
 
         def checked(batch: Trajectories) -> None:
             if not public:
                 refuse_unpaid(batch)
-            forms.append(self._form(batch, policy))
+            check_table(self.features, batch)
+            if policy is not None:
+                known_states(policy, batch)
+            form = self._form(batch, policy)
+            if not forms:
+                zeros = np.zeros(self.features.dimension * (1 if form == "residual" else 2))
+                self.gradient(next(self._in_memory(batch)), policy, zeros, form, 1.0)
+            forms.append(form)
 
-        purse = Purse(
-            unit=unit_of(data), relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
-        with allotted(data, purse.source.secret(), checked) as dealt:
+        unit = unit_of(data)
+        with allotted(data, source.secret(), checked) as dealt:
             count, form = dealt.count, forms[0]
             steps = self.iterations or count // size
             if count < max(steps, 1) * size:
                 raise _too_few(count, steps, size)
             plan = self.plan(form, count)
-            warn_if_large(self.budget.delta, count)
-            purse.pay(plan.event)
-            walk = Walk(plan, self.features.dimension, purse.source)
 
-            def work(part: tuple[int, Trajectories]) -> None:
-                """Release all steps before this one, and add what the part contributes to it."""
-                step, whole = part
-                while walk.k < step:
+            def walked() -> Floats:
+                walk = Walk(plan, self.features.dimension, source)
+
+                def work(part: tuple[int, Trajectories]) -> None:
+                    """Release all steps before this one, and add what the part contributes."""
+                    step, whole = part
+                    while walk.k < step:
+                        walk.advance(count / steps)
+                    for piece in self._in_memory(whole):
+                        walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
+
+                # One after the other, in their order: only reading goes on meanwhile.
+                for _ in overlapped(work, dealt.steps(steps)):
+                    pass
+                while walk.k < steps:
                     walk.advance(count / steps)
-                table = is_table(self.features, self.change, whole)
-                for piece in pieces(whole, ROWS if table else rows_in_memory(self.features)):
-                    walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
+                return walk.theta
 
-            # One after the other, in their order: only reading goes on meanwhile.
-            for _ in overlapped(work, dealt.steps(steps)):
-                pass
-            while walk.k < steps:
-                walk.advance(count / steps)
-        result = self._result(
-            plan, walk.theta, purse, count, start, (SECRET_STEPS, *assumed(data, public))
-        )
-        return self._shown(result, data, policy, start) if public else result
+            rests = (SECRET_STEPS, *assumed(data, public))
+            yield Ready(self, plan, unit, count, rests, walked, None)
+
+    def _in_memory(self, whole: Trajectories) -> Iterator[Trajectories]:
+        """Pieces whose features can be held."""
+        table = is_table(self.features, self.change, whole)
+        return pieces(whole, ROWS if table else rows_in_memory(self.features))
 
     @cached_property
     def change(self) -> Floats:
@@ -398,7 +439,7 @@ class PrivateGTD:
                 total += np.concatenate([added(rows, factors) for rows in blocks])
         return total
 
-    def _result(
+    def result(
         self,
         plan: "Plan",
         theta: Floats,
@@ -407,6 +448,7 @@ class PrivateGTD:
         start: Any,
         assumptions: tuple[Assumption, ...],
     ) -> Result:
+        """What is told of a run that came to `theta`."""
         weights = self.change * theta if self.change.ndim == 1 else self.change.T @ theta
         return Result(
             method="PrivateGTD",
@@ -458,6 +500,10 @@ class Plan:
 
     event: Event
 
+    def size(self, dimension: int) -> int:
+        """How many numbers are noised in each iteration."""
+        return dimension if self.form == "residual" else 2 * dimension
+
     @property
     def settings(self) -> dict[str, Any]:
         """For the result."""
@@ -492,11 +538,33 @@ class Plan:
         return float(np.mean(norms > self.last_clip))
 
 
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A run before its payment; of `data` nothing is left to be read but what is held here."""
+
+    judge: PrivateGTD
+    plan: Plan
+    unit: Unit
+    count: int
+    """How many units there are; public under replace-one."""
+
+    assumptions: tuple[Assumption, ...]
+    walked: Callable[[], Floats]
+    """theta, after all iterations with their noise: call it once, and only after the payment."""
+
+    units: UnitMoments | None
+    """Private; None in a single pass."""
+
+    def result(self, theta: Floats, purse: Purse, start: Any = None) -> Result:
+        """What is told of a run that came to `theta`; `purse` has paid for it."""
+        return self.judge.result(self.plan, theta, purse, self.count, start, self.assumptions)
+
+
 class Walk:
     """How far a run has come. `exact` is private; all else comes from noised sums."""
 
     def __init__(self, plan: Plan, dimension: int, source: Source) -> None:
-        size = dimension if plan.form == "residual" else 2 * dimension
+        size = plan.size(dimension)
         self.plan, self.dimension, self.source = plan, dimension, source
         self.k = 0
         self.state, self.exact = np.zeros(size), np.zeros(size)

@@ -63,6 +63,7 @@ from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism
+from tacit.privacy.noise import Source
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation
 
@@ -190,16 +191,25 @@ class PrivateLSTD:
         ledger: Ledger | None = None,
         run: str | None = None,
         seed: int | None = None,
+        source: Source | None = None,
     ) -> Result:
-        """The value function, out of the sums over all units: paid and drawn once."""
+        """The value function, out of the sums over all units: paid and drawn once.
+
+        `source` is where the noise comes from, in place of a seed.
+        """
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
         mechanism = self.mechanism
         warn_if_large(self.budget.delta, count)
         purse = Purse(
-            unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+            unit=sums.unit,
+            relation=Relation.REPLACE_ONE,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+            source=source,
         )
-        purse.pay(mechanism.event)
+        purse.pay(mechanism.event, delta=self.budget.delta)
         released, _ = mechanism.release(sums.total / clip, purse.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
         theta = solved(
@@ -292,6 +302,8 @@ def solved(A: Floats, b: Floats, ridge: float) -> Floats:
             error = b - blas.dgemv(1.0, columns, theta, trans=True)
             theta += linalg.lu_solve(factor, blas.dgemv(1.0, columns, error) - ridge * theta)
         return theta
+    if not np.all(np.isfinite(A)):
+        return np.full(b.shape, np.nan)
     left, values, right = np.linalg.svd(A)
     kept = values > 1e-12 * max(float(values[0]), 1e-300)
     filtered = np.zeros_like(values)

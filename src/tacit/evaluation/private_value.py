@@ -96,6 +96,7 @@ from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger, warn_if_large
 from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
+from tacit.privacy.noise import Source
 from tacit.privacy.payment import Purse
 from tacit.privacy.promise import Budget, Relation
 
@@ -225,14 +226,23 @@ class PrivateValue:
         ledger: Ledger | None = None,
         run: str | None = None,
         seed: int | None = None,
+        source: Source | None = None,
     ) -> Result:
-        """The three values, out of the sums over all people: paid and drawn once."""
+        """The three values, out of the sums over all people: paid and drawn once.
+
+        `source` is where the noise comes from, in place of a seed.
+        """
         plan = self.mechanism
         warn_if_large(self.budget.delta, sums.count)
         purse = Purse(
-            unit=sums.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+            unit=sums.unit,
+            relation=Relation.REPLACE_ONE,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+            source=source,
         )
-        purse.pay(plan.event)
+        purse.pay(plan.event, delta=self.budget.delta)
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
             noise = purse.source.discrete_gaussian(plan.width, sums.whole.shape)

@@ -178,7 +178,7 @@ class Result:
             "promise": self.promise.to_dict(),
             "estimate": _json(self.estimate),
             "interval": None if self.interval is None else self.interval.to_dict(),
-            "weights": None if self.weights is None else self.weights.tolist(),
+            "weights": None if self.weights is None else plain(self.weights),
             "features": described,
             "settings": plain(self.settings),
             "details": plain(self.details),

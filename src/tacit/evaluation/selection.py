@@ -142,7 +142,7 @@ def choose(
     purse = Purse(
         unit=Unit.parse(unit), relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
     )
-    purse.pay(plan.event)
+    purse.pay(plan.event, delta=0.0)
     index, _ = plan.release(scores, purse.source)
     certificate = purse.certify(
         0.0, release=Release.FINAL_MODEL, assumptions=(OWN_ROW,), floating=False

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, Policy, Trajectories, TrajectoryStream
+from tacit.data.policies import check_table, known_states
 from tacit.data.words import refuse_read_words
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
@@ -95,11 +96,9 @@ def logged_chances(data: Trajectories, policy: Policy | None) -> tuple[Floats, F
             raise InputError(
                 f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
             )
-        if policy.num_states is not None and not data.discrete_states:
-            raise InputError(
-                "The policy is a table over discrete states, but the data has vectors."
-            )
+        known = known_states(policy, data)
         target = np.asarray(policy.prob(data.states, data.actions), dtype=np.float64)
+        target = np.where(known, target, np.nan)
     else:
         target = np.asarray(data.target_probs, dtype=np.float64)
     if data.behavior_probs is None:
@@ -130,6 +129,7 @@ def steps(
 ) -> Steps:
     """What linear estimators need of every usable step of `data`."""
     gamma = discount(gamma)
+    check_table(features, data)
     moves = data.transitions()
     ratios = importance_ratios(data, policy, cap)[moves.rows]
     phi = _features(features, moves.states)

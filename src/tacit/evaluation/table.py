@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import Features, OneHot, Policy, Trajectories
+from tacit.data.policies import check_table
 from tacit.evaluation.bellman_error import unit_moves
 
 Floats = NDArray[np.float64]
@@ -59,6 +60,7 @@ class Table:
         reward_range: tuple[float, float],
     ) -> "Table":
         """What `unit_moves` says, for states of a table."""
+        check_table(scale.size, piece)
         moves = unit_moves(piece, policy, gamma, cap, reward_range)
         states, known = _inside(moves.states, scale.size)
         following, followed = _inside(moves.following, scale.size)

@@ -93,9 +93,16 @@ _Case = Counter[Loss]
 
 def _worst_cases(events: tuple[Event, ...], relation: Relation) -> list[_Case]:
     """What one unit may have lost: one case for each way of belonging to `Disjoint` groups."""
-    cases: list[_Case] = [Counter()]
+    common: _Case = Counter()
+    choices = []
     for event, times in Counter(events).items():
         parts = _cases_of(event, times, relation)
+        if len(parts) == 1:
+            common.update(parts[0])
+        else:
+            choices.append(parts)
+    cases = _distinct([common])
+    for parts in choices:
         cases = _distinct(a + b for a, b in product(cases, parts))
     return cases
 

@@ -53,18 +53,21 @@ IDEALISED_ARITHMETIC = Assumption(
 class Population:
     """What everybody in a ledger has paid in all, when the certificate was issued.
 
-    `epsilon` is that of the recorded events as if they had been planned together; `head` is the
-    digest of the ledger's newest entry, which pins the state of the ledger that is meant.
+    `epsilon` is that of the recorded events as if they had been planned together, or an upper bound
+    where that cannot be found (`totals.py`); None if no finite epsilon is proven at this delta.
+    `head` is the digest of the ledger's newest entry, which pins the state of the ledger that is
+    meant.
     """
 
     name: str
-    epsilon: float
+    epsilon: float | None
     delta: float
     entries: int
     head: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.non_negative("epsilon", self.epsilon))
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", checks.non_negative("epsilon", self.epsilon))
         object.__setattr__(self, "delta", checks.probability("delta", self.delta))
         object.__setattr__(self, "entries", checks.count("entries", self.entries))
 
@@ -426,9 +429,13 @@ class Certificate:
     def _population_words(self) -> str:
         paid = self.population
         assert paid is not None
+        if paid.epsilon is None:
+            figure = f"more than any epsilon that can be stated at delta {paid.delta:.4g}"
+        else:
+            figure = f"epsilon {paid.epsilon:.4g} at delta {paid.delta:.4g}"
         return (
-            f"the population {paid.name!r} has paid epsilon {paid.epsilon:.4g} at delta "
-            f"{paid.delta:.4g}, this included, in {paid.entries} entries"
+            f"the population {paid.name!r} has paid {figure}, this included, in {paid.entries} "
+            "entries"
         )
 
     def _relation_words(self) -> str:

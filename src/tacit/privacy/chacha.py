@@ -10,6 +10,8 @@ from weakref import WeakSet
 
 from randomgen import ChaCha
 
+from tacit.privacy.forking import guard
+
 
 class Secret(ChaCha):  # type: ignore[misc]  # randomgen's types are not published
     """ChaCha20 keyed by the operating system, again in every forked process and every copy."""
@@ -18,6 +20,7 @@ class Secret(ChaCha):  # type: ignore[misc]  # randomgen's types are not publish
         # NumPy's `spawn` brings a seed, which two forked processes would have in common.
         super().__init__(key=secrets.randbits(256), rounds=20)
         _LIVE.add(self)
+        guard(self.lock)
 
     def __reduce__(self) -> tuple[type["Secret"], tuple[()]]:
         # A copy with the same key would draw the same noise: in a pool of processes, for example.
@@ -46,10 +49,18 @@ _LIVE: WeakSet[Secret] = WeakSet()
 
 
 def _renew_all() -> None:
-    for bits in _LIVE:
-        bits.renew()
+    waiting, interrupted = list(_LIVE), False
+    while waiting:
+        try:
+            waiting[-1].renew()
+            waiting.pop()
+        except KeyboardInterrupt:  # never go on with the parent's keys
+            interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
 
 
-# In place, so that generators which somebody holds already are renewed as well.
+# After the locks are free: `forking`, imported above, was registered before. In place, so that
+# generators which somebody holds already are renewed as well.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)

@@ -2,13 +2,14 @@
 
 import errno
 import fcntl
+import glob
 import io
 import json
 import os
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
                 os.fchmod(file.fileno(), 0o644 & ~_umask())
             os.fsync(file.fileno())
         os.replace(temporary, target)
+        synced(target.parent)
     except BaseException as error:
         # Also when the user interrupts: what is half written may be a secret.
         if temporary is not None:
@@ -45,6 +47,66 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise InputError(f"{str(path)!r} cannot be written: {reason}.") from None
         raise
+
+
+def synced(folder: Path) -> None:
+    """Have the names of a folder's files on disk: after a power cut, a file without one is lost.
+
+    Where the system does not let one ask for it, it keeps names in order by itself.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return  # One may write there, and not list.
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def tidy(folder: str | Path, names: Iterable[str]) -> None:
+    """Remove what kills left behind in the middle of writing files of these names.
+
+    Only who has the folder to itself may ask for it (`alone`).
+    """
+    for name in names:
+        for left in Path(folder).glob(f".{glob.escape(name)}.*"):
+            left.unlink(missing_ok=True)
+
+
+@contextmanager
+def fresh(path: str | Path) -> Iterator[Path]:
+    """A folder that was not there before: `path`, or with a number behind if that is taken.
+
+    Of several processes that ask at the same time each has one of its own. Gone again if there is
+    nothing to keep.
+    """
+    first, number = Path(path), 1
+    tried = first
+    with folder(first.parent):
+        while True:
+            try:
+                tried.mkdir()
+                break
+            except FileExistsError:
+                number += 1
+                tried = first.with_name(f"{first.name}-{number}")
+            except FileNotFoundError:
+                # Another process made the folders above, and had nothing to keep in them.
+                with suppress(OSError):
+                    tried.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"{str(tried)!r} cannot be made: {error.strerror}.") from None
+        try:
+            synced(tried.parent)
+            yield tried
+        except BaseException:
+            with suppress(OSError):
+                tried.rmdir()
+            raise
 
 
 @contextmanager
@@ -56,6 +118,8 @@ def folder(path: str | Path) -> Iterator[None]:
         try:
             place.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=place).close()
+            for one in new:
+                synced(one.parent)
         except OSError as error:
             raise InputError(f"{str(path)!r} cannot be written to: {error.strerror}.") from None
         yield
@@ -121,6 +185,9 @@ def _locked(place: Path, shown: str) -> int:
                 f"{shown!r} cannot be locked, so two runs could be at work in it: "
                 f"{error.strerror}. Say a folder on another disk."
             ) from None
+        except BaseException:
+            os.close(lock)  # Whoever is interrupted does not have it.
+            raise
         os.close(lock)
 
 

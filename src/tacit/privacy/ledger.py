@@ -5,61 +5,74 @@ the same file. It promises:
 
 - *nothing is lost*: an entry is committed and synchronised to disk before `spend` returns, and
   `release` draws noise only after that; a process that dies in between has paid for nothing, never
-  the other way round;
+  the other way round. The file is used under one name (`ledger_file.py` says why);
 - *nothing is overspent*: with a limit, the check and the entry are one transaction across all
   processes, and the check is a privacy filter (`filters.py`), valid for spending decided along the
   way; there are no refunds;
+- *nothing is paid for that cannot be certified*: `spend` is told the delta of the certificate, and
+  finds its epsilon before it writes. What others enter later does not take that away: under the
+  same run's name they are held to the same delta, and the total of the population is stated as far
+  as one can be found (`totals.py`);
 - *nothing changes behind one's back*: entries are chained by hashes that start from the ledger's
   own description, and each has a random nonce, so that no two states of any two ledgers have the
   same head. This shows accidents, not malice: whoever may write the file can rewrite it. That a
   file was replaced by an older copy of itself cannot be seen in the file: it shows where a head was
   kept elsewhere, in a certificate (`holds`) or in a file of heads (`anchored`).
 
+What is verified when: `open`, `entries`, `check`, `holds`, `anchored` and `to_dict` verify the
+whole chain, from the description to the newest entry. `spend`, `certify`, `paid`, `left` and
+`generation` verify the entries that were added since this process last looked, and that the newest
+is the file's newest; what they say of earlier ones comes from what this process has verified and
+keeps in memory, so that a file that is edited meanwhile cannot change it. `check` also recomputes
+what each entry cost.
+
 Entries on the same people add up. Entries on the slots of one named public partition do not: a
 person is in one slot of it, and pays for the worst slot (see `Disjoint` for when that holds).
 """
 
-import hashlib
 import json
 import math
 import os
 import secrets
 import sqlite3
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from tacit.privacy import accounting, checks, earlier, files
+from tacit.privacy import accounting, checks, files, totals
 from tacit.privacy.certificate import Assumption, Certificate, Population
-from tacit.privacy.errors import (
-    InputError,
-    LedgerError,
-    OverBudget,
-    TacitError,
-    UnsupportedError,
+from tacit.privacy.entries import (
+    Description,
+    Entry,
+    Row,
+    canonical,
+    digest_of,
+    events_in,
+    verified,
 )
+from tacit.privacy.errors import InputError, LedgerError, OverBudget, UnsupportedError
 from tacit.privacy.events import Event, as_events
 from tacit.privacy.filters import Cost, Filter, FilterKind
 from tacit.privacy.grid import Array
+from tacit.privacy.ledger_file import (
+    Name,
+    absolute,
+    building_name,
+    changed,
+    connected,
+    sentences,
+)
 from tacit.privacy.noise import Source
-from tacit.privacy.promise import Budget, Relation, Release, Unit, fitting
+from tacit.privacy.promise import Budget, Relation, Release, Unit
+from tacit.privacy.totals import ENDED, GENERATION, Costs, Place, Totals
 
-# Format 1 had no nonces. Such a ledger is read and goes on, with nonces from then on; its number
-# stays, since the chain begins with it.
-_FORMAT = 2
-_KIND = "tacit ledger"
 _APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are not mistaken for one
-_MOST_CHOICES = 1000  # ways of being in slots that are told apart when costs are stated
-_GENERATION, _ENDED = "generation", "ended"  # how the notes begin of entries without events
-_PATIENCE = 30.0  # seconds to wait for another process to finish its entry
 
 
 OLD_ENTRIES = Assumption(
@@ -91,120 +104,35 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One spend."""
+class Shown:
+    """What a ledger says; an epsilon is None where none can be stated at the delta asked for."""
 
-    number: int
-    time: str
-    run: str
-    partition: str
-    slot: int
-    events: tuple[Event, ...]
-    note: str
-    cost: Cost
-    previous: str
-    digest: str
-    nonce: str | None = None
-
-    def body(self) -> dict[str, Any]:
-        """What the digest is computed from."""
-        return {
-            "number": self.number,
-            "time": self.time,
-            "run": self.run,
-            "partition": self.partition,
-            "slot": self.slot,
-            "events": [event.to_dict() for event in self.events],
-            "note": self.note,
-            "cost": [self.cost.first, self.cost.second],
-            "previous": self.previous,
-            **({} if self.nonce is None else {"nonce": self.nonce}),
-        }
+    entries: int
+    runs: int
+    epsilon: float | None
+    left: float | None
+    newest: dict[str, float | None]  # the epsilon of each of the newest runs
 
 
-@dataclass(frozen=True)
-class Description:
-    """What a ledger is about; fixed when it is made."""
+class _Over(Exception):  # noqa: N818 (it never leaves this module)
+    """A spend does not fit, after this cost to the same people."""
 
-    population: str
-    unit: Unit
-    relation: Relation
-    people: int | None
-    filter: Filter | None
-    format: int = _FORMAT
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.population, str) or not self.population.strip():
-            raise InputError("A ledger needs the name of its population.")
-        object.__setattr__(self, "unit", Unit.parse(self.unit))
-        object.__setattr__(self, "relation", Relation.parse(self.relation))
-        fitting(self.unit, self.relation)
-        if self.people is not None:
-            object.__setattr__(self, "people", checks.count("people", self.people))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        limit = None
-        if self.filter is not None:
-            limit = {
-                "epsilon": self.filter.limit.epsilon,
-                "delta": self.filter.limit.delta,
-                "filter": self.filter.kind.value,
-                "order": self.filter.order,
-            }
-        return {
-            "kind": _KIND,
-            "format": self.format,
-            "population": self.population,
-            "unit": self.unit.value,
-            "relation": self.relation.value,
-            "people": self.people,
-            "limit": limit,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """The description whose JSON form is `data`."""
-        if not isinstance(data, dict) or data.get("kind") != _KIND:
-            raise LedgerError("This is not a tacit ledger.")
-        made_by = data.get("format")
-        if type(made_by) is not int or not 1 <= made_by <= _FORMAT:
-            raise LedgerError(
-                f"This ledger has format {made_by!r}; this version of tacit reads up to {_FORMAT}."
-            )
-        try:
-            limit = data["limit"]
-            chosen = None
-            if limit is not None:
-                budget = Budget(limit["epsilon"], limit["delta"])
-                chosen = Filter(budget, FilterKind.parse(limit["filter"]), limit["order"])
-            return cls(
-                data["population"], data["unit"], data["relation"], data["people"], chosen, made_by
-            )
-        except (KeyError, TypeError, InputError) as error:
-            raise LedgerError(f"The description of this ledger cannot be read: {error}") from error
-
-
-def _digest(body: dict[str, Any]) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    def __init__(self, before: Cost | None) -> None:
+        self.before = before
 
 
 class Ledger:
     """A population's record of spending. Make one with `create`, use it with `open`."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, about: Description) -> None:
-        self.path = path
+    def __init__(self, name: Name, connection: sqlite3.Connection, about: Description) -> None:
+        self.path = name.path
         self.about = about
+        self._name = name
         self._connection = connection
-        self._forget()
-
-    def _forget(self) -> None:
-        """Nothing is verified yet: the chain begins at the description."""
-        self._verified = 0
-        self._head = _digest(self.about.to_dict())
-        # What each slot of each partition has cost, summed over verified entries only.
-        self._spent: dict[tuple[str, int], Cost] = {}
+        # Nothing is verified yet: the chain begins at the description.
+        self._totals = Totals(digest_of(about.to_dict()))
+        self._has_nonces = False
+        self._warned: set[float] = set()
 
     # --- making and opening -----------------------------------------------------------------------
 
@@ -227,12 +155,12 @@ class Ledger:
         about = Description(population, unit, relation, people, chosen)
         if limit is not None:
             warn_if_large(limit.delta, people)
-        return cls._made(_absolute(path), about, ())
+        return cls._made(absolute(path), about, ())
 
     @classmethod
     def _made(cls, path: Path, about: Description, entries: Iterable[Entry]) -> Self:
         """Write a whole ledger, or nothing."""
-        building = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+        building = building_name(path, secrets.token_hex(8))
         try:
             if path.exists():
                 raise LedgerError(f"{str(path)!r} is there already.")
@@ -241,8 +169,8 @@ class Ledger:
             reason = getattr(error, "strerror", None) or "its name is not one for a file"
             raise LedgerError(f"{str(path)!r} cannot be made: {reason}.") from None
         try:
-            connection = _connected(building)
-            ledger = cls(building, connection, about)
+            connection = connected(building)
+            ledger = cls(Name.of(building), connection, about)
             with ledger._transaction():
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute("CREATE TABLE about (description TEXT NOT NULL)")
@@ -255,11 +183,11 @@ class Ledger:
                 )
                 # The newest entry, so that losing the last rows does not go unnoticed.
                 connection.execute("CREATE TABLE head (number INTEGER, digest TEXT NOT NULL)")
-                connection.execute("INSERT INTO head VALUES (0, ?)", (ledger._head,))
+                connection.execute("INSERT INTO head VALUES (0, ?)", (ledger._totals.head,))
                 text = json.dumps(about.to_dict())
                 connection.execute("INSERT INTO about VALUES (?)", (text,))
                 for entry in entries:
-                    ledger._append(entry)
+                    ledger._append(Row.of(entry))
             ledger.close()
             # Under its name only when it is whole, and only if nobody else made one meanwhile.
             os.link(building, path)
@@ -274,28 +202,28 @@ class Ledger:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """An existing ledger, its whole chain checked."""
-        path = _absolute(path)
+        path = absolute(path)
+        name = Name.of(path)
+        connection = connected(path)
         try:
-            exists = path.exists()
-        except (OSError, ValueError):
-            exists = False
-        if not exists:
-            raise LedgerError(f"There is no ledger {str(path)!r}.")
-        connection = _connected(path)
-        with _sentences(path):
-            (identity,) = connection.execute("PRAGMA application_id").fetchone()
-            if identity != _APPLICATION_ID:
-                raise LedgerError(f"{str(path)!r} is not a tacit ledger.")
-            rows = connection.execute("SELECT description FROM about").fetchall()
-            if len(rows) != 1:
-                raise LedgerError(f"The ledger {str(path)!r} was changed: it has no description.")
-            try:
-                about = Description.from_dict(files.parse_json(rows[0][0]))
-            except (ValueError, TypeError) as error:
-                raise _changed(path, "its description") from error
-            ledger = cls(path, connection, about)
-        with ledger._transaction("BEGIN"):
-            ledger._catch_up()
+            with sentences(path):
+                (identity,) = connection.execute("PRAGMA application_id").fetchone()
+                if identity != _APPLICATION_ID:
+                    raise LedgerError(f"{str(path)!r} is not a tacit ledger.")
+                rows = connection.execute("SELECT description FROM about").fetchall()
+                if len(rows) != 1:
+                    raise LedgerError(
+                        f"The ledger {str(path)!r} was changed: it has no description."
+                    )
+                try:
+                    about = Description.from_dict(files.parse_json(rows[0][0]))
+                except (ValueError, TypeError) as error:
+                    raise changed(path, "its description") from error
+                ledger = cls(name, connection, about)
+            ledger._look()
+        except BaseException:
+            connection.close()
+            raise
         return ledger
 
     def close(self) -> None:
@@ -319,6 +247,8 @@ class Ledger:
         slot: int = 0,
         note: str = "",
         reward_radius: float | None = None,
+        new_run: bool = False,
+        delta: float | None = None,
     ) -> Entry:
         """Record `events` as spent, on disk, or raise and record nothing.
 
@@ -327,6 +257,12 @@ class Ledger:
         `partition` names a public division of the people into numbered slots, of which these events
         concern one. `reward_radius` is needed under the relation reward-radius, and the same for
         all of a ledger: noise for one radius says nothing about another, so they do not add up.
+
+        `new_run` refuses the name of a run that the ledger has already, in the same transaction as
+        the entry: of several processes that spend under one new name, one is let. `delta` is the
+        one that the run will be certified at: unless `certify` can then state an epsilon for all
+        that the run has spent, this included, nothing is recorded; and from then on nothing else is
+        recorded under the run's name that would take this away.
         """
         listed = as_events(events)
         if not listed:
@@ -345,47 +281,102 @@ class Ledger:
             note = "; ".join([_radius_note(reward_radius), *([note] if note else [])])
         elif reward_radius is not None:
             raise InputError("reward_radius belongs to the relation reward-radius only.")
+        if delta is not None:
+            delta = checks.probability("delta", delta)
+            self._warn_if_large(delta, 3)
         # The first accountant must know the events too, or nothing could be certified later.
         accounting.check(listed, self.about.relation)
-        chosen = self.about.filter
+        chosen, place = self.about.filter, (partition, slot)
         cost = chosen.cost(listed, self.about.relation) if chosen else Cost(0.0)
-        # Outside of the transaction, since it may take a while.
+        # Outside of the transaction, since these may take a while.
         alone = chosen is None or (
             cost.within(chosen.cap) or chosen.holds(listed, self.about.relation)
         )
-        with self._transaction():
-            self._catch_up()
-            if reward_radius is not None:
-                self._refuse_other_radius(reward_radius)
-            if chosen is not None:
-                self._refuse_if_over(chosen, cost, listed, alone, (partition, slot))
-            body = {
-                "number": self._verified + 1,
-                "time": datetime.now(UTC).isoformat(timespec="seconds"),
-                "run": run,
-                "partition": partition,
-                "slot": slot,
-                "events": [event.to_dict() for event in listed],
-                "note": note,
-                "cost": [cost.first, cost.second],
-                "previous": self._head,
-                "nonce": secrets.token_hex(16),
-            }
-            entry = _entry({**body, "digest": _digest(body)})
-            self._append(entry)
-        if chosen is not None and not cost.within(chosen.cap):
-            self._warn_if_much_is_lost(chosen, listed)
+        loss = "" if chosen is None else self._much_is_lost(chosen, cost, listed, alone)
+        due = self._looked(run)
+        self._try(run, listed, place, delta, due)
+        try:
+            with self._transaction():
+                self._catch_up()
+                if new_run and run in self._totals.runs:
+                    raise InputError(
+                        f"The ledger has a run {run!r} already: give this one another name."
+                    )
+                if (now := self._due(run)) != due:  # somebody spent under the same name meanwhile
+                    self._try(run, listed, place, delta, now)
+                if reward_radius is not None:
+                    self._refuse_other_radius(reward_radius)
+                if chosen is not None:
+                    before = self._totals.costs.at(place)
+                    if not (alone if before is None else (before + cost).within(chosen.cap)):
+                        raise _Over(before)
+                if loss:  # a warning may be an error, so before anything is written
+                    warnings.warn(loss, LimitUsedUp, stacklevel=2)
+                body = self._body(run, [event.to_dict() for event in listed], note)
+                body |= {"partition": partition, "slot": slot, "cost": [cost.first, cost.second]}
+                entry = Entry.from_dict({**body, "digest": digest_of(body)})
+                row = Row.of(entry)
+                self._append(row)
+                if delta is not None:
+                    self._connection.execute(_DUE)
+                    noted = "INSERT OR IGNORE INTO due VALUES (?, ?)"
+                    self._connection.execute(noted, (run, delta))
+        except _Over as over:
+            assert chosen is not None
+            why = self._why_over(chosen, listed, place, over.before)
+            raise OverBudget(why) from None
+        self._totals.count(row)
         return entry
 
-    def _warn_if_much_is_lost(self, chosen: Filter, events: tuple[Event, ...]) -> None:
+    def _looked(self, run: str) -> tuple[int, frozenset[float]]:
+        with self._transaction("BEGIN"):
+            self._catch_up()
+            return self._due(run)
+
+    def _due(self, run: str) -> tuple[int, frozenset[float]]:
+        """How often the run has spent, and the deltas at which certificates of it are due."""
+        there = "SELECT 1 FROM sqlite_master WHERE name = 'due'"
+        deltas: list[tuple[float]] = []
+        if self._connection.execute(there).fetchone():
+            select = "SELECT delta FROM due WHERE run = ?"
+            deltas = self._connection.execute(select, (run,)).fetchall()
+        known = self._totals.runs.get(run)
+        return 0 if known is None else known.spends, frozenset(delta for (delta,) in deltas)
+
+    def _try(
+        self,
+        run: str,
+        events: tuple[Event, ...],
+        place: Place,
+        delta: float | None,
+        due: tuple[int, frozenset[float]],
+    ) -> None:
+        """Raise unless the run can be certified with `events`, at `delta` and what else is due."""
+        deltas = due[1] | ({delta} if delta is not None else set())
+        if not deltas:
+            return
+        text = canonical([event.to_dict() for event in events])
+        try:
+            for one in sorted(deltas):
+                totals.exact(self._totals.of(run, text, place), one, self.about.relation)
+        except MemoryError:
+            raise UnsupportedError(
+                "There is not enough memory to account for these events, and nothing was spent."
+            ) from None
+
+    def _much_is_lost(
+        self, chosen: Filter, cost: Cost, events: tuple[Event, ...], alone: bool
+    ) -> str:
+        """What there is to warn of if this spend uses up the limit."""
+        if not alone or cost.within(chosen.cap):
+            return ""
         spent = accounting.epsilon(events, chosen.limit.delta, self.about.relation)
-        if spent < 0.95 * chosen.limit.epsilon:
-            warnings.warn(
-                f"This first spend costs epsilon {spent:.4g} and uses up the limit of "
-                f"{chosen.limit.epsilon:g}: the {chosen.kind} filter could not add it to another.",
-                LimitUsedUp,
-                stacklevel=3,
-            )
+        if spent >= 0.95 * chosen.limit.epsilon:
+            return ""
+        return (
+            f"This first spend costs epsilon {spent:.4g} and uses up the limit of "
+            f"{chosen.limit.epsilon:g}: the {chosen.kind} filter could not add it to another."
+        )
 
     def release(
         self, plan: Plan, value: ArrayLike, source: Source, *, run: str, **where: Any
@@ -400,27 +391,17 @@ class Ledger:
 
     def _refuse_other_radius(self, radius: float) -> None:
         # One entry speaks for all, since each was compared with the first.
-        first = next((entry for entry in self._read() if entry.events), None)
-        if first is not None and first.note.partition(";")[0] != _radius_note(radius):
+        first = self._totals.first_note
+        if first is not None and first.partition(";")[0] != _radius_note(radius):
             raise InputError(
-                f"This ledger is about another radius ({first.note}), and this run about "
+                f"This ledger is about another radius ({first}), and this run about "
                 f"{radius:g}: they do not add up, so use a ledger for each."
             )
 
-    def _refuse_if_over(
-        self,
-        chosen: Filter,
-        cost: Cost,
-        events: tuple[Event, ...],
-        alone: bool,
-        place: tuple[str, int],
-    ) -> None:
-        """Raise if `events` are too much; `alone` says that they are not if nothing came before."""
-        before = _paid_in(self._spent, place)
-        if (before is None and alone) or (
-            before is not None and (before + cost).within(chosen.cap)
-        ):
-            return
+    def _why_over(
+        self, chosen: Filter, events: tuple[Event, ...], place: Place, before: Cost | None
+    ) -> str:
+        """Why `events` are too much after what was spent `before` on the same people."""
         limit = chosen.limit
         stated = (
             f"the limit of {self.about.population!r}, epsilon {limit.epsilon:g} at delta "
@@ -428,7 +409,7 @@ class Ledger:
         )
         if before is None:
             figure = _figure(events, limit.delta, self.about.relation)
-            raise OverBudget(f"This costs {figure}, above {stated}, and nothing was spent.")
+            return f"This costs {figure}, above {stated}, and nothing was spent."
         sentence = (
             f"This would exceed {stated}: by the {chosen.kind} filter about "
             f"{chosen.left(before):.1%} of it is left, and nothing was spent."
@@ -440,54 +421,48 @@ class Ledger:
                 f" The filter {' or '.join(others)} would hold all of it; a filter is chosen "
                 f"before the first spend (tacit ledger create --filter {others[0]})."
             )
-        raise OverBudget(sentence)
+        return sentence
 
-    def _fits(self, kind: FilterKind, events: tuple[Event, ...], place: tuple[str, int]) -> bool:
+    def _fits(self, kind: FilterKind, events: tuple[Event, ...], place: Place) -> bool:
         """Whether a filter of this kind, from the beginning, would hold `events` as well."""
         assert self.about.filter is not None
-        spent: dict[tuple[str, int], Cost] = {}
+        if sum(map(len, self._totals.spent.values())) > _MOST_REFILTERED:
+            return False
+        costs = Costs()
         try:
             other = Filter.suited_to(self.about.filter.limit, kind)
-            for entry in self._read():
-                where = entry.partition, entry.slot
-                cost = other.cost(entry.events, self.about.relation)
-                spent[where] = spent.get(where, Cost(0.0)) + cost
-            before = _paid_in(spent, place) or Cost(0.0)
+            for where, texts in self._totals.spent.items():
+                for text, times in texts.items():
+                    cost = other.cost(events_in(text), self.about.relation)
+                    costs.add(where, cost.first * times, cost.second * times)
+            before = costs.at(place) or Cost(0.0)
             return (before + other.cost(events, self.about.relation)).within(other.cap)
         except (InputError, UnsupportedError):
             return False
 
-    def _append(self, entry: Entry) -> None:
-        if "nonce" not in self._columns():
+    def _body(self, run: str, events: list[dict[str, Any]], note: str) -> dict[str, Any]:
+        """The next entry, at no cost and on everybody."""
+        return {
+            "number": self._totals.number + 1,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "run": run,
+            "partition": "",
+            "slot": 0,
+            "events": events,
+            "note": note,
+            "cost": [0.0, 0.0],
+            "previous": self._totals.head,
+            "nonce": secrets.token_hex(16),
+        }
+
+    def _append(self, row: Row) -> None:
+        """Write one more row; count it when the transaction is over."""
+        if not self._nonces():
             self._connection.execute("ALTER TABLE entries ADD COLUMN nonce TEXT")
         self._connection.execute(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                entry.number,
-                entry.time,
-                entry.run,
-                entry.partition,
-                entry.slot,
-                json.dumps([event.to_dict() for event in entry.events]),
-                entry.note,
-                entry.cost.first,
-                entry.cost.second,
-                entry.previous,
-                entry.digest,
-                entry.nonce,
-            ),
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
         )
-        self._connection.execute(
-            "UPDATE head SET number = ?, digest = ?", (entry.number, entry.digest)
-        )
-        self._count(entry)
-
-    def _count(self, entry: Entry) -> None:
-        """`entry` is verified and the newest."""
-        self._verified, self._head = entry.number, entry.digest
-        if entry.events:  # the others are about generations, and nothing was spent
-            place = entry.partition, entry.slot
-            self._spent[place] = self._spent.get(place, Cost(0.0)) + entry.cost
+        self._connection.execute("UPDATE head SET number = ?, digest = ?", (row.number, row.digest))
 
     @contextmanager
     def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
@@ -495,14 +470,17 @@ class Ledger:
 
         With a plain BEGIN, for reading: all that is read belongs to one moment.
         """
-        before = self._verified, self._head, dict(self._spent)
-        with _sentences(self.path):
+        with sentences(self.path):
+            self._name.refuse_void_journal()
             self._connection.execute(begin)
             try:
+                if begin == "BEGIN IMMEDIATE":
+                    self._name.check()
+                    (mark,) = self._connection.execute("PRAGMA user_version").fetchone()
+                    self._connection.execute(f"PRAGMA user_version = {self._name.mark(mark)}")
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._verified, self._head, self._spent = before
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
@@ -516,142 +494,132 @@ class Ledger:
         continuation claims the next generation here, and the end is marked. These entries cost
         nothing, have no events, and are chained like all others.
         """
-        with self._transaction("BEGIN"):
-            self._catch_up()
-            return self._generation(token)
+        return self._look().generation(token)[:2]
 
-    def claim(self, run: str, token: str, generation: int) -> None:
-        """Record that the run is gone on with as this generation; only one who asks is let."""
+    def claim(
+        self, run: str, token: str, generation: int, mark: str = "", before: Iterable[str] = ()
+    ) -> int:
+        """Record that the run is gone on with, and return as which generation; one alone is let.
+
+        It goes on from `generation`, the last that it knows of, or from a later one that it claimed
+        itself and did not live to note: such a claim bears one of the marks `before`. `mark` is
+        that of this claim, drawn at random and kept before it is asked for.
+        """
         with self._transaction():
             self._catch_up()
-            last, ended = self._generation(token)
-            if ended:
-                raise InputError(
-                    f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
-                    "it would be released twice."
-                )
-            if generation != last + 1:
-                raise InputError(
-                    f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
-                    "it can, since it would be released twice."
-                )
-            self._mark(run, f"{_GENERATION} {token} {generation}")
+            last = self._claimable(run, token, generation, before)
+            self._mark(run, f"{GENERATION} {token} {last + 1} {mark}".rstrip())
+            return last + 1
+
+    def check_claim(self, run: str, token: str, generation: int, before: Iterable[str]) -> None:
+        """Raise if `claim` would be refused now."""
+        self._look()
+        self._claimable(run, token, generation, before)
+
+    def _claimable(self, run: str, token: str, generation: int, before: Iterable[str]) -> int:
+        """The last generation, if the run may be gone on with from this one."""
+        last, ended, latest = self._totals.generation(token)
+        if ended:
+            raise InputError(
+                f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
+                "it would be released twice."
+            )
+        if generation != last and (not latest or latest not in before):
+            raise InputError(
+                f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
+                "it can, since it would be released twice."
+            )
+        return last
 
     def end(self, run: str, token: str, generation: int) -> None:
         """Record that this generation ended the run, if none was claimed after it."""
         with self._transaction():
             self._catch_up()
-            last, ended = self._generation(token)
+            last, ended, _ = self._totals.generation(token)
             if generation != last:
                 raise InputError(
                     f"The run {run!r} was gone on with elsewhere, by this ledger: what this copy "
                     "found is not released."
                 )
             if not ended:
-                self._mark(run, f"{_ENDED} {token} {generation}")
-
-    def _generation(self, token: str) -> tuple[int, bool]:
-        last, ended = 0, False
-        for entry in self._read():
-            if not entry.events:
-                kind, _, rest = entry.note.partition(" ")
-                of, _, number = rest.partition(" ")
-                if of == token:
-                    last, ended = int(number), kind == _ENDED
-        return last, ended
+                self._mark(run, f"{ENDED} {token} {generation}")
 
     def _mark(self, run: str, note: str) -> None:
         """An entry that costs nothing."""
-        body = {
-            "number": self._verified + 1,
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "run": run,
-            "partition": "",
-            "slot": 0,
-            "events": [],
-            "note": note,
-            "cost": [0.0, 0.0],
-            "previous": self._head,
-            "nonce": secrets.token_hex(16),
-        }
-        self._append(_entry({**body, "digest": _digest(body)}))
+        body = self._body(run, [], note)
+        self._append(Row.of(Entry.from_dict({**body, "digest": digest_of(body)})))
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def _catch_up(self) -> None:
-        """Check the entries that were added since we last looked, and that none was lost."""
-        for entry in self._read(self._verified):
-            if entry.number != self._verified + 1:
-                raise _changed(self.path, f"entry {self._verified + 1}")
-            chained = entry.previous == self._head and entry.digest == _digest(entry.body())
-            if not chained or (entry.nonce is None and self.about.format > 1):
-                raise _changed(self.path, f"entry {entry.number}")
-            self._count(entry)
+    def _look(self) -> Totals:
+        """What the entries add up to by now."""
+        with self._transaction("BEGIN"):
+            self._catch_up()
+        return self._totals
+
+    def _catch_up(self, known: Totals | None = None) -> Totals:
+        """Check the entries that were added to those known, and that none was lost."""
+        known = self._totals if known is None else known
+        verified(
+            self._select(known.number),
+            known.number,
+            known.head,
+            without_nonce=self.about.format == 1,
+            changed=lambda what: changed(self.path, what),
+            count=known.count,
+        )
         heads = self._connection.execute("SELECT number, digest FROM head").fetchall()
-        if heads != [(self._verified, self._head)]:
-            raise _changed(self.path, "its newest entry")
+        if heads != [(known.number, known.head)]:
+            raise changed(self.path, "its newest entry")
+        return known
 
-    def _columns(self) -> set[str]:
-        """Those of the entries: another process may have added one."""
-        return {row[1] for row in self._connection.execute("PRAGMA table_info(entries)")}
+    def _nonces(self) -> bool:
+        """Whether entries have nonces in this file: another process may have added the column."""
+        if not self._has_nonces:
+            columns = self._connection.execute("PRAGMA table_info(entries)").fetchall()
+            self._has_nonces = any(column[1] == "nonce" for column in columns)
+        return self._has_nonces
 
-    def _read(self, after: int = 0) -> Iterator[Entry]:
-        nonce = "nonce" if "nonce" in self._columns() else "NULL"
-        rows = self._connection.execute(
+    def _select(self, after: int = 0) -> sqlite3.Cursor:
+        """The rows of entries, in the order of a `Row`."""
+        nonce = "nonce" if self._nonces() else "NULL"
+        return self._connection.execute(
             "SELECT number, time, run, partition, slot, events, note, first, second, previous,"
             f" digest, {nonce} FROM entries WHERE number > ? ORDER BY number",
             (after,),
         )
-        for (
-            number,
-            time,
-            run,
-            partition,
-            slot,
-            events,
-            note,
-            first,
-            second,
-            previous,
-            digest,
-            nonce,
-        ) in rows:
+
+    def _verified_rows(self) -> list[Row]:
+        """All rows, the whole chain checked again."""
+        with self._transaction("BEGIN"):
+            self._totals = self._catch_up(Totals(digest_of(self.about.to_dict())))
+            return list(map(Row._make, self._select()))
+
+    def _entries(self, rows: Iterable[Row]) -> Iterator[Entry]:
+        for row in rows:
             try:
-                yield _entry(
-                    {
-                        "number": number,
-                        "time": time,
-                        "run": run,
-                        "partition": partition,
-                        "slot": slot,
-                        "events": files.parse_json(events),
-                        "note": note,
-                        "cost": [first, second],
-                        "previous": previous,
-                        "digest": digest,
-                        "nonce": nonce,
-                    }
-                )
+                yield row.entry()
             except (ValueError, TypeError, RecursionError) as error:
-                raise _changed(self.path, f"entry {number}") from error
+                raise changed(self.path, f"entry {row.number}") from error
 
     def entries(self) -> list[Entry]:
         """All entries, the oldest first, the whole chain checked again."""
-        with self._transaction("BEGIN"):
-            self._forget()
-            self._catch_up()
-            return list(self._read())
+        return list(self._entries(self._verified_rows()))
 
     def check(self) -> int:
         """Check every entry and that it cost no less than its events do; returns how many."""
-        for entry in self.entries():
+        seen: set[tuple[str, Cost]] = set()
+        rows = self._verified_rows()
+        for row, entry in zip(rows, self._entries(rows), strict=True):
             chosen = self.about.filter
+            if (row.events, entry.cost) in seen:
+                continue
+            seen.add((row.events, entry.cost))
             if chosen is None:
                 accounting.check(entry.events, self.about.relation)
-                continue
-            if not chosen.covers(entry.cost, entry.events, self.about.relation):
-                raise _changed(self.path, f"the cost of entry {entry.number}")
-        return self._verified
+            elif not chosen.covers(entry.cost, entry.events, self.about.relation):
+                raise changed(self.path, f"the cost of entry {entry.number}")
+        return len(rows)
 
     def holds(self, certificate: Certificate) -> bool:
         """Whether this ledger went through the state that `certificate` was issued at.
@@ -690,37 +658,71 @@ class Ledger:
 
     def _heads(self) -> dict[int, str]:
         """The head after each number of entries."""
-        entries = {entry.number: entry.digest for entry in self.entries()}
-        return {0: _digest(self.about.to_dict()), **entries}
+        heads = {row.number: row.digest for row in self._verified_rows()}
+        return {0: digest_of(self.about.to_dict()), **heads}
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return self._look().number
+
+    def __bool__(self) -> bool:
+        return True
+
+    def has_paid(self, run: str, events: Iterable[Event], note: str) -> bool:
+        """Whether an entry of this run is for just these events, and its note ends with `note`."""
+        listed = tuple(events)
+        with self._transaction("BEGIN"):
+            self._catch_up()
+            select = "SELECT events, note FROM entries WHERE run = ?"
+            found = self._connection.execute(select, (run,)).fetchall()
+            return any(told.endswith(note) and events_in(text) == listed for text, told in found)
 
     def paid(self, delta: float, run: str | None = None) -> accounting.Account:
         """What the population has paid in all, or for one run, as if it had been planned.
 
         This is the epsilon of the recorded events fixed in advance. If they were chosen along the
-        way, what is guaranteed is the ledger's limit, which the filter keeps.
+        way, what is guaranteed is the ledger's limit, which the filter keeps. Where the worst off
+        cannot be told exactly this is an upper bound, and infinite where no finite epsilon is
+        proven at this delta (`totals.at_most`).
         """
-        found = [entry for entry in self.entries() if run is None or entry.run == run]
-        if run is not None and not found:
+        known = self._look()
+        if run is not None and run not in known.runs:
             raise InputError(f"There is no run {run!r} in this ledger.")
-        return self._worst_account(found, delta)[0]
+        spent = known.spent if run is None else known.of(run)
+        return totals.at_most(spent, delta, self.about.relation)
 
-    def _worst_account(
-        self, entries: list[Entry], delta: float
-    ) -> tuple[accounting.Account, list[Event]]:
-        """The cost to whoever is in the worst slots, and the events that concern them."""
-        choices = [
-            (accounting.account(events, delta, self.about.relation), events)
-            for events in _events_of_slots(entries)
-        ]
-        return max(choices, key=lambda choice: choice[0].epsilon)
+    def shown(self, delta: float, newest: int) -> "Shown":
+        """What the ledger says at this moment, with the epsilons of its `newest` runs.
+
+        Runs with equal events are accounted for once.
+        """
+        known, chosen = self._look(), self.about.filter
+        found: dict[frozenset[object], float | None] = {}
+        paid: dict[str, float | None] = {}
+        for run in list(known.runs)[max(0, len(known.runs) - newest) :]:
+            spent = known.of(run)
+            same = frozenset((at, frozenset(texts.items())) for at, texts in spent.items())
+            if same not in found:
+                found[same] = self._at_most(spent, delta)
+            paid[run] = found[same]
+        return Shown(
+            entries=known.number,
+            runs=len(known.runs),
+            epsilon=self._at_most(known.spent, delta),
+            left=None if chosen is None else chosen.left(known.costs.worst()),
+            newest=paid,
+        )
+
+    def _at_most(self, spent: totals.Spent, delta: float) -> float | None:
+        found = totals.at_most(spent, delta, self.about.relation).epsilon
+        return found if math.isfinite(found) else None
 
     def left(self) -> float | None:
         """The share of the limit that is left, in the scarcer of the filter's sums, if any."""
         chosen = self.about.filter
         if chosen is None:
             return None
-        self.entries()
-        return chosen.left(_worst(self._spent))
+        return chosen.left(self._look().costs.worst())
 
     def certify(
         self,
@@ -733,30 +735,45 @@ class Ledger:
         compiled: bool = False,
         reward_radius: float | None = None,
     ) -> Certificate:
-        """A certificate of what `run` cost, which also says what the population has paid in all."""
-        warn_if_large(delta, self.about.people)
-        entries = self.entries()
-        mine = [entry for entry in entries if entry.run == run]
-        if not mine:
+        """A certificate of what `run` cost, which also says what the population has paid in all.
+
+        It can be issued if the run's last spend was told this delta, whatever else is in the
+        ledger: the run's epsilon was found then, and the total may be a bound, or none.
+        """
+        self._warn_if_large(delta, 3)
+        known = self._look()
+        if run not in known.runs:
             raise InputError(f"There is no run {run!r} in this ledger.")
         if reward_radius is not None:
             self._refuse_other_radius(reward_radius)
-        total, _ = self._worst_account(entries, delta)
-        # Entries have nonces since version 0.2.
-        old = any(e.nonce is None and earlier.like_one_pass(e.events) for e in entries)
         return Certificate.issue(
-            self._worst_account(mine, delta)[1],
+            totals.exact(known.of(run), delta, self.about.relation)[1],
             delta,
             unit=self.about.unit,
             relation=self.about.relation,
             release=release,
-            assumptions=(*assumptions, *((OLD_ENTRIES,) if old else ())),
+            # Entries have nonces since version 0.2.
+            assumptions=(*assumptions, *((OLD_ENTRIES,) if known.doubtful() else ())),
             noise=source.key_origin if compiled else source.origin,
             reward_radius=reward_radius,
             population=Population(
-                self.about.population, total.epsilon, delta, len(entries), entries[-1].digest
+                self.about.population,
+                self._at_most(known.spent, delta),
+                delta,
+                known.number,
+                known.head,
             ),
         )
+
+    def _warn_if_large(self, delta: float, level: int) -> None:
+        """Warn once of each delta: by `spend`, so that nothing is paid if warnings are errors."""
+        if delta not in self._warned:
+            self._warned.add(delta)
+            try:
+                warn_if_large(delta, self.about.people, level + 1)
+            except LargeDelta:
+                self._warned.remove(delta)
+                raise
 
     # --- JSON -------------------------------------------------------------------------------------
 
@@ -774,13 +791,13 @@ class Ledger:
         listed = data.get("entries")
         if not isinstance(listed, list):
             raise LedgerError("This ledger has no list of entries.")
-        head, entries = _digest(about.to_dict()), []
+        head, entries = digest_of(about.to_dict()), []
         for number, item in enumerate(listed, 1):
             try:
-                entry = _entry(item)
+                entry = Entry.from_dict(item)
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise LedgerError(f"Entry {number} of this ledger cannot be read.") from error
-            chained = entry.previous == head and entry.digest == _digest(entry.body())
+            chained = entry.previous == head and entry.digest == digest_of(entry.body())
             chained = chained and (entry.nonce is not None or about.format == 1)
             if entry.number != number or not chained:
                 raise LedgerError(
@@ -788,7 +805,15 @@ class Ledger:
                 )
             entries.append(entry)
             head = entry.digest
-        return cls._made(_absolute(path), about, entries)
+        return cls._made(absolute(path), about, entries)
+
+
+# The certificates that are due: not part of the chain, since they cost nobody anything.
+_DUE = (
+    "CREATE TABLE IF NOT EXISTS due"
+    " (run TEXT NOT NULL, delta REAL NOT NULL, PRIMARY KEY (run, delta)) WITHOUT ROWID"
+)
+_MOST_REFILTERED = 1000  # different entries for which another filter is tried, to name it
 
 
 def _radius_note(radius: float) -> str:
@@ -796,74 +821,11 @@ def _radius_note(radius: float) -> str:
     return f"reward radius {checks.positive('reward_radius', radius)!r}"
 
 
-def _entry(data: dict[str, Any]) -> Entry:
-    first, second = data["cost"]
-    texts = [data[name] for name in ("time", "run", "partition", "note", "previous", "digest")]
-    nonce = data.get("nonce")
-    if nonce is not None:
-        texts.append(nonce)
-    whole = [data[name] for name in ("number", "slot")]
-    if not all(type(x) is str for x in texts) or not all(type(x) is int for x in whole):
-        raise TypeError("an entry's texts and numbers must be such")
-    return Entry(
-        number=data["number"],
-        time=data["time"],
-        run=data["run"],
-        partition=data["partition"],
-        slot=data["slot"],
-        events=tuple(Event.from_dict(event) for event in data["events"]),
-        note=data["note"],
-        cost=Cost(first, second),
-        previous=data["previous"],
-        digest=data["digest"],
-        nonce=nonce,
-    )
-
-
 def _figure(events: tuple[Event, ...], delta: float, relation: Relation) -> str:
     try:
         return f"epsilon {accounting.epsilon(events, delta, relation):.10g}"
     except InputError:
         return f"more than any epsilon at delta {delta:g}"
-
-
-def _paid_in(spent: dict[tuple[str, int], Cost], place: tuple[str, int]) -> Cost | None:
-    """What whoever is in this slot of a partition paid at most; None if nothing concerned them.
-
-    They are in some slot of each other partition, and in no other slot of this one.
-    """
-    theirs = {
-        other: cost for other, cost in spent.items() if other[0] != place[0] or other == place
-    }
-    return _worst(theirs) if theirs else None
-
-
-def _worst(spent: dict[tuple[str, int], Cost]) -> Cost:
-    """What whoever is in the worst slot of every partition has paid."""
-    worst: dict[str, Cost] = {}
-    for (partition, _), cost in spent.items():
-        worst[partition] = worst.get(partition, Cost(0.0)).or_worse(cost)
-    return sum(worst.values(), Cost(0.0))
-
-
-def _events_of_slots(entries: list[Entry]) -> list[list[Event]]:
-    """For each way of being in one slot of every partition, the events that concern one there."""
-    common = [event for entry in entries if not entry.partition for event in entry.events]
-    partitions: dict[str, dict[int, list[Event]]] = {}
-    for entry in entries:
-        if entry.partition:
-            slots = partitions.setdefault(entry.partition, {})
-            slots.setdefault(entry.slot, []).extend(entry.events)
-    # Slots with the same events are the same to whoever is in them.
-    choices = [
-        list({frozenset(Counter(events).items()): events for events in slots.values()}.values())
-        for slots in partitions.values()
-    ]
-    if math.prod(map(len, choices)) > _MOST_CHOICES:
-        raise UnsupportedError(
-            "There are too many different slots in this ledger to find the worst of them."
-        )
-    return [common + [e for events in choice for e in events] for choice in product(*choices)]
 
 
 def _storable(name: str, text: object) -> None:
@@ -876,58 +838,12 @@ def _storable(name: str, text: object) -> None:
         raise InputError(f"{name} must be text that can be stored, not {text!r}.")
 
 
-def _absolute(path: str | Path) -> Path:
-    # SQLite gives names like ":memory:" a meaning of their own; a full path has none but itself.
-    return Path(os.path.abspath(path))
-
-
-def warn_if_large(delta: float, people: int | None) -> None:
+def warn_if_large(delta: float, people: int | None, level: int = 3) -> None:
     """Warn when delta is not below 1/n: publishing one person at random would be within it."""
     if people is not None and delta * people >= 1.0:
         warnings.warn(
             f"delta {delta:g} is not below 1/{people}: giving away one person of {people} outright "
             "would be within it.",
             LargeDelta,
-            stacklevel=3,
+            stacklevel=level,
         )
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    with _sentences(path):
-        # Transactions are begun and ended by hand.
-        connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
-        # A rollback journal and EXTRA: after COMMIT the entry survives a power cut, journal
-        # directory entry included.
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA trusted_schema = OFF")
-        return connection
-
-
-def _changed(path: Path, what: str) -> LedgerError:
-    return LedgerError(f"The ledger {str(path)!r} was changed or is damaged at {what}.")
-
-
-@contextmanager
-def _sentences(path: Path) -> Iterator[None]:
-    """SQLite's errors, said so that people know what to do."""
-    try:
-        yield
-    except TacitError:
-        raise
-    except (UnicodeError, TypeError, ValueError, KeyError, OverflowError) as error:
-        # What SQLite hands back from a damaged file may be of any type.
-        raise LedgerError(f"The ledger {str(path)!r} is damaged or not a ledger.") from error
-    except sqlite3.Error as error:
-        text = str(error)
-        if "thread" in text:
-            what = "was opened by another thread: open it in this one"
-        elif "locked" in text:
-            what = f"is in use by another process and was for {_PATIENCE:g} seconds"
-        elif "readonly" in text or "unable to open" in text:
-            what = "cannot be written"
-        elif "full" in text or "I/O" in text:
-            what = "could not be written: the disk is full or failing"
-        else:
-            what = "is damaged or not a ledger"
-        raise LedgerError(f"The ledger {str(path)!r} {what}.") from error

@@ -27,6 +27,7 @@ import numpy as np
 from tacit.privacy import exact
 from tacit.privacy.errors import InputError
 from tacit.privacy.exact import Integers
+from tacit.privacy.forking import guard
 from tacit.privacy.grid import Array
 from tacit.privacy.promise import NoiseOrigin
 
@@ -76,12 +77,29 @@ class Source:
         return NoiseOrigin.SECURE_KEY if self.origin.secret else self.origin
 
 
+@dataclass(frozen=True)
+class Placeholder(Source):
+    """Draws nothing: each number is one standard deviation. To try what follows a release."""
+
+    def normal(self, std: float, shape: tuple[int, ...]) -> Array:
+        return np.full(shape, std)
+
+    def discrete_gaussian(self, std: int, shape: tuple[int, ...]) -> Integers:
+        return np.full(shape, std, dtype=np.int64)
+
+
+def placeholder(origin: NoiseOrigin) -> Source:
+    """A source whose results have the form of others, and are released to nobody."""
+    return Placeholder(np.random.default_rng(0), origin)
+
+
 def secure() -> Source:
     """Noise that nobody can draw again: ChaCha20 with a key from the operating system.
 
-    Nor does another process draw it: after a fork the child's secure sources, and generators that
-    were taken from them, have fresh keys, and so has a copy or a pickle of one. What was drawn
-    before a fork, keys for compiled loops included, both processes have: do not use it twice.
+    Nor does another process draw it: after a fork, even while a thread draws, the child's secure
+    sources, and generators that were taken from them, have fresh keys, and so has a copy or a
+    pickle of one. What was drawn before a fork, keys for compiled loops included, both processes
+    have: do not use it twice.
     """
     from tacit.privacy.chacha import Secret
 
@@ -102,7 +120,9 @@ def reproducible(seed: int) -> Source:
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed must be a whole number of at least 0, not {seed!r}.")
-    return Source(np.random.default_rng(seed), NoiseOrigin.REPRODUCIBLE)
+    generator = np.random.default_rng(seed)
+    guard(generator.bit_generator.lock)
+    return Source(generator, NoiseOrigin.REPRODUCIBLE)
 
 
 def jax_normal(key: "jax.Array", shape: tuple[int, ...]) -> "jax.Array":

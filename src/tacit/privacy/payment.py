@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from tacit.privacy import accounting
 from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
 from tacit.privacy.errors import InputError, TacitError
 from tacit.privacy.events import Event, as_events
@@ -19,6 +20,7 @@ class Purse:
 
     With a `ledger` the events are on disk before the noise exists, and a ledger with a limit may
     refuse them. `seed` makes the run reproducible, which its certificate says: for experiments.
+    `source` is where the noise comes from instead, if a run of several releases has one for each.
     `reward_radius` is how far apart neighbouring reward functions are.
     """
 
@@ -30,6 +32,7 @@ class Purse:
         ledger: Ledger | None = None,
         run: str | None = None,
         seed: int | None = None,
+        source: Source | None = None,
         reward_radius: float | None = None,
     ) -> None:
         if ledger is not None:
@@ -44,7 +47,7 @@ class Purse:
         self.ledger, self.run = ledger, run
         self.reward_radius = reward_radius
         self.seed = seed
-        self.source: Source = secure() if seed is None else reproducible(seed)
+        self.source: Source = source or (secure() if seed is None else reproducible(seed))
         self.kept: Kept | None = None
         self._paid: tuple[Event, ...] = ()
 
@@ -60,14 +63,50 @@ class Purse:
         """Whether anything was paid, by this process or by the run it goes on with."""
         return bool(self._paid)
 
-    def pay(self, events: Event | Iterable[Event]) -> None:
-        """Record what is about to happen, unless the run that goes on had done so before."""
+    def pay(
+        self,
+        events: Event | Iterable[Event],
+        *,
+        delta: float | None = None,
+        new_run: bool = False,
+    ) -> None:
+        """Record what is about to happen, unless the run that goes on had done so before.
+
+        `delta` is the one that `certify` will be asked for: what cannot be certified at it is not
+        paid for. `new_run` refuses a name that the ledger has already.
+        """
         listed = as_events(events)
         again = self.kept is not None and not self.kept.begun_here
         if self.ledger is not None and self.run is not None and not (again and self._knows(listed)):
             note = "" if self.kept is None else _TOKEN + self.kept.token
-            self.ledger.spend(listed, run=self.run, note=note, reward_radius=self.reward_radius)
+            self.ledger.spend(
+                listed,
+                run=self.run,
+                note=note,
+                reward_radius=self.reward_radius,
+                delta=delta,
+                new_run=new_run,
+            )
+        elif self.ledger is None and delta is not None:
+            accounting.account((*self._paid, *listed), delta, self.relation)
         self._paid += listed
+
+    @property
+    def may_have_paid(self) -> bool:
+        """Whether the ledger has a payment of this run, or cannot be asked.
+
+        A disk that fails late in a payment says that it failed, and the entry is there.
+        """
+        if self.has_paid:
+            return True
+        if self.ledger is None or self.kept is None:
+            return False
+        try:
+            with Ledger.open(self.ledger.path) as asked:
+                own = _TOKEN + self.kept.token
+                return any(entry.note.endswith(own) for entry in asked.entries())
+        except TacitError:
+            return True
 
     def paid_before(self, events: Event | Iterable[Event]) -> None:
         """Take over what an interrupted run has paid, of which this one is the rest."""
@@ -80,10 +119,7 @@ class Purse:
         """Whether the ledger has this run's payment for these events."""
         assert self.ledger is not None
         token = "" if self.kept is None else _TOKEN + self.kept.token
-        return any(
-            entry.run == self.run and entry.events == events and entry.note.endswith(token)
-            for entry in self.ledger.entries()
-        )
+        return self.run is not None and self.ledger.has_paid(self.run, events, token)
 
     def certify(
         self,
@@ -124,10 +160,11 @@ class Purse:
 
 @contextmanager
 def forgotten_unless_paid(purse: Purse) -> Iterator[None]:
-    """A run that is refused before anything was paid leaves no key."""
+    """A run that begins and is refused before anything was paid leaves no key."""
     try:
         yield
     except TacitError:
-        if purse.kept is not None and not purse.has_paid:
-            purse.kept.remove()
+        kept = purse.kept
+        if kept is not None and kept.begun_here and not purse.may_have_paid:
+            kept.remove()
         raise

@@ -23,21 +23,24 @@ the digest; what is beyond that is "idealised real arithmetic", which certificat
 **Live environments.** People who play again do something else. The same noise over two different
 sums would give away their difference, so a continuation draws its noise afresh, from a key of the
 operating system; and two continuations would be two releases about the people who play in both. So
-only one is let. The first process is generation 0. To go on, a process claims generation g + 1 from
-a folder of generation g; before it gives anything away, it marks the run as ended in its own
-generation. Both are transactions of the ledger. *Claim*: of a run and all copies of its folder one
-result is given away, and it is distributed as if the run had never been interrupted, by people who
-did what they did in the episodes that count. *Proof*: `Ledger.claim` lets one process have each
-generation, and none once the run has ended; `Ledger.end` lets only the last generation end it. So
-one process, of some last generation G, passes the end, and only it gives anything away; who has the
-end of that generation on disk gives the same once more. What it gives away are the noised sums of
-its checkpoint and its own: each person is in one of them, each has noise of a key that covers
-nothing else that is given away, and each was computed from those before it. That is one run in the
-sense of the learner's theorem. Sums of processes that died or were refused are given to nobody; the
-actions that were drawn by them were seen by the person alone who acted (which the learners'
-certificates list). What no code can see is why a run was interrupted, and whether there is a ledger
-at all: certificates list both. A process that is killed between its claim and its checkpoint, a
-matter of milliseconds, has lost the run: it is refused rather than released twice.
+only one is let. The first process is generation 0. To go on, a process claims the next generation
+from a folder of the last one, and writes it there; before it gives anything away, it marks the run
+as ended in its own generation. Both are transactions of the ledger. *Claim*: of a run and all
+copies of its folder one result is given away, and it is distributed as if the run had never been
+interrupted, by people who did what they did in the episodes that count. *Proof*: `Ledger.claim`
+lets one process have each generation, and none once the run has ended; `Ledger.end` lets only the
+last generation end it. So one process, of some last generation G, passes the end, and only it gives
+anything away; who has the end of that generation on disk gives the same once more. What it gives
+away are the noised sums of its checkpoint and its own: each person is in one of them, each has
+noise of a key that covers nothing else that is given away, and each was computed from those before
+it. That is one run in the sense of the learner's theorem. Sums of processes that died or were
+refused are given to nobody; the actions that were drawn by them were seen by the person alone who
+acted (which the learners' certificates list). What no code can see is why a run was interrupted,
+and whether there is a ledger at all: certificates list both. A process that is killed between its
+claim and writing it down is known by the claim's random mark, which it had written before: its
+folder may claim once more. That is a generation of its own, so the proof holds as it stands; of
+copies of that folder the first that claims is let, since it puts a mark of its own behind the one
+that the others have.
 
 Two at once in the same folder are refused by a lock (`files.alone`), which `begun` and `resumed`
 hold for the whole run.
@@ -108,6 +111,9 @@ class Kept:
     generation: int = 0
     """How often a run on live environments was gone on with."""
 
+    marks: tuple[str, ...] = ()
+    """Of claims of a later generation that this folder's process may have made before it died."""
+
     begun_here: bool = True
     """Whether this process began the run, and did not go on with it."""
 
@@ -144,6 +150,7 @@ class Kept:
                 dict(data["about"]),
                 {str(k): str(v) for k, v in data["digests"].items()},
                 int(data["generation"]),
+                tuple(map(str, data.get("marks", ()))),
                 begun_here=False,
             )
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -159,15 +166,13 @@ class Kept:
             "about": dict(self.about),
             "digests": dict(self.digests),
             "generation": self.generation,
+            "marks": list(self.marks),
         }
         files.write(self.folder / KEY, json.dumps(data).encode(), secret=True)
 
     def remove(self) -> None:
         """Forget the key: the run has ended, or nothing was paid."""
-        (self.folder / KEY).unlink(missing_ok=True)
-        # What a kill left in the middle of writing it is the key, too.
-        for left in self.folder.glob(f".{KEY}.*"):
-            left.unlink(missing_ok=True)
+        forget(self.folder)
 
     # --- what it runs on --------------------------------------------------------------------------
 
@@ -189,11 +194,15 @@ class Kept:
 
     # --- noise ------------------------------------------------------------------------------------
 
-    def source(self) -> "Source":
-        """Where the run's noise comes from: the key's, or among people a fresh one."""
+    def source(self, name: str = "") -> "Source":
+        """Where the run's noise comes from: the key's, or among people a fresh one.
+
+        A run of several releases has a source for each, by its name; they are independent.
+        """
         from tacit.privacy.noise import secure, stored
 
-        return secure() if self.live else stored(self._derived(b"noise"))
+        own = f"noise {name}" if name else "noise"
+        return secure() if self.live else stored(self._derived(own.encode()))
 
     # --- generations ------------------------------------------------------------------------------
 
@@ -201,9 +210,14 @@ class Kept:
         """Before anybody plays again: claim the next generation, if it takes one."""
         if not self.live:
             return self
-        after = replace(self, generation=self.generation + 1)
+        generation = self.generation + 1
         if ledger is not None:
-            ledger.claim(self._run, self.token, after.generation)
+            # The mark is on disk before the claim: whoever dies after it is known by it.
+            ledger.check_claim(self._run, self.token, self.generation, self.marks)
+            mark = secrets.token_hex(8)
+            replace(self, marks=(*self.marks, mark))._write()
+            generation = ledger.claim(self._run, self.token, self.generation, mark, self.marks)
+        after = replace(self, generation=generation, marks=())
         after._write()
         return after
 
@@ -236,6 +250,18 @@ class Kept:
         return (SECRET_FOLDER, *once, *((INTERRUPTED,) if self.generation else ()))
 
 
+def forget(folder: str | Path) -> None:
+    """Remove a run's key, and what a kill left in the middle of writing it: that is the key too."""
+    try:
+        (Path(folder) / KEY).unlink(missing_ok=True)
+        files.tidy(folder, (KEY,))
+    except OSError as error:
+        raise InputError(
+            f"The key of the noise in {str(folder)!r} could not be removed: {error.strerror}. With "
+            "it the noise can be taken off the result: remove it."
+        ) from None
+
+
 @contextmanager
 def begun(folder: str | Path | None, checkpoint: str = KEY) -> Iterator[None]:
     """Have a folder for a run that begins, made before anybody pays; None for no folder.
@@ -266,6 +292,7 @@ _OTHERWISE = {
     "data": "This is not the data that the run was begun with, and the same noise over both would "
     "give away the difference: say the same data, or begin another run.",
     "agent": "These are not the settings that the run was begun with: say the same.",
+    "policy": "This is not the policy that the run was begun with: give the same.",
     "": "This is not the environment or behaviour that the run was begun with, and the same noise "
     "over both would give away the difference: say the same, or begin another run.",
 }
@@ -428,7 +455,14 @@ def _feed_array(
     array = np.asarray(value)
     say("array", f"{array.dtype.str} {array.shape}".encode())
     if array.dtype.hasobject:
-        for one in array.ravel().tolist():
+        listed = array.ravel().tolist()
+        if all(type(one) is str for one in listed):
+            # Ids, of which there are many.
+            words = [one.encode("utf-8", "surrogatepass") for one in listed]
+            say("lengths", " ".join(map(str, map(len, words))).encode())
+            say("words", b"".join(words))
+            return
+        for one in listed:
             _feed(put, one, inside)
     else:
         put(np.ascontiguousarray(array).tobytes())

@@ -1,12 +1,70 @@
-"""Text that came from a file, made fit to be printed."""
+"""Text that came from a file or an option, made fit to be printed.
+
+Whoever wrote a file wrote the names and sentences in it. On a terminal, control characters in them
+move the cursor, clear lines or turn the order of letters around, and so make a large epsilon look
+like a small one, or a refusal like a confirmation.
+"""
+
+import unicodedata
+
+# Letters, marks and symbols by their category that show nothing: fillers, joiners and selectors.
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# Marks on one letter: scripts that need many have up to three; more would cover the lines around.
+_MOST_MARKS = 3
+_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
 
 
 def printable(text: str) -> str:
     r"""`text` with each character that does not show as itself written as its escape, `\x1b`.
 
-    Whoever wrote a file wrote the names and sentences in it. On a terminal, control characters in
-    them would move the cursor, clear lines or turn the order of letters around, and so make a
-    refusal look like a confirmation. What Python calls printable stays: letters of all scripts,
-    marks and the space; neither line breaks nor other spaces do.
+    What Python calls printable stays, letters of all scripts, their marks and the space, but for
+    what is invisible all the same. Neither line breaks nor other spaces stay.
     """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    if text.isascii() and text.isprintable():
+        return text
+    shown = []
+    marks = _MOST_MARKS  # a mark before any letter would stand on what is printed before
+    for one in text:
+        if unicodedata.category(one) in ("Mn", "Me"):
+            marks += 1
+            seen = marks <= _MOST_MARKS and not _is_selector(one) and one not in _UNSEEN
+        else:
+            marks = 0
+            seen = one.isprintable() and one not in _UNSEEN
+        shown.append(one if seen else escaped(one))
+    return "".join(shown)
+
+
+def printable_line(text: str) -> str:
+    """`text` as one line of a terminal, in which the order of numbers is that of `text`.
+
+    Letters that are written from right to left turn around the numbers that follow them; where a
+    line has both, these letters are escaped too.
+    """
+    shown = printable(text)
+    if shown.isascii() or not any(one.isdigit() for one in shown):
+        return shown
+    return "".join(escaped(one) if is_right_to_left(one) else one for one in shown)
+
+
+def named(name: str) -> str:
+    """A name in a table or a heading: in quotes if it has anything but letters and spaces.
+
+    So a policy that is called "old, epsilon 0.1" cannot be taken for a figure.
+    """
+    is_plain = all(one.isalpha() or one in " -_" for one in name) and name.strip() == name != ""
+    return name if is_plain else repr(name)
+
+
+def is_right_to_left(character: str) -> bool:
+    """Whether text goes from right to left there."""
+    return unicodedata.bidirectional(character) in _RIGHT_TO_LEFT
+
+
+def escaped(character: str) -> str:
+    r"""The character as `\x1b`, `\u202e` or `\U000e0001`."""
+    return ascii(character)[1:-1]
+
+
+def _is_selector(character: str) -> bool:
+    return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"

@@ -25,7 +25,7 @@ for which a share 1e-5 of delta is set aside.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import combinations_with_replacement, product
@@ -92,6 +92,25 @@ def ceiling(
     """A proven epsilon, usually larger than the certified one; infinite if none is proven."""
     delta, relation = checks.probability("delta", delta), Relation.parse(relation)
     return _epsilon(sum((_cost(event, relation) for event in as_events(events)), _NOTHING), delta)
+
+
+def ceiling_over(
+    places: Iterable[Iterable[Mapping[Event, int]]], delta: float, relation: Relation
+) -> float:
+    """A proven epsilon for whoever is in one slot of each of `places`, whichever these are.
+
+    A slot is how often each event concerns whoever is in it. The worst slot is taken in everything
+    that adds up, order by order (`totals.py` has the proof).
+    """
+    delta, relation = checks.probability("delta", delta), Relation.parse(relation)
+    total = _NOTHING
+    for slots in places:
+        costs = (
+            sum((_cost(event, relation) * times for event, times in slot.items()), _NOTHING)
+            for slot in slots
+        )
+        total += reduce(_Cost.__or__, costs)
+    return _epsilon(total, delta)
 
 
 def renyi(

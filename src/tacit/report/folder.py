@@ -1,25 +1,68 @@
-"""A run's folder: the study as data, its certificate by itself, and the report for people."""
+"""A run's folder: the study as data, its certificate by itself, and the report for people.
 
+Until all three are there the folder also holds the key of the noise, if the run was kept in it
+(`tacit.run.evaluation.evaluate`): from it, or from study.json once that is there, a run that was
+killed goes on.
+"""
+
+import json
+from contextlib import suppress
 from pathlib import Path
 
-from tacit.privacy import files
+from tacit.privacy import files, resuming
 from tacit.privacy.errors import InputError
-from tacit.report.page import write
+from tacit.report.page import render, write
+from tacit.run.releasing import CERTIFICATE, REPORT, STUDY
 from tacit.run.study import Study
 
 
 def write_run(study: Study, folder: str | Path) -> dict[str, Path]:
-    """Write study.json, certificate.json (if there is one) and report.html; where they are."""
+    """Write study.json, certificate.json (if there is one) and report.html; where they are.
+
+    The key of the noise, if there is one, goes last: the run has ended.
+    """
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{str(place)!r} cannot be made: {error.strerror}.") from None
-    written = {"report": place / "report.html", "study": place / "study.json"}
-    write(study, written["report"])
+    with files.alone(place):
+        # First: everything else follows from it.
+        study.save(place / STUDY)
+        return _completed(place)
+
+
+def finished(folder: str | Path) -> bool:
+    """Whether a run's study is there, and all that follows from it."""
+    place = Path(folder)
+    if not (place / STUDY).exists() or (place / resuming.KEY).exists():
+        return False
+    certified = Study.load(place / STUDY).certificate is not None
+    return (place / REPORT).exists() and (not certified or (place / CERTIFICATE).exists())
+
+
+def finish(folder: str | Path) -> tuple[Study, dict[str, Path]]:
+    """Write what is missing beside a study.json, and forget the key."""
+    place = Path(folder)
+    with files.alone(place):
+        return Study.load(place / STUDY), _completed(place)
+
+
+def _completed(place: Path) -> dict[str, Path]:
+    written = {"report": place / REPORT, "study": place / STUDY}
+    # As it was written, so that it is the same whenever the report is made.
+    study = Study.load(written["study"])
     if study.certificate is not None:
-        written["certificate"] = place / "certificate.json"
+        written["certificate"] = place / CERTIFICATE
         files.write(written["certificate"], study.certificate.to_json().encode(), secret=False)
-    # Last: a folder with a study.json is whole.
-    study.save(written["study"])
+    write(study, written["report"])
+    with suppress(OSError):
+        files.tidy(place, (STUDY, CERTIFICATE, REPORT))
+    resuming.forget(place)
     return written
+
+
+def try_report(study: Study) -> None:
+    """Do everything with `study` that `write_run` does, but for files; what fails is refused."""
+    text = json.dumps(study.to_dict(), allow_nan=False)
+    render(Study.from_dict(json.loads(text))).encode()

@@ -359,8 +359,15 @@ def again(certificate: Certificate) -> str:
             "Nothing here keeps count, since no ledger was used: with --ledger, tacit writes down "
             "every analysis of the same people, states their total, and can keep a limit."
         )
-    best = numbers.percent(guess(held.epsilon, held.delta), up=True)
     times = "1 entry" if held.entries == 1 else f"{numbers.count(held.entries)} entries"
+    if held.epsilon is None:
+        return (
+            f"Analyses of the same people add up. The ledger of “{held.name}” has {times}, this "
+            "report included. Together they cost more than any epsilon that can be stated at delta "
+            f"{numbers.plain(held.delta)}: over all of them, nothing is promised here. State the "
+            "total at a larger delta with tacit ledger show --delta."
+        )
+    best = numbers.percent(guess(held.epsilon, held.delta), up=True)
     return (
         f"Analyses of the same people add up. The ledger of “{held.name}” has {times}, this report "
         f"included, which together cost epsilon {numbers.plain(held.epsilon)} at delta "

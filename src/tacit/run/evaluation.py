@@ -7,16 +7,16 @@ The value of the policy, of the one that was followed, and their difference come
 `PrivateValue`. With `features` the value of states is estimated too, by `PrivateGTD` or
 `PrivateLSTD`; the budget is then shared out by the squares of the Gaussian mechanisms' distances,
 mu_i^2 = share_i mu^2, which compose to mu. Everything is paid for before anything is drawn, and one
-certificate covers it all. On data declared public there is no budget, and the estimators without
+certificate covers it all (`releasing`: what comes before the payment, and how a run that was killed
+goes on). On data declared public there is no budget, and the estimators without
 noise run instead.
 """
 
 import math
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +25,7 @@ from scipy.stats import qmc
 from tacit.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
 from tacit.data.assumed import ESTIMATED, assumed
 from tacit.data.policies import FunctionPolicy
-from tacit.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS
+from tacit.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS, room
 from tacit.evaluation.private_gtd import PrivateGTD, public_gram
 from tacit.evaluation.private_lstd import PrivateLSTD
 from tacit.evaluation.private_value import PrivateValue
@@ -36,11 +36,11 @@ from tacit.privacy import checks
 from tacit.privacy.accounting import epsilon
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
-from tacit.privacy.events import Event, Gaussian
-from tacit.privacy.ledger import LargeDelta, Ledger, warn_if_large
+from tacit.privacy.events import Gaussian
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianMechanism
-from tacit.privacy.noise import reproducible, secure
-from tacit.privacy.promise import Budget, Relation, Release
+from tacit.privacy.promise import Budget
+from tacit.run import releasing
 from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
 from tacit.run.study import CurvePoint, Fact, Slice, Study
 
@@ -56,6 +56,7 @@ _MOST_STEPS = 2_000_000
 # So that rounding up the parts of a budget does not overspend the whole.
 _CAUTION = 1.0 - 1e-6
 _POINTS = 41
+_SEEDED = "The noise came from a seed: this is an experiment, and protects nobody."
 
 
 class Progress(Protocol):
@@ -137,6 +138,8 @@ class Question:
                 "features are needed to estimate the value of states: say what range each state "
                 "could be in (state_range), or how many states there are (num_states)."
             )
+        if self.return_bound is not None:
+            checks.positive("return_bound", self.return_bound)
         if self.grid and len(self.estimators) > 1:
             raise InputError("grid noise is for the estimator value alone.")
         if self.start is not None and self.features is not None:
@@ -188,12 +191,16 @@ class Question:
         if box is None or self.features is None:
             return None
         low, high = box
-        even = qmc.scale(qmc.Sobol(len(low), scramble=False).random_base2(12), low, high)
+        room.for_features(self.features.dimension)
+        spread = qmc.Sobol(len(low), scramble=False).random(room.EVEN)
+        even = qmc.scale(spread, low, high)
         return public_gram(self.features, even)
 
     @property
     def _return_bound(self) -> float:
-        return self.return_bound or max(abs(end) for end in self.value.returns)
+        if self.return_bound is not None:
+            return self.return_bound
+        return max(abs(end) for end in self.value.returns)
 
     def _part(self, name: str) -> Budget:
         """The budget of one estimator."""
@@ -239,6 +246,10 @@ def evaluate(
     ledger: Ledger | None = None,
     run: str | None = None,
     seed: int | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    about: Mapping[str, Any] = MappingProxyType({}),
+    tried: Callable[[Study], object] = lambda _: None,
     gather: Gather = gathered,
     progress: Progress = silent,
 ) -> Study:
@@ -247,6 +258,15 @@ def evaluate(
     `policy_source` and `behavior_source` are the caller's word on where the policy and the
     probabilities come from (`tacit.run.provenance`); `tables` are the files of the data, by which a
     policy that was learned from them is known.
+
+    With a `folder`, the key of the noise is kept there before anything is paid, with `about`, which
+    is JSON of the caller's, until `tacit.report.folder.write_run` has written the study. If the
+    process ends before that, `resume=True` with the same folder, data, policies and question gives
+    the same study, and pays nothing again; name, seed and date are those of the run that was begun.
+    Without a folder a study that is lost must be paid for again.
+
+    `tried` is called before anything is paid, with a study of placeholder figures: whoever renders
+    studies, or replaces something in them, tries that there, and may refuse.
     """
     if public != (question.budget is None):
         raise InputError(
@@ -257,11 +277,10 @@ def evaluate(
     if ledger is not None:
         if public:
             raise InputError("Data declared public spends nothing: leave out the ledger.")
-        if run is None:
+        if run is None and not resume:
             raise InputError("A ledger needs the name of the run.")
-        if any(entry.run == run for entry in ledger.entries()):
-            # The certificate is that of all entries of a run, and would cover the older ones too.
-            raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
+    if public and resume:
+        raise InputError("Data declared public draws no noise: begin the run again.")
     off, curve = _off_policy(data, policy), _NO_CURVE
     told = Provenance.of(
         policy,
@@ -270,140 +289,57 @@ def evaluate(
         behavior_source,
         fitted=ESTIMATED in assumed(data),
     )
-    if public:
-        if not isinstance(data, Trajectories):
-            raise InputError("Public data is judged as a whole, not as a stream.")
-        results, certificate = _without_noise(data, policy, question, progress), None
-    else:
-        results, certificate, curve = _with_noise(
-            data,
-            policy,
-            question,
-            off,
-            told,
-            behavior=behavior,
-            gather=gather,
-            ledger=ledger,
-            run=run,
-            seed=seed,
-            progress=progress,
-        )
     if off:
         notes = (*notes, *told.notes)
         known = {fact.name for fact in facts}
         facts = (*facts, *(fact for fact in told.facts() if fact.name not in known))
-    if seed is not None and not public:
-        notes = (*notes, "The noise came from a seed: this is an experiment, and protects nobody.")
-    return Study(
-        title=title,
-        results=results,
-        certificate=certificate,
-        facts=facts,
-        target_name=target_name,
-        behavior_name=behavior_name,
-        curve=curve[0],
-        curve_people=curve[1],
-        slices=_slices(results, question.features),
-        notes=notes,
-        command=command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
 
-
-# --- private -------------------------------------------------------------------------------------
-
-
-def _with_noise(
-    data: Trajectories | TrajectoryStream,
-    policy: Policy | None,
-    question: Question,
-    off: bool,
-    told: Provenance,
-    *,
-    behavior: Policy | None,
-    gather: Gather,
-    ledger: Ledger | None,
-    run: str | None,
-    seed: int | None,
-    progress: Progress,
-) -> tuple[tuple[Result, ...], Certificate, Curve]:
-    value, judges = question.value, question.judges(off)
-    progress("reading: the values of the policies")
-    sums = {"value": gather(value, data, policy)}
-    count = sums["value"].count
-    events: list[Event] = [value.mechanism.event]
-    for name, judge in judges.items():
-        if isinstance(judge, PrivateLSTD):
-            progress("reading: the values of states (lstd)")
-            sums[name] = gather(judge, data, policy)
-            events.append(judge.mechanism.event)
-        elif isinstance(data, Trajectories):
-            assert judge.form is not None
-            events.append(judge.plan(judge.form, count).event)
-    if "gtd" in judges and not isinstance(data, Trajectories):
-        # A stream, which is the caller's word, is gone through once. How a secret allocation adds
-        # up with Gaussian noise has no squares to share out: it gets what the others leave.
-        judge = judges.pop("gtd")
-        assert isinstance(judge, PrivateGTD)
-        assert judge.form is not None
-        assert question.budget is not None
-        form = judge.form
-        # As many steps as there would be iterations over all of the data; of public numbers.
-        steps = min(count, judge.plan(form, count).iterations)
-        judge = replace(
-            judge,
-            budget=question.budget,
-            beside=tuple(events),
-            batch_units=count // steps,
-            iterations=steps,
+    def study(results: tuple[Result, ...], certificate: Certificate | None) -> Study:
+        said = notes
+        if keeping.seed is not None and not public:
+            said = (*said, _SEEDED)
+        return Study(
+            title=title,
+            results=results,
+            certificate=certificate,
+            facts=facts,
+            target_name=target_name,
+            behavior_name=behavior_name,
+            curve=curve[0],
+            curve_people=curve[1],
+            slices=_slices(results, question.features),
+            notes=said,
+            command=command,
+            created=keeping.created,
         )
-        judges["gtd"] = judge
-        events.append(judge.plan(form, count).event)
-    source = secure() if seed is None else reproducible(seed)
-    # Whatever could still go wrong goes wrong before anything is paid for.
-    if judges and isinstance(data, Trajectories) and question.features is not None:
-        question.features(data.states[:1])
-    progress("the curve, on made-up data")
-    curve = _curve(policy, behavior, question, count)
-    warn_if_large(value.budget.delta, count)
-    if ledger is not None:
-        assert run is not None
-        about = (ledger.about.unit, ledger.about.relation)
-        if about != (sums["value"].unit, Relation.REPLACE_ONE):
-            raise InputError(
-                f"This ledger protects a {about[0]} under {about[1]}, and this data is about a "
-                f"{sums['value'].unit} under {Relation.REPLACE_ONE}: they do not add up."
-            )
-        ledger.spend(events, run=run)
-    # A seed of its own for each: the same noise twice would cancel out.
-    seeds = [None if seed is None else seed + number for number in range(len(events))]
-    with warnings.catch_warnings():
-        # Said once for all of them, above.
-        warnings.simplefilter("ignore", LargeDelta)
-        results = [value.released(sums["value"], seed=seeds[0])]
-        for (name, judge), own in zip(judges.items(), seeds[1:], strict=True):
-            progress(f"the values of states ({name})")
-            if isinstance(judge, PrivateLSTD):
-                results.append(judge.released(sums[name], start=question.start, seed=own))
-            else:
-                results.append(judge.fit(data, policy, start=question.start, seed=own))
-    done = [event for result in results for event in result.certificate.events]
-    if done != events:
-        raise AssertionError("Something else was released than was paid for.")
-    first, delta = results[0].certificate, results[0].certificate.delta
-    every = [one for result in results for one in result.certificate.assumptions]
-    if off:
-        every += told.assumptions
-    terms: dict[str, Any] = {
-        "assumptions": list(dict.fromkeys(every)),
-        "release": Release.EVERY_ITERATE if len(results) > 1 else first.release,
-    }
-    if ledger is not None and run is not None:
-        return tuple(results), ledger.certify(run, delta, source=source, **terms), curve
-    whole = Certificate.issue(
-        events, delta, unit=first.unit, relation=first.relation, noise=source.origin, **terms
-    )
-    return tuple(results), whole, curve
+
+    def prepared(count: int) -> releasing.Told:
+        nonlocal curve
+        progress("the curve, on made-up data")
+        curve = _curve(policy, behavior, question, count)
+        return lambda results, certificate: tried(study(results, certificate))
+
+    with releasing.keeping(
+        folder, resume=resume, ledger=ledger, run=run, seed=seed, about=about
+    ) as keeping:
+        if public:
+            if not isinstance(data, Trajectories):
+                raise InputError("Public data is judged as a whole, not as a stream.")
+            return study(_without_noise(data, policy, question, progress), None)
+        results, certificate = releasing.released(
+            data,
+            policy,
+            question,
+            off_policy=off,
+            behavior=behavior,
+            assumptions=told.assumptions if off else (),
+            gather=gather,
+            ledger=ledger,
+            keeping=keeping,
+            progress=progress,
+            prepared=prepared,
+        )
+        return study(results, certificate)
 
 
 def _off_policy(data: Trajectories | TrajectoryStream, policy: Policy | None) -> bool:
@@ -457,10 +393,9 @@ def _slices(results: tuple[Result, ...], features: Features | None) -> tuple[Sli
     if judged is None or features is None:
         return ()
     if isinstance(features, OneHot):
-        states = np.arange(features.num_states)
-        found = judged.predict(states)
-        values = tuple(map(float, found))
-        return (Slice("state", tuple(map(float, states)), values, discrete=True),)
+        # The value of a state is its weight: features of all states would be a square matrix.
+        at = tuple(map(float, range(features.num_states)))
+        return (Slice("state", at, tuple(map(float, judged.weights)), discrete=True),)
     box = _box(features)
     if box is None:
         return ()

@@ -9,10 +9,11 @@ to a valid command by following the answers. Nothing is measured on the data to 
 import difflib
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn, get_args
 
 import numpy as np
@@ -38,6 +39,7 @@ from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
 from tacit.run.parsing import box, configured, number, pair, whole
 from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
+from tacit.run.releasing import refuse_taken_name
 from tacit.run.study import Fact, Origin, Study
 
 BY_TRAJECTORY = (
@@ -53,7 +55,7 @@ _COLUMNS = (
     *("terminated", "truncated", "next_state"),
 )
 # About this one run rather than about the question, so that no file can hold them.
-_COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "seed")
+_COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "resume", "seed")
 # A table may have thousands of columns, and a sentence not.
 _MOST_COLUMNS = 30
 
@@ -149,6 +151,11 @@ class Request:
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise InputError(f"There is no option {name!r}.{hint}")
         return cls(**{n: word(n, v) for n, v in given.items()}, said=tuple(given))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was said, in JSON's own types: `of` makes the same request of it."""
+        said = {name: getattr(self, name) for name in self.said}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
 
     # --- the data ---------------------------------------------------------------------------------
 
@@ -389,8 +396,8 @@ class Request:
         budget = self.budget()
         # Without noise nothing needs a bound; then what stands in for one is not used.
         weight_cap = self.weight_cap
-        if self.public:
-            weight_cap = weight_cap or 1.0
+        if self.public and weight_cap is None:
+            weight_cap = 1.0
         unbounded = self.public and self.reward_range is None
         reward_range = (0.0, 1.0) if unbounded else self.rewards()
         gamma = 1.0 if self.gamma is None else self.gamma
@@ -531,52 +538,56 @@ class Request:
         ledger: Ledger | None = None,
         run: str | None = None,
         seed: int | None = None,
+        folder: str | Path | None = None,
+        resume: bool = False,
+        about: Mapping[str, Any] = MappingProxyType({}),
+        tried: Callable[[Study], object] = lambda _: None,
         gather: Gather = gathered,
         progress: Progress = silent,
     ) -> Study:
-        """Ask for what is missing, load, evaluate."""
+        """Ask for what is missing, load, evaluate; `evaluate` says what the arguments are."""
+        if ledger is not None and run is not None and not resume:
+            refuse_taken_name(ledger, run)
         with in_options():
-            return self._study(ledger, run, seed, gather, progress)
+            # Whatever was said is checked before a large table is read.
+            self.columns(None)
+            policy, followed = self.policies()
+            question = self.question(policy)
+            self._fit(policy, followed)
+            progress("loading")
+            data = self.load(policy)
+            if followed is not None:
+                data = data.with_behavior(followed)
+            if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
+                data = _watched(data, len(question.estimators), progress)
+            study = evaluate(
+                data,
+                policy,
+                question,
+                behavior=followed,
+                title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
+                target_name=self.target_name or "new policy",
+                behavior_name=self.behavior_name or "as logged",
+                notes=self._notes(),
+                command=self.command(),
+                public=self.public,
+                policy_source=self.policy_source,
+                behavior_source=self.behavior_source,
+                tables=self.paths,
+                ledger=ledger,
+                run=run,
+                seed=seed,
+                folder=folder,
+                resume=resume,
+                about=about,
+                tried=lambda blank: tried(self._completed(blank, question, policy)),
+                gather=gather,
+                progress=progress,
+            )
+            return self._completed(study, question, policy)
 
-    def _study(
-        self,
-        ledger: Ledger | None,
-        run: str | None,
-        seed: int | None,
-        gather: Gather,
-        progress: Progress,
-    ) -> Study:
-        # Whatever was said is checked before a large table is read.
-        self.columns(None)
-        policy, followed = self.policies()
-        question = self.question(policy)
-        self._fit(policy, followed)
-        progress("loading")
-        data = self.load(policy)
-        if followed is not None:
-            data = data.with_behavior(followed)
-        if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
-            data = _watched(data, len(question.estimators), progress)
-        study = evaluate(
-            data,
-            policy,
-            question,
-            behavior=followed,
-            title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
-            target_name=self.target_name or "new policy",
-            behavior_name=self.behavior_name or "as logged",
-            notes=self._notes(),
-            command=self.command(),
-            public=self.public,
-            policy_source=self.policy_source,
-            behavior_source=self.behavior_source,
-            tables=self.paths,
-            ledger=ledger,
-            run=run,
-            seed=seed,
-            gather=gather,
-            progress=progress,
-        )
+    def _completed(self, study: Study, question: Question, policy: Policy | None) -> Study:
+        """With what the words say, which `evaluate` was not told."""
         units = study.main.details["units"]
         slices = tuple(
             replace(one, coordinate=name)

@@ -136,12 +136,13 @@ class Study:
         """The study that `save` wrote."""
         data = files.read_json(path, _KIND, _FORMAT, "the study of an evaluation")
         try:
-            return cls._from_dict(data)
+            return cls.from_dict(data)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"{str(path)!r} is damaged.") from None
 
     @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> "Study":
+    def from_dict(cls, data: Mapping[str, Any]) -> "Study":
+        """The study whose JSON form is `data`."""
         certificate = data["certificate"]
         return cls(
             title=str(data["title"]),

@@ -388,6 +388,4 @@ def _rows(lanes: Lanes, before: int, seen: Seen) -> list[Row]:
 
 def _tidy(folder: Path) -> None:
     """Remove what a kill left behind in the middle of writing a state: it holds keys."""
-    for pattern in (".*.npz.*", f".{KEY}.*"):
-        for left in folder.glob(pattern):
-            left.unlink(missing_ok=True)
+    files.tidy(folder, (CHECKPOINT, KEY))

@@ -10,6 +10,7 @@
 A run has its folder to itself: another one in it is refused until it has ended, or was killed.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from tacit.data import marks
 from tacit.privacy import files
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
+from tacit.privacy.resuming import KEY
 from tacit.run.evaluation import Progress, silent
 from tacit.run.lessons.words import Job, Lesson, Result
 from tacit.run.logs import paths as log_paths
-from tacit.run.training import forget, never
+from tacit.run.training import never
 
 RUN, RESULT = "run.json", "result.json"
 CERTIFICATE, CLAIM = "certificate.json", "claim.json"
@@ -83,9 +85,8 @@ def _begun(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Taught:
-    for taken in (RESULT, RUN):
-        if (place / taken).exists():
-            raise InputError(f"{str(place)!r} holds a run already: say another folder.")
+    if (place / RESULT).exists() or ((place / RUN).exists() and not _failed_start(place)):
+        raise InputError(f"{str(place)!r} holds a run already: say another folder.")
     if lesson.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
@@ -94,6 +95,7 @@ def _begun(
     if formats and refused is not None:
         raise InputError(refused)
     listed = ([] if refused else ["csv"]) if formats is None else list(formats)
+    _tidy(lesson, place)
     own = [place / one for one in (CLAIM if lesson.is_paper else CERTIFICATE, *lesson.FILES)]
     for taken_file in (*own, *log_paths(place, listed).values()):
         # Empty logs are of runs that failed before they had begun.
@@ -157,6 +159,22 @@ def _gone_on(place: Path, progress: Progress, stop: Callable[[], bool]) -> Taugh
     return _taught(lesson, job)
 
 
+def _failed_start(place: Path) -> bool:
+    """Whether the run in a folder was killed before its checkpoint was there, so nobody paid."""
+    try:
+        lesson: Lesson = Lesson.of(files.read_json(place / RUN, _KIND, _FORMAT, "a run")["words"])
+    except (InputError, KeyError, TypeError, AttributeError):
+        return False
+    return not lesson.begun(place)
+
+
+def _tidy(lesson: Lesson, place: Path) -> None:
+    """Remove what kills left behind in the middle of writing."""
+    names = (RUN, RESULT, CERTIFICATE, CLAIM, KEY, *lesson.FILES, *lesson.CHECKPOINTS)
+    with suppress(OSError):
+        files.tidy(place, names)
+
+
 def _job(
     folder: Path,
     words: Mapping[str, Any],
@@ -206,7 +224,18 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
 
 
 def _forgotten(lesson: Lesson, folder: Path) -> None:
-    """The checkpoint and the key go, the key last: without it nothing can go on."""
+    """The checkpoint and the key go, the key last: without it nothing can go on.
+
+    The result is there, so a failure is no error; whoever asks to go on removes what is left.
+    """
+    _tidy(lesson, folder)
     for name in lesson.CHECKPOINTS:
-        (folder / name).unlink(missing_ok=True)
-    forget(folder)
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"{str(folder / name)!r} could not be removed: {error.strerror}. With it the noise "
+                "can be taken off the result: remove it.",
+                UserWarning,
+                stacklevel=1,
+            )

@@ -5,6 +5,7 @@ these words. There is no environment and nothing is played. All that a run keeps
 key of its noise, so that one that was killed comes to the same if it goes on, on the same table.
 """
 
+import shlex
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -201,7 +202,7 @@ class LoggedQLesson(Lesson):
         return written
 
     def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
-        first = Path(self.table[0]).name
+        first = shlex.quote(Path(self.table[0]).name)
         source = first if len(self.table) == 1 else f"{first} and more"
         owners = "trajectories" if self.user is None else "people"
         lines = [f"{source}: values of actions from {learned.settings['people']:,} {owners}."]

@@ -1,0 +1,68 @@
+"""Locks of generators that are free in a forked process.
+
+A generator draws under a lock. If another thread draws at the moment of a fork, the child would
+inherit the lock held, by a thread that the child has not, and would wait for it for ever: when it
+draws, or when its secure sources take fresh keys. So whoever forks waits until the draws that are
+under way are over, holds all guarded locks over the fork, and lets them go in both processes. What
+cannot be had within some seconds is made anew in the child; a generator may then have been copied
+in the middle of a draw, which does no harm to one that takes a fresh key, and nothing is promised
+about one with a seed.
+"""
+
+import os
+import threading
+import time
+from typing import Any
+from weakref import WeakSet
+
+_GUARDED: WeakSet[Any] = WeakSet()
+_ONE_AT_A_TIME = threading.RLock()  # or two threads that fork would wait for one another
+_held: list[Any] = []
+_PATIENCE = 5.0  # seconds that a fork waits for draws, which take milliseconds
+
+
+def guard(lock: Any) -> None:
+    """Have `lock` free in forked processes."""
+    _GUARDED.add(lock)
+
+
+def _guarded() -> list[Any]:
+    while True:
+        try:
+            return list(_GUARDED)
+        except RuntimeError:  # another thread has just made one
+            continue
+
+
+def _hold() -> None:
+    _ONE_AT_A_TIME.acquire()
+    until = time.monotonic() + _PATIENCE
+    for lock in _guarded():
+        if lock.acquire(timeout=max(0.0, until - time.monotonic())):
+            _held.append(lock)
+
+
+def _let_go() -> None:
+    while _held:
+        _held.pop().release()
+    _ONE_AT_A_TIME.release()
+
+
+def _let_go_in_child() -> None:
+    try:
+        _let_go()
+    finally:
+        _free_the_rest()
+
+
+def _free_the_rest() -> None:
+    # Taken by other threads for longer than that, or made since: nobody is left to let them go.
+    for lock in _guarded():
+        if lock.acquire(blocking=False):
+            lock.release()
+        else:
+            lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go_in_child)
