@@ -735,6 +735,8 @@ def test_in_python() -> None:
             evaluate(data, POLICY, question, ledger=ledger, run="1", folder="run", resume=True)
         with pytest.raises(InputError, match="holds an interrupted run"):
             evaluate(data, POLICY, question, ledger=ledger, run="two", folder="run")
+        with pytest.raises(InputError, match="holds another run, interrupted"):
+            write_run(replace(study, created="another day"), "run")
         write_run(study, "run")
         assert set(found()) == STUDY
         with pytest.raises(InputError, match="no run to resume"):

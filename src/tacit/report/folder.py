@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tacit.privacy import files, resuming
 from tacit.privacy.errors import InputError
+from tacit.privacy.resuming import KEY, Kept
 from tacit.report.page import render, write
 from tacit.run.releasing import CERTIFICATE, REPORT, STUDY
 from tacit.run.study import Study
@@ -27,6 +28,8 @@ def write_run(study: Study, folder: str | Path) -> dict[str, Path]:
     except OSError as error:
         raise InputError(f"{str(place)!r} cannot be made: {error.strerror}.") from None
     with files.alone(place):
+        if (place / KEY).exists() and Kept.read(place).about.get("created") != study.created:
+            raise InputError(f"{str(place)!r} holds another run, interrupted: say another folder.")
         # First: everything else follows from it.
         study.save(place / STUDY)
         return _completed(place)
@@ -35,7 +38,7 @@ def write_run(study: Study, folder: str | Path) -> dict[str, Path]:
 def finished(folder: str | Path) -> bool:
     """Whether a run's study is there, and all that follows from it."""
     place = Path(folder)
-    if not (place / STUDY).exists() or (place / resuming.KEY).exists():
+    if not (place / STUDY).exists() or (place / KEY).exists():
         return False
     certified = Study.load(place / STUDY).certificate is not None
     return (place / REPORT).exists() and (not certified or (place / CERTIFICATE).exists())

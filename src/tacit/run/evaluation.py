@@ -390,12 +390,12 @@ def _without_noise(
 def _slices(results: tuple[Result, ...], features: Features | None) -> tuple[Slice, ...]:
     """Values along each coordinate, of the first value function there is."""
     judged = next((one for one in results if one.weights is not None), None)
-    if judged is None or features is None:
+    if judged is None or judged.weights is None or features is None:
         return ()
     if isinstance(features, OneHot):
         # The value of a state is its weight: features of all states would be a square matrix.
-        at = tuple(map(float, range(features.num_states)))
-        return (Slice("state", at, tuple(map(float, judged.weights)), discrete=True),)
+        numbers = tuple(map(float, range(features.num_states)))
+        return (Slice("state", numbers, tuple(map(float, judged.weights)), discrete=True),)
     box = _box(features)
     if box is None:
         return ()
