@@ -36,7 +36,7 @@ from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
-from tacit.run.parsing import box, configured, number, pair, whole
+from tacit.run.parsing import box, configured, not_empty, number, pair, whole
 from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
 from tacit.run.study import Fact, Origin, Study
 
@@ -389,8 +389,8 @@ class Request:
         budget = self.budget()
         # Without noise nothing needs a bound; then what stands in for one is not used.
         weight_cap = self.weight_cap
-        if self.public:
-            weight_cap = weight_cap or 1.0
+        if self.public and weight_cap is None:
+            weight_cap = 1.0
         unbounded = self.public and self.reward_range is None
         reward_range = (0.0, 1.0) if unbounded else self.rewards()
         gamma = 1.0 if self.gamma is None else self.gamma
@@ -785,6 +785,7 @@ def word(name: str, value: Any) -> Any:
         value = ",".join(f"{key}={rule}" for key, rule in value.items())
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {value!r}.")
+    not_empty(name, value)
     if name == "nulls":
         null_rules(value)
     if name in ("policy_source", "behavior_source"):

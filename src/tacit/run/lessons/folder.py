@@ -23,6 +23,7 @@ from tacit.privacy.errors import InputError
 from tacit.run.evaluation import Progress, silent
 from tacit.run.lessons.words import Job, Lesson, Result
 from tacit.run.logs import paths as log_paths
+from tacit.run.parsing import not_empty
 from tacit.run.training import forget, never
 
 RUN, RESULT = "run.json", "result.json"
@@ -105,7 +106,7 @@ def _begun(
     words = {
         "words": lesson.to_dict(),
         "ledger": None if ledger is None else str(Path(ledger).resolve()),
-        "name": name or place.resolve().name,
+        "name": place.resolve().name if name is None else not_empty("--name", name),
         "seed": seed,
         "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
         "formats": listed,

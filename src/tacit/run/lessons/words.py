@@ -25,7 +25,7 @@ from tacit.envs.registry import OURS, make
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
 from tacit.run.evaluation import Progress
-from tacit.run.parsing import box, configured, number, whole
+from tacit.run.parsing import box, configured, not_empty, number, whole
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -181,7 +181,7 @@ class Lesson(ABC):
             return repr(value)
         if not isinstance(value, str):
             raise InputError(f"{name} must be text, not {value!r}.")
-        return value
+        return not_empty(name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """What was said: `of` makes the same of it."""
