@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.control.actor_critic import STATE
+from tacit.control.functional_q import STATE as RELEASED
 from tacit.data import marks
 from tacit.privacy import files
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
+from tacit.privacy.resuming import KEY
 from tacit.run.evaluation import Progress, silent
 from tacit.run.lessons.words import Job, Lesson, Result
 from tacit.run.logs import paths as log_paths
 from tacit.run.parsing import not_empty
-from tacit.run.training import forget, never
+from tacit.run.training import CHECKPOINT, forget, never
 
 RUN, RESULT = "run.json", "result.json"
 CERTIFICATE, CLAIM = "certificate.json", "claim.json"
@@ -84,6 +87,8 @@ def _begun(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Taught:
+    if (place / RESULT).exists():
+        _forgotten(place)
     for taken in (RESULT, RUN):
         if (place / taken).exists():
             raise InputError(f"{str(place)!r} holds a run already: say another folder.")
@@ -137,10 +142,7 @@ def teach_on(
 
 def _gone_on(place: Path, progress: Progress, stop: Callable[[], bool]) -> Taught:
     if (place / RESULT).exists():
-        # A kill may have come between the result and the end of the key.
-        with suppress(InputError, KeyError, TypeError, AttributeError):
-            finished: Lesson = Lesson.of(files.read_json(place / RUN, _KIND, _FORMAT, "")["words"])
-            _forgotten(finished, place)
+        _forgotten(place)
         raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
     if not (place / RUN).exists():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
@@ -202,12 +204,16 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
-    _forgotten(lesson, folder)
+    _forgotten(folder)
     return written
 
 
-def _forgotten(lesson: Lesson, folder: Path) -> None:
-    """The checkpoint and the key go, the key last: without it nothing can go on."""
-    for name in lesson.CHECKPOINTS:
+def _forgotten(folder: Path) -> None:
+    """The checkpoint and the key go, the key last: without it nothing can go on.
+
+    A kill may come between the result and the end of this, and what run.json says is not needed for
+    it: whoever goes on, or begins, in the folder of a finished run does it again.
+    """
+    for name in (STATE, RELEASED, CHECKPOINT, KEY):
         (folder / name).unlink(missing_ok=True)
     forget(folder)
