@@ -24,7 +24,7 @@ from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
 from tacit.privacy.resuming import KEY
 from tacit.run.evaluation import Progress, silent
-from tacit.run.lessons.words import Job, Lesson, Result
+from tacit.run.lessons.words import Job, Lesson, Result, refuse_modules
 from tacit.run.logs import paths as log_paths
 from tacit.run.parsing import not_empty
 from tacit.run.training import CHECKPOINT, forget, never
@@ -130,23 +130,29 @@ def _begun(
 def teach_on(
     folder: str | Path,
     *,
+    env: str | None = None,
     progress: Progress = silent,
     stop: Callable[[], bool] = never,
 ) -> Taught:
-    """Go on with a run that was stopped or killed."""
+    """Go on with a run that was stopped or killed.
+
+    `env` is the environment's name once more, which is needed if a module is imported for it: what
+    the folder says is not enough for that.
+    """
     if not Path(folder).is_dir():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
     with files.alone(folder):
-        return _gone_on(Path(folder), progress, stop)
+        return _gone_on(Path(folder), env, progress, stop)
 
 
-def _gone_on(place: Path, progress: Progress, stop: Callable[[], bool]) -> Taught:
+def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[], bool]) -> Taught:
     if (place / RESULT).exists():
         _forgotten(place)
         raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
     if not (place / RUN).exists():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
     words = files.read_json(place / RUN, _KIND, _FORMAT, "a run")
+    refuse_modules(words.get("words"), env, place / RUN)
     try:
         lesson: Lesson = Lesson.of(words["words"])
         job = _job(place, words, True, progress, stop)
