@@ -45,7 +45,14 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bo
 
 def run_json(env: object) -> str:
     words = {"learner": "actor-critic", "env": env, "people": 8, "epsilon": 5.0, "delta": 1e-3}
-    told = {"words": words, "ledger": None, "name": "x", "seed": 1, "id": "0" * 32, "formats": []}
+    told: dict[str, object] = {
+        "words": words,
+        "ledger": None,
+        "name": "x",
+        "seed": 1,
+        "id": "0" * 32,
+        "formats": [],
+    }
     return json.dumps({"kind": "tacit run", "format": 2, **told})
 
 
