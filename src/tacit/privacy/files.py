@@ -32,8 +32,9 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
     target = Path(path)
     temporary: str | None = None
     try:
-        # Temporary files are made with mode 0600, before anything is in them.
-        handle, temporary = tempfile.mkstemp(_HALF, f".{target.name}.", target.parent)
+        # Temporary files are made with mode 0600, before anything is in them. Of a long name they
+        # have the beginning alone, so that theirs is not too long where the file's own is not.
+        handle, temporary = tempfile.mkstemp(_HALF, f".{target.name[:40]}.", target.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
