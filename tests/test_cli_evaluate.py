@@ -306,3 +306,47 @@ def test_the_demonstration(
     study.certificate.verify(strict=True)
     assert cli.run(["demo", "--people", "2000"]) == 0
     assert Path("tacit-demo/run-2/report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *((name, "") for name in ("--title", "--target-name", "--features", "--estimators")),
+        ("--title", " "),
+        ("--weight-cap", "0"),
+        ("--level", "0"),
+        ("--largest-ratio", "0"),
+        ("--horizon", "0"),
+    ],
+)
+@pytest.mark.parametrize("public", [False, True])
+def test_nothing_and_zero_are_not_taken_for_nothing_said(
+    public: bool,
+    option: str,
+    value: str,
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if public:
+        at = words.index("--epsilon")
+        words = [*words[:at], *words[at + 4 :], "--public"]
+    if option in words:
+        at = words.index(option)
+        words = words[:at] + words[at + 2 :]
+    assert cli.run([*words, option, value, "--out", str(tmp_path / "run")]) == 2
+    assert option.strip("-").replace("-", "_") in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_same_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    swept = ["sweep", "actor-critic", "--env", "Chain", "--grid", "sigma=1", *out]
+    for command in (
+        ["risk", "--samples", "1", "--prospect", ""],
+        ["train", "actor-critic", "--env", "", "--epsilon", "1", "--delta", "1e-5", *out],
+        [*swept, "--epsilon", "0"],
+        [*swept, "--delta", "-1"],
+    ):
+        assert cli.run(command) == 2
+        assert capsys.readouterr().err.count("\n") == 1

@@ -244,7 +244,7 @@ def test_tables_policies_and_configurations(tmp_path: Path, run: Run) -> None:
         assert run("sweep", "actor-critic", "--config", tmp_path / "c.json")[0] == 2
     (tmp_path / "c.toml").write_text(f'"{ascii(HOSTILE)[1:-1]}" = {{'.replace("\\x", "\\u00"))
     assert run("evaluate", plain, "--config", tmp_path / "c.toml")[0] == 2
-    for words in (
+    for command in (
         ["risk", "--outcomes", HOSTILE],
         ["risk", "--prospect", f"{tmp_path}/{IN_A_NAME}.json", "--samples", "1"],
         ["train", HOSTILE],
@@ -254,7 +254,7 @@ def test_tables_policies_and_configurations(tmp_path: Path, run: Run) -> None:
         ["sweep", "actor-critic", "--grid", f"{HOSTILE}=1"],
         [HOSTILE],
     ):
-        assert run(*words)[0] == 2
+        assert run(*command)[0] == 2
 
 
 def test_a_study_from_elsewhere(tmp_path: Path, run: Run) -> None:
@@ -380,4 +380,4 @@ def test_nothing_else_prints() -> None:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-            assert name not in ("print", "echo", "secho", "write_through"), f"{path}: {node.lineno}"
+            assert name not in ("print", "echo", "secho", "write_through"), f"{path}: {name}"

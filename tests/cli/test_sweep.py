@@ -114,7 +114,7 @@ def test_the_noise_of_functional_q_is_swept(
             ],
             "played one by one: use tacit train",
         ),
-        ([*PAPER, *GRID, "--resume"], "leave out --env"),
+        ([*PAPER, *GRID, "--resume"], "leave out --mode"),
         (["sweep", "actor-critic", "--resume"], "cannot be read: No such file"),
     ],
 )

@@ -87,7 +87,7 @@ def test_each_learner_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> No
         ),
         (["--env", "Chain", "--people", "9", *BUDGET], "return_range is needed: say with"),
         (["--env", "Chain", "--people", "9", *BUDGET, *RETURNS, "--ledger", "x"], "x"),
-        (["--env", "Chain", "--people", "9", *BUDGET, "--resume"], "leave out --env"),
+        (["--env", "Chain", "--people", "9", *BUDGET, "--resume"], "leave out --people"),
         (["--seed", "0", "--resume"], "leave out --seed"),
         (["--logs", "csv", "--resume"], "leave out --logs"),
         (["--resume"], "There is no run to resume in"),

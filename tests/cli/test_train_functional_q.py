@@ -257,7 +257,7 @@ def test_a_stopped_run_in_paper_mode_is_resumed_to_the_same_bytes(
         ([*CERTIFIED, "--sigma", "1"], "sigma does not belong to mode 'certified'"),
         ([*CERTIFIED, "--people", "9"], "No such option: --people"),
         ([*CERTIFIED, "--env", "Nowhere-v1"], "no environment 'Nowhere-v1'"),
-        ([*CERTIFIED, "--resume"], "leave out --env"),
+        ([*CERTIFIED, "--resume"], "leave out --reward-radius"),
         ([*TRAIN, "--resume"], "There is no run to resume in"),
         ([*PAPER], "epsilon is needed: say with --epsilon how much is claimed for the whole run"),
         ([*PAPER, *BUDGET, "--steps", "9"], "steps does not belong to mode 'paper'"),

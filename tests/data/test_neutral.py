@@ -4,6 +4,7 @@ import csv
 import io
 import time
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -470,3 +471,29 @@ def test_types_of_columns(width: int) -> None:
     broken = pa.array([b"\xff", b"b", b"c", b"d", b"e"]).view(pa.string())
     wild = Trajectories.from_table(table.set_column(0, "u", broken), **columns, **rules)
     assert sorted(wild.rewards.tolist()) == [0.0, 0.0, 2.0, 3.0, 5.0]
+
+
+@pytest.mark.parametrize("digits", [3, 18, 20, 38])
+def test_long_whole_numbers_of_duckdb_are_ids(digits: int, tmp_path: Path) -> None:
+    """By way of floats, people whose ids are beyond 2^53 would be left out."""
+    ids = [5, 7, 2**53, 2**53 + 1, -(2**63), 2**63 - 1, 2**63, 10**30]
+    held = [one for one in ids if abs(one) < 10**digits]
+    column = pa.array([Decimal(one) for one in held], pa.decimal128(digits, 0))
+    zeros = np.zeros(len(held), int)
+    rewards = np.arange(1.0, len(held) + 1.0)
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"i": column, "s": zeros, "a": zeros, "r": rewards}), path)
+    found = Trajectories.from_parquet(
+        path,
+        trajectory="i",
+        state="s",
+        action="a",
+        reward="r",
+        num_states=1,
+        num_actions=1,
+        invalid="neutral",
+        people=len(held),
+    )
+    fits = [-(2**63) <= one < 2**63 for one in held]
+    expected = [*rewards[fits], *np.zeros(len(held) - sum(fits))]
+    assert sorted(found.rewards.tolist()) == sorted(expected)

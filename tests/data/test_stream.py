@@ -1,6 +1,8 @@
 """Streams: whole users in bounded batches, equal to what is loaded at once."""
 
 import itertools
+import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +124,33 @@ def test_sorting_on_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file, row = max((f, place - b) for f, b in ((0, 0), (1, 50), (2, 90)) if place >= b)
     with pytest.raises(InputError, match=rf"{file:03d}\.parquet, column 'r', row {row} "):
         stream.check()
+    assert list(scratch.iterdir()) == []
+
+
+_SORTING = """
+import json, sys, time
+from tacit.data import stream_parquet
+given = json.loads(sys.argv[1])
+for _ in stream_parquet(given.pop("paths"), batch_rows=40, sort=True, **given):
+    print("sorting", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_kill_while_sorting_leaves_nobodys_rows_behind(tmp_path: Path) -> None:
+    scratch, files = tmp_path / "scratch", tmp_path / "files"
+    scratch.mkdir()
+    files.mkdir()
+    write(table(np.random.default_rng(0), users=60), files, [50, 90], 20)
+    given = json.dumps({"paths": str(files), "scratch": str(scratch), **COLUMNS})
+    child = subprocess.Popen(
+        [sys.executable, "-c", _SORTING, given], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    with child.stdout:
+        assert child.stdout.readline() == "sorting\n"
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
     assert list(scratch.iterdir()) == []
 
 

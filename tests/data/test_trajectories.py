@@ -134,11 +134,16 @@ class TestReaders:
             path.write_text("\n".join(["stay,who,s,a,r", *rows]) + "\n")
         given: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "sort": sort}
         both = {"trajectory": "stay", "user": "who"}
-        named = {"trajectory": "who"} if role == "trajectory" else both
+        named: dict[str, Any] = {"trajectory": "who"} if role == "trajectory" else both
         data = Trajectories.from_csv(files, **given, **named)
         assert sorted(data.unit_ids.tolist()) == sorted(ids)
         assert np.bincount(data.unit_index, data.lengths).tolist() == [2] * len(ids)
-        neutral = {"invalid": "neutral", "people": len(ids), "num_states": 1, "num_actions": 1}
+        neutral: dict[str, Any] = {
+            "invalid": "neutral",
+            "people": len(ids),
+            "num_states": 1,
+            "num_actions": 1,
+        }
         whole = Trajectories.from_csv(files, **given, **named, **neutral)
         assert np.bincount(whole.unit_index, whole.lengths).tolist() == [2] * len(ids)
 

@@ -102,7 +102,7 @@ def test_a_table_of_features_has_all_states() -> None:
         LoggedQ(2, (0.0, 1.0), BUDGET, num_states=2),
     ):
         with pytest.raises(InputError, match="The table has 2 states, but the data has 3"):
-            judge.fit(data)  # type: ignore[attr-defined]
+            judge.fit(data)
     for policy in (Tabular.uniform(2, 2), Tabular.uniform(4, 2)):
         with pytest.raises(InputError, match="but the data has 3"):
             FQE(0.9).fit(data, policy)

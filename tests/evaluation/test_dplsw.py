@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
+from tacit.data.columns import Facts
 from tacit.evaluation.dplsl import DPLSL
 from tacit.evaluation.dplsw import DPLSW, OutputPerturbed, discounted, first_visits, local_lsw
 from tacit.evaluation.result import Result
@@ -153,7 +154,10 @@ def test_neighbours_are_within_the_smooth_bound_and_the_bound_is_smooth(
 
 def test_the_bound_is_reached_so_the_test_above_could_fail() -> None:
     judge = plain(features=OneHot(1), reward_range=(0.0, 1.0), return_bound=1.0)
-    pair = [people([([(0, reward, 1.0)], True)]) for reward in (0.0, 1.0)]
+    pair = [
+        replace(people([([(0, reward, 1.0)], True)]), facts=Facts(num_states=1))
+        for reward in (0.0, 1.0)
+    ]
     values = [exact_of(judge, on_policy(x)) for x in pair]
     assert np.linalg.norm(values[0] - values[1]) == pytest.approx(1.0)
     assert scale_of(judge, on_policy(pair[0])) == pytest.approx(1.0)

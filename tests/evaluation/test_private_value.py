@@ -348,6 +348,20 @@ def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
 
 
 @pytest.mark.parametrize("grid", [False, True])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
+def test_no_epsilon_costs_more_than_was_asked(delta: float, grid: bool) -> None:
+    for power in np.linspace(-8, 1, 19):
+        asked = 10.0 ** float(power)
+        plan = judge(grid=grid, budget=Budget(asked, delta)).mechanism
+        spent = accounting.epsilon(plan.event, delta)
+        assert 0.0 < spent <= asked
+        # The noise is the same on a grid as elsewhere, but for the accountant of the grid.
+        free = GaussianMechanism.calibrated(BOUND, Budget(asked, delta)).std
+        std = plan.width * plan.step if isinstance(plan, GridGaussianMechanism) else plan.std
+        assert free * (1 - 1e-9) <= std < 2.0 * free
+
+
+@pytest.mark.parametrize("grid", [False, True])
 def test_noise_is_below_that_of_a_ball_around_a_diagonal_map(grid: bool) -> None:
     """What earlier versions added at the same budget: 2.650 was charged, scaled by coordinate."""
     radius = math.sqrt(337 / 192)

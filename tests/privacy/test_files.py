@@ -119,3 +119,12 @@ def test_text_in_certificates_does_not_steer_the_terminal(
     path.write_text(json.dumps({**data, "events": [{"type": "x\x1b[1A"}]}))
     assert cli.run(["verify", str(path)]) == 2
     assert capsys.readouterr().err.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "𝔸" * 63])
+def test_the_longest_names_can_be_written(name: str, tmp_path: Path) -> None:
+    files.write(tmp_path / name, b"whole", secret=False)
+    assert (tmp_path / name).read_bytes() == b"whole"
+    with pytest.raises(InputError, match="cannot be written"):
+        files.write(tmp_path / f"{name}𝔸", b"whole", secret=False)
+    assert [one.name for one in tmp_path.iterdir()] == [name]

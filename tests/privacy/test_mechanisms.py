@@ -8,7 +8,12 @@ from scipy import stats
 
 from tacit.privacy import Budget, Gaussian, InputError, Laplace, NoiseOrigin, Relation, epsilon
 from tacit.privacy.events import DiscreteGaussian
-from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism, LaplaceMechanism
+from tacit.privacy.mechanisms import (
+    GaussianMechanism,
+    GridGaussianMechanism,
+    GridLaplaceMechanism,
+    LaplaceMechanism,
+)
 from tacit.privacy.noise import reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
@@ -112,3 +117,22 @@ def test_noise_on_a_grid_has_the_size_that_its_event_says() -> None:
     assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
     for off in (0.9, 1.1):
         assert not law.ppf(FALSE_ALARM / 2) < squares * off**2 < law.isf(FALSE_ALARM / 2)
+
+
+@pytest.mark.parametrize("kind", [GridGaussianMechanism, GridLaplaceMechanism])
+@pytest.mark.parametrize("power", range(-8, 2))
+def test_a_grid_costs_what_was_asked_and_keeps_what_is_released(
+    power: int, kind: type[GridGaussianMechanism] | type[GridLaplaceMechanism]
+) -> None:
+    """A step beyond the bound would cost nothing, since it leaves nothing of anybody's row."""
+    draw = np.random.default_rng(power + 8)
+    for _ in range(5):
+        bound, dimension = 10.0 ** draw.uniform(-6, 6), int(draw.choice([1, 3, 8, 50]))
+        delta = 10.0 ** draw.uniform(-12, -3) if kind is GridGaussianMechanism else 0.0
+        budget = Budget(10.0**power * draw.uniform(0.3, 1.0), delta)
+        made = kind.calibrated(bound, budget, dimension=dimension)
+        assert epsilon(made.event, delta) <= budget.epsilon
+        assert made.step <= bound
+        row = np.zeros((1, dimension))
+        row[0, 0] = bound
+        assert made.integers(row)[0, 0] >= 1

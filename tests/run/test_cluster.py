@@ -1,7 +1,9 @@
 """Over a cluster: the sums of one process, each part once, whoever dies on the way."""
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
@@ -19,6 +22,7 @@ from tacit.evaluation.sums import Summing, Sums
 from tacit.privacy import Budget, InputError, Ledger, Unit
 from tacit.run import cluster
 from tests.evaluation.test_bellman_error import JUDGED, simulated, weights_of
+from tests.run import test_request
 
 BUDGET = Budget(1.0, 1e-5)
 RANGE = (-0.5, 2.0)
@@ -256,3 +260,54 @@ def test_a_cluster_of_its_own_is_started_and_stopped() -> None:
     assert not ray.is_initialized()
     name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
     assert os.environ.get(name) == before.get(name)
+
+
+# --- what others print ----------------------------------------------------------------------------
+
+
+def test_what_others_print_meanwhile_goes_to_standard_error(capfd: Any) -> None:
+    with cluster.aside():
+        print("\x1b[33m(raylet)\x1b[0m a worker died\x1b[1A\rx")
+        os.write(1, b"from a library\n")
+    print("the result")
+    out, err = capfd.readouterr()
+    assert out == "the result\n"
+    assert "(raylet) a worker died\\x1b[1A\\rx\n" in err
+    assert "from a library" in err
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tacit import cli
+from tacit.run import cluster
+mark, real = Path(sys.argv[1]), cluster.part_sums
+def fatal(shared, part):
+    if not mark.exists():
+        mark.touch()
+        print("a worker speaks", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(shared, part)
+cluster.part_sums = fatal
+sys.exit(cli.run(sys.argv[2:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_does_not_spoil_the_json(tmp_path: Path) -> None:
+    logged = test_request.table(test_request.stays())
+    pq.write_table(logged, tmp_path / "stays.parquet")
+    test_request.JUDGED.save(tmp_path / "policy.json")
+    words = ["evaluate", str(tmp_path / "stays.parquet"), "--policy", str(tmp_path / "policy.json")]
+    words += ["--trajectory", "stay", "--state", "condition", "--action", "treatment"]
+    words += ["--reward", "outcome", "--behavior-prob", "p", "--states", "mild,moderate,severe"]
+    words += ["--actions", "wait,treat", "--epsilon", "1", "--delta", "1e-5", "--horizon", "5"]
+    words += ["--reward-range", "0,1", "--weight-cap", "4", "--ray", "local", "--json"]
+    words += ["--out", str(tmp_path / "run")]
+    mark = tmp_path / "killed"
+    found = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(mark), *words], capture_output=True, check=True
+    )
+    assert mark.exists()
+    assert json.loads(found.stdout)["kind"] == "tacit study"
+    assert b"A worker died" in found.stderr

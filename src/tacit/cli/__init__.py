@@ -92,7 +92,10 @@ def _refuse(message: str) -> int:
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    say(f"tacit: warning: {message}", aside=True)
+    from tacit.privacy.text import uncoloured
+
+    # Gymnasium colours its warnings.
+    say(f"tacit: warning: {uncoloured(str(message))}", aside=True)
 
 
 def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

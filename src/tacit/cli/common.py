@@ -155,10 +155,12 @@ def refuse_words(
             raise InputError(f"--resume takes all options from {out}: leave out --{option}.")
 
 
-def say_stopped(how_far: str, command: str, learner: str, folder: Path) -> NoReturn:
+def say_stopped(how_far: str, command: str, folder: Path, env: str | None) -> NoReturn:
+    """Tell how to go on; an environment whose module is imported has to be said again."""
+    again = f" --env {shown(env)}" if env is not None and ":" in env else ""
     say(
         f"Stopped after {how_far}; what was done is kept. To go on:",
-        f"  tacit {command} {learner} --out {shown(folder)} --resume",
+        f"  tacit {command} --out {shown(folder)} --resume{again}",
         aside=True,
     )
     raise typer.Exit(130)

@@ -35,7 +35,7 @@ def risk(
     from tacit.risk import Prospect, prospect_of
     from tacit.run.parsing import number
 
-    name = prospect or "tversky-kahneman"
+    name = "tversky-kahneman" if prospect is None else prospect
     who: Prospect = prospect_of(name)
     if outcomes is not None and samples is not None:
         raise InputError("Say --outcomes with their chances, or --samples, and not both.")

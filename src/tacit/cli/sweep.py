@@ -92,10 +92,11 @@ def sweep_command(
     plans = {"seeds": seeds, "lanes": lanes, "segment": segment, "curves": curves}
     if resume:
         said = {**plans, "grid": tuple(grid or ()), "set": tuple(option or ())}
-        refuse_words(words, out, config, said)
+        refuse_words({**words, "env": None}, out, config, said)
         assert out is not None
         folder = out
         plan, about = load_plan(folder)
+        lessons.refuse_modules(about, env, folder)
         lesson = lessons.Lesson.of(about)
     else:
         if learner is None and config is None:
@@ -121,7 +122,8 @@ def sweep_command(
             stop=stop,
         )
     if not found.finished:
-        say_stopped(f"{found.chunks:,} of {plan.chunks:,} chunks", "sweep", lesson.learner, folder)
+        how_far = f"{found.chunks:,} of {plan.chunks:,} chunks"
+        say_stopped(how_far, f"sweep {lesson.learner}", folder, lesson.env)
     best = found.best(top)
     if as_json:
         listed = [one.to_dict() for one in best]

@@ -55,7 +55,7 @@ def train(learner: str, options: dict[str, Any]) -> None:
     out, config, logs = about["out"], about["config"], about["logs"]
     if about["resume"]:
         others = {name: about[name] for name in ("ledger", "name", "logs", "seed")}
-        refuse_words(words, out, config, others)
+        refuse_words({**words, "env": None}, out, config, others)
         folder = out
     else:
         folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
@@ -63,7 +63,7 @@ def train(learner: str, options: dict[str, Any]) -> None:
     try:
         with progress(None) as advance, training.on_interrupt() as stop:
             if about["resume"]:
-                found = lessons.teach_on(folder, progress=advance, stop=stop)
+                found = lessons.teach_on(folder, env=words.get("env"), progress=advance, stop=stop)
             else:
                 lesson: lessons.Lesson = lessons.Lesson.of(words, config)
                 with files.folder(folder):
@@ -83,7 +83,7 @@ def train(learner: str, options: dict[str, Any]) -> None:
         raise
     if found.learned is None:
         how_far = f"{found.done:,} of {found.planned:,} {found.lesson.counted}"
-        say_stopped(how_far, "train", found.lesson.learner, folder)
+        say_stopped(how_far, f"train {found.lesson.learner}", folder, found.lesson.env)
     listed = {key: str(path) for key, path in found.written.items()}
     if about["as_json"]:
         say_json({**found.learned.to_dict(), "files": listed})

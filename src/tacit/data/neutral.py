@@ -51,6 +51,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -415,10 +416,21 @@ def _whole(cells: Any) -> Any:
         if pa.types.is_uint64(cells.type):
             cells = pc.if_else(pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64())), None, cells)
         return pc.cast(cells, pa.int64())
+    if not isinstance(cells, list) and pa.types.is_decimal(cells.type) and cells.type.scale == 0:
+        # DuckDB's longest integers: by way of floats, those beyond 2^53 would be none.
+        low, high = (pa.scalar(end, cells.type) for end in _ends(cells.type.precision))
+        fits = pc.and_(pc.greater_equal(cells, low), pc.less_equal(cells, high))
+        return pc.cast(pc.if_else(fits, cells, pa.scalar(None, cells.type)), pa.int64())
     values, there = _numbers(cells)
     with np.errstate(invalid="ignore"):
         fits = there & (values == np.floor(values)) & (np.abs(values) < _EXACT)
     return pa.array(np.where(fits, values, 0.0).astype(np.int64), mask=~fits)
+
+
+def _ends(digits: int) -> tuple[Decimal, Decimal]:
+    """The least and the largest of 64 bits, or of so many digits if these are fewer."""
+    largest = 10**digits - 1
+    return Decimal(max(-(2**63), -largest)), Decimal(min(2**63 - 1, largest))
 
 
 def _ids(cells: Any, kind: Ids) -> Any:

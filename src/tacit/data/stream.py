@@ -9,7 +9,7 @@ Each batch is checked as `Trajectories.from_parquet` checks the whole; a bad row
 found only when it is reached, so whoever must not act on half a table reads the stream through once
 before (`TrajectoryStream.check`).
 
-`sort=True` sorts on disk: rows are dealt into files of a temporary directory by user (or
+`sort=True` sorts on disk: rows are dealt into temporary files without names by user (or
 trajectory), and these parts, of which each must fit into memory, are sorted one after the other.
 There is always the same number of them, and a hash of the id says which one a row goes to: so
 the order of users depends on their ids alone, not on how many rows anybody has.
@@ -17,11 +17,11 @@ the order of users depends on their ids alone, not on how many rows anybody has.
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Unpack
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -141,12 +141,13 @@ class TrajectoryStream:
         yield from self._sorted(self.plan, parquet_chunks(paths, self.plan))
 
     def _sorted(self, checked: Plan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        where = gettempdir() if self.scratch is None else self.scratch
         try:
-            scratch = TemporaryDirectory(prefix="tacit-", dir=self.scratch)
+            TemporaryFile(dir=where).close()
         except OSError as error:
-            raise InputError(f"scratch {self.scratch} cannot be used: {error.strerror}.") from None
-        with scratch as folder:
-            yield from _dealt(list(self.paths), checked, Path(folder), chunks)
+            raise InputError(f"scratch {where} cannot be used: {error.strerror}.") from None
+        with ExitStack() as files:
+            yield from _dealt(list(self.paths), checked, where, files, chunks)
 
     def check(self) -> "Totals":
         """Read everything once, so that the first bad row is known, and count."""
@@ -247,14 +248,22 @@ class _Waiting:
 
 
 def _dealt(
-    paths: list[Path], checked: Plan, folder: Path, chunks: Iterator[Chunk]
+    paths: list[Path],
+    checked: Plan,
+    scratch: "str | Path",
+    files: ExitStack,
+    chunks: Iterator[Chunk],
 ) -> Iterator[Chunk]:
-    """Rows sorted by way of files: dealt by owner into parts, each part sorted in memory."""
+    """Rows sorted by way of files: dealt by owner into parts, each part sorted in memory.
+
+    The files have no names: they hold people's rows, and go with the process, however it ends.
+    """
     total, begins = 0, []
     for path in paths:
         with open_parquet(path) as file:
             begins.append(total)
             total += file.metadata.num_rows
+    parts: dict[int, IO[bytes]] = {}
     writers: dict[int, Any] = {}
     schema, row = None, 0
     role, owner = ("trajectory", checked.trajectory) if checked.user is None else (
@@ -279,26 +288,27 @@ def _dealt(
             )
             for number in np.unique(part).tolist():
                 if number not in writers:
-                    writers[number] = pa.ipc.new_file(folder / f"{number}.arrow", numbered.schema)
+                    parts[number] = TemporaryFile(dir=scratch)  # noqa: SIM115 (the stack closes it)
+                    files.callback(_close, parts[number])
+                    writers[number] = pa.ipc.new_file(parts[number], numbered.schema)
                 piece = numbered.slice(ends[number], ends[number + 1] - ends[number])
                 writers[number].write_batch(piece)
             row += batch.num_rows
         for writer in writers.values():
             writer.close()
+        for file in parts.values():
+            file.flush()
     except OSError as error:
-        raise InputError(f"Sorting needs room in {folder.parent}: {first_line(error)}.") from None
+        raise InputError(f"Sorting needs room in {scratch}: {first_line(error)}.") from None
     names = tuple(str(path) for path in paths)
-    for number in sorted(writers):
-        path = folder / f"{number}.arrow"
+    for number in sorted(parts):
         try:
-            with pa.OSFile(str(path)) as stored:
-                table = pa.ipc.open_file(stored).read_all().combine_chunks()
+            with parts[number] as file:
+                table = pa.ipc.open_file(file).read_all().combine_chunks()
         except OSError as error:
             raise InputError(
-                f"What was sorted in {folder.parent} cannot be read: {first_line(error)}."
+                f"What was sorted in {scratch} cannot be read: {first_line(error)}."
             ) from None
-        with suppress(OSError):  # it goes with its folder at the latest
-            path.unlink()
         order = sort_order(table, checked, names[0])
         table = table.take(pa.array(order)).combine_chunks()
         origin = Origin(names, np.array(begins), to_numpy(table.column(_ROW)))
@@ -306,6 +316,12 @@ def _dealt(
         for batch in table.select(checked.names).to_batches(READ_ROWS):
             yield Chunk(names[0], batch, first, origin)
             first += batch.num_rows
+
+
+def _close(file: IO[bytes]) -> None:
+    # What was not written, for want of room, is not wanted any more.
+    with suppress(OSError):
+        file.close()
 
 
 def _part(ids: Any) -> Array:

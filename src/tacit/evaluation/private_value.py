@@ -92,6 +92,7 @@ from tacit.evaluation.result import Result
 from tacit.evaluation.steps import Data, discount, logged_chances, refuse_unpaid
 from tacit.evaluation.sums import Sums, gathered
 from tacit.privacy import checks
+from tacit.privacy.accounting import calibrate
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger, warn_if_large
@@ -107,8 +108,8 @@ BOUND = math.sqrt(1025 / 1024) / 2.0 * (1.0 + 1e-6)
 # The mean of so many trajectories is within that margin.
 _MOST_TRAJECTORIES = 2**26
 
-# The grid is this much finer than a mechanism's own, so that cutting off to it is never seen.
-_FINER = 2.0**-20
+# The noise is two to this power steps of the grid wide, or less by up to a half.
+_FINER = 34
 
 
 @dataclass(frozen=True)
@@ -357,12 +358,19 @@ def _two(name: str, given: Any) -> tuple[float, float]:
 def _mechanism(budget: Budget, grid: bool) -> GaussianMechanism | GridGaussianMechanism:
     if not grid:
         return GaussianMechanism.calibrated(BOUND, budget)
-    coarse = GridGaussianMechanism.calibrated(BOUND, budget, dimension=len(MAP))
-    step = coarse.step * _FINER
+    # What is calibrated is what is charged: the noise on this very grid.
+    found = calibrate(lambda noise: _on_grid(noise).event, budget, Relation.REPLACE_ONE)
+    return _on_grid(found)
+
+
+def _on_grid(noise_over_bound: float) -> GridGaussianMechanism:
+    """Noise of this size, and a grid so fine that cutting off to it is never seen."""
+    noise = noise_over_bound * BOUND
+    step = math.ldexp(1.0, math.ceil(math.log2(noise)) - _FINER)
     # Rounding to the grid moves two contributions apart by sqrt(8) steps at most, and costs as much
     # noise; the factor is rounded up by more than the few roundings of it.
     bound = BOUND + math.sqrt(2.0) * step * (1.0 + 2.0**-40)
-    width = math.ceil(coarse.width / _FINER * (bound / BOUND) * (1.0 + 2.0**-40))
+    width = math.ceil(noise / step * (bound / BOUND) * (1.0 + 2.0**-40))
     return GridGaussianMechanism(width, step, bound, len(MAP))
 
 

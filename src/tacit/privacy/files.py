@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_HALF = ".tacit-half"
+"""How the name of a file ends that is not whole yet; what a kill leaves of it is nobody's."""
+
+
 def write(path: str | Path, content: bytes, *, secret: bool) -> None:
     """Put `content` at `path`, or leave what was there before; nothing is left half done.
 
@@ -29,8 +33,9 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
     target = Path(path)
     temporary: str | None = None
     try:
-        # Temporary files are made with mode 0600, before anything is in them.
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        # Temporary files are made with mode 0600, before anything is in them. Of a long name they
+        # have the beginning alone, so that theirs is not too long where the file's own is not.
+        handle, temporary = tempfile.mkstemp(_HALF, f".{target.name[:40]}.", target.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
@@ -141,8 +146,9 @@ _HELD = threading.local()
 def alone(path: str | Path) -> Iterator[None]:
     """Have the folder `path` to oneself, or refuse because another run has it.
 
-    The system gives the lock back when its process ends, however it ends. Whoever has it may ask
-    again in the same thread, as a function does that is called by another.
+    The system gives the lock back when its process ends, however it ends, and whoever has it next
+    removes what that process left half written. Whoever has it may ask again in the same thread, as
+    a function does that is called by another.
     """
     place = Path(os.path.realpath(path))
     held: set[Path] = _HELD.__dict__.setdefault("folders", set())
@@ -152,6 +158,9 @@ def alone(path: str | Path) -> Iterator[None]:
     lock = _locked(place, str(path))
     held.add(place)
     try:
+        # Nobody is writing here now: what is half written was left by a kill, and may be a secret.
+        for left in place.glob(f".*{_HALF}"):
+            left.unlink(missing_ok=True)
         yield
     finally:
         held.remove(place)

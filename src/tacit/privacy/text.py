@@ -5,6 +5,7 @@ move the cursor, clear lines or turn the order of letters around, and so make a 
 like a small one, or a refusal like a confirmation.
 """
 
+import re
 import unicodedata
 
 # Letters, marks and symbols by their category that show nothing: fillers, joiners and selectors.
@@ -54,6 +55,11 @@ def named(name: str) -> str:
     """
     is_plain = all(one.isalpha() or one in " -_" for one in name) and name.strip() == name != ""
     return name if is_plain else repr(name)
+
+
+def uncoloured(text: str) -> str:
+    """`text` without the escape sequences by which libraries colour what they say."""
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
 def is_right_to_left(character: str) -> bool:

@@ -25,12 +25,14 @@ A cluster that is started here listens on this machine only, without a dashboard
 usage statistics.
 """
 
+import io
 import logging
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from tacit.data import Policy, Trajectories, TrajectoryStream
@@ -39,6 +41,7 @@ from tacit.evaluation.result import Result
 from tacit.evaluation.sums import Summing, Sums, gathered, summed
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
+from tacit.privacy.text import printable, uncoloured
 
 Source = Trajectories | TrajectoryStream
 
@@ -149,6 +152,11 @@ def _fetched(ray: Any, done: Any, number: int) -> Sums:
 @contextmanager
 def connected(workers: str) -> Iterator[Any]:
     """Ray, connected to the cluster asked for, and disconnected again if this connected it."""
+    with aside():
+        yield from _connected(workers)
+
+
+def _connected(workers: str) -> Iterator[Any]:
     ray = _ray()
     if ray.is_initialized():
         yield ray
@@ -168,6 +176,40 @@ def connected(workers: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Meanwhile what is printed to standard output goes to standard error.
+
+    Ray tells there of workers that died, whatever it was asked to log, and so would spoil what a
+    program reads from there: results, in JSON. Its threads print by way of Python, its libraries
+    by way of the file descriptor.
+    """
+    sys.stdout.flush()
+    try:
+        before = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # One of the two is closed: nobody reads it.
+        before = None
+    try:
+        with redirect_stdout(_Aside()):
+            yield
+    finally:
+        if before is not None:
+            os.dup2(before, 1)
+            os.close(before)
+
+
+class _Aside(io.TextIOBase):
+    """Standard error, for lines of others: without colours, and escaped."""
+
+    def write(self, text: str, /) -> int:
+        sys.stderr.write("\n".join(map(printable, uncoloured(text).split("\n"))))
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 @contextmanager

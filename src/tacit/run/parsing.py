@@ -28,6 +28,13 @@ def configured(path: str | Path) -> dict[str, Any]:
     return {str(name).replace("-", "_"): value for name, value in found.items()}
 
 
+def not_empty(name: str, text: str) -> str:
+    """`text`, which is no answer if there is nothing in it: a default would take its place."""
+    if not text.strip():
+        raise InputError(f"{name} is empty: say something, or leave it out.")
+    return text
+
+
 def number(name: str, value: Any) -> float:
     try:
         return checks.number(name, float(value) if isinstance(value, str) else value)

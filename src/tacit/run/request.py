@@ -37,7 +37,7 @@ from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
-from tacit.run.parsing import box, configured, number, pair, whole
+from tacit.run.parsing import box, configured, not_empty, number, pair, whole
 from tacit.run.provenance import BehaviorSource, PolicySource, Provenance
 from tacit.run.releasing import refuse_taken_name
 from tacit.run.study import Fact, Origin, Study
@@ -796,6 +796,7 @@ def word(name: str, value: Any) -> Any:
         value = ",".join(f"{key}={rule}" for key, rule in value.items())
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {value!r}.")
+    not_empty(name, value)
     if name == "nulls":
         null_rules(value)
     if name in ("policy_source", "behavior_source"):

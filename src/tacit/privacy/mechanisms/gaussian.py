@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from tacit.privacy import checks
-from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting import calibrate, epsilon
 from tacit.privacy.events import Event, Gaussian, Repeated
 from tacit.privacy.grid import Array
 from tacit.privacy.noise import Source, finite
@@ -43,7 +43,14 @@ class GaussianMechanism:
         bound = checks.positive("bound", bound)
         # Calibrated at bound 1 and scaled, so that tiny and huge bounds are found as easily.
         unit = calibrate(lambda std: Repeated(Gaussian(std, 1.0), times), budget, relation)
-        return cls(math.nextafter(unit * bound, math.inf), bound)
+        made = cls(math.nextafter(unit * bound, math.inf), bound)
+        # What is calibrated is delta at this epsilon. A certificate states epsilon at this delta,
+        # which rounding may take a last digit beyond.
+        for power in range(-44, 0):
+            if epsilon(Repeated(made.event, times), budget.delta, relation) <= budget.epsilon:
+                break
+            made = cls(unit * bound * (1.0 + math.ldexp(1.0, power)), bound)
+        return made
 
     @property
     def event(self) -> Event:

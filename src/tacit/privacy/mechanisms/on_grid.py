@@ -13,7 +13,8 @@ where that slows no sampler and loosens no account: for Laplace noise always, bu
 releases in more than 120 dimensions (the accountant composes up to 2 10^6 steps of movement well);
 for Gaussian noise only while std <= 4 bound / dimension, because its quick sampler ends at a width
 of 2^14. Beyond, a step is 1/8192 of the noise or less, and a coordinate's bias at most n / 8192 of
-the noise: for many units with many small coordinates prefer `GaussianMechanism`.
+the noise: for many units with many small coordinates prefer `GaussianMechanism`. A step is never
+larger than the bound, however slow the sampler: nothing would be left of anybody's row.
 
 Sensitivity: `movement(bound / step, relation)` in grid units. Theorems: Canonne, Kamath and Steinke
 (2020) for the discrete Gaussian, zCDP in several dimensions; pure DP for the discrete Laplace. No
@@ -92,7 +93,8 @@ class _OnGrid:
             if times > 1:  # the accountant composes tightly up to so many steps of movement
                 fine = max(fine, _power(2.0 * bound / MOST_ATOMS, math.ceil))
             quick = _power(noise / cls.widest, math.ceil)
-            step = max(min(step, fine), quick)
+            # A step beyond the bound would leave nothing of anybody, and cost nothing.
+            step = min(max(min(step, fine), quick), _power(bound, math.floor))
             return math.ceil(noise / step), step
 
         def build(noise_over_bound: float) -> Event:

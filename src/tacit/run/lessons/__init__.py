@@ -8,7 +8,7 @@ in the module of its name: its options, its agent, how it is taught, and which f
 
 from tacit.run.lessons.folder import RUN, NotKept, Taught, teach, teach_on
 from tacit.run.lessons.grids import grid_of, planned
-from tacit.run.lessons.words import LEARNERS, SWEPT, Lesson
+from tacit.run.lessons.words import LEARNERS, SWEPT, Lesson, refuse_modules
 
 __all__ = [
     "LEARNERS",
@@ -19,6 +19,7 @@ __all__ = [
     "Taught",
     "grid_of",
     "planned",
+    "refuse_modules",
     "teach",
     "teach_on",
 ]

@@ -167,7 +167,10 @@ class ActorCriticLesson(Lesson):
             return None
         if not noised:
             # Stands in for the one that a sweep over sigma has no use for.
-            return Budget(self.epsilon or 1.0, self.delta or 1e-6)
+            return Budget(
+                1.0 if self.epsilon is None else self.epsilon,
+                1e-6 if self.delta is None else self.delta,
+            )
         if self.epsilon is None:
             ask(
                 "epsilon",

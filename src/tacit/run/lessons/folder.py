@@ -17,15 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.control.actor_critic import STATE
+from tacit.control.functional_q import STATE as RELEASED
 from tacit.data import marks
 from tacit.privacy import files
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
 from tacit.privacy.resuming import KEY
 from tacit.run.evaluation import Progress, silent
-from tacit.run.lessons.words import Job, Lesson, Result
+from tacit.run.lessons.words import Job, Lesson, Result, refuse_modules
 from tacit.run.logs import paths as log_paths
-from tacit.run.training import never
+from tacit.run.parsing import not_empty
+from tacit.run.training import CHECKPOINT, never
 
 RUN, RESULT = "run.json", "result.json"
 CERTIFICATE, CLAIM = "certificate.json", "claim.json"
@@ -85,7 +88,10 @@ def _begun(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Taught:
-    if (place / RESULT).exists() or ((place / RUN).exists() and not _failed_start(place)):
+    finished = (place / RESULT).exists()
+    if finished:
+        _forgotten(place)
+    if finished or ((place / RUN).exists() and not _failed_start(place)):
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
     if lesson.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
@@ -107,7 +113,7 @@ def _begun(
     words = {
         "words": lesson.to_dict(),
         "ledger": None if ledger is None else str(Path(ledger).resolve()),
-        "name": name or place.resolve().name,
+        "name": place.resolve().name if name is None else not_empty("--name", name),
         "seed": seed,
         "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
         "formats": listed,
@@ -126,26 +132,29 @@ def _begun(
 def teach_on(
     folder: str | Path,
     *,
+    env: str | None = None,
     progress: Progress = silent,
     stop: Callable[[], bool] = never,
 ) -> Taught:
-    """Go on with a run that was stopped or killed."""
+    """Go on with a run that was stopped or killed.
+
+    `env` is the environment's name once more, which is needed if a module is imported for it: what
+    the folder says is not enough for that.
+    """
     if not Path(folder).is_dir():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
     with files.alone(folder):
-        return _gone_on(Path(folder), progress, stop)
+        return _gone_on(Path(folder), env, progress, stop)
 
 
-def _gone_on(place: Path, progress: Progress, stop: Callable[[], bool]) -> Taught:
+def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[], bool]) -> Taught:
     if (place / RESULT).exists():
-        # A kill may have come between the result and the end of the key.
-        with suppress(InputError, KeyError, TypeError, AttributeError):
-            finished: Lesson = Lesson.of(files.read_json(place / RUN, _KIND, _FORMAT, "")["words"])
-            _forgotten(finished, place)
+        _forgotten(place)
         raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
     if not (place / RUN).exists():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
     words = files.read_json(place / RUN, _KIND, _FORMAT, "a run")
+    refuse_modules(words.get("words"), env, place / RUN)
     try:
         lesson: Lesson = Lesson.of(words["words"])
         job = _job(place, words, True, progress, stop)
@@ -219,17 +228,22 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
-    _forgotten(lesson, folder)
+    _tidy(lesson, folder)
+    _forgotten(folder)
     return written
 
 
-def _forgotten(lesson: Lesson, folder: Path) -> None:
+def _forgotten(folder: Path) -> None:
     """The checkpoint and the key go, the key last: without it nothing can go on.
 
-    The result is there, so a failure is no error; whoever asks to go on removes what is left.
+    The result is there, so a failure is no error. A kill may come between the result and the end of
+    this, and what run.json says is not needed for it: whoever goes on, or begins, in the folder of
+    a finished run does it again.
     """
-    _tidy(lesson, folder)
-    for name in lesson.CHECKPOINTS:
+    names = (STATE, RELEASED, CHECKPOINT, KEY)
+    with suppress(OSError):
+        files.tidy(folder, (RUN, RESULT, CERTIFICATE, CLAIM, *names))
+    for name in names:
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError as error:

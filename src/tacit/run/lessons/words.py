@@ -25,7 +25,7 @@ from tacit.envs.registry import OURS, make
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
 from tacit.run.evaluation import Progress
-from tacit.run.parsing import box, configured, number, whole
+from tacit.run.parsing import box, configured, not_empty, number, whole
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -181,7 +181,7 @@ class Lesson(ABC):
             return repr(value)
         if not isinstance(value, str):
             raise InputError(f"{name} must be text, not {value!r}.")
-        return value
+        return not_empty(name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """What was said: `of` makes the same of it."""
@@ -306,10 +306,29 @@ def spoken(words: Mapping[str, Any], config: str | Path | None) -> dict[str, Any
     """The words, over those of a file; None and False are not said."""
     from_file = {} if config is None else configured(config)
     said = {k: v for k, v in words.items() if v is not None and v is not False}
+    if config is not None and "env" not in said:
+        refuse_modules(from_file, None, config)
     asked, found = said.get("learner"), from_file.get("learner")
     if asked is not None and found is not None and asked != found:
         raise InputError(f"{str(config)!r} is for the learner {found!r}, and you said {asked!r}.")
     return from_file | said
+
+
+def refuse_modules(words: object, env: str | None, where: str | Path) -> None:
+    """Refuse an environment that a file names if making it would import a module of its choice.
+
+    Gymnasium takes `module:Id` for what it is to import first. So whoever hands over a run's folder
+    or a configuration could have any code run. `env` is what the caller says, whom we trust: it is
+    taken if it is the same.
+    """
+    held = words.get("env") if isinstance(words, Mapping) else None
+    if env is not None and env != held:
+        raise InputError(f"{str(where)!r} is about the environment {held!r}, and you said {env!r}.")
+    if env is None and isinstance(held, str) and ":" in held:
+        raise InputError(
+            f"{str(where)!r} names the environment {held!r}, for which a module is imported: say "
+            "--env with the same name if you trust it."
+        )
 
 
 def ask(name: str, question: str, hint: str) -> NoReturn:
