@@ -27,7 +27,7 @@ from tacit.data import Features, OneHot, Policy, Trajectories, Transitions
 from tacit.evaluation import intervals
 from tacit.evaluation.lstd import backwards, checked_sums, solve, starts
 from tacit.evaluation.result import NotPrivate, PolicyFeatures, Result
-from tacit.evaluation.steps import discount
+from tacit.evaluation.steps import affordable, discount
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 
@@ -109,6 +109,7 @@ class FQE:
             if data.num_states is None:
                 raise InputError("FQE needs features, or data that says its num_states.")
             features = OneHot(data.num_states)
+        affordable("FQE", features.dimension * policy.num_actions)
         moves = data.transitions()
         if len(moves) == 0:
             raise InputError("No trajectory of the data has a step whose next state is known.")
