@@ -36,7 +36,8 @@ def main() -> int:
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--only", action="append", choices=list(kinds.KINDS), metavar="KIND")
     asked.add_argument("--case", action="append", help="KIND:NUMBER[:SEED]; may be repeated")
-    asked.add_argument("--jobs", type=int, default=1)
+    asked.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    asked.add_argument("--batch", type=int, default=20, help="cases that one process takes")
     asked.add_argument("--stock", type=Path, help="a folder of good files to keep between runs")
     asked.add_argument("--json", action="store_true", help="print outcomes with faults as JSON")
     given = asked.parse_args()
@@ -51,7 +52,9 @@ def main() -> int:
         stock.make({label.kind for label in labels})
         running.warm(stock.folder)
         outcomes = []
-        for one in running.run(labels, stock.folder.resolve(), Path(scratch), given.jobs):
+        for one in running.run(
+            labels, stock.folder.resolve(), Path(scratch), given.jobs, given.batch
+        ):
             outcomes.append(one)
             if given.case:
                 _show(one)
@@ -74,7 +77,7 @@ def planned(cases: int, chosen: list[str], seed: int) -> Iterator[Label]:
 
 def _show(one: Outcome) -> None:
     print(f"--- {one.label}: {' '.join(one.words)[:3000]}")
-    print(f"code {one.code}, {one.seconds:.1f} s, faults {one.faults}")
+    print(f"code {one.code}, faults {one.faults}")
     print(one.out[-1500:])
     print(one.err[-5000:])
 

@@ -161,7 +161,7 @@ def spoiled_bytes(rng: Rng, content: bytes) -> bytes:
 
     def filled() -> bytes:
         begin = int(rng.integers(len(content)))
-        more = choice(
+        more: bytes = choice(
             rng, [b"\0", b"\xff\xfe", b"\n", b"\r", b'"', b",", b"{", b"\x1b[2J", b"\x1a"]
         )
         return content[:begin] + more * int(rng.integers(1, 5)) + content[begin:]
@@ -183,7 +183,8 @@ def spoiled_bytes(rng: Rng, content: bytes) -> bytes:
         return text.encode(choice(rng, ["utf-16", "utf-32", "utf-8", "utf-8-sig", "utf-16-le"]))
 
     def replaced() -> bytes:
-        return choice(rng, [b"", b"\n", b"\xef\xbb\xbf", b"null", b"[]", b"{}", b"0", b'""'])  # type: ignore[no-any-return]
+        known = [b"", b"\n", b"\xef\xbb\xbf", b"null", b"[]", b"{}", b"0", b'""']
+        return bytes(choice(rng, known))
 
     ways: list[Callable[[], bytes]] = [flipped, flipped, flipped, cut, cut, holed, filled, zeroed]
     ways += [noise, moved, encoded, replaced, lambda: content + content]

@@ -23,7 +23,7 @@ INTERNAL = re.compile(
     r"NoneType|<class|Traceback|site-packages|/tacit/|object at 0x|\bnumpy\b|ndarray|np\.float|"
     r"dtype|KeyError|TypeError|ValueError|AttributeError|IndexError|AssertionError|Errno|jaxlib|"
     r"\bXLA\b|unexpected keyword|positional argument|'(str|list|dict|int|float|bool)' object|"
-    r"unhashable|encountered in|broadcast|not subscriptable|__\w+__|mappingproxy|PosixPath|"
+    r"unhashable|encountered in|broadcast|not subscriptable|mappingproxy|PosixPath|"
     r"MemoryError|RecursionError|sqlite|Arrow error|invalid literal|could not convert|codec can't"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")

@@ -275,6 +275,8 @@ def _special(making: Making, suffix: str) -> str:
         case "under a file":
             return f"stays.csv/x{suffix}"
         case "no utf-8":
+            if suffix == ".csv":
+                shutil.copyfile(work / "stays.csv", work / f"\udcff\udcfe{suffix}")
             return f"\udcff\udcfe{suffix}"
         case "newline":
             return f"a\nb{suffix}"
@@ -660,7 +662,8 @@ def runs(making: Making) -> Case:
         elif action == "json" and path.suffix == ".json":
             path.write_bytes(damage.spoiled_json(rng, json.loads(path.read_text())))
         elif action == "other":
-            path.write_bytes(choice(rng, listed).read_bytes() if rng.random() < 0.8 else b"")
+            other = choice(rng, listed)
+            path.write_bytes(other.read_bytes() if other.is_file() else b"")
         elif action == "folder":
             path.unlink()
             path.mkdir()
@@ -694,9 +697,8 @@ def events(making: Making) -> Case:
         name = choice(
             rng, ["gaussian", "xie2019", "ono2020", "all", "wang2019", "nothing", "seo2020"]
         )
-        given = [
-            f"{choice(rng, ['sigma', 'epsilon', 'iterations', 'x', 'delta', 'batch'])}={choice(rng, NUMBERS)}"
-        ]
+        parameter = choice(rng, ["sigma", "epsilon", "iterations", "x", "delta", "batch"])
+        given = [f"{parameter}={choice(rng, NUMBERS)}"]
         words = ["budget", "--claim", name, *given * int(rng.integers(1, 3))]
     for flag in ("--delta", "--epsilon"):
         if rng.random() < 0.6:
@@ -743,7 +745,7 @@ def risks(making: Making) -> Case:
 
 
 def reading(making: Making) -> Case:
-    """Tables, some of them valid: taken, with the same values, or refused, as a slow reader does."""
+    """Tables, some of them valid: taken, with the same values, or refused, as by a slow reader."""
     return Case(["(reader)"], call=lambda: oracle.compare_reading(making.rng, making.work))
 
 

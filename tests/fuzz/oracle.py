@@ -267,7 +267,7 @@ def _compare_one(rng: Rng, work: Path) -> list[str]:
         else:
             data = Trajectories.from_parquet(paths, sort=sort, **COLUMNS)
     except TacitError as error:
-        # Files that are sorted together must have the same types, which CSV files only seem to have.
+        # Files that are sorted together must have the same types; those of CSV files are guessed.
         if expected is not None and not (sort and "other column types" in str(error)):
             return [f"wrong: a valid table is refused, {about}: {error}"]
         return []

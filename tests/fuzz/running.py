@@ -56,7 +56,6 @@ class Outcome:
     """What must not happen, each with what was seen of it; empty if nothing did."""
 
     code: int | None
-    seconds: float
     out: str = ""
     err: str = ""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -114,31 +113,56 @@ def _rehearsed(stock: Path) -> list[str]:
 
 
 def run(
-    labels: Iterable[Label], stock: Path, scratch: Path, jobs: int = 1, keep: bool = False
+    labels: Iterable[Label], stock: Path, scratch: Path, jobs: int = 1, batch: int = 1
 ) -> Iterator[Outcome]:
-    """The outcomes, as cases end."""
+    """The outcomes, as cases end.
+
+    A process takes up to `batch` cases of one kind, one after the other. One that hangs or crashes
+    ends it, and another process goes on with the rest. Whatever is found in company is run again
+    alone: only that counts.
+    """
     beats = mmap.mmap(-1, 16 * jobs)
-    waiting, free = iter(labels), list(range(jobs))
+    waiting, free = _batches(labels, batch), list(range(jobs))
     running: dict[int, _Child] = {}
+    again: list[list[Label]] = []
     done = False
-    while running or not done:
-        while free and not done:
-            label = next(waiting, None)
-            if label is None:
+    while running or again or not done:
+        while free and (again or not done):
+            some = again.pop() if again else next(waiting, None)
+            if some is None:
                 done = True
                 break
-            slot = free.pop()
-            child = _Child(label, slot, beats, stock, scratch / f"{label.kind}-{label.number}")
+            child = _Child(some, free.pop(), beats, stock, scratch)
             running[child.pid] = child
         pid, status, used = _ended(running, beats)
-        if pid:
-            child = running.pop(pid)
-            free.append(child.slot)
-            yield child.outcome(status, used)
-            if not keep:
-                _removed(child.folder)
-        else:
+        if not pid:
             time.sleep(0.005)
+            continue
+        child = running.pop(pid)
+        free.append(child.slot)
+        for one, label in zip(child.outcomes(status, used), child.labels, strict=False):
+            if one.faults and len(child.labels) > 1:
+                again.append([label])
+            else:
+                yield one
+            _removed(_folder(scratch, label))
+        if child.left:
+            again.append(child.left)
+
+
+def _batches(labels: Iterable[Label], batch: int) -> Iterator[list[Label]]:
+    some: list[Label] = []
+    for label in labels:
+        if some and (len(some) == batch or label.kind != some[0].kind):
+            yield some
+            some = []
+        some.append(label)
+    if some:
+        yield some
+
+
+def _folder(scratch: Path, label: Label) -> Path:
+    return scratch / f"{label.kind}-{label.number}-{label.seed}"
 
 
 def _removed(folder: Path) -> None:
@@ -160,22 +184,24 @@ def _ended(running: "dict[int, _Child]", beats: mmap.mmap) -> tuple[int, int, fl
 
 
 class _Child:
-    """A case while it runs."""
+    """A process while it runs its cases."""
 
     def __init__(
-        self, label: Label, slot: int, beats: mmap.mmap, stock: Path, folder: Path
+        self, labels: list[Label], slot: int, beats: mmap.mmap, stock: Path, scratch: Path
     ) -> None:
-        self.label, self.slot, self.folder = label, slot, folder
+        self.labels, self.slot, self.scratch = labels, slot, scratch
         self.begun, self.hung, self.stopped = time.monotonic(), False, False
         self.used = 0.0, self.begun
-        _removed(folder)
-        folder.mkdir(parents=True)
-        beats[16 * slot : 16 * slot + 16] = struct.pack("dd", 0.0, self.begun)
+        self.left: list[Label] = []
+        for label in labels:
+            _removed(_folder(scratch, label))
+            _folder(scratch, label).mkdir(parents=True)
+        _beat(beats, slot, 0.0)
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            _case(label, stock, folder, beats, slot)
+            _cases(labels, stock, scratch, beats, slot)
         with suppress(OSError):
             os.setpgid(self.pid, self.pid)
 
@@ -196,7 +222,7 @@ class _Child:
         idle = now - max(seen, self.used[1]) > PATIENCE and parts[0] in "SD"
         if used - worked > PATIENCE or idle:
             self.hung = True
-        elif used > LONGEST:
+        elif used > LONGEST * len(self.labels):
             self.stopped = True
         if self.hung or self.stopped:
             # Where it hangs, by its own word, before it is killed.
@@ -205,27 +231,45 @@ class _Child:
                 time.sleep(0.3)
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def outcome(self, status: int, used: float) -> Outcome:
-        seconds = time.monotonic() - self.begun
-        try:
-            told = json.loads((self.folder / "outcome.json").read_text())
-        except (OSError, ValueError):
-            told = {"words": _words(self.folder), "faults": [], "code": None}
-            if self.hung:
-                told["faults"] = [f"hang: {used:.1f} s of work, {seconds:.1f} s in all"]
-            elif not self.stopped:
-                why = "no case" if os.waitstatus_to_exitcode(status) == NO_CASE else "crash"
-                told["faults"] = [f"{why}: the process ended with {status}"]
-        err = ""
-        with suppress(OSError):
-            err = (self.folder / "err").read_text(errors="replace")
-        out = ""
-        with suppress(OSError):
-            out = (self.folder / "out").read_text(errors="replace")
-        notes = {"stopped": self.stopped, "work": used, **told.get("notes", {})}
-        return Outcome(
-            self.label, told["words"], told["faults"], told["code"], seconds, out, err, notes
-        )
+    def outcomes(self, status: int, used: float) -> Iterator[Outcome]:
+        """Of the cases that it came to; those that are left are in `left`."""
+        for place, label in enumerate(self.labels):
+            folder = _folder(self.scratch, label)
+            told = _told(folder)
+            ended = told is not None
+            if told is None:
+                told = {"words": _words(folder), "faults": [], "code": None}
+                if self.hung:
+                    seconds = time.monotonic() - self.begun
+                    told["faults"] = [f"hang: {used:.1f} s of work, {seconds:.1f} s in all"]
+                elif not self.stopped:
+                    why = "no case" if os.waitstatus_to_exitcode(status) == NO_CASE else "crash"
+                    told["faults"] = [f"{why}: the process ended with {status}"]
+            notes = {"stopped": self.stopped and not ended, "work": used / len(self.labels)}
+            out, err = _text(folder / "out"), _text(folder / "err")
+            yield Outcome(label, told["words"], told["faults"], told["code"], out, err, notes)
+            if not ended:
+                self.left = self.labels[place + 1 :]
+                return
+
+
+def _beat(beats: mmap.mmap, slot: int, worked: float) -> None:
+    beats[16 * slot : 16 * slot + 16] = struct.pack("dd", worked, time.monotonic())
+
+
+def _told(folder: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads((folder / "outcome.json").read_text())
+        return found
+    except (OSError, ValueError):
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _words(folder: Path) -> list[str]:
@@ -236,8 +280,8 @@ def _words(folder: Path) -> list[str]:
         return ["(no case)"]
 
 
-def _case(label: Label, stock: Path, folder: Path, beats: mmap.mmap, slot: int) -> None:
-    """In the forked process: make the case, run it, judge it, end."""
+def _cases(labels: list[Label], stock: Path, scratch: Path, beats: mmap.mmap, slot: int) -> None:
+    """In the forked process: make each case, run it, judge it; then end."""
     import faulthandler
 
     code = 0
@@ -246,19 +290,23 @@ def _case(label: Label, stock: Path, folder: Path, beats: mmap.mmap, slot: int) 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (2**28, 2**28))
-        for name, number in (("out", 1), ("err", 2)):
-            handle = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
-            os.dup2(handle, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdout = open(1, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
-        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _beating(beats, slot)
         from tests.fuzz import judging
 
-        told = judging.judged(label, stock, folder)
-        (folder / "outcome.json").write_text(json.dumps(told))
+        for label in labels:
+            folder = _folder(scratch, label)
+            for name, number in (("out", 1), ("err", 2)):
+                handle = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+                os.dup2(handle, number)
+                os.close(handle)
+            sys.stdout = open(1, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
+            sys.stderr = open(2, "w", 1, closefd=False, errors="backslashreplace")  # noqa: SIM115
+            _beat(beats, slot, time.process_time())
+            told = judging.judged(label, stock, folder)
+            (folder / "outcome.json").write_text(json.dumps(told))
     except BaseException:
         traceback.print_exc()
         code = NO_CASE
@@ -276,8 +324,7 @@ def _beating(beats: mmap.mmap, slot: int) -> None:
     update = Progress.update
 
     def updated(*given: Any, **more: Any) -> None:
-        now = struct.pack("dd", time.process_time(), time.monotonic())
-        beats[16 * slot : 16 * slot + 16] = now
+        _beat(beats, slot, time.process_time())
         update(*given, **more)
 
     Progress.update = updated  # type: ignore[method-assign]

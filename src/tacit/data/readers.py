@@ -193,7 +193,7 @@ def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iter
             table = pa_csv.read_csv(path, convert_options=options)
         except FileNotFoundError:
             raise InputError(f"There is no file {path}.") from None
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             raise _csv_error(path, error, options) from None
         check_schema(str(path), table.schema, checked)
         yield from table_chunks(str(path), table.select(checked.names).to_reader(), checked)

@@ -149,7 +149,9 @@ def open_parquet(path: Path) -> Any:
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}.") from None
+        # Arrow's own are OSErrors too, but have no number.
+        why = reason(error) if getattr(error, "errno", None) else first_line(error)
+        raise InputError(f"{path} cannot be read as Parquet: {why}.") from None
 
 
 def parquet_chunks(

@@ -108,6 +108,10 @@ def write(folder: Path, people: int, seed: int) -> dict[str, Any]:
             f"people must be at most {_MOST_PEOPLE:,}: all of them are simulated at once, a "
             "kilobyte each and more."
         )
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{str(folder)!r} is no text: say another name for the folder.") from None
     with files.folder(folder):
         data = clinic(people, seed)
     table, policy = folder / "stays.parquet", folder / "policy.json"
