@@ -645,6 +645,14 @@ def ledgers(making: Making) -> Case:
     return Case(words, (0, 1, 2))
 
 
+def _spoiled_again(rng: Rng, content: bytes) -> bytes:
+    """JSON with something wrong, of what may have something wrong already."""
+    try:
+        return damage.spoiled_json(rng, json.loads(content))
+    except (ValueError, RecursionError):
+        return damage.spoiled_bytes(rng, content)
+
+
 def runs(making: Making) -> Case:
     """Folders of runs, of which one file or more is damaged, or gone, or another's."""
     rng = making.rng
@@ -660,7 +668,7 @@ def runs(making: Making) -> Case:
         if action == "delete":
             path.unlink()
         elif action == "json" and path.suffix == ".json":
-            path.write_bytes(damage.spoiled_json(rng, json.loads(path.read_text())))
+            path.write_bytes(_spoiled_again(rng, path.read_bytes()))
         elif action == "other":
             other = choice(rng, listed)
             path.write_bytes(other.read_bytes() if other.is_file() else b"")
