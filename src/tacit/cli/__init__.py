@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 import warnings
+from contextlib import suppress
 from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
@@ -51,7 +52,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     sys.excepthook = _crashed
-    sys.exit(run(arguments))
+    code = run(arguments)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        code = _unwritten(error)
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -61,12 +68,10 @@ def run(arguments: list[str] | None = None) -> int:
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _warn
             code = app(args=arguments, standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        return _unwritten(error) if error.filename is None else _refuse(_about_file(error))
     except (OverflowError, MemoryError, RecursionError):
         return _refuse("These numbers are too large, or too deeply nested, to compute with.")
     except Exception as error:  # sorted below; what is not for people keeps its traceback
@@ -83,6 +88,24 @@ def run(arguments: list[str] | None = None) -> int:
             )
         raise
     return code if isinstance(code, int) else 0
+
+
+def _unwritten(error: OSError) -> int:
+    """Standard output takes no more: what a command keeps, it has written to its files by now."""
+    # Or Python would complain once more at exit.
+    with suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0  # Whoever read our output has seen enough.
+    reason = error.strerror or "the system does not say why"
+    return _refuse(
+        f"Standard output or a temporary file cannot be written: {reason}. What was to be kept in "
+        "files or paid in a ledger before that is there."
+    )
+
+
+def _about_file(error: OSError) -> str:
+    return f"{str(error.filename)!r} cannot be used: {error.strerror or 'the system refuses'}."
 
 
 def _refuse(message: str) -> int:

@@ -22,6 +22,8 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
+from tacit.privacy import files
+
 
 def new_run(seed: int | None = None, tables: Iterable[Path] = ()) -> str:
     """An id for a run: random, or for an experiment what follows from seed and names of files."""
@@ -42,6 +44,8 @@ def mark(tables: Iterable[Path], run: str) -> bool:
     for table in tables:
         try:
             if run not in _runs(table):
+                if list_of(table).exists():
+                    files.regular(list_of(table))
                 with list_of(table).open("a", encoding="ascii") as file:
                     file.write(f"{run}\n")
         except OSError:
@@ -56,6 +60,6 @@ def is_marked(tables: Iterable[Path], run: str) -> bool:
 
 def _runs(table: Path) -> set[str]:
     try:
-        return set(list_of(table).read_text(encoding="ascii", errors="replace").split())
+        return set(files.content(list_of(table)).decode("ascii", "replace").split())
     except OSError:
         return set()

@@ -386,11 +386,11 @@ def schema() -> dict[str, Any]:
 def load_policy(path: "str | Path") -> Policy:
     """Read `policy.json`."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+        text = files.text(path)
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text, so it is no policy.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {files.reason(error)}.") from None
     try:
         return policy_from_json(text)
     except InputError as error:

@@ -32,7 +32,7 @@ from tacit.data.sources import (
 )
 from tacit.data.trajectories import Behavior, Note, Trajectories
 from tacit.privacy.errors import InputError
-from tacit.privacy.files import parse_json
+from tacit.privacy.files import is_there, parse_json, reason, regular
 
 Array = NDArray[Any]
 Paths = str | Path | Sequence[str | Path]
@@ -61,7 +61,7 @@ def files(paths: Paths, suffix: str) -> list[Path]:
                 "can read it hands over."
             )
         path = Path(one)
-        if path.is_dir():
+        if _is_folder(path):
             inside = sorted(
                 (p for p in path.rglob(f"*{suffix}") if p.is_file() and not _hidden(path, p)),
                 key=_in_order,
@@ -69,7 +69,7 @@ def files(paths: Paths, suffix: str) -> list[Path]:
             if not inside:
                 raise InputError(f"The folder {path} holds no *{suffix} file.")
             found += inside
-        elif path.exists() or not glob.has_magic(str(one)):
+        elif is_there(path) or not glob.has_magic(str(one)):
             found.append(path)
         else:
             matching = sorted(map(Path, glob.glob(str(one), recursive=True)), key=_in_order)
@@ -79,6 +79,13 @@ def files(paths: Paths, suffix: str) -> list[Path]:
     if not found:
         raise InputError("There is no file to read.")
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {reason(error)}.") from None
 
 
 def _hidden(folder: Path, path: Path) -> bool:
@@ -185,11 +192,12 @@ def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iter
             quoted_strings_can_be_null=False,
         )
         try:
+            regular(path)
             # A line with too few or too many cells stops the reading rather than being skipped.
             table = pa_csv.read_csv(path, convert_options=options)
         except FileNotFoundError:
             raise InputError(f"There is no file {path}.") from None
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             raise _csv_error(path, error, options) from None
         check_schema(str(path), table.schema, checked)
         yield from table_chunks(str(path), table.select(checked.names).to_reader(), checked)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from tacit.data.arrow import Array, is_list, plain_batch, to_numpy
 from tacit.data.columns import Plan
 from tacit.privacy.errors import InputError
+from tacit.privacy.files import reason, regular
 
 # What a refusal says that depends on values: it is the curator's own step, and not a release.
 PRIVATE = "This message is about private data: keep it to yourself."
@@ -102,6 +103,7 @@ def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:
 def header(path: Path) -> list[str]:
     """The first line of a CSV file. Nothing below it is looked at, so that nothing is quoted."""
     try:
+        regular(path)
         with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
             # Of this line alone: a quote that is not closed would go on into the rows.
             names = next(csv.reader((file.readline().rstrip("\r\n"),)), [])
@@ -111,7 +113,7 @@ def header(path: Path) -> list[str]:
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+        raise InputError(f"{path} cannot be read: {reason(error)}.") from None
     except csv.Error:
         raise InputError(f"{path} cannot be read as CSV.") from None
     if not names:
@@ -140,13 +142,16 @@ def first_line(error: BaseException) -> str:
 def open_parquet(path: Path) -> Any:
     """A Parquet file that reads page by page: memory does not grow with the row groups."""
     try:
+        regular(path)
         return pq.ParquetFile(
             path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
         )
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}.") from None
+        # Arrow's own are OSErrors too, but have no number.
+        why = reason(error) if getattr(error, "errno", None) else first_line(error)
+        raise InputError(f"{path} cannot be read as Parquet: {why}.") from None
 
 
 def parquet_chunks(

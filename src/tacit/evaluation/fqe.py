@@ -29,7 +29,7 @@ from tacit.data.sources import private
 from tacit.evaluation import intervals
 from tacit.evaluation.lstd import backwards, checked_sums, solve, starts
 from tacit.evaluation.result import NotPrivate, PolicyFeatures, Result
-from tacit.evaluation.steps import discount
+from tacit.evaluation.steps import affordable, discount
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 
@@ -113,6 +113,7 @@ class FQE:
             features = OneHot(data.num_states)
         check_table(features, data)
         check_covers(policy, data)
+        affordable("FQE", features.dimension * policy.num_actions)
         moves = data.transitions()
         if policy.num_states is not None and np.any(moves.next_states >= policy.num_states):
             raise private(f"next_state: the policy's table has only {policy.num_states} states.")

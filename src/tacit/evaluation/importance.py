@@ -71,7 +71,9 @@ def weighted(
     """Discounted rewards and running products of ratios, in log space."""
     if not isinstance(data, Trajectories):
         raise InputError("data must be Trajectories: load a stream's files as a whole.")
-    horizon = int(data.lengths.max()) if horizon is None else checks.count("horizon", horizon)
+    longest = int(data.lengths.max())
+    # Behind the longest trajectory rewards are 0 and weights stay as they are.
+    horizon = longest if horizon is None else min(checks.count("horizon", horizon), longest)
     mask = np.arange(horizon) < data.lengths[:, None]
     rows = (data.offsets[:-1, None] + np.arange(horizon))[mask]
     with np.errstate(divide="ignore", over="ignore"):

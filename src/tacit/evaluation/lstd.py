@@ -35,7 +35,7 @@ from tacit.data import Features, Policy, Trajectories
 from tacit.data.policies import check_table
 from tacit.evaluation import intervals
 from tacit.evaluation.result import NotPrivate, Result
-from tacit.evaluation.steps import Data, batches, discount, importance_ratios, steps
+from tacit.evaluation.steps import Data, affordable, batches, discount, importance_ratios, steps
 from tacit.privacy import checks
 from tacit.privacy.errors import InputError
 
@@ -235,6 +235,7 @@ def sums(
     data: Data, policy: Policy | None, features: Features, gamma: float, weighting: str
 ) -> tuple[Floats, Floats]:
     """A and b, in one pass."""
+    affordable("LSTD", features.dimension)
     A, b = np.zeros((features.dimension, features.dimension)), np.zeros(features.dimension)
     for batch in batches(data):
         with np.errstate(all="ignore"):

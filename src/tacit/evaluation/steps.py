@@ -148,6 +148,20 @@ def steps(
     )
 
 
+# The largest matrix that estimators of value functions keep has so many rows: 134 MB.
+MOST_ROWS = 4096
+
+
+def affordable(what: str, rows: int) -> None:
+    """Refuse a matrix that no memory, or nobody's patience, would be enough for."""
+    if rows > MOST_ROWS:
+        raise InputError(
+            f"{what} would need a matrix of {rows:,} x {rows:,} numbers, {rows * rows * 8e-9:,.1f} "
+            f"GB: at most {MOST_ROWS:,} rows are taken. Say features with fewer numbers, or fewer "
+            "states."
+        )
+
+
 def discount(gamma: float) -> float:
     """`gamma` if it is a discount factor: at least 0 and at most 1."""
     checked = checks.non_negative("gamma", gamma)

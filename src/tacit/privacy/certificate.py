@@ -394,12 +394,12 @@ class Certificate:
     def read(cls, path: str | Path) -> "Certificate":
         """The certificate in a file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = files.text(path)
         except FileNotFoundError:
             raise CertificateError(f"There is no file {str(path)!r}.") from None
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise CertificateError(f"{str(path)!r} cannot be read: {reason}.") from None
+        except (OSError, ValueError) as error:
+            why = files.reason(error)
+            raise CertificateError(f"{str(path)!r} cannot be read: {why}.") from None
         return cls.from_json(text)
 
     # --- for people ---------------------------------------------------------------------------

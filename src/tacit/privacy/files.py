@@ -6,6 +6,7 @@ import glob
 import io
 import json
 import os
+import stat
 import tempfile
 import threading
 import zipfile
@@ -24,15 +25,60 @@ _HALF = ".tacit-half"
 """How the name of a file ends that is not whole yet; what a kill leaves of it is nobody's."""
 
 
+def regular(path: str | Path) -> None:
+    """Refuse what is there but is no regular file, with an OSError as `open` raises it.
+
+    Opening a FIFO waits for somebody to write, and a device may have no end.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "It is a pipe, a socket or a device, and no file", str(path))
+
+
+def content(path: str | Path) -> bytes:
+    """All bytes of a regular file; an OSError or ValueError as `open` raises them if there is none.
+
+    Every file that a user names and that is read as a whole is read by this function.
+    """
+    regular(path)
+    # Should a FIFO have come into its place meanwhile, this does not wait either.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read()
+
+
+def text(path: str | Path) -> str:
+    """All text of a regular file in UTF-8, with line feeds between its lines."""
+    return content(path).decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why a file cannot be read or written, for people."""
+    found = error.strerror if isinstance(error, OSError) else None
+    return found or ("it is not text" if isinstance(error, UnicodeError) else str(error))
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether there is anything at `path`; a name that cannot be one is refused in a sentence."""
+    try:
+        return Path(path).exists()
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be used: {reason(error)}.") from None
+
+
 def write(path: str | Path, content: bytes, *, secret: bool) -> None:
     """Put `content` at `path`, or leave what was there before; nothing is left half done.
 
     A secret file has mode 0600 from its first byte on; any other 0644, without the bits that the
-    process's umask takes away.
+    process's umask takes away. What is there and is no regular file is refused: the new file would
+    take the place of a device, which a privileged process may do, and /dev/null would be a file.
     """
     target = Path(path)
     temporary: str | None = None
     try:
+        if target.exists():
+            regular(target)
         # Temporary files are made with mode 0600, before anything is in them. Of a long name they
         # have the beginning alone, so that theirs is not too long where the file's own is not.
         handle, temporary = tempfile.mkstemp(_HALF, f".{target.name[:40]}.", target.parent)
@@ -49,8 +95,7 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError | ValueError):
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise InputError(f"{str(path)!r} cannot be written: {reason}.") from None
+            raise InputError(f"{str(path)!r} cannot be written: {reason(error)}.") from None
         raise
 
 
@@ -118,15 +163,17 @@ def fresh(path: str | Path) -> Iterator[Path]:
 def folder(path: str | Path) -> Iterator[None]:
     """`path`, made before anything is paid for, and gone again if there is nothing to keep."""
     place = Path(path)
-    new = [one for one in (place, *place.parents) if not one.exists()]
+    new: list[Path] = []
     try:
         try:
+            new += [one for one in (place, *place.parents) if not one.exists()]
             place.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=place).close()
             for one in new:
                 synced(one.parent)
-        except OSError as error:
-            raise InputError(f"{str(path)!r} cannot be written to: {error.strerror}.") from None
+        except (OSError, ValueError) as error:
+            # A path with a NUL character is a ValueError.
+            raise InputError(f"{str(path)!r} cannot be written to: {reason(error)}.") from None
         yield
     except BaseException:
         for one in new:
@@ -235,9 +282,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def load_json(path: str | Path) -> Any:
     """The JSON at `path`, or a sentence why there is none."""
     try:
-        return parse_json(Path(path).read_text(encoding="utf-8"))
+        return parse_json(text(path))
     except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+        raise InputError(f"{str(path)!r} cannot be read: {reason(error)}.") from None
     except DuplicateKeyError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error}") from None
     except (ValueError, RecursionError):
@@ -263,13 +310,12 @@ def read_npz(path: str | Path, damaged: InputError) -> "dict[str, NDArray[Any]]"
     from numpy.lib import format as npy
 
     try:
-        content = io.BytesIO(Path(path).read_bytes())
+        held = io.BytesIO(content(path))
     except (OSError, ValueError) as error:
         # A path with a NUL character is a ValueError.
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"{str(path)!r} cannot be read: {reason}.") from None
+        raise InputError(f"{str(path)!r} cannot be read: {reason(error)}.") from None
     try:
-        with zipfile.ZipFile(content) as file:
+        with zipfile.ZipFile(held) as file:
             return {
                 name.removesuffix(".npy"): npy.read_array(
                     io.BytesIO(file.read(name)), allow_pickle=False

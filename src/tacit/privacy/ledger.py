@@ -160,8 +160,8 @@ class Ledger:
     @classmethod
     def _made(cls, path: Path, about: Description, entries: Iterable[Entry]) -> Self:
         """Write a whole ledger, or nothing."""
-        building = building_name(path, secrets.token_hex(8))
         try:
+            building = building_name(path, secrets.token_hex(8))
             if path.exists():
                 raise LedgerError(f"{str(path)!r} is there already.")
             building.touch(exist_ok=False)
@@ -640,7 +640,7 @@ class Ledger:
         """
         heads, target = self._heads(), Path(path)
         try:
-            lines = target.read_text(encoding="ascii").splitlines() if target.exists() else []
+            lines = files.content(target).decode("ascii").splitlines() if target.exists() else []
             noted = [(int(number), head) for number, head in (line.split() for line in lines)]
             if any(heads.get(number) != head for number, head in noted):
                 return False

@@ -35,7 +35,7 @@ def make_key(path: str | Path) -> Path:
 
     key, public = Ed25519PrivateKey.generate(), Path(f"{path}.pub")
     secret = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-    if public.exists():
+    if files.is_there(public):
         raise InputError(f"{str(public)!r} is there already.")
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -123,10 +123,9 @@ def _installed() -> Iterator[None]:
 
 def _content(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return files.content(path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"{str(path)!r} cannot be read: {reason}.") from None
+        raise InputError(f"{str(path)!r} cannot be read: {files.reason(error)}.") from None
 
 
 def _private_key(path: str | Path) -> "Ed25519PrivateKey":

@@ -17,7 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.data import Polynomial, Softmax, Trajectories
+from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError
+
+_MOST_PEOPLE = 200_000
 
 DECISIONS = 12
 ACTIONS = ("none", "RTI", "PI", "both")
@@ -99,11 +102,18 @@ def clinic(people: int, seed: int, policy: Softmax | None = None) -> Trajectorie
 
 def write(folder: Path, people: int, seed: int) -> dict[str, Any]:
     """Put stays.parquet and policy.json into `folder`; what `tacit evaluate` must be told."""
+    checks.count("seed", seed, least=0)
+    if checks.count("people", people) > _MOST_PEOPLE:
+        raise InputError(
+            f"people must be at most {_MOST_PEOPLE:,}: all of them are simulated at once, a "
+            "kilobyte each and more."
+        )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{str(folder)!r} cannot be made: {error.strerror}.") from None
-    data = clinic(people, seed)
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{str(folder)!r} is no text: say another name for the folder.") from None
+    with files.folder(folder):
+        data = clinic(people, seed)
     table, policy = folder / "stays.parquet", folder / "policy.json"
     rows: Any = {
         "patient": np.repeat(np.asarray(data.users), DECISIONS),

@@ -31,6 +31,7 @@ from tacit.evaluation.private_lstd import PrivateLSTD
 from tacit.evaluation.private_value import PrivateValue
 from tacit.evaluation.result import Result
 from tacit.evaluation.simulate import Schema, simulate_like
+from tacit.evaluation.steps import affordable
 from tacit.evaluation.sums import Summing, Sums, gathered
 from tacit.privacy import checks
 from tacit.privacy.accounting import epsilon
@@ -53,6 +54,7 @@ _NO_CURVE: Curve = ((), 0)
 # Made-up people and steps for the curve: enough for smooth figures, done in a second.
 _MOST_PEOPLE = 20_000
 _MOST_STEPS = 2_000_000
+_LONGEST = 20_000
 # So that rounding up the parts of a budget does not overspend the whole.
 _CAUTION = 1.0 - 1e-6
 _POINTS = 41
@@ -142,6 +144,8 @@ class Question:
             checks.positive("return_bound", self.return_bound)
         if self.grid and len(self.estimators) > 1:
             raise InputError("grid noise is for the estimator value alone.")
+        if self.features is not None and (len(self.estimators) > 1 or self.budget is None):
+            affordable("Estimating the value of states", self.features.dimension)
         if self.start is not None and self.features is not None:
             phi = np.asarray(self.features(np.asarray(self.start)))
             if phi.size == 0 or phi.ndim > 2:
@@ -442,7 +446,7 @@ def _curve(
 def _schema(policy: Policy, question: Question, units: int) -> Schema | None:
     """What is public about the data, if it is enough to make up some."""
     horizon = question.horizon
-    if horizon is None:
+    if horizon is None or horizon > _LONGEST:
         return None
     features = question.features
     low, high = _box(features) or (None, None)

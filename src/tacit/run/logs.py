@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy import files
 from tacit.privacy.errors import InputError
 
 Row = Mapping[str, int | float]
@@ -113,6 +114,7 @@ class CsvLog(Log):
 
     def _resumed(self) -> None:
         if self.position:
+            files.regular(self.path)
             with self.path.open(newline="", encoding="utf-8") as file:
                 self._columns = next(csv.reader(file))
 

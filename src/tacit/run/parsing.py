@@ -11,11 +11,11 @@ from tacit.privacy.errors import InputError
 def configured(path: str | Path) -> dict[str, Any]:
     """The content of a TOML or JSON file, with underscores or dashes in its names."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+        text = files.text(path)
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is not text.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)!r} cannot be read: {files.reason(error)}.") from None
     try:
         found = files.parse_json(text) if str(path).endswith(".json") else tomllib.loads(text)
     except files.DuplicateKeyError as error:

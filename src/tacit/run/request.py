@@ -31,9 +31,11 @@ from tacit.data import (
 )
 from tacit.data.columns import Invalid
 from tacit.data.readers import files as files_of
-from tacit.data.sources import check_names, header
+from tacit.data.sources import check_names, header, open_parquet
+from tacit.evaluation.steps import MOST_ROWS
 from tacit.evaluation.sums import gathered
 from tacit.privacy.errors import InputError
+from tacit.privacy.files import is_there
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promise import Budget
 from tacit.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
@@ -180,7 +182,7 @@ class Request:
                     f"{path} is neither Parquet nor CSV, by its name: unpack it, or save it as one "
                     "of them."
                 )
-            if not path.exists():
+            if not is_there(path):
                 raise InputError(f"There is no file {path}.")
         if len({_is_csv(path) for path in found}) > 1:
             raise InputError("Some files are CSV and some are Parquet: give one kind.")
@@ -415,6 +417,10 @@ class Request:
             )
         return_range = self.return_range
         features = self.state_features(policy)
+        if features is not None and self.features is None and self.estimators is None:
+            # Whoever did not ask for values of states goes without, where they cost too much.
+            rows = features.dimension * (policy.num_actions if policy and self.public else 1)
+            features = features if rows <= MOST_ROWS else None
         return Question(
             reward_range=reward_range,
             weight_cap=weight_cap,
@@ -917,14 +923,10 @@ def _is_csv(path: Path) -> bool:
 
 def _column_names(path: Path) -> list[str]:
     """The header of a table; names are no secret."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return header(path) if _is_csv(path) else list(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} cannot be read: {reason.rstrip('.')}.") from None
+    if _is_csv(path):
+        return header(path)
+    with open_parquet(path) as file:
+        return list(file.schema_arrow.names)
 
 
 def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:
@@ -940,6 +942,8 @@ def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> Traject
 
 
 def _rows(paths: list[Path]) -> int:
-    import pyarrow.parquet as pq
-
-    return sum(pq.read_metadata(path).num_rows for path in paths)
+    rows = 0
+    for path in paths:
+        with open_parquet(path) as file:
+            rows += file.metadata.num_rows
+    return rows

@@ -26,6 +26,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -209,8 +210,9 @@ class Swept:
             raise InputError("The sweep is not finished: resume it.")
         checks.count("count", count)
         plan = self.plan
-        column = pq.read_table(self.results, columns=["return_last"])["return_last"]
-        scores = column.to_numpy().reshape(plan.combinations, plan.seeds)
+        with _whole(self.results):
+            column = pq.read_table(self.results, columns=["return_last"])["return_last"]
+            scores = column.to_numpy().reshape(plan.combinations, plan.seeds).astype(np.float64)
         diverged = np.sum(~np.isfinite(scores), axis=1)
         finite = diverged == 0
         means = interquartile_mean(np.where(finite[:, None], scores, 0.0))
@@ -483,9 +485,27 @@ def _write_table(path: Path, table: pa.Table) -> None:
     files.write(path, content.getvalue().to_pybytes(), secret=False)
 
 
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Say in a sentence that `path` is not what a sweep wrote, whatever its reader makes of it."""
+    try:
+        files.regular(path)
+        yield
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{str(path)!r} is damaged: delete it, and resume the sweep to have it again."
+        ) from None
+
+
+def _rows_read(path: Path, schema: Any) -> pa.Table:
+    with _whole(path):
+        found = pq.read_table(path)
+        return found if schema is None else found.cast(schema)
+
+
 def _merge(plan: Plan, folder: Path) -> None:
     """All rows in the order of their lanes, in one file, there as a whole or not at all."""
-    schema = pq.read_schema(_rows_of(folder, 0))
+    schema = _rows_read(_rows_of(folder, 0), None).schema
     together = max(1, _GROUP_ROWS // plan.lanes)
     half = folder / f".{RESULTS}"
     try:
@@ -493,11 +513,14 @@ def _merge(plan: Plan, folder: Path) -> None:
             with pq.ParquetWriter(file, schema) as writer:
                 for first in range(0, plan.chunks, together):
                     numbers = range(first, min(first + together, plan.chunks))
-                    parts = [pq.read_table(_rows_of(folder, number)) for number in numbers]
+                    parts = [_rows_read(_rows_of(folder, number), schema) for number in numbers]
                     writer.write_table(pa.concat_tables(parts))
             file.flush()
             os.fsync(file.fileno())
         half.replace(folder / RESULTS)
+    except InputError:
+        half.unlink(missing_ok=True)
+        raise
     except OSError as error:
         half.unlink(missing_ok=True)
-        raise InputError(f"{str(folder)!r} cannot be written: {error.strerror}.") from None
+        raise InputError(f"{str(folder)!r} cannot be written: {files.reason(error)}.") from None

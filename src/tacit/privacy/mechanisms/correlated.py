@@ -392,9 +392,9 @@ def _digest(arrays: dict[str, AnyArray]) -> AnyArray:
 
 def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
     try:
-        content = path.read_bytes()
+        content = files.content(path)
     except OSError as error:
-        raise InputError(f"The state {path} cannot be read: {error.strerror}.") from None
+        raise InputError(f"The state {path} cannot be read: {files.reason(error)}.") from None
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

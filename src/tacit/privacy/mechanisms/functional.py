@@ -286,7 +286,7 @@ class NoisePath:
         and whoever sees one function under both sees it with less noise than was promised.
         """
         try:
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as saved:
+            with np.load(io.BytesIO(files.content(file)), allow_pickle=False) as saved:
                 std, rate, low, high = saved["plan"].tolist()
                 actions, sites, values = int(saved["actions"]), saved["sites"], saved["values"]
             path = cls(std, rate, low, high, source, actions=actions or None)

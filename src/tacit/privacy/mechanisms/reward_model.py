@@ -124,15 +124,15 @@ class RewardModel:
     def load(cls, path: str | Path, features: Features) -> "RewardModel":
         """The model in `path`, with the `features` it was made with, which no file can hold."""
         try:
-            data = files.parse_json(Path(path).read_text(encoding="utf-8"))
+            data = files.parse_json(files.text(path))
             if data["format"] != _FORMAT or data["version"] != _VERSION:
                 raise KeyError
             coefficients = np.array(data["coefficients"], dtype=np.float64)
             transform = np.array(data["transform"], dtype=np.float64)
             std, description = data["std"], data["features"]
         except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{path} cannot be read: {files.reason(error)}.") from None
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise InputError(f"{path} is not a reward model of this version of tacit.") from None
         fit = coefficients.ndim == 1 and transform.shape[1:] == coefficients.shape
         if not (fit and np.all(np.isfinite(coefficients)) and np.all(np.isfinite(transform))):

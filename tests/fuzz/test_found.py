@@ -1,0 +1,195 @@
+"""What fuzzing found, each by itself: a case for every sort of traceback, hang and damage."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import cli
+from tacit.data import OneHot, Tabular, Trajectories
+from tacit.evaluation import LSTD
+from tacit.evaluation.importance import weighted
+from tacit.evaluation.steps import MOST_ROWS
+from tacit.privacy import Budget, InputError, files
+from tacit.run import clinic
+from tacit.run.evaluation import Question, _schema
+from tacit.run.sweep import Plan, Swept
+from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, Stock
+
+
+@pytest.fixture(scope="module")
+def goods(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = Stock(tmp_path_factory.mktemp("stock"))
+    made.make({"reading"})
+    return made.folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, goods: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own with good tables and a policy, in which commands run."""
+    for one in goods.iterdir():
+        if one.suffix in (".csv", ".parquet", ".json"):
+            shutil.copyfile(one, tmp_path / one.name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence with which a command refuses."""
+    assert cli.run(words) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("tacit: ")
+    assert len(told.err.splitlines()) == 1
+    return told.err
+
+
+@pytest.mark.parametrize("damaged", [b"", b"x", b"PAR1" + bytes(40) + b"PAR1"])
+def test_a_damaged_second_parquet_file_of_a_stream(
+    damaged: bytes, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "part-1.parquet").write_bytes(damaged)
+    names = ["part-0.parquet", "part-1.parquet"]
+    words = ["evaluate", *names, *EVALUATE, *BUDGET, "--stream", "--out", "out"]
+    assert "part-1.parquet cannot be read as Parquet" in refused(words, capsys)
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "{}.csv", *TABLE],
+        ["check", "{}.parquet", *TABLE],
+        ["evaluate", "stays.csv", *EVALUATE, *BUDGET, "--out", "{}"],
+        ["evaluate", "--config", "{}.toml"],
+        ["report", "{}"],
+        ["train", "pgc", "--out", "{}", "--resume"],
+        ["sweep", "pgc", "--out", "{}", "--resume"],
+        ["keygen", "{}"],
+        ["ledger", "create", "{}", "--population", "x"],
+        ["demo", "--out", "{}"],
+    ],
+)
+def test_names_that_are_too_long(
+    words: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(here.iterdir())
+    refused([word.format("n" * 300) for word in words], capsys)
+    assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "{}.csv", *TABLE],
+        ["check", "{}.parquet", *TABLE],
+        ["check", "stays.parquet", "{}.parquet", *TABLE],
+        ["evaluate", "stays.csv", *EVALUATE[:-6], "--behavior", "{}.json", "--out", "out"],
+        ["evaluate", "--config", "{}.toml"],
+        ["train", "pgc", "--config", "{}.json", "--out", "out"],
+        ["verify", "{}.json"],
+        ["risk", "--outcomes", "1:1", "--prospect", "{}.json"],
+        ["ledger", "import", "mine", "{}.json"],
+    ],
+)
+def test_a_fifo_is_no_file(
+    words: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for suffix in (".csv", ".parquet", ".json", ".toml"):
+        os.mkfifo(here / f"pipe{suffix}")
+    refused([word.format("pipe") for word in words], capsys)
+
+
+def test_a_fifo_as_a_study_or_an_array(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "run").mkdir()
+    os.mkfifo(here / "run" / "study.json")
+    assert "no file" in refused(["report", "run"], capsys)
+    with pytest.raises(InputError, match="no file"):
+        files.read_npz(here / "run" / "study.json", InputError("damaged"))
+
+
+def test_nothing_takes_the_place_of_a_device_or_a_pipe(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A privileged process would have put a file in the place of /dev/null."""
+    os.mkfifo(here / "pipe")
+    words = ["budget", "Gaussian(1, 1)", "--delta", "1e-5", "--unit", "user", "--save", "pipe"]
+    assert "no file" in refused(words, capsys)
+    assert (here / "pipe").is_fifo()
+    assert not list(here.glob(".pipe*"))
+
+
+def test_the_root_is_no_ledger(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(["ledger", "create", "/", "--population", "x"], capsys)
+
+
+@pytest.mark.parametrize("words", [["--seed", "9" * 30], ["--people", "1000000000"]])
+def test_a_demo_that_cannot_be_leaves_nothing(
+    words: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(["demo", "--out", "out", *words], capsys)
+    assert not (here / "out").exists()
+
+
+def test_a_demo_in_a_folder_whose_name_is_no_text(here: Path) -> None:
+    with pytest.raises(InputError, match="no text"):
+        clinic.write(here / "\udcff", 10, 0)
+    assert not (here / "\udcff").exists()
+
+
+def test_a_csv_file_whose_name_is_no_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "stays.csv").rename(here / "\udcff.csv")
+    refused(["check", "\udcff.csv", *TABLE], capsys)
+
+
+def small() -> Trajectories:
+    return Trajectories.from_arrays(
+        np.array([0, 1, 0]),
+        np.array([0, 1, 1]),
+        np.array([1.0, 0.0, 1.0]),
+        lengths=np.array([2, 1]),
+        behavior_probs=np.full(3, 0.5),
+        terminated=np.array([True, True]),
+        num_states=2,
+        num_actions=2,
+    )
+
+
+def test_a_horizon_of_a_million_takes_no_more_than_the_longest_trajectory() -> None:
+    policy = Tabular(np.array([[0.4, 0.6], [0.9, 0.1]]))
+    far, near = (weighted(small(), policy, 0.9, horizon) for horizon in (10**6, 2))
+    np.testing.assert_array_equal(far.rewards, near.rewards)
+    np.testing.assert_array_equal(far.log_weights, near.log_weights)
+    asked: dict[str, Any] = {"reward_range": (0.0, 1.0), "weight_cap": 3.0, "gamma": 0.9}
+    question = Question(**asked, budget=Budget(1.0, 1e-3), horizon=10**6)
+    assert _schema(policy, question, 100) is None
+
+
+def test_states_that_are_too_many_for_a_matrix_are_refused_with_its_size() -> None:
+    asked: dict[str, Any] = {"reward_range": (0.0, 1.0), "weight_cap": 3.0, "gamma": 0.9}
+    many = OneHot(100_000)
+    with pytest.raises(InputError, match=r"100,000 x 100,000 numbers, 80\.0 GB"):
+        Question(**asked, budget=Budget(1, 1e-3), estimators={"value": 1, "gtd": 1}, features=many)
+    with pytest.raises(InputError, match=r"80\.0 GB"):
+        LSTD(many, 0.9).fit(small(), None)
+    assert OneHot(MOST_ROWS).dimension == MOST_ROWS
+
+
+def test_who_did_not_ask_for_values_of_states_goes_without_them(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Tabular(np.full((5000, 2), 0.5)).save(here / "policy.json")
+    words = ["evaluate", "stays.csv", *EVALUATE, "--horizon", "1000000", "--out", "out"]
+    assert cli.run([*words, *BUDGET]) == 0
+    assert "gtd" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100])
+def test_damaged_results_of_a_sweep(content: bytes, here: Path) -> None:
+    (here / "results.parquet").write_bytes(content)
+    swept = Swept(Plan({"step": (0.1, 0.2)}, seeds=2, episodes=5), here, 1)
+    with pytest.raises(InputError, match="is damaged"):
+        swept.best()
