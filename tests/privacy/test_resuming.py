@@ -354,6 +354,7 @@ def test_the_key_is_secret_and_comes_back(tmp_path: Path) -> None:
     kept = kept_in(tmp_path / "run")
     path = tmp_path / "run" / KEY
     assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "run" / f".{KEY}.abc.tacit-half").write_bytes(b"half a key")
     with resumed(tmp_path / "run") as again:
         assert (again.secret, again.token) == (kept.secret, kept.token)
         again.check({"env": 1})
@@ -365,7 +366,6 @@ def test_the_key_is_secret_and_comes_back(tmp_path: Path) -> None:
     assert kept_in(tmp_path / "other").secret != kept.secret
     # Neither the data nor the key is in what a ledger sees, and digests are not those of others.
     assert kept.secret.hex() not in kept.token
-    (tmp_path / "run" / f".{KEY}.abc").write_bytes(b"half a key")
     kept.remove()
     assert not any((tmp_path / "run").iterdir())
 

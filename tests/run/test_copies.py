@@ -528,7 +528,7 @@ def test_a_kill_between_the_result_and_the_key_leaves_no_key_for_long(tmp_path: 
     run = tmp_path / "run"
     words = ["train", "functional-q", *REWARDS, "--reward-radius", "0.5", "--out", str(run)]
     assert cli.run(words) == 0
-    for name in (KEY, "released.npz", f".{KEY}.half"):
+    for name in (KEY, "released.npz", f".{KEY}.tacit-half"):
         (run / name).write_bytes(b"secret")
     assert cli.run(["train", "functional-q", "--out", str(run), "--resume"]) == 2
     assert sorted(results(run)) == [

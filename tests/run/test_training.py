@@ -308,7 +308,7 @@ def test_another_run_is_not_taken_for_this_one(tmp_path: Path) -> None:
 
 def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     train(WALK, 12, LANES, folder=tmp_path, stop=after(1))
-    (tmp_path / f".{CHECKPOINT}.abc").write_bytes(b"keys")
+    (tmp_path / f".{CHECKPOINT}.abc.tacit-half").write_bytes(b"keys")
     resume(WALK, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 

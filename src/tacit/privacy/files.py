@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import glob
 import io
 import json
 import os
@@ -10,7 +9,7 @@ import stat
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,16 +116,6 @@ def synced(folder: Path) -> None:
         os.close(handle)
 
 
-def tidy(folder: str | Path, names: Iterable[str]) -> None:
-    """Remove what kills left behind in the middle of writing files of these names.
-
-    Only who has the folder to itself may ask for it (`alone`).
-    """
-    for name in names:
-        for left in Path(folder).glob(f".{glob.escape(name)}.*"):
-            left.unlink(missing_ok=True)
-
-
 @contextmanager
 def fresh(path: str | Path) -> Iterator[Path]:
     """A folder that was not there before: `path`, or with a number behind if that is taken.
@@ -206,8 +195,11 @@ def alone(path: str | Path) -> Iterator[None]:
     held.add(place)
     try:
         # Nobody is writing here now: what is half written was left by a kill, and may be a secret.
-        for left in place.glob(f".*{_HALF}"):
-            left.unlink(missing_ok=True)
+        try:
+            for left in place.glob(f".*{_HALF}"):
+                left.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"{str(path)!r} cannot be written to: {error.strerror}.") from None
         yield
     finally:
         held.remove(place)

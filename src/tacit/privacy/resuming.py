@@ -251,10 +251,9 @@ class Kept:
 
 
 def forget(folder: str | Path) -> None:
-    """Remove a run's key, and what a kill left in the middle of writing it: that is the key too."""
+    """Remove a run's key."""
     try:
         (Path(folder) / KEY).unlink(missing_ok=True)
-        files.tidy(folder, (KEY,))
     except OSError as error:
         raise InputError(
             f"The key of the noise in {str(folder)!r} could not be removed: {error.strerror}. With "

@@ -6,7 +6,6 @@ killed goes on.
 """
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 from tacit.privacy import files, resuming
@@ -59,8 +58,6 @@ def _completed(place: Path) -> dict[str, Path]:
         written["certificate"] = place / CERTIFICATE
         files.write(written["certificate"], study.certificate.to_json().encode(), secret=False)
     write(study, written["report"])
-    with suppress(OSError):
-        files.tidy(place, (STUDY, CERTIFICATE, REPORT))
     resuming.forget(place)
     return written
 

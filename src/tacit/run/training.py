@@ -41,7 +41,7 @@ from tacit.control.program import Program, batch_of, load_state, read_about, sav
 from tacit.privacy import checks, files
 from tacit.privacy.errors import InputError, OverBudget
 from tacit.privacy.noise import secure
-from tacit.privacy.resuming import KEY, keyed_digest, machine
+from tacit.privacy.resuming import keyed_digest, machine
 from tacit.run.evaluation import Progress, silent
 from tacit.run.logs import EPISODE, SEED, Logs, Row
 
@@ -235,7 +235,6 @@ def _resumed(
     counted: str,
 ) -> Trained:
     place = folder / CHECKPOINT
-    _tidy(folder)
     said = read_about(place)
     try:
         plan, lanes = said["plan"], Lanes.from_dict(said["plan"]["lanes"])
@@ -264,9 +263,8 @@ def _resumed(
 
 
 def forget(folder: str | Path) -> None:
-    """Remove the checkpoint in `folder`, if there is one, and all that was left of others."""
+    """Remove the checkpoint in `folder`, if there is one."""
     (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
-    _tidy(Path(folder))
 
 
 def even_segment(episodes: int, most: int, batch: int = 1) -> int:
@@ -384,8 +382,3 @@ def _rows(lanes: Lanes, before: int, seen: Seen) -> list[Row]:
         for k in range(count)
         for lane in range(lanes.count)
     ]
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what a kill left behind in the middle of writing a state: it holds keys."""
-    files.tidy(folder, (CHECKPOINT, KEY))

@@ -101,7 +101,6 @@ def _begun(
     if formats and refused is not None:
         raise InputError(refused)
     listed = ([] if refused else ["csv"]) if formats is None else list(formats)
-    _tidy(lesson, place)
     own = [place / one for one in (CLAIM if lesson.is_paper else CERTIFICATE, *lesson.FILES)]
     for taken_file in (*own, *log_paths(place, listed).values()):
         # Empty logs are of runs that failed before they had begun.
@@ -177,13 +176,6 @@ def _failed_start(place: Path) -> bool:
     return not lesson.begun(place)
 
 
-def _tidy(lesson: Lesson, place: Path) -> None:
-    """Remove what kills left behind in the middle of writing."""
-    names = (RUN, RESULT, CERTIFICATE, CLAIM, KEY, *lesson.FILES, *lesson.CHECKPOINTS)
-    with suppress(OSError):
-        files.tidy(place, names)
-
-
 def _job(
     folder: Path,
     words: Mapping[str, Any],
@@ -228,7 +220,6 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
-    _tidy(lesson, folder)
     _forgotten(folder)
     return written
 
@@ -240,10 +231,7 @@ def _forgotten(folder: Path) -> None:
     this, and what run.json says is not needed for it: whoever goes on, or begins, in the folder of
     a finished run does it again.
     """
-    names = (STATE, RELEASED, CHECKPOINT, KEY)
-    with suppress(OSError):
-        files.tidy(folder, (RUN, RESULT, CERTIFICATE, CLAIM, *names))
-    for name in names:
+    for name in (STATE, RELEASED, CHECKPOINT, KEY):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError as error:
