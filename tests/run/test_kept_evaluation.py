@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import resource
 import secrets
 import shutil
 import subprocess
@@ -452,8 +453,14 @@ def test_a_table_of_too_many_states_is_refused_with_its_size(
     assert payments() == 0
 
 
-def test_the_memory_that_is_free_is_some() -> None:
-    assert 2**24 < room.available() < 2**50
+def test_the_memory_that_is_free_is_within_all_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = room.available()
+    assert 2**24 < free < 2**50
+    # Of which this process has some already.
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**40, 2**40))
+    assert room.available() < 2**40
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
+    assert room.available() == 0
 
 
 @pytest.mark.parametrize("delta", ["1e-100", "1e-300"])

@@ -5,6 +5,7 @@ nothing about anybody.
 """
 
 import os
+import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def available() -> int:
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = 1024 * int(next(one for one in lines if one.startswith("MemAvailable")).split()[1])
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        free = min(free, limit)
+        with suppress(OSError, ValueError):
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+            free = min(free, max(limit - pages * os.sysconf("SC_PAGE_SIZE"), 0))
     with suppress(OSError, ValueError):
         # In a container: "max" if there is no limit, which is no number.
         limit = int((_GROUP / "memory.max").read_text(encoding="ascii"))
