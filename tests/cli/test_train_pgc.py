@@ -191,7 +191,7 @@ def test_sweeps_that_cannot_be_are_refused(
         ([*SMALL, "--vary", "gravity=inf"], "Each value of gravity must be finite."),
         ([*SMALL, "--flight", "1000000000000"], "At most 100,000 agents can play"),
         ([*SMALL, "--vary", "gravity"], "vary is said as gravity=9.7,9.8,9.9"),
-        ([*SMALL, "--mechanism", ""], "mechanism must be privunit, sign, laplace or none"),
+        ([*SMALL, "--mechanism", ""], "mechanism is empty: say something, or leave it out."),
         ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind': it has gravity, mass"),
         ([*SMALL, "--scale", "1,2"], "scale must have 4 numbers"),
         ([*SMALL, "--scale", "1,2,3,a"], "A number in scale must be a number"),
