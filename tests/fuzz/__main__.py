@@ -51,10 +51,9 @@ def main() -> int:
         stock = Stock(given.stock or Path(scratch) / "stock")
         stock.make({label.kind for label in labels})
         running.warm(stock.folder)
-        outcomes = []
-        for one in running.run(
-            labels, stock.folder.resolve(), Path(scratch), given.jobs, given.batch
-        ):
+        outcomes: list[Outcome] = []
+        cases = running.run(labels, stock.folder.resolve(), Path(scratch), given.jobs, given.batch)
+        for one in _until_interrupted(cases):
             outcomes.append(one)
             if given.case:
                 _show(one)
@@ -65,6 +64,14 @@ def main() -> int:
     else:
         _table(outcomes, time.monotonic() - begun)
     return int(any(one.faults for one in outcomes))
+
+
+def _until_interrupted(cases: Iterator[Outcome]) -> Iterator[Outcome]:
+    """All of them, or those until Ctrl-C: then what there is is shown."""
+    try:
+        yield from cases
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
 
 
 def planned(cases: int, chosen: list[str], seed: int) -> Iterator[Label]:

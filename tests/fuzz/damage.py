@@ -188,7 +188,7 @@ def spoiled_bytes(rng: Rng, content: bytes) -> bytes:
 
     ways: list[Callable[[], bytes]] = [flipped, flipped, flipped, cut, cut, holed, filled, zeroed]
     ways += [noise, moved, encoded, replaced, lambda: content + content]
-    return replaced() if not content else choice(rng, ways)()  # type: ignore[no-any-return]
+    return replaced() if not content else choice(rng, ways)()
 
 
 # --- words of the command line -------------------------------------------------------------------

@@ -26,6 +26,8 @@ INTERNAL = re.compile(
     r"unhashable|encountered in|broadcast|not subscriptable|mappingproxy|PosixPath|"
     r"MemoryError|RecursionError|sqlite|Arrow error|invalid literal|could not convert|codec can't"
 )
+# The compiler's own remark on a machine that is busy with other things.
+_SLOW = re.compile(r"slow_operation_alarm|^\*{10,}$|Very slow compile|^The operation took")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
 
@@ -86,7 +88,7 @@ def _said(case: "kinds.Case", code: int, out: str, err: str) -> list[str]:
     helped = any(word in ("-h", "--help") for word in case.words)
     if code not in case.codes:
         faults.append(f"code: {code}")
-    lines = [one for one in err.splitlines() if one.strip()]
+    lines = [one for one in err.splitlines() if one.strip() and not _SLOW.search(one)]
     sentences = [one for one in lines if not one.startswith("tacit: warning: ")]
     if code == 2:
         if len(sentences) != 1 or not sentences[0].startswith("tacit: "):

@@ -142,7 +142,9 @@ def test_a_demo_in_a_folder_whose_name_is_no_text(here: Path) -> None:
 
 def test_a_csv_file_whose_name_is_no_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "stays.csv").rename(here / "\udcff.csv")
-    refused(["check", "\udcff.csv", *TABLE], capsys)
+    (here / "stays.parquet").rename(here / "\udcff.parquet")
+    for name in ("\udcff.csv", "\udcff.parquet"):
+        assert "rename it" in refused(["check", name, *TABLE], capsys)
 
 
 def small() -> Trajectories:

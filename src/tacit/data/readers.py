@@ -19,6 +19,7 @@ from tacit.data.arrow import to_numpy
 from tacit.data.columns import Arrays, Facts, Plan, check_options, plan
 from tacit.data.decoder import Block, Decoder
 from tacit.data.sources import (
+    NOT_TEXT,
     Chunk,
     ahead,
     check_schema,
@@ -205,6 +206,8 @@ def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iter
 
 def _csv_error(path: Path, error: Exception, options: Any) -> InputError:
     """Arrow quotes the line, which is private: keep what was expected and where."""
+    if isinstance(error, UnicodeEncodeError):
+        return InputError(f"{path} cannot be read: {NOT_TEXT}.")
     if isinstance(error, pa.ArrowInvalid):
         try:
             # Once more in one thread, which counts the rows.

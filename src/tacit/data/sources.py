@@ -24,6 +24,9 @@ from tacit.privacy.files import reason, regular
 # What a refusal says that depends on values: it is the curator's own step, and not a release.
 PRIVATE = "This message is about private data: keep it to yourself."
 
+# Arrow takes no other names.
+NOT_TEXT = "its name is no text in UTF-8: rename it"
+
 # Rows per batch: large enough that Python's share is small, small enough to stay in cache.
 READ_ROWS = 1 << 17
 
@@ -151,6 +154,7 @@ def open_parquet(path: Path) -> Any:
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
         # Arrow's own are OSErrors too, but have no number.
         why = reason(error) if getattr(error, "errno", None) else first_line(error)
+        why = NOT_TEXT if isinstance(error, UnicodeEncodeError) else why
         raise InputError(f"{path} cannot be read as Parquet: {why}.") from None
 
 
