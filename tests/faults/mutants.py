@@ -61,7 +61,7 @@ def _forgets_the_key_first() -> list[Any]:
     written = folder._written
 
     def early(lesson: Any, learned: Any, job: Any) -> Any:
-        folder._forgotten(lesson, job.folder)
+        folder._forgotten(job.folder)
         return written(lesson, learned, job)
 
     return [_put(folder, "_written", early)]
