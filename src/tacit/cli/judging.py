@@ -309,7 +309,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a run again."""
-    from tacit.privacy import InputError
+    from tacit.privacy import InputError, TacitError
     from tacit.report import write
     from tacit.run.lessons import RUN
     from tacit.run.study import Study
@@ -320,7 +320,14 @@ def report(
             f"{str(run_folder)!r} holds what `tacit train` learned: a report is about what `tacit "
             "evaluate` found."
         )
-    write(Study.load(run_folder / "study.json"), target)
+    try:
+        write(Study.load(run_folder / "study.json"), target)
+    except TacitError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # Details of results are of any form; those that were edited need not fit together.
+        held = str(run_folder / "study.json")
+        raise InputError(f"{held!r} is damaged: what it holds cannot be shown.") from None
     print(json.dumps({"report": str(target)}) if as_json else f"The report is {target}.")
 
 
