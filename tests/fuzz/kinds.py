@@ -176,7 +176,8 @@ def _odd_options(making: Making, name: str, command: Any) -> Case:
         value = str(_odd_value(rng, parameter.name, str(kinds.get(parameter.name))))
         words = _with_odd(rng, words, parameter, value)
     if rng.random() < 0.3 and "--json" not in words and name != "ledger export":
-        words.append("--json")
+        # First, lest an option that was left without its value takes it for one.
+        words.insert(len(name.split()), "--json")
     return Case(words, (0, 1, 2) if name in ("audit", "ledger check") else (0, 2), ledger)
 
 

@@ -195,3 +195,15 @@ def test_damaged_results_of_a_sweep(content: bytes, here: Path) -> None:
     swept = Swept(Plan({"step": (0.1, 0.2)}, seeds=2, episodes=5), here, 1)
     with pytest.raises(InputError, match="is damaged"):
         swept.best()
+
+
+def test_a_ledger_that_is_a_link_to_itself(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "loop").symlink_to("loop")
+    words = ["evaluate", "stays.csv", *EVALUATE, *BUDGET, "--ledger", "loop", "--out", "out"]
+    assert "loop" in refused(words, capsys)
+    assert not (here / "out").exists()
+
+
+def test_an_environment_of_too_many_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "actor-critic", "--env", "a:b:c", "--people", "4", "--return-range", "0,1"]
+    assert "There is no environment 'a:b:c'" in refused([*words, *BUDGET], capsys)

@@ -226,6 +226,7 @@ def _evaluate(
     from datetime import datetime
 
     from tacit.privacy import InputError, files
+    from tacit.run.parsing import not_empty
     from tacit.run.releasing import reserved
     from tacit.run.request import Request
 
@@ -236,10 +237,11 @@ def _evaluate(
     with files.fresh(new) if out is None else nullcontext(out) as folder, reserved(folder):
         about = {
             "asked": asked.to_dict(),
-            "ledger": None if ledger is None else str(ledger.resolve()),
+            "ledger": None if ledger is None else os.path.realpath(ledger),
             "ray": ray,
         }
-        run = None if ledger is None else name or folder.resolve().name
+        named = folder.resolve().name if name is None else name
+        run = None if ledger is None else not_empty("--name", named)
         _answer(asked, folder, about, as_json, run=run, seed=seed)
 
 

@@ -90,17 +90,22 @@ def _ours(name: str) -> tuple[str, dict[str, Any]] | None:
     return (bare, {}) if bare in OURS else None
 
 
+def _unknown(name: str) -> InputError:
+    return InputError(
+        f"There is no environment {name!r}: use {', '.join(OURS)}, or an id that Gymnasium knows."
+    )
+
+
 def _theirs(name: str, options: dict[str, Any]) -> "Environment[Any, Any] | HostEnvironment":
+    if name.count(":") > 1:  # It is module:Id, and Gymnasium takes the colon apart unseen.
+        raise _unknown(name)
     try:
         with warnings.catch_warnings():
             # An old but working id is what the caller asked for.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
             return from_gymnasium(gymnasium.make(name, **options))
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
-        raise InputError(
-            f"There is no environment {name!r}: use {', '.join(OURS)}, "
-            "or an id that Gymnasium knows."
-        ) from None
+        raise _unknown(name) from None
     except InputError:
         raise
     # Whatever an environment of somebody else's makes of its options is not ours to list.

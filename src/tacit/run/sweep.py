@@ -358,7 +358,7 @@ def _on_cluster(workers: str) -> Callable[..., Played]:
             task = ray.remote(_task)
             # In bytes: a worker must read 64-bit numbers in JAX's 64-bit mode, lest it halve them.
             packed = ray.cloudpickle.dumps(program)
-            shared = ray.put((packed, plan, str(folder.resolve())))
+            shared = ray.put((packed, plan, os.path.realpath(folder)))
             most = max(1, int(ray.cluster_resources().get("CPU", 1)))
             waiting = iter(numbers)
             running: dict[Any, int] = {}

@@ -10,6 +10,7 @@
 A run has its folder to itself: another one in it is refused until it has ended, or was killed.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -111,7 +112,7 @@ def _begun(
             )
     words = {
         "words": lesson.to_dict(),
-        "ledger": None if ledger is None else str(Path(ledger).resolve()),
+        "ledger": None if ledger is None else os.path.realpath(ledger),
         "name": place.resolve().name if name is None else not_empty("--name", name),
         "seed": seed,
         "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
