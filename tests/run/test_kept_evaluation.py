@@ -25,7 +25,7 @@ import pytest
 
 from tacit import cli
 from tacit.cli import judging
-from tacit.data import OneHot, Tabular, Trajectories
+from tacit.data import FunctionPolicy, OneHot, Tabular, Trajectories
 from tacit.evaluation import room
 from tacit.evaluation.sums import gathered
 from tacit.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, files, resuming
@@ -41,6 +41,7 @@ from tacit.run.study import Study
 
 PEOPLE, STEPS = 24, 3
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
+ELSEWHERE = {0: POLICY}
 STUDY = {"study.json", "certificate.json", "report.html"}
 SUMS = ["--estimators", "value,lstd"]
 SLOW = pytest.mark.slow
@@ -759,6 +760,37 @@ def test_in_python() -> None:
         pytest.raises(InputError, match="begun without a ledger: leave it out"),
     ):
         evaluate(data, POLICY, question, ledger=ledger, folder="free", resume=True)
+
+
+def test_what_a_policy_calls_elsewhere_cannot_change_between_payment_and_resume(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A global of the caller's is in no digest of the policy's code, and decides the sums."""
+    data, question = in_python()
+    judged = FunctionPolicy(lambda states: ELSEWHERE[0].probabilities(states), 2, 3)
+    first = evaluate(data, judged, question, folder="run")
+    with monkeypatch.context() as changed:
+        changed.setitem(ELSEWHERE, 0, Tabular(POLICY.table[::-1]))
+        with pytest.raises(InputError, match="The sums are not those that the run was begun with"):
+            evaluate(data, judged, question, folder="run", resume=True)
+    again = evaluate(data, judged, question, folder="run", resume=True)
+    assert again.to_dict() == first.to_dict()
+
+
+def test_the_last_bits_of_sums_do_not_keep_a_run_from_going_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, question = in_python()
+    evaluate(data, POLICY, question, folder="run")
+    read = releasing._read
+
+    def otherwise(*given: Any) -> Any:
+        judges = read(*given)
+        sums = {k: replace(v, total=v.total * (1.0 + 2.0**-50)) for k, v in judges.sums.items()}
+        return replace(judges, sums=sums)
+
+    monkeypatch.setattr(releasing, "_read", otherwise)
+    evaluate(data, POLICY, question, folder="run", resume=True)
 
 
 def test_noise_of_a_key_is_of_each_estimator_alone(monkeypatch: pytest.MonkeyPatch) -> None:

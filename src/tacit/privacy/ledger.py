@@ -341,7 +341,11 @@ class Ledger:
             select = "SELECT delta FROM due WHERE run = ?"
             deltas = self._connection.execute(select, (run,)).fetchall()
         known = self._totals.runs.get(run)
-        return 0 if known is None else known.spends, frozenset(delta for (delta,) in deltas)
+        try:
+            due = frozenset(checks.probability("delta", delta) for (delta,) in deltas)
+        except InputError as error:
+            raise changed(self.path, "its certificates that are due") from error
+        return 0 if known is None else known.spends, due
 
     def _try(
         self,

@@ -292,6 +292,9 @@ _OTHERWISE = {
     "give away the difference: say the same data, or begin another run.",
     "agent": "These are not the settings that the run was begun with: say the same.",
     "policy": "This is not the policy that the run was begun with: give the same.",
+    "sums": "The sums are not those that the run was begun with, so something computes otherwise "
+    "that the policy or the features call, and the same noise over both would give away the "
+    "difference: have it as it was, or begin another run.",
     "": "This is not the environment or behaviour that the run was begun with, and the same noise "
     "over both would give away the difference: say the same, or begin another run.",
 }

@@ -54,6 +54,9 @@ STUDY, CERTIFICATE, REPORT = "study.json", "certificate.json", "report.html"
 # What runs of all kinds leave in their folders.
 _OF_RUNS = (STUDY, CERTIFICATE, REPORT, "run.json", "result.json", "claim.json")
 
+# Of a person's contribution, in which sums are compared when a run goes on.
+_PARTS = 2.0**20
+
 Data = Trajectories | TrajectoryStream
 Told = Callable[[tuple[Result, ...], Certificate], object]
 """What becomes of results and their certificate."""
@@ -190,9 +193,17 @@ class Hashed(TrajectoryStream):
 
 
 def _runs_on(
-    data: Data, policy: Policy | None, behavior: Policy | None, question: "Question", gather: Any
+    data: Data,
+    policy: Policy | None,
+    behavior: Policy | None,
+    question: "Question",
+    gather: Any,
+    judges: "Judges",
 ) -> dict[str, Any]:
-    """What decides all exact sums, to the last bit."""
+    """What decides all exact sums, to the last bit; and the sums, in case something else does.
+
+    What a policy or features of the caller's call elsewhere is in no digest of their code.
+    """
     if isinstance(gather, functools.partial):
         # Where parts are added up changes nothing; how they are cut does.
         kept = {name: said for name, said in gather.keywords.items() if name != "workers"}
@@ -201,6 +212,7 @@ def _runs_on(
         "agent": (question, gather),
         "policy": (policy, behavior),
         "data": data.digest() if isinstance(data, Hashed) else data,
+        "sums": judges.about_sums(),
     }
 
 
@@ -242,6 +254,20 @@ class Judges:
                 purse.pay(ready.plan.event)
                 results.append(ready.result(theta(), purse, self.start))
         return tuple(results)
+
+    def about_sums(self) -> dict[str, Any]:
+        """The exact sums in parts of what one person may contribute, as fine as matters.
+
+        Not to the last bit, which the number of threads may change: that would refuse a run that
+        was paid for.
+        """
+        found = {}
+        for name, one in self.sums.items():
+            judge = self.others.get(name)
+            bound = judge.bound if isinstance(judge, PrivateLSTD) else 1.0
+            # Adding 0 makes 0 of -0.
+            found[name] = np.round(one.total / bound * _PARTS) + 0.0
+        return found
 
     def blank(self) -> "Judges":
         """The same about no data."""
@@ -294,7 +320,7 @@ def released(
     tell = prepared(count)
     with ExitStack() as stack:
         try:
-            keeping.keep(_runs_on(given, policy, behavior, question, gather))
+            keeping.keep(_runs_on(given, policy, behavior, question, gather, judges))
             names = enumerate(judges.names)
             sources = {name: keeping.source(name, number) for number, name in names}
             ready: Ready | None = None
