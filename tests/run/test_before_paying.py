@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 from contextlib import suppress
@@ -16,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit import cli
-from tacit.control import noised_q, room
+from tacit.control import noised_q
 from tacit.control.functional_q import FunctionalQ
-from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming
+from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming, room
 from tacit.privacy.events import ApproxDP
 from tacit.privacy.resuming import KEY
 from tacit.run.lessons import folder as folders
@@ -299,7 +300,7 @@ def test_what_kills_left_half_written_goes_with_the_end(
         with pytest.raises(Killed):
             cli.run([*logged, "--out", str(run)])
     for name in ("result.json", "certificate.json", "policy.json", KEY):
-        (run / f".{name}.abc_1234").write_bytes(b"half")
+        (run / f".{name}.abc_1234.tacit-half").write_bytes(b"half")
     shutil.copytree(run, tmp_path / "copy")
     for one in (run, tmp_path / "copy"):
         assert cli.run(["train", "logged-q", "--out", str(one), "--resume"]) == 0
@@ -370,8 +371,10 @@ def test_names_are_on_disk_when_a_file_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert {str(tmp_path), str(tmp_path / "a")} <= set(seen)
 
 
-def test_memory_is_what_the_machine_has() -> None:
+def test_memory_is_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < room.memory() <= pages
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
+    assert room.memory() == 2**20
     assert room._shown(32_100_000_000) == "32.1 GB"
     assert room._shown(0) == "0 bytes"
