@@ -161,6 +161,8 @@ def test_killed_anywhere_a_run_goes_on_to_the_study_of_its_copies(case: str, aft
         assert cli.run(words) == 0
     expected = ["write", *(["spend"] if paid_for else []), "write", "write", "write", "forget"]
     assert [name for name in called if name in expected] == expected
+    drawn = [k for k, name in enumerate(called) if name in ("normal", "discrete_gaussian")]
+    assert drawn[0] > (called.index("spend") if paid_for else 0)  # noise is paid for, or its key is
     points = kills(called)
     for number in points:
         for left in ("run", "copy"):
@@ -750,6 +752,21 @@ def test_in_python() -> None:
         pytest.raises(InputError, match="begun without a ledger: leave it out"),
     ):
         evaluate(data, POLICY, question, ledger=ledger, folder="free", resume=True)
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_what_is_tried_before_the_payment_comes_from_no_data(grid: bool) -> None:
+    """The study of placeholder figures goes to the caller, unpaid: rewards do not change it."""
+    data, question = in_python()
+    if grid:
+        question = replace(question, grid=True, estimators={"value": 1.0}, features=None)
+    tried: list[dict[str, Any]] = []
+    for rewards in (data.rewards, np.ones_like(data.rewards)):
+        other = replace(data, rewards=rewards)
+        evaluate(other, POLICY, question, seed=1, tried=lambda study: tried.append(study.to_dict()))
+    for one in tried:
+        del one["created"]
+    assert tried[0] == tried[1]
 
 
 def test_what_a_policy_calls_elsewhere_cannot_change_between_payment_and_resume(

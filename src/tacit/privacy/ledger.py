@@ -672,6 +672,10 @@ class Ledger:
     def __bool__(self) -> bool:
         return True
 
+    def has_run(self, run: str) -> bool:
+        """Whether any entry is of this run."""
+        return run in self._look().runs
+
     def has_paid(self, run: str, events: Iterable[Event], note: str) -> bool:
         """Whether an entry of this run is for just these events, and its note ends with `note`."""
         listed = tuple(events)

@@ -158,7 +158,7 @@ def reserved(folder: str | Path) -> Iterator[None]:
 
 def refuse_taken_name(ledger: Ledger, run: str) -> None:
     """Refuse a name before anything is computed; that it is free counts only when it is paid."""
-    if any(entry.run == run for entry in ledger.entries()):
+    if ledger.has_run(run):
         # The certificate is that of all entries of a run, and would cover the older ones too.
         raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
 
