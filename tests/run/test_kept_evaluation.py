@@ -362,6 +362,55 @@ def test_a_run_that_goes_on_takes_its_options_from_its_folder(
     assert "There is no evaluation to resume in 'empty'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("seed", 1, "The key of this run is not as it was written"),
+        ("created", "2020-01-01", "The key of this run is not as it was written"),
+        ("seed", "x", "is damaged"),
+        ("created", 7, "is damaged"),
+        ("run", ["run"], "is damaged"),
+    ],
+)
+def test_a_key_that_says_something_else_is_refused(
+    name: str, value: Any, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a seed written into it, the noise of a second release would be another."""
+    killed(ALL[0], "value")
+    key = Path("run") / KEY
+    said = json.loads(key.read_text())
+    before = said["about"][name]
+    said["about"][name] = value
+    key.write_text(json.dumps(said))
+    assert resume() == 2
+    assert told in capsys.readouterr().err
+    said["about"][name] = before
+    key.write_text(json.dumps(said))
+    assert resume() == 0
+
+
+def test_no_rows_are_sent_to_a_cluster_that_only_a_folder_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever hands over a folder could have them: its digests are compared after the reading."""
+    sent: list[str] = []
+
+    def on_ray(address: str) -> Any:
+        sent.append(address)
+        return gathered
+
+    monkeypatch.setattr(judging, "_on_ray", on_ray)
+    with at(3, False, Killed), pytest.raises(Killed):
+        cli.run(asked("--ray", "somewhere.example:10001"))
+    assert sent == ["somewhere.example:10001"]
+    assert resume() == 2
+    assert "say --ray with the same address" in capsys.readouterr().err
+    assert len(sent) == 1
+    again = ["evaluate", "--out", "run", "--resume", "--ray", "somewhere.example:10001"]
+    assert cli.run(again) == 0
+    assert payments() == 1
+
+
 def test_what_is_missing_beside_a_study_is_written_without_the_data() -> None:
     assert cli.run(asked()) == 0
     whole = found()

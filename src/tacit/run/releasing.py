@@ -133,6 +133,9 @@ def _gone_on(kept: Kept, ledger: Ledger | None, run: str | None) -> Keeping:
         raise InputError(
             f"{str(kept.folder)!r} holds another kind of run: go on with it as it was begun."
         ) from None
+    typed = isinstance(created, str) and (known is None or isinstance(known, str))
+    if not typed or not (seed is None or type(seed) is int):
+        raise InputError(f"{str(kept.folder / resuming.KEY)!r} is damaged.")
     if (ledger is None) != (known is None):
         said = "out a ledger: leave it out" if known is None else " a ledger: say the same"
         raise InputError(f"This run was begun with{said}.")
