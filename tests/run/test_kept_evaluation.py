@@ -191,7 +191,7 @@ def test_killed_anywhere_a_run_goes_on_to_the_study_of_its_copies(case: str, aft
 
 
 @pytest.mark.parametrize(
-    "more", [ALL, ["--stream", "--ray", "none", "--estimators", "value,lstd"], ["--seed", "3"]]
+    "more", [ALL, ["--stream", "--ray", "local", "--estimators", "value,lstd"], ["--seed", "3"]]
 )
 def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
     more: list[str], monkeypatch: pytest.MonkeyPatch

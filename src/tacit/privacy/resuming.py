@@ -294,8 +294,8 @@ _OTHERWISE = {
     "same noise would cover other numbers: go on where it was begun.",
     "data": "This is not the data that the run was begun with, and the same noise over both would "
     "give away the difference: say the same data, or begin another run.",
-    "about": "The key of this run is not as it was written, and says other settings than the run was "
-    "begun with: put it back as it was.",
+    "about": "The key of this run is not as it was written, and says other settings than those "
+    "that the run was begun with: put it back as it was.",
     "agent": "These are not the settings that the run was begun with: say the same.",
     "policy": "This is not the policy that the run was begun with: give the same.",
     "sums": "The sums are not those that the run was begun with, so something computes otherwise "
