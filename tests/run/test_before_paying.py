@@ -166,6 +166,20 @@ def test_a_disk_without_room_for_a_checkpoint(
     assert "has no room for a checkpoint of" in told
 
 
+def test_a_disk_that_takes_nothing_beforehand_is_not_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unable(*_: Any) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", unable)
+    room.on_disk(tmp_path, 100)
+    monkeypatch.delattr(os, "posix_fallocate")
+    room.on_disk(tmp_path, 100)
+    with pytest.raises(InputError, match="has no room"):
+        room.on_disk(tmp_path / "nowhere", 100)
+
+
 def test_a_run_that_could_not_be_certified_is_not_paid_for(
     logged: list[str], people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

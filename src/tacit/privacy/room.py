@@ -6,6 +6,7 @@ that is less where more of somebody's rows were read, and a refusal would tell.
 What is compiled here is what the run calls later, with the same shapes, so it is compiled once.
 """
 
+import errno
 import math
 import os
 import resource
@@ -78,8 +79,11 @@ def on_disk(folder: str | Path | None, needed: int) -> None:
         return
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, max(needed, 1))
+            if hasattr(os, "posix_fallocate"):  # not on every system
+                os.posix_fallocate(file.fileno(), 0, max(needed, 1))
     except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+            return  # This kind of disk takes nothing beforehand, which says nothing about its room.
         raise InputError(
             f"{str(folder)!r} has no room for a checkpoint of {_shown(needed)}: {error.strerror}."
         ) from None
