@@ -2,7 +2,7 @@
 
 1. *Read.* All sums over people are gathered; what the estimators hold is held.
 2. *Kept*, if the run has a folder: `noise.key` (`tacit.privacy.resuming`) is on disk, with keyed
-   digests of the data, the policies and the question.
+   digests of the data, the policies, the question and the rounded sums.
 3. *Tried.* Everything that follows the payment is done once with placeholder figures that come from
    no data: results, certificates, the study, and whatever the caller does with one.
 4. *Paid for*, if there is a ledger: one entry, which also reserves the run's name.
