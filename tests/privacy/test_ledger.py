@@ -752,6 +752,36 @@ def test_ledgers_of_earlier_versions_go_on_in_the_same_chain(path: Path, importe
     assert "entry 3" in refuses(path)
 
 
+def test_a_nonce_in_the_text_of_the_events_is_noticed(path: Path) -> None:
+    """Without a nonce of its own such a row would be hashed as the one that has it."""
+    earlier_file(path)
+    with Ledger.open(path) as ledger:
+        ledger.spend(Gaussian(30, 1), run="third")
+    edit(
+        path,
+        "UPDATE entries SET events = events || ',\"nonce\":\"' || nonce || '\"', nonce = NULL"
+        " WHERE number = 3",
+    )
+    assert "entry 3" in refuses(path)
+
+
+def test_the_end_of_a_run_counts_however_its_empty_list_is_written(path: Path) -> None:
+    with Ledger.create(path, "clinic", unit=Unit.USER) as ledger:
+        ledger.spend(Gaussian(30, 1), run="r")
+        ledger.end("r", "token", 0)
+    edit(path, "UPDATE entries SET events = '[ ]' WHERE events = '[]'")
+    with Ledger.open(path) as ledger:
+        assert ledger.generation("token") == (0, True)
+
+
+def test_damaged_notes_of_due_certificates_are_told_of(path: Path) -> None:
+    with Ledger.create(path, "clinic", unit=Unit.USER) as ledger:
+        ledger.spend(Gaussian(30, 1), run="r", delta=1e-5)
+        edit(path, "INSERT INTO due VALUES ('r', 'x')")
+        with pytest.raises(LedgerError, match="was changed or is damaged at"):
+            ledger.spend(Gaussian(30, 1), run="r", delta=1e-5)
+
+
 def test_what_0_1_may_have_entered_too_low_is_assumed_not_to_be_there(path: Path) -> None:
     """One pass over a sorted stream cost more, and an entry looks like that of an actor-critic."""
     data = json.loads(EARLIER)

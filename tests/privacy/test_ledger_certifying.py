@@ -144,6 +144,30 @@ def test_an_entry_of_the_same_run_does_not_take_the_certificate_away(path: Path)
         assert certified(ledger).epsilon is not None
 
 
+def test_whoever_spends_under_the_same_name_meanwhile_is_counted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the ledger and the entry, which are two transactions."""
+    half = ApproxDP(0.1, 6e-7)
+    with (
+        Ledger.create(path, "clinic", unit=Unit.USER) as ledger,
+        Ledger.open(path) as other,
+        monkeypatch.context() as racing,
+    ):
+        tried = ledger._try
+
+        def overtaken(*given: Any) -> None:
+            tried(*given)
+            racing.undo()
+            other.spend(half, run="a", delta=1e-6)
+
+        racing.setattr(ledger, "_try", overtaken)
+        with pytest.raises(InputError, match="No finite epsilon"):
+            ledger.spend(half, run="a", delta=1e-6)
+        assert len(ledger.entries()) == 1
+        ledger.certify("a", 1e-6, source=secure())
+
+
 def test_many_slots_and_many_groups_do_not_take_the_certificate_away(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

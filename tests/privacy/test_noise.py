@@ -145,6 +145,43 @@ def test_a_fork_while_threads_draw_neither_hangs_nor_repeats() -> None:
         assert len({one[kind] for one in draws}) == 50
 
 
+# The main thread forks while another one does not let go of a lock, for longer than a fork waits.
+FORKING_BESIDE_A_LOCK = """
+import os, signal, threading
+from tacit.privacy import forking
+from tacit.privacy.noise import secure
+forking._PATIENCE = 0.01
+source, held, over = secure(), threading.Event(), threading.Event()
+def hold():
+    with source.generator.bit_generator.lock:
+        held.set()
+        over.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(10)
+    source.normal(1.0, (3,))
+    os._exit(0)
+code = os.waitpid(child, 0)[1]
+over.set()
+thread.join()
+source.normal(1.0, (3,))
+print(code)
+"""
+
+
+def test_a_lock_that_is_not_let_go_in_time_is_free_in_the_child() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING_BESIDE_A_LOCK],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == (b"0\n", b"")
+
+
 def test_copies_of_secure_sources_draw_noise_of_their_own() -> None:
     """Pools of processes send their workers pickles."""
     for source, different in ((secure(), 4), (reproducible(1), 1)):

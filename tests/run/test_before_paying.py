@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 from contextlib import suppress
@@ -16,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit import cli
-from tacit.control import noised_q, room
+from tacit.control import noised_q
 from tacit.control.functional_q import FunctionalQ
-from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming
+from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming, room
 from tacit.privacy.events import ApproxDP
 from tacit.privacy.resuming import KEY
 from tacit.run.lessons import folder as folders
@@ -165,6 +166,20 @@ def test_a_disk_without_room_for_a_checkpoint(
     assert "has no room for a checkpoint of" in told
 
 
+def test_a_disk_that_takes_nothing_beforehand_is_not_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unable(*_: Any) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", unable)
+    room.on_disk(tmp_path, 100)
+    monkeypatch.delattr(os, "posix_fallocate")
+    room.on_disk(tmp_path, 100)
+    with pytest.raises(InputError, match="has no room"):
+        room.on_disk(tmp_path / "nowhere", 100)
+
+
 def test_a_run_that_could_not_be_certified_is_not_paid_for(
     logged: list[str], people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -299,7 +314,7 @@ def test_what_kills_left_half_written_goes_with_the_end(
         with pytest.raises(Killed):
             cli.run([*logged, "--out", str(run)])
     for name in ("result.json", "certificate.json", "policy.json", KEY):
-        (run / f".{name}.abc_1234").write_bytes(b"half")
+        (run / f".{name}.abc_1234.tacit-half").write_bytes(b"half")
     shutil.copytree(run, tmp_path / "copy")
     for one in (run, tmp_path / "copy"):
         assert cli.run(["train", "logged-q", "--out", str(one), "--resume"]) == 0
@@ -370,8 +385,10 @@ def test_names_are_on_disk_when_a_file_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert {str(tmp_path), str(tmp_path / "a")} <= set(seen)
 
 
-def test_memory_is_what_the_machine_has() -> None:
+def test_memory_is_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < room.memory() <= pages
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
+    assert room.memory() == 2**20
     assert room._shown(32_100_000_000) == "32.1 GB"
     assert room._shown(0) == "0 bytes"

@@ -83,6 +83,7 @@ def test_whoever_comes_to_a_finished_folder_tidies_it(
     run.mkdir()
     for name in ("result.json", KEY, STATE, RELEASED, CHECKPOINT, "run.json", "notes.txt"):
         (run / name).write_text("{}")
+    (run / "result.json").write_text('{"kind": "tacit actor-critic"}')
     if not whole:
         (run / "run.json").unlink()
     for name in (KEY, STATE, "certificate.json"):
@@ -92,6 +93,18 @@ def test_whoever_comes_to_a_finished_folder_tidies_it(
     told = capsys.readouterr().err
     assert "is finished" in told or "holds a run already" in told
     assert held(run) == {"result.json", "notes.txt", ".mine"} | ({"run.json"} if whole else set())
+
+
+@pytest.mark.parametrize("again", [["--resume"], [*PEOPLE[2:]]])
+@pytest.mark.parametrize("result", ["{}", "[1]", "not JSON", '{"kind": "another"}'])
+def test_files_of_other_programs_stay(result: str, again: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    own = {"result.json", STATE, RELEASED, CHECKPOINT, KEY}
+    for name in own:
+        (run / name).write_text(result)
+    assert cli.run([*PEOPLE[:2], "--out", str(run), *again]) == 2
+    assert held(run) == own
 
 
 def test_what_is_half_written_goes_with_the_next_who_has_the_folder(

@@ -279,6 +279,13 @@ def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: b
             if about["ray"] is None:
                 raise InputError("This run was begun without --ray: leave it out.")
             about["ray"] = ray
+        elif about["ray"] not in (None, "local"):
+            # Rows go there before anything shows that the folder is of a run on this table.
+            raise InputError(
+                f"The run in {str(out)!r} was gathered on the Ray cluster {about['ray']!r}, to "
+                "which people's rows are sent: say --ray with the same address, or local, if you "
+                "trust it."
+            )
         _answer(asked, out, about, as_json, resume=True)
 
 

@@ -40,7 +40,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.control import certified, room
+from tacit.control import certified
 from tacit.control.certified import SWEEPABLE, Plan, State
 from tacit.control.increments import Floats, Head, Network, Rows, Table, head_from_dict, head_of
 from tacit.control.paper_actor_critic import Config, PaperProgram, claims, flush
@@ -53,7 +53,7 @@ from tacit.envs.host import HostEnvironment, is_live, simulator
 from tacit.envs.preflight import ASSUMPTIONS, checked
 from tacit.envs.registry import make
 from tacit.envs.tabular import TabularMDP
-from tacit.privacy import checks, files, resuming
+from tacit.privacy import checks, files, resuming, room
 from tacit.privacy.certificate import Assumption, Certificate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event

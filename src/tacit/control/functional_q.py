@@ -47,7 +47,7 @@ from typing import Any, ClassVar, Literal, cast
 import jax
 import numpy as np
 
-from tacit.control import noised_q, planning, room
+from tacit.control import noised_q, planning
 from tacit.control.increments import (
     Floats,
     Head,
@@ -77,7 +77,7 @@ from tacit.envs.base import Box, Discrete
 from tacit.envs.host import HostEnvironment, is_live, simulator
 from tacit.envs.preflight import ASSUMPTIONS, checked
 from tacit.envs.registry import make
-from tacit.privacy import checks, resuming
+from tacit.privacy import checks, resuming, room
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.certificate import Assumption, Certificate
 from tacit.privacy.errors import InputError

@@ -31,7 +31,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from tacit.control import noised_q, room
+from tacit.control import noised_q
 from tacit.control.increments import Network, Rows, head_of
 from tacit.control.learned_q import NOT_PRIVATE, LearnedQ
 from tacit.control.noised_q import People, Plan
@@ -41,7 +41,7 @@ from tacit.data.assumed import assumed
 from tacit.data.policies import check_table
 from tacit.data.words import refuse_read_words
 from tacit.envs.base import Box, Discrete
-from tacit.privacy import checks, resuming
+from tacit.privacy import checks, resuming, room
 from tacit.privacy.certificate import Assumption
 from tacit.privacy.errors import InputError
 from tacit.privacy.ledger import Ledger, warn_if_large

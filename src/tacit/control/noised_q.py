@@ -66,12 +66,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tacit.control import room
 from tacit.control.aggregation import adam
 from tacit.control.increments import Floats, Head
 from tacit.control.prospect_planning import weighed
 from tacit.control.walks import SampledWalk, pooled
-from tacit.privacy import checks, noise
+from tacit.privacy import checks, noise, room
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.errors import InputError
 from tacit.privacy.events import Event, Gaussian, Repeated

@@ -341,7 +341,11 @@ class Ledger:
             select = "SELECT delta FROM due WHERE run = ?"
             deltas = self._connection.execute(select, (run,)).fetchall()
         known = self._totals.runs.get(run)
-        return 0 if known is None else known.spends, frozenset(delta for (delta,) in deltas)
+        try:
+            due = frozenset(checks.probability("delta", delta) for (delta,) in deltas)
+        except InputError as error:
+            raise changed(self.path, "its certificates that are due") from error
+        return 0 if known is None else known.spends, due
 
     def _try(
         self,
@@ -667,6 +671,10 @@ class Ledger:
 
     def __bool__(self) -> bool:
         return True
+
+    def has_run(self, run: str) -> bool:
+        """Whether any entry is of this run."""
+        return run in self._look().runs
 
     def has_paid(self, run: str, events: Iterable[Event], note: str) -> bool:
         """Whether an entry of this run is for just these events, and its note ends with `note`."""

@@ -131,7 +131,7 @@ class Kept:
         """A fresh key, on disk when this returns; `runs_on` are the things it is on, by name."""
         secret = secrets.token_bytes(32)
         kept = cls(Path(folder), secret, secrets.token_hex(16), live, dict(about), {})
-        listed = {"machine": machine(), **runs_on}
+        listed = {"machine": machine(), "about": kept._told(), **runs_on}
         kept = replace(kept, digests={k: kept._digest(v) for k, v in listed.items()})
         kept._write()
         return kept
@@ -182,9 +182,13 @@ class Kept:
             return
         # What a seed gives away is no secret, on whatever machine.
         own = {"machine": machine()} if self.about["seed"] is None else {}
-        for name, value in {**own, **runs_on}.items():
+        for name, value in {**own, "about": self._told(), **runs_on}.items():
             if not hmac.compare_digest(self.digests.get(name, ""), self._digest(value)):
                 raise InputError(_OTHERWISE[name if name in _OTHERWISE else ""])
+
+    def _told(self) -> str:
+        """What the run was told, as text: its seed decides the noise, too."""
+        return json.dumps(dict(self.about), sort_keys=True)
 
     def _digest(self, value: object) -> str:
         return keyed_digest(self._derived(b"digest"), value)
@@ -290,8 +294,13 @@ _OTHERWISE = {
     "same noise would cover other numbers: go on where it was begun.",
     "data": "This is not the data that the run was begun with, and the same noise over both would "
     "give away the difference: say the same data, or begin another run.",
+    "about": "The key of this run is not as it was written, and says other settings than those "
+    "that the run was begun with: put it back as it was.",
     "agent": "These are not the settings that the run was begun with: say the same.",
     "policy": "This is not the policy that the run was begun with: give the same.",
+    "sums": "The sums are not those that the run was begun with, so something computes otherwise "
+    "that the policy or the features call, and the same noise over both would give away the "
+    "difference: have it as it was, or begin another run.",
     "": "This is not the environment or behaviour that the run was begun with, and the same noise "
     "over both would give away the difference: say the same, or begin another run.",
 }

@@ -2,7 +2,7 @@
 
 1. *Read.* All sums over people are gathered; what the estimators hold is held.
 2. *Kept*, if the run has a folder: `noise.key` (`tacit.privacy.resuming`) is on disk, with keyed
-   digests of the data, the policies and the question.
+   digests of the data, the policies, the question and the rounded sums.
 3. *Tried.* Everything that follows the payment is done once with placeholder figures that come from
    no data: results, certificates, the study, and whatever the caller does with one.
 4. *Paid for*, if there is a ledger: one entry, which also reserves the run's name.
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 STUDY, CERTIFICATE, REPORT = "study.json", "certificate.json", "report.html"
 # What runs of all kinds leave in their folders.
 _OF_RUNS = (STUDY, CERTIFICATE, REPORT, "run.json", "result.json", "claim.json")
+
+# Of a person's contribution, in which sums are compared when a run goes on.
+_PARTS = 2.0**20
 
 Data = Trajectories | TrajectoryStream
 Told = Callable[[tuple[Result, ...], Certificate], object]
@@ -130,6 +133,9 @@ def _gone_on(kept: Kept, ledger: Ledger | None, run: str | None) -> Keeping:
         raise InputError(
             f"{str(kept.folder)!r} holds another kind of run: go on with it as it was begun."
         ) from None
+    typed = isinstance(created, str) and (known is None or isinstance(known, str))
+    if not typed or not (seed is None or type(seed) is int):
+        raise InputError(f"{str(kept.folder / resuming.KEY)!r} is damaged.")
     if (ledger is None) != (known is None):
         said = "out a ledger: leave it out" if known is None else " a ledger: say the same"
         raise InputError(f"This run was begun with{said}.")
@@ -155,7 +161,7 @@ def reserved(folder: str | Path) -> Iterator[None]:
 
 def refuse_taken_name(ledger: Ledger, run: str) -> None:
     """Refuse a name before anything is computed; that it is free counts only when it is paid."""
-    if any(entry.run == run for entry in ledger.entries()):
+    if ledger.has_run(run):
         # The certificate is that of all entries of a run, and would cover the older ones too.
         raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
 
@@ -190,9 +196,17 @@ class Hashed(TrajectoryStream):
 
 
 def _runs_on(
-    data: Data, policy: Policy | None, behavior: Policy | None, question: "Question", gather: Any
+    data: Data,
+    policy: Policy | None,
+    behavior: Policy | None,
+    question: "Question",
+    gather: Any,
+    judges: "Judges",
 ) -> dict[str, Any]:
-    """What decides all exact sums, to the last bit."""
+    """What decides all exact sums, to the last bit; and the sums, in case something else does.
+
+    What a policy or features of the caller's call elsewhere is in no digest of their code.
+    """
     if isinstance(gather, functools.partial):
         # Where parts are added up changes nothing; how they are cut does.
         kept = {name: said for name, said in gather.keywords.items() if name != "workers"}
@@ -201,6 +215,7 @@ def _runs_on(
         "agent": (question, gather),
         "policy": (policy, behavior),
         "data": data.digest() if isinstance(data, Hashed) else data,
+        "sums": judges.about_sums(),
     }
 
 
@@ -242,6 +257,20 @@ class Judges:
                 purse.pay(ready.plan.event)
                 results.append(ready.result(theta(), purse, self.start))
         return tuple(results)
+
+    def about_sums(self) -> dict[str, Any]:
+        """The exact sums in parts of what one person may contribute, as fine as matters.
+
+        Not to the last bit, which the number of threads may change: that would refuse a run that
+        was paid for.
+        """
+        found = {}
+        for name, one in self.sums.items():
+            judge = self.others.get(name)
+            bound = judge.bound if isinstance(judge, PrivateLSTD) else 1.0
+            # Adding 0 makes 0 of -0.
+            found[name] = np.round(one.total / bound * _PARTS) + 0.0
+        return found
 
     def blank(self) -> "Judges":
         """The same about no data."""
@@ -294,7 +323,7 @@ def released(
     tell = prepared(count)
     with ExitStack() as stack:
         try:
-            keeping.keep(_runs_on(given, policy, behavior, question, gather))
+            keeping.keep(_runs_on(given, policy, behavior, question, gather, judges))
             names = enumerate(judges.names)
             sources = {name: keeping.source(name, number) for number, name in names}
             ready: Ready | None = None

@@ -89,9 +89,7 @@ def _begun(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Taught:
-    finished = (place / RESULT).exists()
-    if finished:
-        _forgotten(place)
+    finished = _finished(place)
     if finished or ((place / RUN).exists() and not _failed_start(place)):
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
     if lesson.is_paper and ledger is not None:
@@ -148,8 +146,7 @@ def teach_on(
 
 
 def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[], bool]) -> Taught:
-    if (place / RESULT).exists():
-        _forgotten(place)
+    if _finished(place):
         raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
     if not (place / RUN).exists():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
@@ -223,6 +220,21 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     learned.save(written["result"])
     _forgotten(folder)
     return written
+
+
+def _finished(place: Path) -> bool:
+    """Whether a result is there; what a kill left beside one of ours goes.
+
+    Other programs write files of these names too, and theirs stay.
+    """
+    if not (place / RESULT).exists():
+        return False
+    with suppress(InputError):
+        said = files.load_json(place / RESULT)
+        kind = said.get("kind") if isinstance(said, dict) else None
+        if isinstance(kind, str) and kind.startswith("tacit "):
+            _forgotten(place)
+    return True
 
 
 def _forgotten(folder: Path) -> None:

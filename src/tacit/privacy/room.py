@@ -1,14 +1,18 @@
 """Memory and disk that a run takes: known before anybody pays, and refused if they are not there.
 
+What is asked for is compared with all memory that this process may have, and not with what is free:
+that is less where more of somebody's rows were read, and a refusal would tell.
+
 What is compiled here is what the run calls later, with the same shapes, so it is compiled once.
 """
 
+import errno
 import math
 import os
+import resource
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +21,12 @@ from tacit.privacy.errors import InputError
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-@lru_cache(1)
 def memory() -> int:
     """The bytes of memory that this machine has, or lets this process have."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if own != resource.RLIM_INFINITY:
+        found = min(found, own)
     for limit in _LIMITS:
         try:
             found = min(found, int(Path(limit).read_text(encoding="ascii")))
@@ -73,8 +79,11 @@ def on_disk(folder: str | Path | None, needed: int) -> None:
         return
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, max(needed, 1))
+            if hasattr(os, "posix_fallocate"):  # not on every system
+                os.posix_fallocate(file.fileno(), 0, max(needed, 1))
     except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+            return  # This kind of disk takes nothing beforehand, which says nothing about its room.
         raise InputError(
             f"{str(folder)!r} has no room for a checkpoint of {_shown(needed)}: {error.strerror}."
         ) from None
