@@ -230,7 +230,7 @@ NEXT = [*COLUMNS, *BUDGET, *RANGE, *COUNT]
         ([*REST, "--name", "x"], "say which with --ledger"),
         ([*REST, "--ledger", "x"], "x"),
         ([*REST, "--env", "Taxi-v4"], "No such option: --env"),
-        ([*REST, "--resume"], "leave out --table"),
+        ([*REST, "--resume"], "leave out the table"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said_in_one_sentence(

@@ -192,7 +192,12 @@ def read(paths: list[Path], sort: bool = False) -> list[list[Row]]:
 
 def _checked(row: Row) -> Row:
     made: Row = {}
-    for name in ("stay", "patient", "t", "ward", "dose"):
+    for name in ("stay", "patient"):
+        # Ids in CSV files are text, and are sorted as text.
+        made[name] = row[name]
+        if row[name] is None:
+            raise Invalid(name)
+    for name in ("t", "ward", "dose"):
         made[name] = _whole(row[name])
     for name, most in (("ward", STATES), ("dose", ACTIONS)):
         if not 0 <= made[name] < most:

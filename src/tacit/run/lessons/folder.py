@@ -88,11 +88,13 @@ def _begun(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Taught:
-    finished = (place / RESULT).exists()
-    if finished:
+    if (place / RESULT).exists():
         _forgotten(place)
-    if finished or ((place / RUN).exists() and not _failed_start(place)):
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
+    if (place / RUN).exists() and not _failed_start(place):
+        raise InputError(
+            f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
+        )
     if lesson.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
@@ -161,8 +163,7 @@ def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[]
         raise InputError(f"{str(place / RUN)!r} is damaged.") from None
     if not lesson.begun(place):
         raise InputError(
-            f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again, in "
-            "another folder."
+            f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again."
         )
     return _taught(lesson, job)
 
