@@ -16,8 +16,7 @@ from tests.auditing import own_targets, target_params
 OWN = own_targets(audits)
 SLOW = {"actor-critic-first-batch"}
 # So few runs are for faults that are coarse.
-COARSE = {"actor-critic-hidden-critic", "actor-critic-first-batch"}
-COARSE |= {"actor-critic-warm-start", "actor-critic-resumed"}
+COARSE = {"actor-critic-hidden-critic"}
 # What is seen of a run whose critic is hidden is what it does to others, and little.
 HARDLY_SEEN = {"actor-critic-hidden-critic"}
 

@@ -24,7 +24,7 @@ SLOW = {"private-gtd", "private-value", "private-choice"}
 # Smoothing hides who visits a state, as it should.
 HARDLY_SEEN = {"dplsw-visits", "private-gtd-sampled"}
 # So few runs are for faults that are coarse.
-COARSE = {"private-gtd-not-a-number", "private-value-grid"}
+COARSE = {"private-gtd-not-a-number"}
 
 
 @pytest.mark.parametrize("name", target_params(audits, QUICK, SLOW))

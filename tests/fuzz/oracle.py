@@ -497,6 +497,7 @@ def _lstd(
     expected = solved(left, right)
     assert expected is not None
     ours = LSTD(OneHot(STATES), gamma).fit(data, policy).weights
+    assert ours is not None
     if not np.allclose(ours, [float(x) for x in expected], rtol=1e-8, atol=1e-8):
         return [f"wrong: LSTD has {ours}, by hand {[float(x) for x in expected]}"]
     return []

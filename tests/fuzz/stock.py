@@ -121,9 +121,9 @@ def _tables(folder: Path) -> None:
     rows = [row for one in people() for row in one]
     cut = sum(map(len, people()[:CHOSEN]))
     for form in ("csv", "parquet"):
-        assert write(rows, folder / f"stays.{form}", form)  # type: ignore[arg-type]
+        assert write(rows, folder / f"stays.{form}", form)
         for number, part in enumerate((rows[:cut], rows[cut:])):
-            assert write(part, folder / f"part-{number}.{form}", form)  # type: ignore[arg-type]
+            assert write(part, folder / f"part-{number}.{form}", form)
     policy = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
     policy.save(folder / "policy.json")
     Tabular(np.full((3, 2), 0.5)).save(folder / "followed.json")
@@ -184,7 +184,7 @@ def _stopping(count: int) -> Iterator[None]:
         asked = iter([False] * count)
         yield lambda: next(asked, True)
 
-    before, training.on_interrupt = training.on_interrupt, soon  # type: ignore[assignment]
+    before, training.on_interrupt = training.on_interrupt, soon
     try:
         yield
     finally:

@@ -186,7 +186,7 @@ def test_what_cannot_be_meant(folder: Path, changed: dict[str, Any], words: str)
         ("excel.csv", "stay,p\n4711,1\n".encode("utf-16"), "UTF-8"),
         ("empty.csv", b"", "no header"),
         ("stays.csv.gz", b"4711", "unpack it"),
-        ("broken.parquet", b"4711", r"cannot be read: [^.]*\.$"),
+        ("broken.parquet", b"4711", r"cannot be read as Parquet: [^.]*\.$"),
     ],
 )
 def test_tables_of_another_kind(tmp_path: Path, name: str, content: bytes, words: str) -> None:

@@ -430,7 +430,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a run again."""
-    from tacit.privacy import InputError
+    from tacit.privacy import InputError, TacitError
     from tacit.privacy.resuming import KEY
     from tacit.report import write
     from tacit.run.lessons import RUN
@@ -447,7 +447,14 @@ def report(
             f"{str(run_folder)!r} holds an interrupted run: go on with it by tacit evaluate --out "
             f"{shown(run_folder)} --resume"
         )
-    write(Study.load(run_folder / "study.json"), target)
+    try:
+        write(Study.load(run_folder / "study.json"), target)
+    except TacitError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # Details of results are of any form; those that were edited need not fit together.
+        held = str(run_folder / "study.json")
+        raise InputError(f"{held!r} is damaged: what it holds cannot be shown.") from None
     if as_json:
         say_json({"report": str(target)})
     else:

@@ -864,7 +864,7 @@ class CertifiedProgram:
         """Compile the run, and refuse one that memory does not hold; the bytes of a checkpoint."""
         plan, what, remedy = self.plan, "Such a run", "use a smaller batch, or fewer features"
         shown = 8 * plan.people if public else 0
-        room.refuse_above(64 * sum(plan.rows.sizes) + 4 * shown, what, remedy)
+        room.refuse_above(4 * shown, what, remedy)
         with jax.enable_x64(True), room.refusing(what, remedy):
             key = jax.eval_shape(lambda: jax.random.key(0))
             begun = partial(certified.begin_one, plan)

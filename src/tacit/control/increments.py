@@ -49,6 +49,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.control import room
 from tacit.control.prospect_rows import Outlook
 from tacit.data import Features, OneHot, Policy, Softmax, Tabular
 from tacit.data.features import features_from_dict
@@ -385,7 +386,10 @@ class Rows:
         return [one(self.actor), one(self.critic)]
 
     def check(self, observed: Discrete | Box, name: str) -> None:
-        """Refuse heads that cannot take what is observed."""
+        """Refuse heads that cannot take what is observed, and those that memory does not hold."""
+        # Released, averaged, those of the target, two moments, a slope, and noise.
+        remedy = "use fewer features, or a smaller network"
+        room.refuse_above(64.0 * sum(self.sizes), "So many parameters", remedy)
         if isinstance(observed, Box):
             length = len(observed.low)
             seen, what = jnp.zeros((1, length)), f"vectors of {length} numbers"

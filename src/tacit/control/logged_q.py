@@ -222,7 +222,6 @@ class LoggedQ:
         largest = max(map(abs, self.reward_range))
         remedy = "use fewer features, or a smaller network"
         with forgotten_unless_paid(purse), jax.enable_x64(True):
-            room.refuse_above(64 * math.prod(head.shape), "Such parameters", remedy)
             with room.refusing("Such features of these rows", remedy):
                 moves = data.transitions()
                 rows = noised_q.of_people(
