@@ -23,11 +23,13 @@ from tacit.data import marks
 from tacit.privacy import files
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.resuming import KEY
 from tacit.run.evaluation import Progress, silent
 from tacit.run.lessons.words import Job, Lesson, Result, refuse_modules
 from tacit.run.logs import paths as log_paths
 from tacit.run.parsing import not_empty
+from tacit.run.releasing import refuse_taken_name
 from tacit.run.training import CHECKPOINT, never
 
 RUN, RESULT = "run.json", "result.json"
@@ -91,7 +93,8 @@ def _begun(
     if (place / RESULT).exists():
         _forgotten(place)
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
-    if (place / RUN).exists() and not _failed_start(place):
+    # A key without run.json is that of an evaluation.
+    if not _failed_start(place) if (place / RUN).exists() else (place / KEY).exists():
         raise InputError(
             f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
         )
@@ -99,6 +102,11 @@ def _begun(
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    run = place.resolve().name if name is None else not_empty("--name", name)
+    if ledger is not None:
+        # Its certificate is that of all entries under the name, which is more than was asked for.
+        with Ledger.open(ledger) as opened:
+            refuse_taken_name(opened, run)
     refused = lesson.why_no_curve
     if formats and refused is not None:
         raise InputError(refused)
@@ -114,7 +122,7 @@ def _begun(
     words = {
         "words": lesson.to_dict(),
         "ledger": None if ledger is None else str(Path(ledger).resolve()),
-        "name": place.resolve().name if name is None else not_empty("--name", name),
+        "name": run,
         "seed": seed,
         "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
         "formats": listed,
