@@ -177,6 +177,16 @@ def test_bad_input_is_one_sentence_and_exit_2(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [[], ["ledger"]])
+def test_a_command_alone_shows_its_help(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Usage:")
+    assert any(line.strip().startswith(("ledger ", "show ")) for line in lines)
+
+
 def test_save_where_nothing_can_be_written(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

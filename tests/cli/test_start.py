@@ -68,9 +68,9 @@ def _full(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_full_standard_output_is_said_in_a_sentence(tmp_path: Path, stock: Path) -> None:
+def test_full_standard_output_is_said_in_a_sentence(tmp_path: Path) -> None:
     told = "Standard output or a temporary file cannot be written: No space left on device."
-    for words in (["limits", "--epsilon", "1"], ["budget", "--claim", "all", "--json"]):
+    for words in (["--version"], ["budget", "Gaussian(1, 1)", "--delta", "1e-5"]):
         found = _full(words, tmp_path)
         assert found.returncode == 2
         assert found.stderr.startswith(f"tacit: {told}")

@@ -263,7 +263,7 @@ def test_a_stopped_run_is_resumed_to_the_same_bytes(
     assert f"tacit train actor-critic --out {cut} --resume" in printed.err
     assert not (cut / "result.json").exists()
     assert cli.run([*given, "--out", str(cut)]) == 2
-    assert "holds a run already" in capsys.readouterr().err
+    assert "holds an interrupted run: resume it" in capsys.readouterr().err
     stops(2)
     again = ["train", "actor-critic", "--out", str(cut), "--resume"]
     assert cli.run(again) == 130

@@ -12,6 +12,7 @@ from tacit import cli
 from tacit.control import LearnedQ, LoggedQ
 from tacit.data import Fourier, Trajectories, load_policy
 from tacit.privacy import Budget, Certificate, Ledger, Relation, Unit
+from tacit.privacy.resuming import KEY
 
 TRAIN = ["train", "logged-q"]
 COLUMNS = [
@@ -171,6 +172,34 @@ def test_a_ledger_pays_once_and_no_more_than_its_limit(
         assert [entry.run for entry in opened.entries()] == ["first"]
 
 
+def test_a_name_that_the_ledger_has_is_refused(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The certificate would be that of both runs, at a larger epsilon than was asked for."""
+    Ledger.create(
+        tmp_path / "ledger", "patients", unit=Unit.USER, relation=Relation.REPLACE_ONE
+    ).close()
+    words = [*TRAIN, table, *REST, "--ledger", str(tmp_path / "ledger")]
+    assert cli.run([*words, "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert cli.run([*words, "--out", str(tmp_path / "other" / "run")]) == 2
+    assert "The ledger has a run 'run' already" in capsys.readouterr().err
+    assert cli.run([*words, "--name", "run", "--out", str(tmp_path / "more")]) == 2
+    assert "The ledger has a run 'run' already" in capsys.readouterr().err
+    with Ledger.open(tmp_path / "ledger") as opened:
+        assert len(opened) == 1
+
+
+def test_an_interrupted_evaluation_is_left_as_it_is(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / KEY).write_text("{}")
+    assert cli.run([*TRAIN, table, *REST, "--out", str(tmp_path / "run")]) == 2
+    assert "holds an interrupted run: resume it" in capsys.readouterr().err
+    assert names(tmp_path / "run") == [KEY]
+
+
 def test_options_may_stand_in_a_file(
     table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,7 +259,7 @@ NEXT = [*COLUMNS, *BUDGET, *RANGE, *COUNT]
         ([*REST, "--name", "x"], "say which with --ledger"),
         ([*REST, "--ledger", "x"], "x"),
         ([*REST, "--env", "Taxi-v4"], "No such option: --env"),
-        ([*REST, "--resume"], "leave out --table"),
+        ([*REST, "--resume"], "leave out the table"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said_in_one_sentence(

@@ -44,6 +44,7 @@ def assert_clean(found: dict[str, Any]) -> None:
     ), "\n".join(found["why"])
 
 
+@pytest.mark.slow
 def test_a_few_faults_of_two_commands() -> None:
     """All kinds of faults, at calls that differ from day to day in nothing but their number."""
     found = counted("--command", "evaluate", "--command", "logged-q", "--trials", "54")

@@ -6,6 +6,7 @@ formulas in the docstrings, with fractions where a sum could cancel.
 """
 
 import csv
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -192,7 +193,12 @@ def read(paths: list[Path], sort: bool = False) -> list[list[Row]]:
 
 def _checked(row: Row) -> Row:
     made: Row = {}
-    for name in ("stay", "patient", "t", "ward", "dose"):
+    for name in ("stay", "patient"):
+        # Ids in CSV files are text, and are sorted as text.
+        made[name] = row[name]
+        if row[name] is None:
+            raise Invalid(name)
+    for name in ("t", "ward", "dose"):
         made[name] = _whole(row[name])
     for name, most in (("ward", STATES), ("dose", ACTIONS)):
         if not 0 <= made[name] < most:
@@ -250,6 +256,7 @@ def _compare_one(rng: Rng, work: Path) -> list[str]:
     except Invalid as error:
         expected, why = None, str(error)
     about = f"{form}, {len(paths)} files, sort {sort}"
+    stream: Any = None
     try:
         if form == "csv":
             data = Trajectories.from_csv(paths, sort=sort, **COLUMNS)
@@ -267,6 +274,8 @@ def _compare_one(rng: Rng, work: Path) -> list[str]:
         else:
             data = Trajectories.from_parquet(paths, sort=sort, **COLUMNS)
     except TacitError as error:
+        if stream is not None and expected is not None and _people_come_back(expected):
+            return []
         # Files that are sorted together must have the same types; those of CSV files are guessed.
         if expected is not None and not (sort and "other column types" in str(error)):
             return [f"wrong: a valid table is refused, {about}: {error}"]
@@ -274,6 +283,12 @@ def _compare_one(rng: Rng, work: Path) -> list[str]:
     if expected is None:
         return [f"wrong: what is not valid ({why}) is taken, {about}"]
     return _differences(data, expected, about)
+
+
+def _people_come_back(slow: list[list[Row]]) -> bool:
+    """Whether somebody's trajectories stand apart, which a stream refuses."""
+    runs = [person for person, _ in itertools.groupby(one[0]["patient"] for one in slow)]
+    return len(runs) > len(set(runs))
 
 
 def _differences(data: Any, expected: list[list[Row]], about: str) -> list[str]:
@@ -526,8 +541,10 @@ def _printed(
         code = cli.run([*words, "--out", str(work / "out")])
     expected = by_hand(slow, ratios, gamma, horizon)
     if code == 2:
-        # Half of the people alone, by whom a model is judged, may have no weight.
-        known = None in expected.values() or "nothing in common" in err.getvalue()
+        # Half of the people alone, by whom a model is fitted or judged, may have no weight, or no
+        # step with a next state.
+        halves = ("nothing in common", "a step whose next state is known")
+        known = None in expected.values() or any(one in err.getvalue() for one in halves)
         return [] if known else [f"wrong: refused: {err.getvalue()}"]
     found = {one["method"]: one["estimate"] for one in json.loads(out.getvalue())["results"]}
     return [

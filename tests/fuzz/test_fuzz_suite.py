@@ -1,4 +1,4 @@
-"""Some hundred cases with the quick tests, ten thousand every night."""
+"""Some hundred cases with the slow tests, ten thousand every night."""
 
 import json
 import os
@@ -44,6 +44,7 @@ def quick() -> list[dict[str, Any]]:
     return fuzzed("--cases", "300", *(word for kind in QUICK for word in ("--only", kind)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", QUICK)
 def test_some_cases_of_each_kind(kind: str, quick: list[dict[str, Any]]) -> None:
     own = [one for one in quick if one["label"].startswith(f"{kind}:")]

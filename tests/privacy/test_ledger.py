@@ -861,6 +861,24 @@ def test_full_disk(spent: Path) -> None:
         assert ledger.check() >= 3
 
 
+def test_a_disk_that_is_full_when_a_ledger_is_made(spent: Path) -> None:
+    """The sentence names the ledger that was asked for, and nothing is left."""
+    made = spent.with_name("made.ledger")
+    in_child(
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "try:\n"
+        "    Ledger.create(sys.argv[2], 'clinic', unit=ledger.about.unit)\n"
+        "except LedgerError as error:\n"
+        "    told = f'The ledger {sys.argv[2]!r} could not be written: the disk is full'\n"
+        "    sys.exit(0 if str(error).startswith(told) else str(error))\n"
+        "sys.exit('made without room')\n",
+        spent,
+        made,
+    )
+    assert not [one for one in spent.parent.iterdir() if "made.ledger" in one.name]
+
+
 def test_a_process_that_died_with_the_lock_does_not_hold_it(spent: Path) -> None:
     code = (
         "import os, sys, sqlite3; c = sqlite3.connect(sys.argv[1], isolation_level=None);"

@@ -343,7 +343,7 @@ def test_a_run_that_goes_on_takes_its_options_from_its_folder(
     assert "tacit evaluate --out run --resume" in capsys.readouterr().err
     for more in (["--epsilon", "2"], ["stays.parquet"], ["--ledger", "people"], ["--seed", "1"]):
         assert cli.run(["evaluate", "--out", "run", "--resume", *more]) == 2
-        assert "--resume takes all options from run" in capsys.readouterr().err
+        assert "--resume takes all options from 'run'" in capsys.readouterr().err
     assert cli.run(["evaluate", "--resume"]) == 2
     assert cli.run(["evaluate", "--out", "run", "--resume", "--ray", "local"]) == 2
     assert "begun without --ray" in capsys.readouterr().err

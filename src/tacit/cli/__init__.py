@@ -77,6 +77,9 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:  # sorted below; what is not for people keeps its traceback
         from tacit.privacy.errors import TacitError
 
+        if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, _UsageError):
+            say(*str(error).split("\n"), aside=True)  # the help of `tacit` or `tacit ledger` alone
+            return 2
         if isinstance(error, _UsageError) and hasattr(error, "format_message"):
             return _refuse(error.format_message())
         if isinstance(error, TacitError):

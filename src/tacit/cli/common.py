@@ -151,8 +151,8 @@ def refuse_words(
     for key, value in said.items():
         # By identity: 0 is something to say, and equals False.
         if key != "learner" and value is not None and value is not False and value != ():
-            option = key.rstrip("_").replace("_", "-")
-            raise InputError(f"--resume takes all options from {out}: leave out --{option}.")
+            option = "the table" if key == "table" else f"--{key.rstrip('_').replace('_', '-')}"
+            raise InputError(f"--resume takes all options from {str(out)!r}: leave out {option}.")
 
 
 def say_stopped(how_far: str, command: str, folder: Path, env: str | None) -> NoReturn:

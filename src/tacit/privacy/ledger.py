@@ -38,7 +38,7 @@ import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -169,8 +169,9 @@ class Ledger:
             reason = getattr(error, "strerror", None) or "its name is not one for a file"
             raise LedgerError(f"{str(path)!r} cannot be made: {reason}.") from None
         try:
-            connection = connected(building)
-            ledger = cls(Name.of(building), connection, about)
+            # Errors name the ledger that was asked for.
+            connection = connected(building, path)
+            ledger = cls(replace(Name.of(building), path=path), connection, about)
             with ledger._transaction():
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute("CREATE TABLE about (description TEXT NOT NULL)")

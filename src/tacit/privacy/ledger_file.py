@@ -65,9 +65,12 @@ def absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(path))
 
 
-def connected(path: Path) -> sqlite3.Connection:
-    """A connection to the file, in which transactions are begun and ended by hand."""
-    with sentences(path):
+def connected(path: Path, shown: Path | None = None) -> sqlite3.Connection:
+    """A connection to the file, in which transactions are begun and ended by hand.
+
+    Errors name `shown`, by default `path`.
+    """
+    with sentences(path if shown is None else shown):
         connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
         # A rollback journal and EXTRA: after COMMIT the entry survives a power cut, journal
         # directory entry included.

@@ -24,11 +24,13 @@ from tacit.data import marks
 from tacit.privacy import files
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.resuming import KEY
 from tacit.run.evaluation import Progress, silent
 from tacit.run.lessons.words import Job, Lesson, Result, refuse_modules
 from tacit.run.logs import paths as log_paths
 from tacit.run.parsing import not_empty
+from tacit.run.releasing import refuse_taken_name
 from tacit.run.training import CHECKPOINT, never
 
 RUN, RESULT = "run.json", "result.json"
@@ -89,13 +91,22 @@ def _begun(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Taught:
-    finished = _finished(place)
-    if finished or ((place / RUN).exists() and not _failed_start(place)):
+    if _finished(place):
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
+    # A key without run.json is that of an evaluation.
+    if not _failed_start(place) if (place / RUN).exists() else (place / KEY).exists():
+        raise InputError(
+            f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
+        )
     if lesson.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    run = place.resolve().name if name is None else not_empty("--name", name)
+    if ledger is not None:
+        # Its certificate is that of all entries under the name, which is more than was asked for.
+        with Ledger.open(ledger) as opened:
+            refuse_taken_name(opened, run)
     refused = lesson.why_no_curve
     if formats and refused is not None:
         raise InputError(refused)
@@ -111,7 +122,7 @@ def _begun(
     words = {
         "words": lesson.to_dict(),
         "ledger": None if ledger is None else os.path.realpath(ledger),
-        "name": place.resolve().name if name is None else not_empty("--name", name),
+        "name": run,
         "seed": seed,
         "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
         "formats": listed,
@@ -159,8 +170,7 @@ def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[]
         raise InputError(f"{str(place / RUN)!r} is damaged.") from None
     if not lesson.begun(place):
         raise InputError(
-            f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again, in "
-            "another folder."
+            f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again."
         )
     return _taught(lesson, job)
 
