@@ -194,10 +194,9 @@ def read(paths: list[Path], sort: bool = False) -> list[list[Row]]:
 def _checked(row: Row) -> Row:
     made: Row = {}
     for name in ("stay", "patient"):
-        # Ids in CSV files are text, and are sorted as text.
-        made[name] = row[name]
         if row[name] is None:
-            raise Invalid(name)
+            raise Invalid("null")
+        made[name] = row[name]  # text in CSV files, where 1 and 01 are two, and 10 is before 2
     for name in ("t", "ward", "dose"):
         made[name] = _whole(row[name])
     for name, most in (("ward", STATES), ("dose", ACTIONS)):
