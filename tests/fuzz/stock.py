@@ -4,6 +4,7 @@ A case copies what it spoils. Everything is small, and everything that is random
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import numpy as np
 
 from tests.neighbours.tables import CHOSEN, people, write
 
+_ROOT = Path(__file__).parents[2]
 _READ = "--trajectory stay --time t --user patient"
 _STEPS = f"{_READ} --reward r --terminated died --reward-range 0,1"
 _WARDS = "--state ward --action dose"
@@ -82,28 +84,19 @@ class Stock:
         """What these kinds of cases need, in a process of its own that may compile programs."""
         for sort, made in _SORTS.items():
             if kinds & made and not (self.folder / f".{sort}").exists():
-                child = os.fork()
-                if child == 0:
-                    _in_child(self.folder, sort)
-                if os.waitpid(child, 0)[1] != 0:
-                    raise RuntimeError(f"{sort} cannot be made: {self.folder}/.{sort}.err")
+                # Not by a fork: the caller may have imported JAX, which has threads.
+                paths = [*map(str, (_ROOT, _ROOT / "src")), os.environ.get("PYTHONPATH", "")]
+                done = subprocess.run(
+                    [sys.executable, "-m", "tests.fuzz.stock", str(self.folder.resolve()), sort],
+                    cwd=_ROOT,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                if done.returncode != 0:
+                    raise RuntimeError(f"{sort} cannot be made: {done.stderr}")
                 (self.folder / f".{sort}").touch()
-
-
-def _in_child(folder: Path, sort: str) -> None:
-    try:
-        os.chdir(folder)
-        handle = os.open(f".{sort}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        _MAKERS[sort](folder)
-    except BaseException as error:
-        import traceback
-
-        traceback.print_exception(error)
-        sys.stderr.flush()
-        os._exit(1)
-    os._exit(0)
 
 
 def _run(*words: str, code: int = 0) -> None:
@@ -213,3 +206,8 @@ EVERY = {
 # Which kinds of cases need which.
 _SORTS = {"tables": EVERY | {"runs", "train", "reading", "values"}, "books": EVERY | {"runs"}}
 _SORTS["runs"] = {"runs"}
+
+
+if __name__ == "__main__":
+    os.chdir(sys.argv[1])
+    _MAKERS[sys.argv[2]](Path(sys.argv[1]))
