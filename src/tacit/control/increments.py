@@ -49,13 +49,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.control import room
 from tacit.control.prospect_rows import Outlook
 from tacit.data import Features, OneHot, Policy, Softmax, Tabular
 from tacit.data.features import features_from_dict
 from tacit.data.policies import Network as NetworkPolicy
 from tacit.envs.base import Box, Discrete, Episodes
-from tacit.privacy import checks
+from tacit.privacy import checks, room
 from tacit.privacy.errors import InputError
 from tacit.privacy.mechanisms import clip
 
