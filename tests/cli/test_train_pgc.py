@@ -12,7 +12,7 @@ from tacit import cli
 from tacit.control import PGC, LearnedPGC, OneOf, pgc
 from tacit.data import load_policy
 from tacit.envs.control import CartPole
-from tacit.privacy import Certificate, InputError
+from tacit.privacy import Certificate, InputError, Ledger, Unit
 from tacit.run import lessons
 
 HERE = ["train", "pgc", "--env", "CartPole"]
@@ -232,5 +232,6 @@ def test_words_of_other_learners_and_ledgers_are_refused(
     assert cli.run(["train", "pgc", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
     assert "--delta is for other learners than pgc" in capsys.readouterr().err
     lesson = lessons.Lesson.of({"learner": "pgc", "env": "CartPole", "agents": 9, "epsilon": 1.0})
+    Ledger.create(tmp_path / "ledger.json", "all", unit=Unit.TRAJECTORY).close()
     with pytest.raises(InputError, match="ledger of its own"):
         lessons.teach(lesson, tmp_path, ledger=tmp_path / "ledger.json")

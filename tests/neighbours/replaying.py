@@ -307,6 +307,7 @@ def _begun(command: Command, rows: Any, folder: Path, stance: Stance) -> tuple[A
         held["sigma"] = sigma
         return advance(plan, data, state, sigma, updates)
 
+    advances.lower = advance.lower  # type: ignore[attr-defined] # a run is compiled before it pays
     with mock.patch.multiple(noised_q, begin=begins, advance=advances):
         outcome = run(command, rows, folder, stance)
     if outcome is None or outcome.code != 0:

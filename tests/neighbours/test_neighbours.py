@@ -3,6 +3,8 @@
 import inspect
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,16 +234,21 @@ def test_what_is_no_figure_is_seen(path: tuple[Any, ...], value: Any, tmp_path: 
 
 def test_a_refusal_that_pays_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes wrong must go wrong before anything is paid for."""
-    fit = private_gtd.PrivateGTD.fit
+    shipped = private_gtd.PrivateGTD.ready
 
-    def late(self: Any, data: Any, *given: Any, **more: Any) -> Any:
-        if np.abs(data.rewards).max() > 1e6:
-            raise InputError("The rewards are too large.")
-        return fit(self, data, *given, **more)
+    def too_large() -> Any:
+        raise InputError("The rewards are too large.")
 
-    monkeypatch.setattr(private_gtd.PrivateGTD, "fit", late)
+    @contextmanager
+    def late(self: Any, data: Any, *given: Any, **more: Any) -> Iterator[Any]:
+        with shipped(self, data, *given, **more) as found:
+            large = np.abs(data.rewards).max() > 1e6
+            yield replace(found, walked=too_large) if large else found
+
+    monkeypatch.setattr(private_gtd.PrivateGTD, "ready", late)
     found = findings(COMMANDS["evaluate --ledger"], tmp_path, "rewards of 1e308")
-    assert found == ["people.ledger of a refusal: "]
+    assert len(found) == 1
+    assert found[0].startswith("stderr of a refusal: tacit: The rewards are too large. What was begun")
 
 
 def moved(name: str, tmp_path: Path, *names: str) -> list[str]:

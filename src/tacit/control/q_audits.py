@@ -79,6 +79,7 @@ def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
         seen.extend([parameters[1:], *evidence(sums, *known)])
         return states[-1]
 
+    one_by_one.lower = advance.lower  # type: ignore[attr-defined] # compiled before the payment
     with patch.object(noised_q, "advance", one_by_one):
         yield seen
 
