@@ -248,7 +248,9 @@ def test_a_refusal_that_pays_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(private_gtd.PrivateGTD, "ready", late)
     found = findings(COMMANDS["evaluate --ledger"], tmp_path, "rewards of 1e308")
     assert len(found) == 1
-    assert found[0].startswith("stderr of a refusal: tacit: The rewards are too large. What was begun")
+    assert found[0].startswith(
+        "stderr of a refusal: tacit: The rewards are too large. What was begun"
+    )
 
 
 def moved(name: str, tmp_path: Path, *names: str) -> list[str]:
