@@ -318,7 +318,7 @@ def _answer(
             raise
         say(f"Stopped. {_kept(folder)}", aside=True)
         raise typer.Exit(130) from None
-    except Exception as error:
+    except Exception as error:  # what was paid for is shown or kept; it is raised again
         if study is not None:
             # It has been paid for: what cannot be kept is at least shown.
             with suppress(OSError):

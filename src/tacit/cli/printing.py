@@ -26,4 +26,4 @@ def shown(path: object) -> str:
 
 def say_json(value: Any, indent: int | None = None) -> None:
     """Print JSON, in ASCII: whatever else there is in it is escaped."""
-    print(json.dumps(value, indent=indent, ensure_ascii=True))  # noqa: T201
+    print(json.dumps(value, indent=indent, ensure_ascii=True))  # noqa: T201 (the one place for JSON)
