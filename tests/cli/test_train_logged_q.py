@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit import cli
-from tacit.control import LearnedQ, LoggedQ
+from tacit.control import LearnedQ, LoggedQ, noised_q
 from tacit.data import Fourier, Trajectories, load_policy
 from tacit.privacy import Budget, Certificate, Ledger, Relation, Unit
 from tacit.privacy.resuming import KEY
@@ -284,3 +285,31 @@ def test_a_table_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     public = [*TRAIN, "none.parquet", *COLUMNS]
     assert cli.run(public) == 2
     assert "There is no file none.parquet." in capsys.readouterr().err
+
+
+def test_of_two_runs_that_begin_under_one_name_one_pays(
+    table: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The other one came between this one's first look into the ledger and its payment."""
+    monkeypatch.chdir(tmp_path)
+    words = ["ledger", "create", "people", "--population", "icu", "--unit", "user"]
+    assert cli.run([*words, "--relation", "replace-one", "--epsilon", "9", "--delta", "1e-2"]) == 0
+    begin = [*TRAIN, table, *REST, "--ledger", "people", "--name", "same"]
+    calibrated, began = noised_q.calibrated, list[bool]()
+
+    def meanwhile(*given: Any) -> Any:
+        if not began:
+            began.append(True)
+            assert cli.run([*begin, "--out", "first"]) == 0
+        return calibrated(*given)
+
+    monkeypatch.setattr(noised_q, "calibrated", meanwhile)
+    assert cli.run([*begin, "--out", "second"]) == 2
+    assert "has a run 'same' already: give this one another name" in capsys.readouterr().err
+    assert not (tmp_path / "second").exists()
+    with Ledger.open("people") as ledger:
+        assert len(list(ledger.entries())) == 1
+    assert cli.run([*begin[:-1], "other", "--out", "second"]) == 0

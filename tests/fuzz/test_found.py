@@ -1,5 +1,6 @@
 """What fuzzing found, each by itself: a case for every sort of traceback, hang and damage."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 
 from tacit import cli
+from tacit.control import LoggedQ, noised_q
 from tacit.data import OneHot, Tabular, Trajectories
 from tacit.evaluation import LSTD
 from tacit.evaluation.importance import weighted
 from tacit.evaluation.steps import MOST_ROWS
 from tacit.privacy import Budget, InputError, files
-from tacit.run import clinic
+from tacit.run import clinic, training
 from tacit.run.evaluation import Question, _schema
 from tacit.run.sweep import Plan, Swept
 from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, Stock
@@ -207,3 +209,69 @@ def test_a_ledger_that_is_a_link_to_itself(here: Path, capsys: pytest.CaptureFix
 def test_an_environment_of_too_many_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "actor-critic", "--env", "a:b:c", "--people", "4", "--return-range", "0,1"]
     assert "There is no environment 'a:b:c'" in refused([*words, *BUDGET], capsys)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"version": "x" * 2000}, "has version"),
+        ({"kind": "x" * 2000}, "There is no policy of kind"),
+        ({"kind": "x y " * 500}, "There is no policy of kind"),
+    ],
+)
+def test_long_values_are_not_quoted_in_full(
+    changed: dict[str, str], told: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = json.loads((here / "policy.json").read_text())
+    assert set(changed) <= set(policy)
+    (here / "policy.json").write_text(json.dumps(policy | changed))
+    said = refused(["evaluate", "stays.csv", *EVALUATE, *BUDGET, "--out", "out"], capsys)
+    assert told in said
+    assert " ... " in said
+    assert len(said) < 500
+
+
+def test_a_long_name_of_an_environment(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "actor-critic", "--people", "4", "--return-range", "0,1", *BUDGET]
+    said = refused([*words, "--env", "x" * 2000, "--out", "out"], capsys)
+    assert "There is no environment 'xxx" in said
+    assert len(said) < 600
+
+
+def test_columns_of_parquet_whose_names_are_no_text(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = (here / "stays.parquet").read_bytes()
+    (here / "stays.parquet").write_bytes(whole.replace(b"ward", b"\xe6ard"))
+    for words in (["--sort"], []):
+        said = refused(["check", "stays.parquet", *TABLE, *words], capsys)
+        assert "no text in UTF-8, so it may be damaged" in said
+        assert "codec" not in said
+
+
+def test_an_epsilon_without_bounds_draws_no_warnings(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "prospect", "--env", "ObstacleGrid", "--steps", "60", "--samples", "5"]
+    words += ["--reward-radius", "0.01", "--reward-range=-50,0", "--epsilon", "1e308"]
+    refused([*words, "--delta", "1e-6", "--seed", "3", "--out", "out"], capsys)
+
+
+def test_long_runs_show_progress(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of a million episodes, and pieces of a million updates, do not grow with these."""
+    assert training._LONGEST_SEGMENT == 10_000
+    seen: list[int] = []
+    monkeypatch.setattr(noised_q, "_PIECE", 0.0)
+    agent = LoggedQ(num_actions=2, reward_range=(0.0, 1.0), budget=None, num_states=2, updates=5)
+    told = agent.fit(small(), seed=0, progress=lambda done, planned: seen.append(done))
+    assert seen == [1, 2, 3, 4, 5]
+    whole = agent.fit(small(), seed=0)
+    np.testing.assert_array_equal(told.parameters, whole.parameters)
+
+
+def test_large_results_take_one_line(here: Path) -> None:
+    """Python's encoder takes ten times as long for lines of their own."""
+    files.write_json(here / "small.json", {"a": [0.5] * 3})
+    files.write_json(here / "large.json", {"a": [0.5] * 10**6})
+    assert len((here / "small.json").read_text().splitlines()) == 7
+    assert len((here / "large.json").read_text().splitlines()) == 1

@@ -39,7 +39,13 @@ from tacit.privacy import (
 )
 from tacit.privacy.accounting import GRID
 from tacit.privacy.grid import Composition
-from tacit.privacy.losses import GaussianShift, LaplaceShift, Response
+from tacit.privacy.losses import (
+    GaussianShift,
+    LaplaceShift,
+    Response,
+    gaussian_delta,
+    log_gaussian_delta,
+)
 
 AR, RO, RR, LO = (
     Relation.ADD_REMOVE,
@@ -767,3 +773,15 @@ def test_extremes_are_finite_and_where_they_must_be(
     events: Event, relation: Relation, low: float, high: float
 ) -> None:
     assert low <= epsilon(events, 1e-5, relation) <= high
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 1e3, 1e150, 1e200, 1e308])
+def test_gaussian_deltas_are_numbers_at_both_ends(epsilon: float) -> None:
+    """Squares of epsilon / mu overflow there; by its tail delta is below any number above 0."""
+    found = [gaussian_delta(10.0**power, epsilon) for power in range(-300, 301, 20)]
+    assert all(0.0 <= one <= 1.0 for one in found)
+    assert found == sorted(found)
+    assert found[0] == 0.0
+    far, near = (log_gaussian_delta(1e-3, np.array([eps]))[0] for eps in (1e98, 0.99e97))
+    assert far == log_gaussian_delta(1e-3, np.array([1e300]))[0]
+    assert -math.inf < far < near

@@ -112,8 +112,10 @@ def _about_file(error: OSError) -> str:
 
 
 def _refuse(message: str) -> int:
-    # One line, whatever a file that is complained of has put into it.
-    say(f"tacit: {message}", aside=True)
+    # One line, and not a long one, whatever a file that is complained of has put into it.
+    from tacit.privacy.text import shortened
+
+    say(f"tacit: {shortened(message)}", aside=True)
     return 2
 
 

@@ -84,7 +84,7 @@ def ledger_show(
         say(f"  limit       {at}, kept by the {limit.kind} filter; {told.left:.1%} is left")
     else:
         say("  limit       none")
-    say(f"  entries     {told.entries} in {told.runs} runs")
+    say(f"  entries     {told.entries} in {told.runs} {'run' if told.runs == 1 else 'runs'}")
     if told.epsilon is None:
         say(f"  paid        more than any epsilon that can be stated at delta {stated_at:g}")
     else:

@@ -515,11 +515,7 @@ class FunctionalQ:
                 noised_q.try_room(plan, data, _SMALLER, told=True)
                 course.pay(event, {}, 16 * math.prod(head.shape))
                 state = noised_q.begin(plan, data, source.key())
-                stride = -(-plan.updates // _STOPS) if course.progress else plan.updates
-                for done in range(0, plan.updates, stride):
-                    size = min(stride, plan.updates - done)
-                    state = noised_q.advance(plan, data, state, sigma, size)
-                    course.tell(done + size, plan.updates)
+                state = noised_q.to_the_end(plan, data, state, sigma, course.progress)
                 released = {"parameters": noised_q.released(plan, data, state)}
             course.keep_released(released)
         elif event is not None:

@@ -144,11 +144,13 @@ class LoggedQ:
         seed: int | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
+        progress: noised_q.Progress | None = None,
     ) -> LearnedQ:
         """Learn from `data`; with a `ledger` all is paid for before anything is computed.
 
         `checkpoint` is a folder in which the key of the noise is kept before that, so that `resume`
         can compute the same once more, at no further cost; `keep` leaves it there at the end.
+        `progress(done, updates)` is called now and then.
         """
         plan = self._plan(data, ledger)
         purse = self._purse(data, ledger, run, seed)
@@ -157,7 +159,7 @@ class LoggedQ:
                 about = {"seed": seed, "run": None if ledger is None else run}
                 runs_on = {"agent": self, "data": data}
                 purse.keep(Kept.begin(checkpoint, about, live=False, runs_on=runs_on))
-            return self._fitted(data, plan, purse, keep)
+            return self._fitted(data, plan, purse, keep, progress)
 
     def resume(
         self,
@@ -166,6 +168,7 @@ class LoggedQ:
         *,
         ledger: Ledger | None = None,
         keep: bool = False,
+        progress: noised_q.Progress | None = None,
     ) -> LearnedQ:
         """What `fit(..., checkpoint=folder)` would have come to, bit for bit.
 
@@ -182,7 +185,7 @@ class LoggedQ:
                 raise InputError("This run was begun with a ledger: say the same.")
             purse = self._purse(data, ledger, run, seed)
             purse.keep(kept)
-            return self._fitted(data, plan, purse, keep)
+            return self._fitted(data, plan, purse, keep, progress)
 
     @staticmethod
     def _purse(
@@ -217,7 +220,14 @@ class LoggedQ:
             self.average,
         )
 
-    def _fitted(self, data: Trajectories, plan: Plan, purse: Purse, keep: bool) -> LearnedQ:
+    def _fitted(
+        self,
+        data: Trajectories,
+        plan: Plan,
+        purse: Purse,
+        keep: bool,
+        progress: noised_q.Progress | None,
+    ) -> LearnedQ:
         head, count, kept = plan.rule.head, data.num_units, purse.kept
         largest = max(map(abs, self.reward_range))
         remedy = "use fewer features, or a smaller network"
@@ -241,7 +251,7 @@ class LoggedQ:
                 purse.pay(noised_q.event(plan, sigma), delta=self.budget.delta)
         with jax.enable_x64(True):
             begun = noised_q.begin(plan, rows, purse.source.key())
-            end = noised_q.advance(plan, rows, begun, sigma, self.updates)
+            end = noised_q.to_the_end(plan, rows, begun, sigma, progress)
             parameters = head.scaled(noised_q.released(plan, rows, end), largest)
         diverged = not np.all(np.isfinite(parameters))
         if kept is not None and (diverged or not keep):

@@ -57,6 +57,8 @@ them) is the caller's part for all rules but the last. Arithmetic: 64-bit floati
 """
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -83,6 +85,11 @@ from tacit.risk import Prospect
 _MOST_NUMBERS = 2**21
 _ALL = 2**31 - 1
 _MOST_UPDATES = 10**7
+# A piece of a run that shows progress is made twice as long while it takes less, in seconds.
+_PIECE = 0.5
+
+Progress = Callable[[int, int], None]
+"""`progress(done, planned)`, in updates."""
 
 
 class Data(NamedTuple):
@@ -539,6 +546,24 @@ def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> S
 
     after: State = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
     return after
+
+
+def to_the_end(
+    plan: Plan, data: Data, state: State, sigma: float, progress: Progress | None
+) -> State:
+    """All updates; with `progress`, in pieces of about a second, after each of which it is told."""
+    done, size = 0, plan.updates if progress is None else 1
+    while done < plan.updates:
+        size = min(size, plan.updates - done)
+        begun = time.monotonic()
+        state = advance(plan, data, state, sigma, size)
+        state.done.block_until_ready()
+        done += size
+        if progress is not None:
+            progress(done, plan.updates)
+            if time.monotonic() - begun < _PIECE:
+                size *= 2
+    return state
 
 
 def try_room(plan: Plan, data: Data, remedy: str, *, told: bool) -> None:

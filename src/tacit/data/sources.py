@@ -152,10 +152,18 @@ def open_parquet(path: Path) -> Any:
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
+        raise _no_parquet(path, error) from None
+
+
+def _no_parquet(path: Path, error: OSError | ValueError) -> InputError:
+    if isinstance(error, UnicodeEncodeError):
+        why = NOT_TEXT
+    elif isinstance(error, UnicodeDecodeError):
+        why = "what it says of its columns is no text in UTF-8, so it may be damaged"
+    else:
         # Arrow's own are OSErrors too, but have no number.
         why = reason(error) if getattr(error, "errno", None) else first_line(error)
-        why = NOT_TEXT if isinstance(error, UnicodeEncodeError) else why
-        raise InputError(f"{path} cannot be read as Parquet: {why}.") from None
+    return InputError(f"{path} cannot be read as Parquet: {why}.")
 
 
 def parquet_chunks(
@@ -171,9 +179,7 @@ def parquet_chunks(
                     yield Chunk(str(path), batch, first)
                     first += batch.num_rows
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-                raise InputError(
-                    f"{path} cannot be read as Parquet: {first_line(error)}."
-                ) from None
+                raise _no_parquet(path, error) from None
 
 
 def ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -133,6 +133,7 @@ class Ledger:
         self._totals = Totals(digest_of(about.to_dict()))
         self._has_nonces = False
         self._warned: set[float] = set()
+        self._new_runs: set[str] = set()
 
     # --- making and opening -----------------------------------------------------------------------
 
@@ -299,7 +300,7 @@ class Ledger:
         try:
             with self._transaction():
                 self._catch_up()
-                if new_run and run in self._totals.runs:
+                if (new_run or run in self._new_runs) and run in self._totals.runs:
                     raise InputError(
                         f"The ledger has a run {run!r} already: give this one another name."
                     )
@@ -327,6 +328,7 @@ class Ledger:
             why = self._why_over(chosen, listed, place, over.before)
             raise OverBudget(why) from None
         self._totals.count(row)
+        self._new_runs.discard(run)
         return entry
 
     def _looked(self, run: str) -> tuple[int, frozenset[float]]:
@@ -676,6 +678,13 @@ class Ledger:
     def has_run(self, run: str) -> bool:
         """Whether any entry is of this run."""
         return run in self._look().runs
+
+    def expect_new(self, run: str) -> None:
+        """From here on, refuse the first spend under this name if others have spent under it.
+
+        For whoever hands the ledger to something that pays, as `new_run` is for who spends.
+        """
+        self._new_runs.add(run)
 
     def has_paid(self, run: str, events: Iterable[Event], note: str) -> bool:
         """Whether an entry of this run is for just these events, and its note ends with `note`."""

@@ -541,18 +541,27 @@ def _log_surplus(gain: Array, cost: Array, doubt: Array) -> Array:
     return np.asarray(np.minimum(gain + doubt + short, 0.0))
 
 
+_FAR = 1e100
+
+
 def log_gaussian_delta(mu: float, epsilons: Array) -> Array:
     """log of Phi(-u) - e^eps Phi(-v) with u, v = eps/mu -+ mu/2, rounded up.
 
     No large numbers meet, as e^eps Phi(-v) is e^(-u^2/2) erfcx(v / sqrt 2) / 2. u is off by at most
     2^-52 v, and eight times that if epsilon is (as it may be before sampling); logarithms of tails
-    have slopes of at most |u| + 1 and v + 1.
+    have slopes of at most |u| + 1 and v + 1. Beyond `_FAR`, where squares may overflow, it is
+    log Phi(-_FAR), which is above log Phi(-u), and below -`_FAR` it is 0.
     """
     from scipy.special import erfcx, log_ndtr
 
-    u, v = epsilons / mu - mu / 2, epsilons / mu + mu / 2
+    with np.errstate(over="ignore"):
+        ratios = epsilons / mu
+    far, near = ratios - mu / 2 > _FAR, ratios - mu / 2 < -_FAR
+    inside = ~(far | near)
+    u, v = np.where(inside, ratios - mu / 2, 0.0), np.where(inside, ratios + mu / 2, 0.0)
     costs = np.log(erfcx(v / math.sqrt(2.0)) / 2.0) - u**2 / 2
-    return _log_surplus(log_ndtr(-u), costs, 8.0 + 3.0 * v * (1.0 + np.abs(u)))
+    within = _log_surplus(log_ndtr(-u), costs, 8.0 + 3.0 * v * (1.0 + np.abs(u)))
+    return np.where(far, log_ndtr(-_FAR), np.where(near, 0.0, within))
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

@@ -48,6 +48,12 @@ def printable_line(text: str) -> str:
     return "".join(escaped(one) if is_right_to_left(one) else one for one in shown)
 
 
+def shortened(text: str, most: int = 200) -> str:
+    """`text` with the middle of each word or quoted value above `most` characters left out."""
+    long = re.compile(rf"'[^']{{{most},}}'|\\S{{{most},}}")
+    return long.sub(lambda found: f"{found[0][: most // 2]} ... {found[0][-most // 4 :]}", text)
+
+
 def named(name: str) -> str:
     """A name in a table or a heading: in quotes if it has anything but letters and spaces.
 

@@ -54,8 +54,10 @@ Pay = Callable[[int, int], None]
 Enough = Callable[[Any], bool]
 """`enough(state)` says whether a run may end before it has played all, by what is public in it."""
 
-# How many segments a run has that was not told: each ends with a checkpoint.
+# How many segments a run has that was not told, unless they get too long to wait for: each ends
+# with a checkpoint.
 _SEGMENTS = 20
+_LONGEST_SEGMENT = 10_000
 
 
 @dataclass(frozen=True)
@@ -172,15 +174,17 @@ def train(
 ) -> Trained:
     """Play `episodes` in every lane, with checkpoints and logs in `folder` if there is one.
 
-    `segment` is the most episodes between two checkpoints, by default a twentieth of all, but at
-    least one batch of a program that has batches. `keys` (lanes,) take the place of those that the
-    seeds give. `about` is JSON that says what run this is; `resume` refuses the checkpoint of
-    another. Before each segment `enough` is asked whether the run is finished already, then `stop`,
-    and then `pay`. If that raises `OverBudget`, the run ends there: what was played stays.
-    `counted` is what people call episodes here.
+    `segment` is the most episodes between two checkpoints, by default a twentieth of all and at
+    most 10,000, but at least one batch of a program that has batches. `keys` (lanes,) take the
+    place of those that the seeds give. `about` is JSON that says what run this is;
+    `resume` refuses the checkpoint of another. Before each segment `enough` is asked whether the
+    run is finished already, then `stop`, and then `pay`. If that raises `OverBudget`, the run ends
+    there: what was played stays. `counted` is what people call episodes here.
     """
     checks.count("episodes", episodes)
-    most = -(-episodes // _SEGMENTS) if segment is None else checks.count("segment", segment)
+    most = min(-(-episodes // _SEGMENTS), _LONGEST_SEGMENT)
+    if segment is not None:
+        most = checks.count("segment", segment)
     if formats and not (curve and folder is not None):
         raise InputError(
             "Logs hold the return of each episode, so they are written only where the curve may be "

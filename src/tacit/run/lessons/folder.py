@@ -208,6 +208,7 @@ def _taught(lesson: Lesson, job: Job) -> Taught:
     learned, done, planned = lesson.play(job)
     if learned is None:
         return Taught(lesson, None, done, planned, {})
+    job.progress("writing the result", None)
     try:
         return Taught(lesson, learned, done, planned, _written(lesson, learned, job))
     except InputError as error:

@@ -8,7 +8,6 @@ key of its noise, so that one that was killed comes to the same if it goes on, o
 import shlex
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,6 @@ from tacit.control.program import Program
 from tacit.data import Features, Polynomial, marks
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import InputError
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.resuming import KEY
 from tacit.run import request
 from tacit.run.lessons.words import Job, Lesson, Played, ask, network_of
@@ -167,7 +165,7 @@ class LoggedQLesson(Lesson):
         agent = self.agent()
         if self.public and job.ledger is not None:
             raise InputError("Data declared --public is nobody's: leave --ledger out.")
-        with nullcontext() if job.ledger is None else Ledger.open(job.ledger) as opened:
+        with job.open_ledger() as opened:
             job.progress("loading", None)
             with request.in_options():
                 data = asked.load_whole(None)
@@ -182,8 +180,14 @@ class LoggedQLesson(Lesson):
                     stacklevel=1,
                 )
             job.progress("learning", None)
+
+            def progress(done: int, updates: int) -> None:
+                job.progress(f"{done:,} of {updates:,} updates", done / updates)
+
             if job.again:
-                learned = agent.resume(job.folder, data, ledger=opened, keep=True)
+                learned = agent.resume(
+                    job.folder, data, ledger=opened, keep=True, progress=progress
+                )
             else:
                 learned = agent.fit(
                     data,
@@ -192,6 +196,7 @@ class LoggedQLesson(Lesson):
                     seed=job.seed,
                     checkpoint=job.folder,
                     keep=True,
+                    progress=progress,
                 )
         learned = replace(learned, policy=learned.policy.with_origin(job.id, self.learner))
         return Played(learned, agent.updates, agent.updates)

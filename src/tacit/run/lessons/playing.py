@@ -1,10 +1,8 @@
 """Two ways to play a lesson, which learners share: a compiled program, or an agent that tells."""
 
-from contextlib import nullcontext
 from typing import Any
 
 from tacit.control.program import Program
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import reproducible, secure
 from tacit.run.lessons.words import Env, Job, Lesson, Played
 from tacit.run.training import Enough, Lanes, Trained, resume, train
@@ -70,7 +68,7 @@ def play_agent(lesson: Lesson, agent: Any, env: Env, job: Job, what: str, **opti
             raise _Stopped
 
     job.progress("compiling", None)
-    with nullcontext() if job.ledger is None else Ledger.open(job.ledger) as opened:
+    with job.open_ledger() as opened:
         try:
             if job.again:
                 learned = agent.resume(job.folder, env, ledger=opened, progress=told, keep=True)

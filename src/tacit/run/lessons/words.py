@@ -8,7 +8,8 @@ sentence that says what to type.
 import difflib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ from tacit.envs.host import HostEnvironment
 from tacit.envs.registry import OURS, make
 from tacit.privacy.certificate import Certificate, Claim
 from tacit.privacy.errors import InputError
+from tacit.privacy.ledger import Ledger
 from tacit.run.evaluation import Progress
 from tacit.run.parsing import box, configured, not_empty, number, whole
 
@@ -84,6 +86,14 @@ class Job:
 
     progress: Progress
     stop: Callable[[], bool]
+
+    @contextmanager
+    def open_ledger(self) -> Iterator[Ledger | None]:
+        """The ledger, if there is one: a run that begins pays only under a name of its own."""
+        with nullcontext() if self.ledger is None else Ledger.open(self.ledger) as opened:
+            if opened is not None and not self.again:
+                opened.expect_new(self.name)
+            yield opened
 
 
 class Played(NamedTuple):
