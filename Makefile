@@ -55,7 +55,7 @@ $(STAMP): requirements/dev.txt pyproject.toml $(if $(REMAKE),force)
 	if [ ! -f $(STAMP) ] || [ -n "$(REMAKE)" ] || { [ $$tool = pip ] && [ ! -x $(VENV)/bin/pip ]; }; then \
 	  case "$$("$(PYTHON)" $(VERSION_OF) 2>/dev/null)" in \
 	  3.11|3.12|3.13) ;; \
-	  *) echo "tacit needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is not one of them: choose another with 'make PYTHON=python3.12 setup'." >&2; exit 1;; \
+	  *) echo "privrl needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is not one of them: choose another with 'make PYTHON=python3.12 setup'." >&2; exit 1;; \
 	  esac; \
 	  rm -rf $(VENV); \
 	fi; \
@@ -77,7 +77,7 @@ $(STAMP): requirements/dev.txt pyproject.toml $(if $(REMAKE),force)
 force:
 
 demo: $(STAMP)
-	@$(VENV)/bin/tacit demo
+	@$(VENV)/bin/privrl demo
 
 test: $(STAMP)
 	@$(PY) -m pytest -q -n 2 -m "not slow and not nightly"

@@ -11,7 +11,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from benchmarks.measure import compare
-from tacit.privacy import Gaussian, PoissonSampled, Relation, Repeated, accounting
+from privrl.privacy import Gaussian, PoissonSampled, Relation, Repeated, accounting
 
 
 def run() -> Iterator[dict[str, object]]:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from tacit.data import OneHot
-from tacit.evaluation.doubly_robust import DR, WDR
-from tacit.evaluation.fqe import FQE
-from tacit.evaluation.importance import IS, PDIS, WIS, WPDIS
-from tacit.evaluation.lstd import LSTD, WISLSTD
-from tacit.evaluation.private_value import PrivateValue
-from tacit.privacy import Budget
+from privrl.data import OneHot
+from privrl.evaluation.doubly_robust import DR, WDR
+from privrl.evaluation.fqe import FQE
+from privrl.evaluation.importance import IS, PDIS, WIS, WPDIS
+from privrl.evaluation.lstd import LSTD, WISLSTD
+from privrl.evaluation.private_value import PrivateValue
+from privrl.privacy import Budget
 from tests.evaluation import exact
 
 PEOPLE = 2000

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import odeint, solve_ivp
 
-from tacit.envs import HIV, Environment, make, random_policy, rollout
-from tacit.envs.hiv import STARTS
+from privrl.envs import HIV, Environment, make, random_policy, rollout
+from privrl.envs.hiv import STARTS
 
 SIZES = (1, 64, 1024)
 EFFICACIES = ((0.0, 0.0), (0.7, 0.0), (0.0, 0.3), (0.7, 0.3))

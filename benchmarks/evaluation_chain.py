@@ -6,7 +6,7 @@ exact moments of the model. Settings were frozen on seeds 0 to 9 (0 and 1 for m 
 what they were chosen from. GPOPE runs as many iterations as there are trajectories.
 
 Trajectories are drawn by `simulate`, visit by visit instead of step by step: the number of visits
-of each state is geometric. A test compares their moments with those of `tacit.envs.Chain`.
+of each state is geometric. A test compares their moments with those of `privrl.envs.Chain`.
 """
 
 import math
@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data import OneHot, Trajectories
-from tacit.envs import Chain
-from tacit.evaluation.bellman_error import Moments, exact_moments, mspbe, unit_moments
-from tacit.evaluation.dplsl import DPLSL
-from tacit.evaluation.dplsw import DPLSW
-from tacit.evaluation.gpope import GPOPE
-from tacit.evaluation.private_gtd import PrivateGTD
-from tacit.evaluation.private_lstd import PrivateLSTD, weighed_sum
-from tacit.privacy import Budget
+from privrl.data import OneHot, Trajectories
+from privrl.envs import Chain
+from privrl.evaluation.bellman_error import Moments, exact_moments, mspbe, unit_moments
+from privrl.evaluation.dplsl import DPLSL
+from privrl.evaluation.dplsw import DPLSW
+from privrl.evaluation.gpope import GPOPE
+from privrl.evaluation.private_gtd import PrivateGTD
+from privrl.evaluation.private_lstd import PrivateLSTD, weighed_sum
+from privrl.privacy import Budget
 
 BUDGET = Budget(0.1, 1e-5)
 GAMMA = 0.99

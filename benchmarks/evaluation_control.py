@@ -1,7 +1,7 @@
 """Mountain car and HIV: how large the projected Bellman error is that private estimators leave.
 
 The experiments of xie2019, figures 2 to 4, with certified privacy beside the paper's own. Policies
-come from `tacit.control.QLearning`. The error is the MSPBE, with the moments of a large fresh set
+come from `privrl.control.QLearning`. The error is the MSPBE, with the moments of a large fresh set
 that no estimator saw, as mean and standard error over 20 seeds of noise, 100 to 119. At the smaller
 size each has a data set of its own; at the larger, to save time, five share one, and only the
 chosen step size is tried. MSPBE of zero weights: what knowing nothing costs.
@@ -36,8 +36,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.control import Learned, QLearning
-from tacit.data import (
+from privrl.control import Learned, QLearning
+from privrl.data import (
     Features,
     Fourier,
     FunctionFeatures,
@@ -47,18 +47,18 @@ from tacit.data import (
     Trajectories,
     collect,
 )
-from tacit.envs import HIV, MountainCar
-from tacit.evaluation.bellman_error import Moments, UnitMoments, moments, mspbe
-from tacit.evaluation.dplsw import DPLSW
-from tacit.evaluation.gpope import GPOPE
-from tacit.evaluation.lstd import LSTD
-from tacit.evaluation.private_gtd import Form, PrivateGTD, change_of, public_gram
-from tacit.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
-from tacit.evaluation.steps import steps
-from tacit.privacy import Budget
-from tacit.privacy.mechanisms import GaussianMechanism
-from tacit.privacy.noise import reproducible
-from tacit.privacy.promise import Unit
+from privrl.envs import HIV, MountainCar
+from privrl.evaluation.bellman_error import Moments, UnitMoments, moments, mspbe
+from privrl.evaluation.dplsw import DPLSW
+from privrl.evaluation.gpope import GPOPE
+from privrl.evaluation.lstd import LSTD
+from privrl.evaluation.private_gtd import Form, PrivateGTD, change_of, public_gram
+from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
+from privrl.evaluation.steps import steps
+from privrl.privacy import Budget
+from privrl.privacy.mechanisms import GaussianMechanism
+from privrl.privacy.noise import reproducible
+from privrl.privacy.promise import Unit
 
 Floats = NDArray[np.float64]
 

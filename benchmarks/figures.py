@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from tacit.privacy import (
+from privrl.privacy import (
     Certificate,
     Event,
     FixedSizeSampled,
@@ -17,7 +17,7 @@ from tacit.privacy import (
     epsilon,
     witness,
 )
-from tacit.privacy.claims import claim
+from privrl.privacy.claims import claim
 
 AR, RO, LO = Relation.ADD_REMOVE, Relation.REPLACE_ONE, Relation.LOCAL
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from benchmarks.measure import compare, seconds
-from tacit.privacy.mechanisms.functional import FunctionalMechanism, NoisePath
-from tacit.privacy.noise import secure
+from privrl.privacy.mechanisms.functional import FunctionalMechanism, NoisePath
+from privrl.privacy.noise import secure
 
 Array = NDArray[np.float64]
 RATE = 3.0
@@ -111,7 +111,7 @@ def _compiled(capacity: int) -> dict[str, object]:
     """As many new points as there is room for, one after the other inside one compiled loop."""
     import jax
 
-    from tacit.privacy.mechanisms.functional_jax import init, query
+    from privrl.privacy.mechanisms.functional_jax import init, query
 
     plan = FunctionalMechanism(1.0, RATE, 0.0, 1.0, 1.0)
     points = np.random.default_rng(0).random(capacity)

@@ -11,7 +11,7 @@ draws normals by the thousand. It runs on one thread, and RMSprop parameter by p
 faster for networks of this size.
 
 Seconds for one run of it are compared with those for a run here when 60 go together, and when there
-is one, with and without compiling. PyTorch is not among tacit's dependencies: where it is missing
+is one, with and without compiling. PyTorch is not among privrl's dependencies: where it is missing
 there is one row that says so. `pip install torch` brings it.
 """
 
@@ -29,9 +29,9 @@ import jax
 import numpy as np
 
 from benchmarks.measure import compare, seconds
-from tacit.control import paper_functional_q as paper
-from tacit.control.lanes import _COMPILED
-from tacit.envs import Interval
+from privrl.control import paper_functional_q as paper
+from privrl.control.lanes import _COMPILED
+from privrl.envs import Interval
 
 WHAT = "Q-learning with functional noise, 5,000 samples, batch 128"
 SIGMA, EPISODES, STEPS, LAST = 0.2, 100, 50, 10

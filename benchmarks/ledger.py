@@ -36,9 +36,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import seconds
-from tacit.privacy import Budget, Gaussian, Ledger, OverBudget, PureDP, Unit
-from tacit.privacy.mechanisms import GaussianMechanism
-from tacit.privacy.noise import Source, secure
+from privrl.privacy import Budget, Gaussian, Ledger, OverBudget, PureDP, Unit
+from privrl.privacy.mechanisms import GaussianMechanism
+from privrl.privacy.noise import Source, secure
 
 PLAN = GaussianMechanism(10.0, 1.0)
 # Releases once and says so, by calling the third argument, as soon as the noise is out.
@@ -218,7 +218,7 @@ def _of_entries(path: Path, entries: int, kinds: int, runs: int) -> None:
 
 
 def _shown(path: Path, *options: str) -> None:
-    from tacit import cli
+    from privrl import cli
 
     with contextlib.redirect_stdout(io.StringIO()):
         if cli.run(["ledger", "show", str(path), *options]) != 0:

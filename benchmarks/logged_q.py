@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.control import LoggedQ
-from tacit.data import Fourier, Softmax, collect
-from tacit.envs import Interval
-from tacit.papers.wang2019_certified import REWARD_RANGE, judged, optima
-from tacit.privacy import Budget
+from privrl.control import LoggedQ
+from privrl.data import Fourier, Softmax, collect
+from privrl.envs import Interval
+from privrl.papers.wang2019_certified import REWARD_RANGE, judged, optima
+from privrl.privacy import Budget
 
 ENV = Interval()
 FEATURES = Fourier(3, (0.0,), (1.0,))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
-import tacit
+import privrl
 
 
 def environment() -> dict[str, object]:
@@ -17,7 +17,7 @@ def environment() -> dict[str, object]:
         "cores": os.cpu_count(),
         "machine": platform.machine(),
         "numpy": version("numpy"),
-        "tacit": tacit.__version__,
+        "privrl": privrl.__version__,
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks.measure import seconds
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy.noise import reproducible, secure
 
 MILLION = 1_000_000
 

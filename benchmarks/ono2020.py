@@ -3,7 +3,7 @@
 In mode "paper" no setting was chosen by results. Those of the recipe were chosen on seeds 0 to 9.
 What is reported is from seeds 100 to 119.
 
-`TACIT_ONO2020` names the parts to run, by commas; all by default.
+`PRIVRL_ONO2020` names the parts to run, by commas; all by default.
 
 - *tables*: first success, success ratio, area under it and sustained success, for both mechanisms
   and each epsilon, beside the control without gradients and what is printed; and Figure 3;
@@ -20,9 +20,9 @@ PARTS = ("tables", "figure2", "readings", "recipe")
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from tacit.papers import ono2020
+    from privrl.papers import ono2020
 
-    wanted = os.environ.get("TACIT_ONO2020", ",".join(PARTS)).split(",")
+    wanted = os.environ.get("PRIVRL_ONO2020", ",".join(PARTS)).split(",")
     algorithms: list[ono2020.Algorithm] = []
     if "tables" in wanted:
         algorithms += ["laplace", "sign"]

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import compare
-from tacit.control.paper_actor_critic import Config, PaperProgram, State
-from tacit.envs import TabularMDP, Taxi
+from privrl.control.paper_actor_critic import Config, PaperProgram, State
+from privrl.envs import TabularMDP, Taxi
 
 Floats = NDArray[np.float64]
 

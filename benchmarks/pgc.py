@@ -15,7 +15,7 @@ after the other. Here 200 lanes go together on all cores, as whoever repeats an 
 with nine agents in flight in each: "open" whose report comes when its episode is over, and "fixed"
 when all nine are. Compiling is apart.
 
-PyTorch is not among tacit's dependencies: where it is missing there is one row that says so.
+PyTorch is not among privrl's dependencies: where it is missing there is one row that says so.
 """
 
 import importlib
@@ -32,11 +32,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.control.pgc_losses import Model
-from tacit.control.pgc_program import Arm, PGCProgram, Timing, play
-from tacit.envs import CartPole
-from tacit.privacy.mechanisms.unit_vector import PrivUnit
-from tacit.privacy.noise import reproducible
+from privrl.control.pgc_losses import Model
+from privrl.control.pgc_program import Arm, PGCProgram, Timing, play
+from privrl.envs import CartPole
+from privrl.privacy.mechanisms.unit_vector import PrivUnit
+from privrl.privacy.noise import reproducible
 
 EPSILON, GAMMA, BASELINE, RATE, BUFFER, HIDDEN = 1.0, 0.99, 25.0, 0.1, 100, 16
 LANES, ROUNDS = 200, 5

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tacit.evaluation.private_figures import MAP, Floats
-from tacit.evaluation.private_value import PrivateValue
-from tacit.privacy import Budget, epsilon, witness
+from privrl.evaluation.private_figures import MAP, Floats
+from privrl.evaluation.private_value import PrivateValue
+from privrl.privacy import Budget, epsilon, witness
 
 # What is minimised: weights of the noise's variances, in the order of `moments`.
 WEIGHTS = np.array([1.0, 1.0, 0.15, 0.05, 0.05, 0.05, 0.05, 0.05])

@@ -4,7 +4,7 @@ In paper mode no setting was chosen by results: those that the paper does not ha
 code's. Settings with certificates were chosen on seeds 0 to 9. What is reported is from seeds 100
 to 119, or 109 for the gambles.
 
-`TACIT_RAJABI2022` names the parts to run, by commas; all by default.
+`PRIVRL_RAJABI2022` names the parts to run, by commas; all by default.
 
 - *table1*: visits to obstacles, by objective, noise level and way of acting; exactly best policies;
   and which of the paper's observations hold;
@@ -23,9 +23,9 @@ GAMBLES = range(100, 110)
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from tacit.papers import rajabi2022, rajabi2022_certified, rajabi2022_gamble
+    from privrl.papers import rajabi2022, rajabi2022_certified, rajabi2022_gamble
 
-    wanted = os.environ.get("TACIT_RAJABI2022", ",".join(PARTS)).split(",")
+    wanted = os.environ.get("PRIVRL_RAJABI2022", ",".join(PARTS)).split(",")
     if "table1" in wanted:
         yield from rajabi2022.references()
         rows = list(rajabi2022.table_1(SEEDS))

@@ -19,12 +19,12 @@ from functools import partial
 import numpy as np
 
 from benchmarks.measure import compare, seconds
-from tacit.privacy.grid import Array
-from tacit.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
-from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport, LaplaceReport
-from tacit.privacy.mechanisms.sign import ProjectedSign
-from tacit.privacy.mechanisms.unit_vector import DuchiL2, PrivUnit
-from tacit.privacy.noise import Source, secure
+from privrl.privacy.grid import Array
+from privrl.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
+from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport, LaplaceReport
+from privrl.privacy.mechanisms.sign import ProjectedSign
+from privrl.privacy.mechanisms.unit_vector import DuchiL2, PrivUnit
+from privrl.privacy.noise import Source, secure
 
 DIMENSION = 112
 REPORTS = 20_000
@@ -141,7 +141,7 @@ def _theory(plan: Plan) -> float:
 
 
 def _times(source: Source, rounds: int) -> Iterator[dict[str, object]]:
-    from tacit.privacy.mechanisms import report_laplace_jax, sign_jax, unit_vector_jax
+    from privrl.privacy.mechanisms import report_laplace_jax, sign_jax, unit_vector_jax
 
     rows = _vectors(source, AGENTS)
     for epsilon in (1.0, 10.0):

@@ -21,16 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import seconds
-from tacit.envs import Interval, episodes
-from tacit.privacy import Budget
-from tacit.privacy.audit.limits import best_accuracy_gdp, group_gdp, steps_between
-from tacit.privacy.mechanisms.reward_model import (
+from privrl.envs import Interval, episodes
+from privrl.privacy import Budget
+from privrl.privacy.audit.limits import best_accuracy_gdp, group_gdp, steps_between
+from privrl.privacy.mechanisms.reward_model import (
     Cosine,
     Legendre,
     RewardModelMechanism,
     quadrature,
 )
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy.noise import reproducible, secure
 
 Floats = NDArray[np.float64]
 Reward = Callable[[Any], Any]

@@ -17,16 +17,16 @@ import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
 
 from benchmarks.measure import compare, seconds
-from tacit.privacy import Budget, epsilon, witness
-from tacit.privacy.grid import Array
-from tacit.privacy.mechanisms.correlated import (
+from privrl.privacy import Budget, epsilon, witness
+from privrl.privacy.grid import Array
+from privrl.privacy.mechanisms.correlated import (
     LONGEST_OPTIMAL,
     CorrelatedMechanism,
     Strategy,
     optimal,
     square_root,
 )
-from tacit.privacy.noise import Source, secure
+from privrl.privacy.noise import Source, secure
 
 BUDGET = Budget(1.0, 1e-5)
 LONG, WIDE = 4096, 1000
@@ -153,7 +153,7 @@ def _speed(plan: CorrelatedMechanism, source: Source) -> dict[str, object]:
 def _compiled() -> Iterator[dict[str, object]]:
     import jax
 
-    from tacit.privacy.mechanisms import correlated_jax
+    from privrl.privacy.mechanisms import correlated_jax
 
     plan = CorrelatedMechanism(1.0, 1.0, LONG)
 

@@ -13,7 +13,7 @@ run one after the other, each round beginning with another:
   with everything left out that is not this very task: no check of any row, no features but those of
   a table, no ledger or certificate. A thread reads ahead; per person there is `bincount` into a
   dense row where that is small; where it is not, a slot for each place finds the few rows that can
-  coincide, and only their keys are sorted, as `tacit.evaluation.table` does it; batches are as
+  coincide, and only their keys are sorted, as `privrl.evaluation.table` does it; batches are as
   large as serves best;
 - *lstd, numpy on our stream* and *gtd, numpy on our stream*: the same arithmetic on batches that
   our reader has checked, cut by their offsets, which compares the arithmetic alone.
@@ -27,7 +27,7 @@ agree to 1e-9. (That *gtd* computes what it should is tested in `tests/evaluatio
 Each child reports wall time without imports, processor time, and the peak of its resident memory.
 Ratios are to the faster scan of the same round, given with their smallest and largest.
 
-`run(rows=2_000_000)` is a quick run; `TACIT_SCALE_ROWS` and `TACIT_SCALE_ROUNDS` set both from
+`run(rows=2_000_000)` is a quick run; `PRIVRL_SCALE_ROWS` and `PRIVRL_SCALE_ROUNDS` set both from
 outside.
 """
 
@@ -44,8 +44,8 @@ from typing import Any
 
 import numpy as np
 
-ROWS = int(os.environ.get("TACIT_SCALE_ROWS", "50000000"))
-ROUNDS = int(os.environ.get("TACIT_SCALE_ROUNDS", "3"))
+ROWS = int(os.environ.get("PRIVRL_SCALE_ROWS", "50000000"))
+ROUNDS = int(os.environ.get("PRIVRL_SCALE_ROUNDS", "3"))
 STATES = 1000
 GAMMA = 0.99
 RANGE = (-3.0, 3.0)
@@ -118,7 +118,7 @@ def bare(folder: str) -> Iterator[Batch]:
 
 def checked(folder: str) -> Iterator[Batch]:
     """The same columns of batches that our reader has checked."""
-    from tacit.data import stream_parquet
+    from privrl.data import stream_parquet
 
     for batch in stream_parquet(folder, batch_rows=OURS, **COLUMNS):
         users = np.asarray(batch.users)
@@ -258,9 +258,9 @@ def numpy_gtd(
 
 def judges(people: int) -> tuple[Any, Any]:
     """What is measured."""
-    from tacit.data import OneHot
-    from tacit.evaluation import PrivateGTD, PrivateLSTD
-    from tacit.privacy import Budget
+    from privrl.data import OneHot
+    from privrl.evaluation import PrivateGTD, PrivateLSTD
+    from privrl.privacy import Budget
 
     features, budget = OneHot(STATES), Budget(1.0, 1e-6)
     return PrivateLSTD(features, RANGE, budget, GAMMA), PrivateGTD(
@@ -285,8 +285,8 @@ def child(kind: str, folder: str, people: int, silent: bool) -> dict[str, float]
     # Noise imports it when first drawn.
     import randomgen  # noqa: F401
 
-    from tacit.data import stream_parquet
-    from tacit.privacy.noise import Source
+    from privrl.data import stream_parquet
+    from privrl.privacy.noise import Source
 
     lstd, gtd = judges(people)
     plan = gtd.plan("residual", people)
@@ -325,7 +325,7 @@ def child(kind: str, folder: str, people: int, silent: bool) -> dict[str, float]
     status = dict(line.split(":", 1) for line in lines if ":" in line)
     if silent:
         if kind == "lstd":
-            from tacit.evaluation.sums import gathered
+            from privrl.evaluation.sums import gathered
 
             found = gathered(lstd, stream).total
         elif kind.startswith("lstd"):
@@ -365,7 +365,7 @@ def agree(folder: str, people: int) -> dict[str, float]:
 
 def run(rows: int = ROWS, rounds: int = ROUNDS, small: int = 2_000_000) -> Iterator[dict[str, Any]]:
     """One row for each kind; `small` rows are used to compare results first."""
-    with tempfile.TemporaryDirectory(prefix="tacit-bench-") as top:
+    with tempfile.TemporaryDirectory(prefix="privrl-bench-") as top:
 
         def written(name: str, size: int) -> tuple[str, int]:
             folder = Path(top) / name / "data"

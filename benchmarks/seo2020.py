@@ -4,7 +4,7 @@ Settings with the paper's noise were chosen on seeds 0 to 9 (`search`), and what
 seeds 100 and up. Those with certificates were chosen on some of seeds 0 to 9, and some once more
 after a look at seeds 100 to 119, so what is reported there is from seeds 200 and up.
 
-`TACIT_SEO2020` names the parts to run, by commas; all but `search` by default.
+`PRIVRL_SEO2020` names the parts to run, by commas; all but `search` by default.
 
 - *variants*: the four variants, as printed and in the best settings found (Figure 2, Table 3);
 - *budgets*: smaller epsilon (Figure 3); *acting*: epsilon-greedy against softmax (Figure 5);
@@ -24,9 +24,9 @@ NOISES: tuple[Literal["independent", "correlated"], ...] = ("independent", "corr
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from tacit.papers import seo2020
+    from privrl.papers import seo2020
 
-    wanted = os.environ.get("TACIT_SEO2020", ",".join(PARTS)).split(",")
+    wanted = os.environ.get("PRIVRL_SEO2020", ",".join(PARTS)).split(",")
     for part in ("variants", "budgets", "acting", "similarities"):
         if part in wanted:
             yield from getattr(seo2020, part)(SEEDS)
@@ -51,7 +51,7 @@ def run() -> Iterator[dict[str, Any]]:
 
 def people() -> Iterator[dict[str, Any]]:
     """Certified: MDP-100 with shared features and with a table, Taxi with a table."""
-    from tacit.papers import seo2020
+    from privrl.papers import seo2020
 
     for name in seo2020.NAMES:
         yield seo2020.references(name)

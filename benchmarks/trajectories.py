@@ -12,7 +12,7 @@ are given with their smallest and largest; "within" counts the rounds at or belo
 memory needs new pages, which a scan does not: where they are dear, `system_s` shows it, for
 PyArrow's own load as well.
 
-`run(rows=2_000_000)` is a quick run; `TACIT_BENCH_ROWS` and `TACIT_BENCH_ROUNDS` set both from
+`run(rows=2_000_000)` is a quick run; `PRIVRL_BENCH_ROWS` and `PRIVRL_BENCH_ROUNDS` set both from
 outside.
 """
 
@@ -27,8 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROWS = int(os.environ.get("TACIT_BENCH_ROWS", "50000000"))
-ROUNDS = int(os.environ.get("TACIT_BENCH_ROUNDS", "5"))
+ROWS = int(os.environ.get("PRIVRL_BENCH_ROWS", "50000000"))
+ROUNDS = int(os.environ.get("PRIVRL_BENCH_ROUNDS", "5"))
 FILES = 8
 STEPS = 100
 
@@ -73,14 +73,14 @@ for path in sorted(Path(folder).glob("*.parquet")):
 rows = pq.read_table(folder, columns=names).num_rows
 """,
     ),
-    "tacit, stream": READ.format(
-        imports="from tacit.data import stream_parquet",
+    "privrl, stream": READ.format(
+        imports="from privrl.data import stream_parquet",
         work="""
 rows = sum(b.num_steps for b in stream_parquet(folder, **columns))
 """,
     ),
-    "tacit, in memory": READ.format(
-        imports="from tacit.data import Trajectories",
+    "privrl, in memory": READ.format(
+        imports="from privrl.data import Trajectories",
         work="""
 rows = Trajectories.from_parquet(folder, **columns).num_steps
 """,
@@ -133,7 +133,7 @@ def read(kind: str, folder: str) -> dict[str, float]:
 def run(rows: int = ROWS, rounds: int = ROUNDS) -> Iterator[dict[str, object]]:
     """One row for each way to read."""
     kinds = list(KINDS)
-    with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="privrl-bench-") as folder:
         writer = f"from benchmarks.trajectories import write; write({folder!r}, {rows})"
         subprocess.run([sys.executable, "-c", writer], check=True)
         size = sum(p.stat().st_size for p in Path(folder).iterdir())

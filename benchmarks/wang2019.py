@@ -3,7 +3,7 @@
 Settings with certificates were chosen on seeds 0 to 9; the baselines were worked over once more
 after a look at seeds 100 to 119, so what is reported of all of them is from seeds 200 and up.
 
-`TACIT_WANG2019` names the parts to run, by commas; all by default.
+`PRIVRL_WANG2019` names the parts to run, by commas; all by default.
 
 - *figure1*: six noise levels, one path or many, both edges of the path, and what holds of the text;
 - *certified*: returns over the task and its mirror for each learner, budget and radius.
@@ -19,9 +19,9 @@ FRESH = range(200, 220)
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from tacit.papers import wang2019, wang2019_certified
+    from privrl.papers import wang2019, wang2019_certified
 
-    wanted = os.environ.get("TACIT_WANG2019", ",".join(PARTS)).split(",")
+    wanted = os.environ.get("PRIVRL_WANG2019", ",".join(PARTS)).split(",")
     if "figure1" in wanted:
         rows = list(wang2019.figure_1(SEEDS))
         yield from rows

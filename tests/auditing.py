@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy.audit.targets import TARGETS
+from privrl.privacy.audit.targets import TARGETS
 
 
 def own_targets(module: ModuleType) -> list[str]:

@@ -1,4 +1,4 @@
-"""One mutant of the shipped code for a whole session, if TACIT_MUTANT names it (`mutation.py`).
+"""One mutant of the shipped code for a whole session, if PRIVRL_MUTANT names it (`mutation.py`).
 
 And room for compiled programs.
 """
@@ -17,11 +17,11 @@ _MUTATED = ExitStack()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is collected, so that tests import what was mutated."""
-    name = os.environ.get("TACIT_MUTANT")
+    name = os.environ.get("PRIVRL_MUTANT")
     if name:
         from hypothesis import Phase, settings
 
-        from tacit.privacy.audit.mutants import MUTANTS
+        from privrl.privacy.audit.mutants import MUTANTS
 
         # A counterexample is enough; a smaller one takes longer than finding it.
         settings.register_profile("mutant", phases=[Phase.explicit, Phase.generate])

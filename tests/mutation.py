@@ -15,18 +15,18 @@ import sys
 import time
 from pathlib import Path
 
-from tacit.privacy.audit.mutants import MUTANTS
-from tacit.privacy.audit.mutations import Finding, Mutant, audited
+from privrl.privacy.audit.mutants import MUTANTS
+from privrl.privacy.audit.mutations import Finding, Mutant, audited
 
 ROOT = Path(__file__).parent.parent
 
 
 def import_targets() -> None:
     """Importing these modules puts their targets into the catalogue."""
-    import tacit.control.audits
-    import tacit.control.pgc_audits
-    import tacit.control.q_audits
-    import tacit.evaluation.audits  # noqa: F401 (imported for the targets they register)
+    import privrl.control.audits
+    import privrl.control.pgc_audits
+    import privrl.control.q_audits
+    import privrl.evaluation.audits  # noqa: F401 (imported for the targets they register)
 
 
 def passed(mutant: Mutant) -> list[str]:
@@ -38,7 +38,7 @@ def passed(mutant: Mutant) -> list[str]:
     found = subprocess.run(
         [*command, *mutant.tests],
         cwd=ROOT,
-        env={**os.environ, "TACIT_MUTANT": mutant.name},
+        env={**os.environ, "PRIVRL_MUTANT": mutant.name},
         capture_output=True,
         text=True,
         check=False,

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tacit import cli
+from privrl import cli
 
-TACIT = [sys.executable, "-c", "from tacit.cli import main; main()"]
+PRIVRL = [sys.executable, "-c", "from privrl.cli import main; main()"]
 
 
-def tacit(*arguments: str) -> int:
+def privrl(*arguments: str) -> int:
     return cli.run(list(arguments))
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
-    assert tacit(*arguments, "--json") == 0
+    assert privrl(*arguments, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert isinstance(printed, dict)
     return printed
@@ -76,9 +76,9 @@ def test_any_event(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_text_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tacit("budget", "Gaussian(1, 1)", "--delta", "1e-5") == 0
-    assert tacit("budget", "--claim", "xie2019", "sigma=1", "trajectories=1000") == 0
-    assert tacit("budget", "--claim", "all") == 0
+    assert privrl("budget", "Gaussian(1, 1)", "--delta", "1e-5") == 0
+    assert privrl("budget", "--claim", "xie2019", "sigma=1", "trajectories=1000") == 0
+    assert privrl("budget", "--claim", "all") == 0
     out = capsys.readouterr().out
     assert "9.99726" in out
     assert "0.3565" in out
@@ -88,11 +88,11 @@ def test_text_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[st
 
 def test_claims_beside_certificates(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "budget", "--claim", "xie2019", "sigma=1", "--delta", "1e-5")
-    assert found["kind"] == "tacit claim"
+    assert found["kind"] == "privrl claim"
     assert found["epsilon"] == pytest.approx(0.3565, abs=1e-4)
     certified = found["certified"]
     assert isinstance(certified, dict)
-    assert certified["kind"] == "tacit certificate"
+    assert certified["kind"] == "privrl certificate"
     found = answer(capsys, "budget", "--claim", "wang2019", "--epsilon", "0.45")
     assert found["certified"] is None
     assert found["covers"]
@@ -101,22 +101,22 @@ def test_claims_beside_certificates(capsys: pytest.CaptureFixture[str]) -> None:
 def test_save_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "certificate.json"
     plan = ["budget", "Gaussian(1, 1)", "--delta", "1e-5", "--save", str(path)]
-    assert tacit(*plan) == 2
+    assert privrl(*plan) == 2
     assert "--unit" in capsys.readouterr().err
     assert not path.exists()
-    assert tacit(*plan, "--unit", "trajectory") == 0
+    assert privrl(*plan, "--unit", "trajectory") == 0
     assert list(tmp_path.iterdir()) == [path]
     capsys.readouterr()
-    assert tacit("verify", str(path)) == 0
+    assert privrl("verify", str(path)) == 0
     out = capsys.readouterr().out
     assert "Verified" in out
     assert max(map(len, out.splitlines())) <= 80
     assert answer(capsys, "verify", str(path))["verified"] is True
-    assert tacit("verify", str(path), "--strict") == 2
+    assert privrl("verify", str(path), "--strict") == 2
     assert "not-drawn" in capsys.readouterr().err
     path.write_text(path.read_text().replace("9.99", "1.99"))
-    assert tacit("verify", str(path)) == 2
-    assert capsys.readouterr().err == "tacit: This certificate was changed after it was issued.\n"
+    assert privrl("verify", str(path)) == 2
+    assert capsys.readouterr().err == "privrl: This certificate was changed after it was issued.\n"
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_bad_input_is_one_sentence_and_exit_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert tacit(*arguments) == 2
+    assert privrl(*arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("tacit: ")
+    assert printed.err.startswith("privrl: ")
     assert printed.err.count("\n") == 1
     assert sentence in printed.err
     assert list(tmp_path.iterdir()) == []
@@ -192,22 +192,22 @@ def test_save_where_nothing_can_be_written(
 ) -> None:
     missing = tmp_path / "no" / "such" / "folder.json"
     plan = ["budget", "PureDP(1)", "--unit", "user", "--save", str(missing)]
-    assert tacit(*plan) == 2
+    assert privrl(*plan) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 
 def test_exit_codes_of_the_real_program(tmp_path: Path) -> None:
-    ok = subprocess.run([*TACIT, "--version"], capture_output=True, text=True, check=False)
+    ok = subprocess.run([*PRIVRL, "--version"], capture_output=True, text=True, check=False)
     assert ok.returncode == 0
-    assert ok.stdout.startswith("tacit ")
-    bad = subprocess.run([*TACIT, "budget", "3"], capture_output=True, text=True, check=False)
+    assert ok.stdout.startswith("privrl ")
+    bad = subprocess.run([*PRIVRL, "budget", "3"], capture_output=True, text=True, check=False)
     assert bad.returncode == 2
     assert "Traceback" not in bad.stderr
 
 
 def test_help_does_not_load_the_heavy_libraries() -> None:
     code = (
-        "import sys, tacit, tacit.cli; tacit.cli.run(['--help']);"
+        "import sys, privrl, privrl.cli; privrl.cli.run(['--help']);"
         "heavy = {'jax', 'scipy', 'scipy.stats', 'dp_accounting', 'matplotlib', 'randomgen'};"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
@@ -241,7 +241,7 @@ def test_audits_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_audit_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tacit("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--mutants") == 0
+    assert privrl("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--mutants") == 0
     printed = capsys.readouterr().out
     assert "holds" not in printed
     assert "not refuted (could have shown up to" in printed
@@ -259,9 +259,9 @@ def test_audits_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
         ["audit", "gaussian", "--confidence", "2"],
         ["audit", "gaussian", "--false-alarm", "0"],
     ):
-        assert tacit(*arguments) == 2
+        assert privrl(*arguments) == 2
         said = capsys.readouterr().err
-        assert said.startswith("tacit: ")
+        assert said.startswith("privrl: ")
         assert said.count("\n") == 1
 
 
@@ -269,21 +269,21 @@ def test_a_refuted_promise_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "leaks.py").write_text(
-        "from tacit.privacy import Budget\n"
-        "from tacit.privacy.audit import Target\n"
+        "from privrl.privacy import Budget\n"
+        "from privrl.privacy.audit import Target\n"
         "target = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=200)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert tacit("audit", "leaks:target") == 1
+    assert privrl("audit", "leaks:target") == 1
     assert "REFUTED" in capsys.readouterr().out
     # A module that cannot be used is bad input, which is not the same as a refuted promise.
     (tmp_path / "wrong.py").write_text("def target(x): pass\n")
     (tmp_path / "garbled.py").write_text("def target(:\n")
     for name in ("wrong:target", "garbled:target", ".leaks:target"):
-        assert tacit("audit", name) == 2
+        assert privrl("audit", name) == 2
         assert capsys.readouterr().err.count("\n") == 1
-    assert tacit("audit", "leaks:target", "--mutants") == 2
+    assert privrl("audit", "leaks:target", "--mutants") == 2
     assert "No mutant breaks" in capsys.readouterr().err
 
 
@@ -292,9 +292,9 @@ def test_an_audit_that_could_not_have_shown_a_fault_does_not_reassure(
 ) -> None:
     """A third of the noise, and so few runs that 7.9 of the promised 10 could have been shown."""
     (tmp_path / "third.py").write_text(
-        "from tacit.privacy import Budget\n"
-        "from tacit.privacy.audit import Target\n"
-        "from tacit.privacy.mechanisms import GaussianMechanism\n"
+        "from privrl.privacy import Budget\n"
+        "from privrl.privacy.audit import Target\n"
+        "from privrl.privacy.mechanisms import GaussianMechanism\n"
         "budget = Budget(10.0, 1e-5)\n"
         "std = GaussianMechanism.calibrated(0.5, budget).std / 3.0\n"
         "def mechanism(x, source):\n"
@@ -310,7 +310,7 @@ def test_an_audit_that_could_not_have_shown_a_fault_does_not_reassure(
     assert item["verdict"] == "inconclusive"
     # What it saw is six times as much as was promised, if the noise is Gaussian.
     assert "epsilon is at least" in item["warning"]
-    assert tacit("audit", "third:target") == 0
+    assert privrl("audit", "third:target") == 0
     printed = capsys.readouterr().out
     assert "inconclusive (could have shown up to 7." in printed
     assert "warning: epsilon is at least" in printed
@@ -318,7 +318,7 @@ def test_an_audit_that_could_not_have_shown_a_fault_does_not_reassure(
 
 
 def test_what_can_be_attacked_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tacit("audit", "--list") == 0
+    assert privrl("audit", "--list") == 0
     assert "gaussian" in capsys.readouterr().out.split()
 
 
@@ -328,7 +328,7 @@ def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
     apart = ["--distance", "0.05", "--radius", "0.01"]
     found = answer(capsys, "limits", "--epsilon", "0.9", "--delta", "1e-4", *apart)
     assert found["steps"] == 5
-    assert tacit("limits", "--epsilon", "0.9") == 0
+    assert privrl("limits", "--epsilon", "0.9") == 0
     assert "0.7109" in capsys.readouterr().out
-    assert tacit("limits", "--epsilon", "0.9", "--radius", "1") == 2
+    assert privrl("limits", "--epsilon", "0.9", "--radius", "1") == 2
     assert "belong together" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`tacit evaluate`, `tacit report` and `tacit demo` as people meet them."""
+"""`privrl evaluate`, `privrl report` and `privrl demo` as people meet them."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from tacit import cli
-from tacit.data import Tabular
-from tacit.evaluation.private_figures import COVARIANCE
-from tacit.evaluation.private_value import BOUND
-from tacit.privacy import (
+from privrl import cli
+from privrl.data import Tabular
+from privrl.evaluation.private_figures import COVARIANCE
+from privrl.evaluation.private_value import BOUND
+from privrl.privacy import (
     Budget,
     Certificate,
     DiscreteGaussian,
@@ -23,7 +23,7 @@ from tacit.privacy import (
     Relation,
     Unit,
 )
-from tacit.run.study import Study
+from privrl.run.study import Study
 from tests.run.test_request import JUDGED, stays, table
 
 
@@ -67,7 +67,7 @@ def test_a_run_fills_its_folder(
     Certificate.read(run / "certificate.json").verify(strict=True)
     assert cli.run(["verify", str(run / "certificate.json"), "--strict"]) == 0
     study = Study.load(run / "study.json")
-    assert study.command.startswith("tacit evaluate ")
+    assert study.command.startswith("privrl evaluate ")
     first = (run / "report.html").read_text()
     assert cli.run(["report", str(run)]) == 0
     assert (run / "report.html").read_text() == first
@@ -208,7 +208,7 @@ def test_bad_input_is_one_sentence_and_exit_2(
     assert cli.run([*words, *changed]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("tacit: ")
+    assert printed.err.startswith("privrl: ")
     assert said in printed.err
     assert printed.err.count("\n") == 1
 
@@ -222,7 +222,7 @@ def test_what_was_paid_for_is_shown_even_if_it_cannot_be_kept(
     def full(*_: object) -> None:
         raise InputError("the disk is full.")
 
-    monkeypatch.setattr("tacit.report.folder.write", full)
+    monkeypatch.setattr("privrl.report.folder.write", full)
     assert cli.run([*words, "--out", str(tmp_path / "run"), "--json"]) == 2
     printed = capsys.readouterr()
     assert json.loads(printed.out)["certificate"]["epsilon"] <= 1.0
@@ -295,8 +295,8 @@ def test_the_demonstration(
     monkeypatch.chdir(tmp_path)
     assert cli.run(["demo", "--people", "2000"]) == 0
     printed = capsys.readouterr().out
-    assert printed.endswith("The report is tacit-demo/run/report.html.\n")
-    study = Study.load("tacit-demo/run/study.json")
+    assert printed.endswith("The report is privrl-demo/run/report.html.\n")
+    study = Study.load("privrl-demo/run/study.json")
     # 4.28 by 20,000 simulated patients of the protocol; noise and 2,000 patients move it by less.
     # The noise is fresh, so that one interval in twenty is beside it: three times as wide is safe.
     held = study.main.interval
@@ -305,7 +305,7 @@ def test_the_demonstration(
     assert study.certificate is not None
     study.certificate.verify(strict=True)
     assert cli.run(["demo", "--people", "2000"]) == 0
-    assert Path("tacit-demo/run-2/report.html").exists()
+    assert Path("privrl-demo/run-2/report.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from tacit.evaluation import PrivateValue
-from tacit.privacy import Budget, InputError, noise
-from tacit.privacy.audit import mutations
-from tacit.privacy.audit.mutants import MUTANTS
-from tacit.privacy.audit.mutations import Mutant, audited, exchanged
-from tacit.privacy.audit.targets import TARGETS
-from tacit.privacy.mechanisms import GaussianMechanism, clip
-from tacit.privacy.noise import Source
+from privrl.evaluation import PrivateValue
+from privrl.privacy import Budget, InputError, noise
+from privrl.privacy.audit import mutations
+from privrl.privacy.audit.mutants import MUTANTS
+from privrl.privacy.audit.mutations import Mutant, audited, exchanged
+from privrl.privacy.audit.targets import TARGETS
+from privrl.privacy.mechanisms import GaussianMechanism, clip
+from privrl.privacy.noise import Source
 from tests.mutation import ROOT, import_targets, passed
 
 import_targets()
@@ -109,7 +109,7 @@ def test_every_mutant_changes_something_and_ends_with_its_block() -> None:
 
 def _at(place: str) -> object:
     module, _, path = place.partition(":")
-    found: Any = sys.modules[f"tacit.{module}"]
+    found: Any = sys.modules[f"privrl.{module}"]
     *outer, name = path.split(".")
     for part in outer:
         found = getattr(found, part)
@@ -126,7 +126,7 @@ def test_what_is_gone_cannot_be_mutated() -> None:
 
 
 def test_a_function_is_exchanged_wherever_it_was_imported() -> None:
-    from tacit.privacy.mechanisms import correlated_jax, functional_jax
+    from privrl.privacy.mechanisms import correlated_jax, functional_jax
 
     def everywhere() -> set[object]:
         return {vars(module)["jax_normal"] for module in (noise, correlated_jax, functional_jax)}
@@ -141,10 +141,10 @@ def test_a_function_is_exchanged_wherever_it_was_imported() -> None:
 def test_a_mutant_leaves_nothing_behind() -> None:
     """Modules that are first imported while a mutant is at work must not keep its noise."""
     code = (
-        "from tacit.privacy import noise\n"
-        "from tacit.privacy.audit.mutants import MUTANTS\n"
+        "from privrl.privacy import noise\n"
+        "from privrl.privacy.audit.mutants import MUTANTS\n"
         "with MUTANTS['noise-jax'].applied():\n"
-        "    from tacit.privacy.mechanisms import correlated_jax, functional_jax\n"
+        "    from privrl.privacy.mechanisms import correlated_jax, functional_jax\n"
         "assert functional_jax.jax_normal is noise.jax_normal is correlated_jax.jax_normal\n"
         "assert 'mutants' not in noise.jax_normal.__module__\n"
     )
@@ -194,7 +194,7 @@ def test_names_are_unique() -> None:
 
 def test_shipped_functions_are_the_shipped_ones() -> None:
     """Nothing reads the name of a mutant but the tests' own conftest."""
-    assert clip.l2.__module__ == "tacit.privacy.mechanisms.clip"
-    assert Source.normal.__module__ == "tacit.privacy.noise"
+    assert clip.l2.__module__ == "privrl.privacy.mechanisms.clip"
+    assert Source.normal.__module__ == "privrl.privacy.noise"
     for file in (ROOT / "src").rglob("*.py"):
-        assert "TACIT_MUTANT" not in file.read_text(), file
+        assert "PRIVRL_MUTANT" not in file.read_text(), file

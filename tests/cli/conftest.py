@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tacit.run import training
+from privrl.run import training
 
 
 @pytest.fixture

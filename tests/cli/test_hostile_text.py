@@ -14,12 +14,12 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from tacit import cli
-from tacit.cli.common import progress
-from tacit.privacy import Assumption, Budget, Certificate, Ledger, PureDP, Unit
-from tacit.privacy.certificate import _digest
-from tacit.privacy.noise import secure
-from tacit.privacy.text import named, printable, printable_line
+from privrl import cli
+from privrl.cli.common import progress
+from privrl.privacy import Assumption, Budget, Certificate, Ledger, PureDP, Unit
+from privrl.privacy.certificate import _digest
+from privrl.privacy.noise import secure
+from privrl.privacy.text import named, printable, printable_line
 from tests.run.test_request import JUDGED, stays, table
 
 # Each of these, printed raw, moves, hides, breaks or turns around what is printed beside it.
@@ -274,7 +274,7 @@ def test_a_study_from_elsewhere(tmp_path: Path, run: Run) -> None:
 
 def test_run_folders_from_elsewhere(tmp_path: Path, run: Run) -> None:
     run_json = {
-        "kind": "tacit run",
+        "kind": "privrl run",
         "format": 2,
         "words": {"learner": "actor-critic", "env": "Chain", "people": 4, "epsilon": 1.0},
         "ledger": str(tmp_path / "ledger"),
@@ -284,7 +284,7 @@ def test_run_folders_from_elsewhere(tmp_path: Path, run: Run) -> None:
         "formats": ["csv"],
     }
     plan = {
-        "kind": "tacit sweep",
+        "kind": "privrl sweep",
         "format": 1,
         "about": run_json["words"],
         "plan": {"grid": {"actor_step": [0.1]}, "seeds": 1, "episodes": 2},

@@ -11,11 +11,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from tacit import cli
-from tacit.data import marks
-from tacit.data.sources import PRIVATE
-from tacit.privacy import Certificate, Ledger, Relation, Unit
-from tacit.run.study import Study
+from privrl import cli
+from privrl.data import marks
+from privrl.data.sources import PRIVATE
+from privrl.privacy import Certificate, Ledger, Relation, Unit
+from privrl.run.study import Study
 from tests.run.test_request import JUDGED, stays, table
 
 PEOPLE = 30
@@ -247,7 +247,7 @@ def test_the_mark_of_a_policy_does_not_depend_on_the_table(
         words = ["train", "logged-q", *TRAIN, *NEUTRAL]
         found = outcome(tmp_path / name, rows, words, monkeypatch, capsys)[1]
         own = json.loads(found["run/policy.json"])["origin"]
-        origins.append((own, found[".stays.parquet.tacit-runs"]))
+        origins.append((own, found[".stays.parquet.privrl-runs"]))
     assert origins[0] == origins[1]
 
 

@@ -1,4 +1,4 @@
-"""`tacit risk` as people meet it, and the page it writes."""
+"""`privrl risk` as people meet it, and the page it writes."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.envs import ObstacleGrid
-from tacit.report import prospects
-from tacit.risk import PowerUtility, Prospect, Straight, solve
+from privrl import cli
+from privrl.envs import ObstacleGrid
+from privrl.report import prospects
+from privrl.risk import PowerUtility, Prospect, Straight, solve
 
 SVG = "{http://www.w3.org/2000/svg}"
 

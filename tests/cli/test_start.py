@@ -1,4 +1,4 @@
-"""How `tacit` begins and ends: Ctrl-C while it imports, and standard output that takes no more."""
+"""How `privrl` begins and ends: Ctrl-C while it imports, and standard output that takes no more."""
 
 import os
 import subprocess
@@ -12,14 +12,14 @@ from tests.fuzz.stock import EVALUATE, TABLE, Stock
 # Ctrl-C in the very moment in which a module is about to be imported.
 _INTERRUPTED = """
 import os, signal, sys
-module, sys.argv = sys.argv[1], ["tacit", *sys.argv[2:]]
+module, sys.argv = sys.argv[1], ["privrl", *sys.argv[2:]]
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == module:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
-from tacit.__main__ import main
+from privrl.__main__ import main
 main()
 """
 
@@ -35,10 +35,10 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("module", "words"),
     [
         ("typer", ["--version"]),
-        ("tacit.cli.judging", ["--help"]),
+        ("privrl.cli.judging", ["--help"]),
         ("numpy", ["check", "stays.csv", *TABLE]),
         ("pyarrow", ["check", "stays.csv", *TABLE]),
-        ("tacit.run.request", ["check", "stays.csv", *TABLE]),
+        ("privrl.run.request", ["check", "stays.csv", *TABLE]),
         ("rich.progress", ["check", "stays.csv", *TABLE]),
         ("scipy", ["budget", "Gaussian(1, 1)", "--delta", "1e-5"]),
         ("jax", ["train", "pgc", "--env", "CartPole", "--out", "run"]),
@@ -58,7 +58,7 @@ def test_ctrl_c_while_something_is_imported(module: str, words: list[str], stock
 def _full(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     with open("/dev/full", "w") as full:
         return subprocess.run(
-            [sys.executable, "-m", "tacit", *words],
+            [sys.executable, "-m", "privrl", *words],
             cwd=folder,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -73,7 +73,7 @@ def test_full_standard_output_is_said_in_a_sentence(tmp_path: Path) -> None:
     for words in (["--version"], ["budget", "Gaussian(1, 1)", "--delta", "1e-5"]):
         found = _full(words, tmp_path)
         assert found.returncode == 2
-        assert found.stderr.startswith(f"tacit: {told}")
+        assert found.stderr.startswith(f"privrl: {told}")
         assert len(found.stderr.splitlines()) == 1
 
 
@@ -90,7 +90,7 @@ def test_nobody_who_reads_on_is_no_fault(tmp_path: Path) -> None:
     end, begin = os.pipe()
     os.close(end)
     found = subprocess.run(
-        [sys.executable, "-m", "tacit", "limits", "--epsilon", "1"],
+        [sys.executable, "-m", "privrl", "limits", "--epsilon", "1"],
         cwd=tmp_path,
         stdout=begin,
         stderr=subprocess.PIPE,

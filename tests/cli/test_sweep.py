@@ -1,4 +1,4 @@
-"""`tacit sweep` as people meet it."""
+"""`privrl sweep` as people meet it."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tacit import cli
+from privrl import cli
 
 HERE = ["sweep", "actor-critic", "--env", "Chain", "--set", "max_steps=6", "--episodes", "20"]
 PAPER = [*HERE, "--mode", "paper", "--epsilon", "10", "--delta", "1e-6", "--seeds", "2"]
@@ -33,7 +33,7 @@ def test_a_sweep_is_stopped_resumed_and_the_best_printed(
     assert cli.run([*words, "--out", str(cut)]) == 130
     told = capsys.readouterr().err
     assert "Stopped after 1 of 3 chunks" in told
-    assert f"tacit sweep actor-critic --out {cut} --resume" in told
+    assert f"privrl sweep actor-critic --out {cut} --resume" in told
     assert cli.run([*words, "--out", str(cut)]) == 2
     assert "holds a sweep already" in capsys.readouterr().err
     stops(1000)
@@ -104,7 +104,7 @@ def test_the_noise_of_functional_q_is_swept(
         ([*PAPER, *GRID, "--seeds", "0"], "seeds must be a whole number of at least 1"),
         ([*PAPER, *GRID, "--top", "0"], "top must be at least 1"),
         ([*PAPER, *GRID, "--set", "seed=1"], "seed is no option of a sweep"),
-        (["sweep"], "tacit sweep actor-critic, or functional-q, or prospect, or pgc."),
+        (["sweep"], "privrl sweep actor-critic, or functional-q, or prospect, or pgc."),
         ([*HERE, *GRID], "epsilon is needed"),
         (["sweep", "actor-critic", *GRID], "people is needed"),
         (
@@ -112,7 +112,7 @@ def test_the_noise_of_functional_q_is_swept(
                 *("sweep", "actor-critic", "--env", "Acrobot-v1", "--people", "9"),
                 *("--variant", "none", "--features", "network:4", "--grid", "clip=1"),
             ],
-            "played one by one: use tacit train",
+            "played one by one: use privrl train",
         ),
         ([*PAPER, *GRID, "--resume"], "leave out --mode"),
         (["sweep", "actor-critic", "--resume"], "cannot be read: No such file"),

@@ -1,4 +1,4 @@
-"""`tacit train` as people meet it."""
+"""`privrl train` as people meet it."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.control.actor_critic import ActorCritic, Learned
-from tacit.data import load_policy
-from tacit.privacy import Budget, Certificate, Claim, Gaussian, InputError, Ledger, Relation, Unit
-from tacit.privacy.mechanisms import CorrelatedMechanism, Strategy
-from tacit.run.lessons import LEARNERS
+from privrl import cli
+from privrl.control.actor_critic import ActorCritic, Learned
+from privrl.data import load_policy
+from privrl.privacy import Budget, Certificate, Claim, Gaussian, InputError, Ledger, Relation, Unit
+from privrl.privacy.mechanisms import CorrelatedMechanism, Strategy
+from privrl.run.lessons import LEARNERS
 
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
@@ -34,8 +34,8 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("words", [[], ["--env", "Taxi-v4"]])
 def test_what_learns_is_asked_for(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["train", *words]) == 2
-    listed = "tacit train actor-critic, or functional-q, or logged-q, or prospect, or pgc"
-    assert capsys.readouterr().err == f"tacit: Say what is to learn: {listed}.\n"
+    listed = "privrl train actor-critic, or functional-q, or logged-q, or prospect, or pgc"
+    assert capsys.readouterr().err == f"privrl: Say what is to learn: {listed}.\n"
 
 
 def test_each_learner_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_what_is_missing_or_wrong_is_said_in_one_sentence(
     assert cli.run(["train", "actor-critic", *words, "--out", str(folder)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("tacit: ")
+    assert printed.err.startswith("privrl: ")
     assert sentence in printed.err
     assert printed.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -189,7 +189,7 @@ def test_public_returns_are_shown_and_logged(
     assert curve is not None
     lines = (run / "log.csv").read_text().splitlines()
     assert lines == ["episode,return", *(f"{k + 1},{x!r}" for k, x in enumerate(curve.tolist()))]
-    assert {"log.jsonl", "events.out.tfevents.0.tacit"} < set(names(run))
+    assert {"log.jsonl", "events.out.tfevents.0.privrl"} < set(names(run))
 
 
 @pytest.mark.slow
@@ -260,7 +260,7 @@ def test_a_stopped_run_is_resumed_to_the_same_bytes(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "Stopped after" in printed.err
-    assert f"tacit train actor-critic --out {cut} --resume" in printed.err
+    assert f"privrl train actor-critic --out {cut} --resume" in printed.err
     assert not (cut / "result.json").exists()
     assert cli.run([*given, "--out", str(cut)]) == 2
     assert "holds an interrupted run: resume it" in capsys.readouterr().err
@@ -301,7 +301,7 @@ def test_people_pay_once_however_often_a_run_is_stopped(
     # A second run is beyond the limit: refused before anybody plays.
     capsys.readouterr()
     assert cli.run([*CERTIFIED, *paying, "--out", str(tmp_path / "more")]) == 2
-    assert capsys.readouterr().err.startswith("tacit: ")
+    assert capsys.readouterr().err.startswith("privrl: ")
     assert not (tmp_path / "more").exists()
     with Ledger.open(tmp_path / "ledger") as opened:
         assert len(opened.entries()) == 1
@@ -317,7 +317,7 @@ def test_what_cannot_be_kept_is_at_least_shown(
     assert cli.run([*CERTIFIED, "--out", str(tmp_path / "run")]) == 2
     printed = capsys.readouterr()
     assert "No space left on device" in printed.err
-    assert json.loads(printed.out)["promise"]["kind"] == "tacit certificate"
+    assert json.loads(printed.out)["promise"]["kind"] == "privrl certificate"
 
 
 def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -354,7 +354,7 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path, mode: str) ->
     words = ["train", "actor-critic", "--env", "MDP100", "--mode", mode, *size, *BUDGET]
     words += ["--seed", "5", "--public"]
     assert cli.run([*words, "--out", str(whole)]) == 0
-    program = "import sys; from tacit.cli import main; main(sys.argv[1:])"
+    program = "import sys; from privrl.cli import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", program, *words, "--out", str(cut)]
     process = subprocess.Popen(command, cwd=os.getcwd(), stderr=subprocess.DEVNULL)
     try:

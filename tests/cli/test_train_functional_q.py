@@ -1,4 +1,4 @@
-"""`tacit train functional-q` as people meet it."""
+"""`privrl train functional-q` as people meet it."""
 
 import json
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.control import FunctionalQ, LearnedQ
-from tacit.control.paper_functional_q import printed
-from tacit.data import load_policy
-from tacit.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
-from tacit.privacy.mechanisms.reward_model import RewardModel
+from privrl import cli
+from privrl.control import FunctionalQ, LearnedQ
+from privrl.control.paper_functional_q import printed
+from privrl.data import load_policy
+from privrl.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
+from privrl.privacy.mechanisms.reward_model import RewardModel
 
 TRAIN = ["train", "functional-q"]
 HERE = [*TRAIN, "--env", "Interval", "--steps", "200", "--rounds", "20"]
@@ -107,7 +107,7 @@ def test_a_stopped_run_is_resumed_to_the_same_bytes_and_paid_for_once(
         assert f"Stopped after {stages} of 3 stages; what was done is kept." in told.err
         with Ledger.open(tmp_path / "two") as opened:
             assert len(opened.entries()) == count
-    assert f"tacit train functional-q --out {cut} --resume" in told.err
+    assert f"privrl train functional-q --out {cut} --resume" in told.err
     assert not (cut / "result.json").exists()
     stops(1000)
     assert cli.run([*TRAIN, "--out", str(cut), "--resume"]) == 0
@@ -145,7 +145,7 @@ def test_what_cannot_be_kept_is_at_least_shown(
     assert cli.run([*CERTIFIED, "--out", str(tmp_path / "run")]) == 2
     printed = capsys.readouterr()
     assert "No space left on device" in printed.err
-    assert json.loads(printed.out)["promise"]["kind"] == "tacit certificate"
+    assert json.loads(printed.out)["promise"]["kind"] == "privrl certificate"
 
 
 def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,7 +275,7 @@ def test_what_is_missing_or_wrong_is_said_in_one_sentence(
     assert cli.run([*words, "--out", str(tmp_path / "deep" / "run")]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("tacit: ")
+    assert printed.err.startswith("privrl: ")
     assert sentence in printed.err
     assert printed.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

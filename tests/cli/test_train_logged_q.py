@@ -1,4 +1,4 @@
-"""`tacit train logged-q` as people meet it."""
+"""`privrl train logged-q` as people meet it."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit import cli
-from tacit.control import LearnedQ, LoggedQ, noised_q
-from tacit.data import Fourier, Trajectories, load_policy
-from tacit.privacy import Budget, Certificate, Ledger, Relation, Unit
-from tacit.privacy.resuming import KEY
+from privrl import cli
+from privrl.control import LearnedQ, LoggedQ, noised_q
+from privrl.data import Fourier, Trajectories, load_policy
+from privrl.privacy import Budget, Certificate, Ledger, Relation, Unit
+from privrl.privacy.resuming import KEY
 
 TRAIN = ["train", "logged-q"]
 COLUMNS = [
@@ -66,7 +66,7 @@ def test_a_run_fills_its_folder(
     assert "Certified: epsilon 1 at delta 0.001, user, replace-one." in said
     assert "Protected is each user," in said
     assert "What rewards are given for is not protected." in said
-    assert "Judge the policy by tacit evaluate on other people" in said
+    assert "Judge the policy by privrl evaluate on other people" in said
     assert "--user" not in said
     assert printed.endswith(f"The result is {run / 'result.json'}.\n")
     assert all(len(line) < 80 for line in printed.splitlines()[:-1])
@@ -273,7 +273,7 @@ def test_what_is_missing_or_wrong_is_said_in_one_sentence(
     assert cli.run([*TRAIN, table, *words, "--out", str(tmp_path / "deep" / "run")]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("tacit: ")
+    assert printed.err.startswith("privrl: ")
     assert sentence in printed.err
     assert printed.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -281,7 +281,7 @@ def test_what_is_missing_or_wrong_is_said_in_one_sentence(
 
 def test_a_table_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(TRAIN) == 2
-    assert "Say which table to read: tacit train logged-q stays.parquet" in capsys.readouterr().err
+    assert "Say which table to read: privrl train logged-q stays.parquet" in capsys.readouterr().err
     public = [*TRAIN, "none.parquet", *COLUMNS]
     assert cli.run(public) == 2
     assert "There is no file none.parquet." in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`tacit train pgc` as people meet it."""
+"""`privrl train pgc` as people meet it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.control import PGC, LearnedPGC, OneOf, pgc
-from tacit.data import load_policy
-from tacit.envs.control import CartPole
-from tacit.privacy import Certificate, InputError, Ledger, Unit
-from tacit.run import lessons
+from privrl import cli
+from privrl.control import PGC, LearnedPGC, OneOf, pgc
+from privrl.data import load_policy
+from privrl.envs.control import CartPole
+from privrl.privacy import Certificate, InputError, Ledger, Unit
+from privrl.run import lessons
 
 HERE = ["train", "pgc", "--env", "CartPole"]
 SMALL = [
@@ -87,7 +87,7 @@ def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
     assert "log.csv' is there already" in capsys.readouterr().err
     assert (mine / "log.csv").read_text() == "mine"
     assert cli.run(["report", str(silent)]) == 2
-    assert "holds what `tacit train` learned" in capsys.readouterr().err
+    assert "holds what `privrl train` learned" in capsys.readouterr().err
     assert not (silent / "log.csv").exists()
     Certificate.read(silent / "certificate.json").verify(strict=True)
 

@@ -1,4 +1,4 @@
-"""`tacit train prospect` as people meet it."""
+"""`privrl train prospect` as people meet it."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.control import LearnedQ, ProspectQ
-from tacit.data import load_policy
-from tacit.privacy import Budget, Certificate, Ledger, Relation, Unit
-from tacit.risk import Prospect
+from privrl import cli
+from privrl.control import LearnedQ, ProspectQ
+from privrl.data import load_policy
+from privrl.privacy import Budget, Certificate, Ledger, Relation, Unit
+from privrl.risk import Prospect
 
 HERE = ["train", "prospect", "--env", "ObstacleGrid", "--steps", "300", "--samples", "5"]
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-from tacit.control import lanes
+from privrl.control import lanes
 
 
 @pytest.fixture

@@ -18,22 +18,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.control import ActorCritic, CertifiedProgram, Network, certified
-from tacit.control.actor_critic import Learned
-from tacit.control.certified import Plan, calibrated, take_in
-from tacit.control.increments import Head, Layers, Linear, Rows, Table
-from tacit.control.paper_actor_critic import train
-from tacit.data import Fourier, OneHot, Polynomial, Softmax
-from tacit.data import Tabular as TabularPolicy
-from tacit.envs import TabularMDP
-from tacit.envs.base import Episodes, Transitions
-from tacit.envs.host import HostEnvironment
-from tacit.privacy import Budget, InputError, Ledger
-from tacit.privacy.ledger import LargeDelta
-from tacit.privacy.mechanisms import correlated_jax
-from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
-from tacit.privacy.noise import reproducible
-from tacit.privacy.promise import NoiseOrigin, Unit
+from privrl.control import ActorCritic, CertifiedProgram, Network, certified
+from privrl.control.actor_critic import Learned
+from privrl.control.certified import Plan, calibrated, take_in
+from privrl.control.increments import Head, Layers, Linear, Rows, Table
+from privrl.control.paper_actor_critic import train
+from privrl.data import Fourier, OneHot, Polynomial, Softmax
+from privrl.data import Tabular as TabularPolicy
+from privrl.envs import TabularMDP
+from privrl.envs.base import Episodes, Transitions
+from privrl.envs.host import HostEnvironment
+from privrl.privacy import Budget, InputError, Ledger
+from privrl.privacy.ledger import LargeDelta
+from privrl.privacy.mechanisms import correlated_jax
+from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
+from privrl.privacy.noise import reproducible
+from privrl.privacy.promise import NoiseOrigin, Unit
 from tests.statistics import FALSE_ALARM, follows
 
 BUDGET = Budget(4.0, 1e-5)
@@ -964,8 +964,8 @@ def test_a_compiled_environment_with_vectors_and_features() -> None:
 
 
 def test_a_run_starts_from_a_critic_that_others_paid_for() -> None:
-    from tacit.data import Trajectories
-    from tacit.evaluation import DPLSL
+    from privrl.data import Trajectories
+    from privrl.evaluation import DPLSL
 
     data = Trajectories.from_arrays(
         np.tile([0, 1], 10),

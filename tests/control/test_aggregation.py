@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.control import aggregation
-from tacit.control.aggregation import (
+from privrl.control import aggregation
+from privrl.control.aggregation import (
     Accepted,
     Aggregator,
     Began,
@@ -33,9 +33,9 @@ from tacit.control.aggregation import (
     to_line,
     weight,
 )
-from tacit.control.privatiser import Mechanism, Privatiser
-from tacit.privacy import InputError
-from tacit.privacy.noise import reproducible, secure
+from privrl.control.privatiser import Mechanism, Privatiser
+from privrl.privacy import InputError
+from privrl.privacy.noise import reproducible, secure
 
 D = 3
 PLAN = Privatiser(2.0, D)
@@ -584,7 +584,7 @@ def test_a_file_that_is_not_a_state_is_refused(tmp_path: Path) -> None:
         ({"moments": np.zeros((2, D))}, "damaged"),
         ({"tickets": np.array([5, -1])}, "damaged"),
         ({"tickets": np.array([-2])}, "damaged"),
-        ({"header": header(kind="tacit state")}, "damaged"),
+        ({"header": header(kind="privrl state")}, "damaged"),
         ({"header": header(format=9)}, "another version"),
         ({"header": np.frombuffer(b"[]", np.uint8)}, "damaged"),
         ({"tickets": np.array([None])}, "damaged"),
@@ -728,7 +728,7 @@ def test_settings_of_numpy_are_kept_like_those_of_python(tmp_path: Path, max_age
 
 
 def test_no_server_needs_jax() -> None:
-    code = "import sys, tacit.control.aggregation; sys.exit('jax' in sys.modules)"
+    code = "import sys, privrl.control.aggregation; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

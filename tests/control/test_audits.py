@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.control import audits
-from tacit.privacy.audit import Target, Verdict
-from tacit.privacy.audit.mutations import attacked
-from tacit.privacy.audit.targets import TARGETS
-from tacit.privacy.noise import secure
+from privrl import cli
+from privrl.control import audits
+from privrl.privacy.audit import Target, Verdict
+from privrl.privacy.audit.mutations import attacked
+from privrl.privacy.audit.targets import TARGETS
+from privrl.privacy.noise import secure
 from tests.auditing import own_targets, target_params
 
 OWN = own_targets(audits)

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from tacit.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
-from tacit.control.functional_q import STATE, Course
-from tacit.control.increments import Floats, Layers, Linear, Table
-from tacit.control.program import read_about
-from tacit.control.reward_basis import (
+from privrl.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
+from privrl.control.functional_q import STATE, Course
+from privrl.control.increments import Floats, Layers, Linear, Table
+from privrl.control.program import read_about
+from privrl.control.reward_basis import (
     PerAction,
     distinct,
     even_weights,
@@ -29,11 +29,11 @@ from tacit.control.reward_basis import (
     returns,
     reward_features_from_dict,
 )
-from tacit.control.walks import Walk, greedy, walk, walk_greedily
-from tacit.data import Fourier, FunctionPolicy, OneHot, Polynomial, Tabular
-from tacit.envs import Interval, TabularMDP
-from tacit.envs.host import HostEnvironment
-from tacit.papers.wang2019_certified import (
+from privrl.control.walks import Walk, greedy, walk, walk_greedily
+from privrl.data import Fourier, FunctionPolicy, OneHot, Polynomial, Tabular
+from privrl.envs import Interval, TabularMDP
+from privrl.envs.host import HostEnvironment
+from privrl.papers.wang2019_certified import (
     REWARD_RANGE,
     MirroredInterval,
     ceiling,
@@ -41,11 +41,11 @@ from tacit.papers.wang2019_certified import (
     optima,
     without_noise,
 )
-from tacit.privacy import Budget, InputError, Ledger
-from tacit.privacy.events import Event, Gaussian, Repeated
-from tacit.privacy.mechanisms.reward_model import Cosine, RewardModelMechanism
-from tacit.privacy.noise import Source, reproducible, secure
-from tacit.privacy.promise import NoiseOrigin, Relation, Unit
+from privrl.privacy import Budget, InputError, Ledger
+from privrl.privacy.events import Event, Gaussian, Repeated
+from privrl.privacy.mechanisms.reward_model import Cosine, RewardModelMechanism
+from privrl.privacy.noise import Source, reproducible, secure
+from privrl.privacy.promise import NoiseOrigin, Relation, Unit
 from tests.statistics import follows
 
 BUDGET = Budget(0.9, 1e-4)

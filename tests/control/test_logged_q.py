@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.control import LearnedQ, LoggedQ, Network, noised_q
-from tacit.data import Fourier, OneHot, Polynomial, Softmax, Trajectories, collect, load_policy
-from tacit.envs import Interval, TabularMDP
-from tacit.papers.wang2019_certified import judged
-from tacit.privacy import Budget, CertificateError, InputError, Ledger, OverBudget, Relation, Unit
-from tacit.privacy.events import Gaussian, Repeated
-from tacit.privacy.promise import NoiseOrigin, Release
+from privrl.control import LearnedQ, LoggedQ, Network, noised_q
+from privrl.data import Fourier, OneHot, Polynomial, Softmax, Trajectories, collect, load_policy
+from privrl.envs import Interval, TabularMDP
+from privrl.papers.wang2019_certified import judged
+from privrl.privacy import Budget, CertificateError, InputError, Ledger, OverBudget, Relation, Unit
+from privrl.privacy.events import Gaussian, Repeated
+from privrl.privacy.promise import NoiseOrigin, Release
 
 BUDGET = Budget(1.0, 1e-3)
 LINE = Fourier(2, (0.0,), (1.0,))

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.control import noised_q
-from tacit.control.increments import Layers, Linear
-from tacit.control.noised_q import Data, People, Plan, Rule, Updates, Weights
-from tacit.data import Fourier, OneHot, Polynomial
-from tacit.envs import TabularMDP
-from tacit.privacy import Budget
-from tacit.privacy.promise import Relation
+from privrl.control import noised_q
+from privrl.control.increments import Layers, Linear
+from privrl.control.noised_q import Data, People, Plan, Rule, Updates, Weights
+from privrl.data import Fourier, OneHot, Polynomial
+from privrl.envs import TabularMDP
+from privrl.privacy import Budget
+from privrl.privacy.promise import Relation
 from tests.statistics import FALSE_ALARM, follows
 
 GAMMA = 0.8

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.paper_actor_critic import Played, play
-from tacit.control import paper_actor_critic as paper
-from tacit.control import paper_parts as parts
-from tacit.control.paper_actor_critic import (
+from privrl.control import paper_actor_critic as paper
+from privrl.control import paper_parts as parts
+from privrl.control.paper_actor_critic import (
     Config,
     PaperProgram,
     State,
@@ -25,10 +25,10 @@ from tacit.control.paper_actor_critic import (
     trace_similarity,
     train,
 )
-from tacit.control.paper_dense import Dense, Happened, dense_episode, dense_update
-from tacit.control.program import Program, load_state, save_state
-from tacit.envs import MDP100, CartPole, TabularMDP, Taxi
-from tacit.privacy import InputError
+from privrl.control.paper_dense import Dense, Happened, dense_episode, dense_update
+from privrl.control.program import Program, load_state, save_state
+from privrl.envs import MDP100, CartPole, TabularMDP, Taxi
+from privrl.privacy import InputError
 
 Floats = NDArray[np.float64]
 

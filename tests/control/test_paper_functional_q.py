@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.control import paper_functional_q as paper
-from tacit.control import paper_path as paths
-from tacit.control.paper_functional_q import (
+from privrl.control import paper_functional_q as paper
+from privrl.control import paper_path as paths
+from privrl.control.paper_functional_q import (
     Config,
     PaperProgram,
     State,
@@ -28,9 +28,9 @@ from tacit.control.paper_functional_q import (
     train,
     values_of,
 )
-from tacit.control.program import Program, load_state, save_state
-from tacit.envs import CartPole, Interval, Taxi
-from tacit.privacy import InputError
+from privrl.control.program import Program, load_state, save_state
+from privrl.envs import CartPole, Interval, Taxi
+from privrl.privacy import InputError
 
 Floats = NDArray[np.float64]
 

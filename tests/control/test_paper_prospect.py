@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.control import paper_draws as draws
-from tacit.control import paper_prospect as paper
-from tacit.control.learned_q import LearnedQ
-from tacit.control.paper_field import Field
-from tacit.control.paper_prospect import (
+from privrl.control import paper_draws as draws
+from privrl.control import paper_prospect as paper
+from privrl.control.learned_q import LearnedQ
+from privrl.control.paper_field import Field
+from privrl.control.paper_prospect import (
     Config,
     Drawn,
     PaperProgram,
@@ -29,11 +29,11 @@ from tacit.control.paper_prospect import (
     public_code,
     take_step,
 )
-from tacit.control.program import Program, load_state, save_state
-from tacit.envs import CartPole, MountainCar, ObstacleGrid, ObstacleSquare
-from tacit.privacy import InputError
-from tacit.privacy.certificate import Claim
-from tacit.risk import Prospect, solve
+from privrl.control.program import Program, load_state, save_state
+from privrl.envs import CartPole, MountainCar, ObstacleGrid, ObstacleSquare
+from privrl.privacy import InputError
+from privrl.privacy.certificate import Claim
+from privrl.risk import Prospect, solve
 from tests.statistics import FALSE_ALARM
 
 Floats = NDArray[np.float64]

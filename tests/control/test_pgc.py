@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.control import PGC, LearnedPGC, OneOf, pgc
-from tacit.control.pgc import (
+from privrl.control import PGC, LearnedPGC, OneOf, pgc
+from privrl.control.pgc import (
     NOT_PRIVATE,
     _answers,
     answers_of,
@@ -20,16 +20,16 @@ from tacit.control.pgc import (
     recipe,
     sustained,
 )
-from tacit.control.pgc_program import Arm
-from tacit.control.program import Program
-from tacit.envs import make
-from tacit.envs.control import CartPole
-from tacit.privacy.errors import InputError
-from tacit.privacy.events import PureDP
-from tacit.privacy.mechanisms.report_laplace import LaplaceReport
-from tacit.privacy.mechanisms.sign import ProjectedSign, share
-from tacit.privacy.mechanisms.sign_jax import truthful
-from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
+from privrl.control.pgc_program import Arm
+from privrl.control.program import Program
+from privrl.envs import make
+from privrl.envs.control import CartPole
+from privrl.privacy.errors import InputError
+from privrl.privacy.events import PureDP
+from privrl.privacy.mechanisms.report_laplace import LaplaceReport
+from privrl.privacy.mechanisms.sign import ProjectedSign, share
+from privrl.privacy.mechanisms.sign_jax import truthful
+from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 ENV = CartPole(step_limit=12)
 GRAVITY = OneOf(ENV, "gravity", (9.7, 9.8, 9.9))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tacit.control import pgc_audits
-from tacit.privacy.audit import Verdict
-from tacit.privacy.audit.mutations import attacked
-from tacit.privacy.audit.targets import TARGETS
+from privrl.control import pgc_audits
+from privrl.privacy.audit import Verdict
+from privrl.privacy.audit.mutations import attacked
+from privrl.privacy.audit.targets import TARGETS
 from tests.auditing import target_params
 
 QUICK = {"pgc-privunit-broken"}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.policies import load_policy
-from tacit.privacy import Certificate
+from privrl.data.policies import load_policy
+from privrl.privacy import Certificate
 
 PAGE = Path(__file__).parents[2] / "docs" / "control" / "pgc.md"
 

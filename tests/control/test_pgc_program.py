@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.control import pgc_program
-from tacit.control.aggregation import Aggregator
-from tacit.control.pgc_losses import Loss, Model, Steps, drawn, greedy, no_sums, softmax
-from tacit.control.pgc_program import (
+from privrl.control import pgc_program
+from privrl.control.aggregation import Aggregator
+from privrl.control.pgc_losses import Loss, Model, Steps, drawn, greedy, no_sums, softmax
+from privrl.control.pgc_program import (
     Aggregators,
     Arm,
     Group,
@@ -23,16 +23,16 @@ from tacit.control.pgc_program import (
     table_quantile,
     unit_reports,
 )
-from tacit.control.privatiser import Privatiser
-from tacit.control.program import Program, load_state, save_state
-from tacit.envs.base import Discrete
-from tacit.envs.chain import Chain
-from tacit.envs.control import CartPole
-from tacit.privacy.errors import InputError
-from tacit.privacy.mechanisms import report_laplace_jax, sign_jax, unit_vector_jax
-from tacit.privacy.mechanisms.report_laplace import LaplaceReport
-from tacit.privacy.mechanisms.sign import ProjectedSign
-from tacit.privacy.mechanisms.unit_vector import PrivUnit, upper_quantile
+from privrl.control.privatiser import Privatiser
+from privrl.control.program import Program, load_state, save_state
+from privrl.envs.base import Discrete
+from privrl.envs.chain import Chain
+from privrl.envs.control import CartPole
+from privrl.privacy.errors import InputError
+from privrl.privacy.mechanisms import report_laplace_jax, sign_jax, unit_vector_jax
+from privrl.privacy.mechanisms.report_laplace import LaplaceReport
+from privrl.privacy.mechanisms.sign import ProjectedSign
+from privrl.privacy.mechanisms.unit_vector import PrivUnit, upper_quantile
 
 ENV = CartPole(step_limit=14)
 SMALL = Model(ENV.observation, 2, (3,))

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.control import planning
-from tacit.control.increments import Floats, Layers, Linear, Table
-from tacit.control.walks import Walk, walk
-from tacit.data import Fourier, OneHot
-from tacit.envs import Interval, TabularMDP
-from tacit.privacy import InputError
+from privrl.control import planning
+from privrl.control.increments import Floats, Layers, Linear, Table
+from privrl.control.walks import Walk, walk
+from privrl.data import Fourier, OneHot
+from privrl.envs import Interval, TabularMDP
+from privrl.privacy import InputError
 
 GAMMA = 0.9
 STATES, ACTIONS = 4, 3

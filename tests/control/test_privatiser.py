@@ -19,16 +19,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.control.privatiser import Agent, Mechanism, Privatiser, shares, unit
-from tacit.privacy import InputError, PureDP, RandomizedResponse, Relation, Repeated, accounting
-from tacit.privacy.certificate import IDEALISED_ARITHMETIC
-from tacit.privacy.errors import CertificateError, OverBudget
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport
-from tacit.privacy.mechanisms.sign import ProjectedSign, share
-from tacit.privacy.mechanisms.unit_vector import PrivUnit
-from tacit.privacy.noise import reproducible, secure
-from tacit.privacy.promise import Budget, NoiseOrigin, Unit
+from privrl.control.privatiser import Agent, Mechanism, Privatiser, shares, unit
+from privrl.privacy import InputError, PureDP, RandomizedResponse, Relation, Repeated, accounting
+from privrl.privacy.certificate import IDEALISED_ARITHMETIC
+from privrl.privacy.errors import CertificateError, OverBudget
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport
+from privrl.privacy.mechanisms.sign import ProjectedSign, share
+from privrl.privacy.mechanisms.unit_vector import PrivUnit
+from privrl.privacy.noise import reproducible, secure
+from privrl.privacy.promise import Budget, NoiseOrigin, Unit
 from tests.statistics import FALSE_ALARM
 
 MECHANISMS: tuple[Mechanism, ...] = ("privunit", "sign", "laplace")

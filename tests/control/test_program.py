@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.control.program import Program, load_state, read_about, save_state, strong
-from tacit.privacy.errors import InputError
+from privrl.control.program import Program, load_state, read_about, save_state, strong
+from privrl.privacy.errors import InputError
 from tests.run.walk import WALK
 
 

@@ -18,18 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit import cli
-from tacit.control import ActorCritic, CertifiedProgram, certified
-from tacit.control.actor_critic import Learned
-from tacit.control.certified import Plan, take_in
-from tacit.control.increments import Rows, Table
-from tacit.control.prospect_rows import Outlook, projected
-from tacit.envs.base import Episodes, Transitions
-from tacit.envs.host import HostEnvironment
-from tacit.papers import rajabi2022_gamble as gambles
-from tacit.privacy import Budget, InputError
-from tacit.risk import PowerUtility, Prelec, Prospect
-from tacit.run.lessons.actor_critic import ActorCriticLesson as Lesson
+from privrl import cli
+from privrl.control import ActorCritic, CertifiedProgram, certified
+from privrl.control.actor_critic import Learned
+from privrl.control.certified import Plan, take_in
+from privrl.control.increments import Rows, Table
+from privrl.control.prospect_rows import Outlook, projected
+from privrl.envs.base import Episodes, Transitions
+from privrl.envs.host import HostEnvironment
+from privrl.papers import rajabi2022_gamble as gambles
+from privrl.privacy import Budget, InputError
+from privrl.risk import PowerUtility, Prelec, Prospect
+from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
 from tests.statistics import FALSE_ALARM
 
 BUDGET = Budget(4.0, 1e-5)
@@ -510,7 +510,7 @@ def test_a_prospect_is_trained_from_the_command_line(
     ("changed", "message"),
     [
         ({"return_range": None}, "return_range is needed for a prospect"),
-        ({"prospect": "tversky-kahneman"}, "prospect must be one of tacit.risk"),
+        ({"prospect": "tversky-kahneman"}, "prospect must be one of privrl.risk"),
         ({"prospect": None}, "bins belongs to a prospect"),
         ({"mode": "paper"}, "does not belong to mode 'paper'"),
         ({"bins": 0}, "bins must be at least 1"),

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.control import (
+from privrl.control import (
     Descent,
     FunctionalQ,
     LearnedQ,
@@ -25,22 +25,22 @@ from tacit.control import (
     planning,
     prospect_planning,
 )
-from tacit.control.functional_q import STATE
-from tacit.control.increments import Floats, Layers, Linear, Table
-from tacit.control.noised_q import Data, ProspectUpdates
-from tacit.control.paper_prospect_settings import Config
-from tacit.control.program import read_about
-from tacit.control.shrinkage import posterior_means
-from tacit.control.walks import SampledWalk, Walk, pooled, walk, walk_sampling
-from tacit.data import Fourier, OneHot, Tabular
-from tacit.envs import Interval, TabularMDP
-from tacit.envs.host import HostEnvironment
-from tacit.privacy import Budget, InputError, Ledger
-from tacit.privacy.events import Gaussian, Repeated
-from tacit.privacy.mechanisms.reward_model import RewardModel
-from tacit.privacy.noise import reproducible
-from tacit.privacy.promise import NoiseOrigin, Relation, Release, Unit
-from tacit.risk import PowerUtility, Prelec, Prospect, solve
+from privrl.control.functional_q import STATE
+from privrl.control.increments import Floats, Layers, Linear, Table
+from privrl.control.noised_q import Data, ProspectUpdates
+from privrl.control.paper_prospect_settings import Config
+from privrl.control.program import read_about
+from privrl.control.shrinkage import posterior_means
+from privrl.control.walks import SampledWalk, Walk, pooled, walk, walk_sampling
+from privrl.data import Fourier, OneHot, Tabular
+from privrl.envs import Interval, TabularMDP
+from privrl.envs.host import HostEnvironment
+from privrl.privacy import Budget, InputError, Ledger
+from privrl.privacy.events import Gaussian, Repeated
+from privrl.privacy.mechanisms.reward_model import RewardModel
+from privrl.privacy.noise import reproducible
+from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
+from privrl.risk import PowerUtility, Prelec, Prospect, solve
 
 GAMMA = 0.9
 BUDGET = Budget(0.9, 1e-4)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from benchmarks.evaluation_control import CAR, CAR_SETTINGS
-from tacit.control import Learned, QLearning
-from tacit.control.q_learning import Config, Seen, State, action_values, init, step, train
-from tacit.data import EpsilonGreedy, Fourier, OneHot, Polynomial, Softmax, collect
-from tacit.envs import CartPole, Chain, Environment, Interval, MountainCar, TabularMDP
-from tacit.privacy import InputError
+from privrl.control import Learned, QLearning
+from privrl.control.q_learning import Config, Seen, State, action_values, init, step, train
+from privrl.data import EpsilonGreedy, Fourier, OneHot, Polynomial, Softmax, collect
+from privrl.envs import CartPole, Chain, Environment, Interval, MountainCar, TabularMDP
+from privrl.privacy import InputError
 
 KEY = jax.random.key(0)
 
@@ -278,7 +278,7 @@ def test_linear_policies_are_those_of_the_values() -> None:
 def test_the_result_says_that_it_is_not_private() -> None:
     learned = small()
     assert learned.promise == "Not private: the learner adds no noise."
-    assert learned.to_dict()["promise"]["kind"] == "tacit not private"
+    assert learned.to_dict()["promise"]["kind"] == "privrl not private"
 
 
 @pytest.mark.parametrize("features", [None, Polynomial(2, [0.0], [1.0])])
@@ -303,8 +303,8 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
     for text, says in (
         ("{", "is not JSON"),
         ("[]", "is not the result of Q-learning"),
-        ('{"kind": "tacit q-learning", "format": 99}', "another version"),
-        ('{"kind": "tacit q-learning", "format": 1}', "damaged"),
+        ('{"kind": "privrl q-learning", "format": 99}', "another version"),
+        ('{"kind": "privrl q-learning", "format": 1}', "damaged"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=says):

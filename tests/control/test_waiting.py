@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.control import paper_parts, ranks, waiting
-from tacit.control.waiting import Gap
+from privrl.control import paper_parts, ranks, waiting
+from privrl.control.waiting import Gap
 
 Floats = NDArray[np.float64]
 

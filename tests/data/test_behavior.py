@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import (
+from privrl.data import (
     Fourier,
     OneHot,
     PrivateEstimate,
@@ -16,7 +16,7 @@ from tacit.data import (
     Trajectories,
     stream_parquet,
 )
-from tacit.privacy import InputError
+from privrl.privacy import InputError
 
 TRUTH = Tabular(np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]))
 

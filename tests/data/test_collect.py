@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tacit.data import EpsilonGreedy, FunctionPolicy, Tabular, Trajectories, collect
-from tacit.privacy import InputError
+from privrl.data import EpsilonGreedy, FunctionPolicy, Tabular, Trajectories, collect
+from privrl.privacy import InputError
 from tests.data.tables import same
 
 
@@ -89,8 +89,8 @@ class TestCompiled:
         assert whole.behavior.source == "recorded"
         assert (whole.num_states, whole.num_actions) == (10, 2)
         # Segments and portions are only a matter of memory.
-        monkeypatch.setattr("tacit.data.collection.SEGMENT", 7)
-        monkeypatch.setattr("tacit.data.collection.LANES", 64)
+        monkeypatch.setattr("privrl.data.collection.SEGMENT", 7)
+        monkeypatch.setattr("privrl.data.collection.LANES", 64)
         same(whole, collect(Walk(), POLICY, 200, jax.random.key(0)))
         other = collect(Walk(), POLICY, 200, jax.random.key(1))
         assert other.rewards.tolist() != whole.rewards.tolist()
@@ -137,7 +137,7 @@ class TestCompiled:
             collect(env, policy, n, 0)
 
     def test_our_own(self) -> None:
-        envs = pytest.importorskip("tacit.envs")
+        envs = pytest.importorskip("privrl.envs")
         chain = envs.Chain()
         policy = Tabular.uniform(chain.num_states, chain.num_actions)
         data = collect(chain, policy, 20, jax.random.key(0), max_steps=400)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import (
+from privrl.data import (
     Cells,
     CosineProducts,
     FunctionFeatures,
@@ -20,7 +20,7 @@ from tacit.data import (
     OneHot,
     features_from_dict,
 )
-from tacit.privacy import InputError
+from privrl.privacy import InputError
 
 LOW, HIGH = [-1.0, 30.0], [2.5, 200.0]
 DRAW = np.random.default_rng(5)

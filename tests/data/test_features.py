@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import (
+from privrl.data import (
     Features,
     Fourier,
     FunctionFeatures,
@@ -22,7 +22,7 @@ from tacit.data import (
     RandomFourier,
     features_from_dict,
 )
-from tacit.privacy import InputError
+from privrl.privacy import InputError
 
 LOW, HIGH = [-1.0, 30.0], [2.5, 200.0]
 

@@ -14,9 +14,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import Trajectories
-from tacit.data.sources import PRIVATE
-from tacit.privacy import InputError
+from privrl.data import Trajectories
+from privrl.data.sources import PRIVATE
+from privrl.privacy import InputError
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
 Rng = np.random.Generator

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import Tabular, Trajectories, neutral, stream_parquet
-from tacit.data.assumed import NEUTRAL, VALIDATED, assumed
-from tacit.data.sources import PRIVATE
-from tacit.privacy import Budget, InputError
+from privrl.data import Tabular, Trajectories, neutral, stream_parquet
+from privrl.data.assumed import NEUTRAL, VALIDATED, assumed
+from privrl.data.sources import PRIVATE
+from privrl.privacy import Budget, InputError
 
 Rng = np.random.Generator
 Row = dict[str, Any]
@@ -356,8 +356,8 @@ def test_null_lists_are_read_or_refused_by_their_type(
 
 def test_fits_take_what_was_loaded() -> None:
     """Certified fits of tables full of anything: no error, no warning, and the stance on record."""
-    from tacit.data import OneHot
-    from tacit.evaluation import PrivateGTD, PrivateLSTD, PrivateValue
+    from privrl.data import OneHot
+    from privrl.evaluation import PrivateGTD, PrivateLSTD, PrivateValue
 
     rng, budget = np.random.default_rng(6), Budget(1.0, 1e-5)
     policy = Tabular(np.array([[0.9, 0.1], [0.0, 1.0], [0.5, 0.5]]))

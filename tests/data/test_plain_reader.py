@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data import Tabular, Trajectories
-from tacit.evaluation import IS
-from tacit.privacy import InputError
+from privrl.data import Tabular, Trajectories
+from privrl.evaluation import IS
+from privrl.privacy import InputError
 
 POLICY = Tabular(np.array([[0.3, 0.7], [0.6, 0.4], [0.5, 0.5]]))
 GAMMA = 0.9

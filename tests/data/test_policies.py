@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import (
+from privrl.data import (
     Cells,
     CosineProducts,
     EpsilonGreedy,
@@ -35,8 +35,8 @@ from tacit.data import (
     policy_from_dict,
     policy_from_json,
 )
-from tacit.data.policies import choose, schema
-from tacit.privacy import InputError
+from privrl.data.policies import choose, schema
+from privrl.privacy import InputError
 from tests.statistics import FALSE_ALARM
 
 RNG = np.random.default_rng(0)
@@ -281,26 +281,26 @@ def test_malformed(change: Callable[[dict[str, Any]], object]) -> None:
         "[]",
         "3",
         "null",
-        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": [[NaN]]}',
-        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": [[1e999]]}',
-        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": [[0.5, 0.6]]}',
-        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": [[-0.5, 1.5]]}',
-        '{"format": "tacit-policy", "version": 1, "kind": "network", "layers": [[1]]}',
-        '{"format": "tacit-policy", "version": 1, "kind": "network", "layers": []}',
-        '{"format": "tacit-policy", "version": 1, "kind": "epsilon-greedy", "values": [[1]],'
+        '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": [[NaN]]}',
+        '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": [[1e999]]}',
+        '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": [[0.5, 0.6]]}',
+        '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": [[-0.5, 1.5]]}',
+        '{"format": "privrl-policy", "version": 1, "kind": "network", "layers": [[1]]}',
+        '{"format": "privrl-policy", "version": 1, "kind": "network", "layers": []}',
+        '{"format": "privrl-policy", "version": 1, "kind": "epsilon-greedy", "values": [[1]],'
         ' "epsilon": 1.5}',
         "[" * 100_000,
-        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": [[1.0]],'
+        '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": [[1.0]],'
         ' "table": [[0.5, 0.5]]}',
-        '{"format": "tacit-policy", "version": 1, "kind": "tabular", "table": '
+        '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": '
         + "[" * 900
         + "1"
         + "]" * 900
         + "}",
-        '{"format": "tacit-policy", "version": 1, "kind": "softmax", "weights": [[1.0]],'
+        '{"format": "privrl-policy", "version": 1, "kind": "softmax", "weights": [[1.0]],'
         f' "features": {{"kind": "fourier", "order": {10**300}, "low": [0, 0], "high": [1, 1]}}}}',
         # Every score would be infinite, and the policy uniform.
-        '{"format": "tacit-policy", "version": 1, "kind": "softmax", "weights": [[1.0, 2.0]],'
+        '{"format": "privrl-policy", "version": 1, "kind": "softmax", "weights": [[1.0, 2.0]],'
         ' "features": {"kind": "one-hot", "num_states": 1}, "temperature": 1e-320}',
     ],
 )

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import Trajectories, stream_parquet
-from tacit.data.decoder import Seen
-from tacit.privacy import InputError
+from privrl.data import Trajectories, stream_parquet
+from privrl.data.decoder import Seen
+from privrl.privacy import InputError
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
 
@@ -102,7 +102,7 @@ def test_sorting_on_disk(seed: int, by_user: bool, words: bool) -> None:
 
 def test_sorting_on_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many parts, whose rows keep the numbers they had, and nothing left behind."""
-    monkeypatch.setattr("tacit.data.stream.READ_ROWS", 16)
+    monkeypatch.setattr("privrl.data.stream.READ_ROWS", 16)
     rng = np.random.default_rng(0)
     source = table(rng, users=60)
     order = rng.permutation(source.num_rows)
@@ -129,7 +129,7 @@ def test_sorting_on_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 _SORTING = """
 import json, sys, time
-from tacit.data import stream_parquet
+from privrl.data import stream_parquet
 given = json.loads(sys.argv[1])
 for _ in stream_parquet(given.pop("paths"), batch_rows=40, sort=True, **given):
     print("sorting", flush=True)
@@ -315,7 +315,7 @@ def test_seen_against_a_set(batches: list[list[int]], words: bool) -> None:
 
 MEMORY = """
 import sys
-from tacit.data import stream_parquet
+from privrl.data import stream_parquet
 rows = sum(b.num_steps for b in stream_parquet(
     sys.argv[1], batch_rows=50_000, trajectory="i", time="t", state="s", action="a", reward="r"))
 status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from gymnasium import spaces
 
-from tacit.data import FunctionPolicy, Tabular, Trajectories, readers, stream_parquet
-from tacit.privacy import InputError, Unit
+from privrl.data import FunctionPolicy, Tabular, Trajectories, readers, stream_parquet
+from privrl.privacy import InputError, Unit
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
 PLAIN: dict[str, Any] = {"trajectory": "i", "state": "s", "action": "a", "reward": "r"}
@@ -324,18 +324,18 @@ class TestReaders:
                 )
             )
         dataset = minari.create_dataset_from_buffers(
-            "test/tacit-v0",
+            "test/privrl-v0",
             buffer=episodes,
             observation_space=spaces.Box(-10, 10, (2,)),
             action_space=spaces.Discrete(3),
             data_format="arrow",
             description="made for a test",
-            author="tacit",
+            author="privrl",
             author_email="nobody@example.org",
             code_permalink="https://example.org",
             algorithm_name="none",
         )
-        for given in (dataset, "test/tacit-v0"):
+        for given in (dataset, "test/privrl-v0"):
             data = Trajectories.from_minari(given, behavior_prob="p", num_actions=3)
             assert data.lengths.tolist() == [3, 1, 4]
             assert data.terminated.tolist() == [False, True, False]
@@ -533,7 +533,7 @@ class TestReaders:
 
     def test_nothing_heavy_is_imported(self) -> None:
         code = (
-            "import sys, tacit.data; "
+            "import sys, privrl.data; "
             "print([m for m in ('jax', 'pandas', 'matplotlib', 'scipy') if m in sys.modules])"
         )
         run = subprocess.run(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.envs import Box, Environment, State
+from privrl.envs import Box, Environment, State
 
 
 @dataclass(frozen=True)

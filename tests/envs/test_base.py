@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.envs import (
+from privrl.envs import (
     HIV,
     MDP100,
     CartPole,
@@ -26,7 +26,7 @@ from tacit.envs import (
     rollout,
     table_policy,
 )
-from tacit.privacy import InputError
+from privrl.privacy import InputError
 from tests.envs.probes import Clock, Fuse
 from tests.statistics import follows_discrete
 

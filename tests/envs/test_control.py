@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.envs import CartPole, Environment, Interval, MountainCar, collect, random_policy
-from tacit.privacy import InputError
+from privrl.envs import CartPole, Environment, Interval, MountainCar, collect, random_policy
+from privrl.privacy import InputError
 from tests.statistics import follows
 
 STEPS = 10_000

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import tacit.envs
-from tacit.envs import (
+import privrl.envs
+from privrl.envs import (
     CartPole,
     CartPoleParams,
     Chain,
@@ -25,7 +25,7 @@ from tacit.envs import (
     make,
     random_policy,
 )
-from tacit.privacy import InputError
+from privrl.privacy import InputError
 from tests.envs.probes import Clock, Fuse
 
 KEY = jax.random.key(3)
@@ -34,22 +34,22 @@ KEY = jax.random.key(3)
 # --- ours, there ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", tacit.envs.NAMES)
+@pytest.mark.parametrize("name", privrl.envs.NAMES)
 def test_the_checker_has_nothing_to_say(name: str) -> None:
     """Warnings are errors here, so this includes everything that the checker warns of."""
-    check_env(gymnasium.make(f"tacit/{name}-v0").unwrapped)
+    check_env(gymnasium.make(f"privrl/{name}-v0").unwrapped)
 
 
 def test_registering_does_not_load_jax() -> None:
     code = (
-        "import sys, tacit.envs, gymnasium; "
-        "assert 'tacit/Chain-v0' in gymnasium.registry; assert 'jax' not in sys.modules"
+        "import sys, privrl.envs, gymnasium; "
+        "assert 'privrl/Chain-v0' in gymnasium.registry; assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_options_reach_the_environment() -> None:
-    made: Any = gymnasium.make("tacit/Taxi-v0", legacy_map=True).unwrapped
+    made: Any = gymnasium.make("privrl/Taxi-v0", legacy_map=True).unwrapped
     assert made.env == Taxi(legacy_map=True)
 
 
@@ -70,7 +70,7 @@ def test_the_wrapper_tells_the_ends_apart() -> None:
 
 def test_seeds_decide() -> None:
     def run(seed: int) -> list[Any]:
-        env = gymnasium.make("tacit/CartPole-v0")
+        env = gymnasium.make("privrl/CartPole-v0")
         seen = [env.reset(seed=seed)[0]]
         seen += [env.step(i % 2)[0] for i in range(8)]
         seen.append(env.reset()[0])
@@ -100,8 +100,8 @@ def test_the_wrapper_refuses_bad_parameters_and_modes() -> None:
 
 
 def test_the_wrapper_takes_parameters_and_jax_scalars() -> None:
-    heavy: Any = gymnasium.make("tacit/CartPole-v0", params=CartPoleParams(gravity=20.0))
-    light: Any = gymnasium.make("tacit/CartPole-v0")
+    heavy: Any = gymnasium.make("privrl/CartPole-v0", params=CartPoleParams(gravity=20.0))
+    light: Any = gymnasium.make("privrl/CartPole-v0")
     for env in (heavy, light):
         env.reset(seed=0)
     apart = [env.step(jnp.asarray(1))[0][3] for env in (heavy, light)]
@@ -114,7 +114,7 @@ def test_the_wrapper_takes_parameters_and_jax_scalars() -> None:
 def test_vectors_of_gymnasium(mode: Any) -> None:
     """Its two ways to start afresh, both with the last observation of the old episode."""
     many = gymnasium.make_vec(
-        "tacit/Chain-v0",
+        "privrl/Chain-v0",
         num_envs=2,
         vectorization_mode="sync",
         vector_kwargs={"autoreset_mode": mode},
@@ -136,13 +136,13 @@ def test_vectors_of_gymnasium(mode: Any) -> None:
 
 
 def test_a_name_may_bring_its_module() -> None:
-    """Without importing tacit first, as Gymnasium's `module:name` does."""
-    code = "import gymnasium; gymnasium.make('tacit.envs:tacit/Chain-v0').reset(seed=0)"
+    """Without importing privrl first, as Gymnasium's `module:name` does."""
+    code = "import gymnasium; gymnasium.make('privrl.envs:privrl/Chain-v0').reset(seed=0)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_rendering_through_gymnasium() -> None:
-    env = gymnasium.make("tacit/Chain-v0", render_mode="ansi")
+    env = gymnasium.make("privrl/Chain-v0", render_mode="ansi")
     state, _ = env.reset(seed=0)
     assert f"state {state} of 40" in str(env.render())
     assert GymnasiumEnv(Chain()).render() is None
@@ -152,7 +152,7 @@ def test_rendering_through_gymnasium() -> None:
 
 
 def test_names() -> None:
-    assert make("Chain") == make("tacit/Chain-v0") == Chain()
+    assert make("Chain") == make("privrl/Chain-v0") == Chain()
     assert make("Chain", states=5) == Chain(states=5)
     assert make("Taxi-v3") == make("Taxi-v4") == make("Taxi") == Taxi()
     assert make("Taxi-v2") == Taxi(legacy_map=True)
@@ -161,14 +161,14 @@ def test_names() -> None:
     assert make("MountainCar-v0") == MountainCar()
     chain = Chain()
     assert make(chain) is chain
-    assert make(gymnasium.make("tacit/Chain-v0", states=7)) == Chain(states=7)
+    assert make(gymnasium.make("privrl/Chain-v0", states=7)) == Chain(states=7)
 
 
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
         ("NoSuchThing-v0", "There is no environment 'NoSuchThing-v0'"),
-        ("tacit/Nothing-v0", "There is no environment"),
+        ("privrl/Nothing-v0", "There is no environment"),
         ("", "environment"),
         ("FrozenLake-v99", "There is no environment"),
         (42, "neither an environment nor the name of one"),
@@ -231,7 +231,7 @@ def test_wrappers_that_change_things_are_not_skipped() -> None:
     )
     assert isinstance(make(doubled), HostEnvironment)
     ours = gymnasium.wrappers.TransformReward(
-        gymnasium.make("tacit/Chain-v0"), lambda r: 2 * float(r)
+        gymnasium.make("privrl/Chain-v0"), lambda r: 2 * float(r)
     )
     host = make(ours)
     assert isinstance(host, HostEnvironment)
@@ -255,7 +255,7 @@ def test_the_earliest_limit_counts() -> None:
     for limit, expected in ((500, 100), (50, 50)):
         twice = gymnasium.wrappers.TimeLimit(gymnasium.make("FrozenLake-v1"), limit)
         assert make(twice).step_limit == expected
-    ours = make(gymnasium.make("tacit/Chain-v0", max_episode_steps=3))
+    ours = make(gymnasium.make("privrl/Chain-v0", max_episode_steps=3))
     assert isinstance(ours, HostEnvironment)
     made = collect(ours, random_policy(1), KEY, 4)
     assert made.valid.shape == (4, 3)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from scipy.optimize import root
 
-from tacit.envs import HIV, HIVParams
-from tacit.envs.hiv import RATES, STARTS, _possible, derivative
-from tacit.privacy import InputError
+from privrl.envs import HIV, HIVParams
+from privrl.envs.hiv import RATES, STARTS, _possible, derivative
+from privrl.privacy import InputError
 
 Array = NDArray[np.float64]
 KEY = jax.random.key(2)

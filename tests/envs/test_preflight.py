@@ -10,13 +10,13 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
-from tacit import cli
-from tacit.control import FunctionalQ, ProspectQ
-from tacit.control.actor_critic import ActorCritic
-from tacit.envs.host import GymnasiumEnv, HostEnvironment, is_live
-from tacit.envs.preflight import checked
-from tacit.envs.registry import make
-from tacit.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
+from privrl import cli
+from privrl.control import FunctionalQ, ProspectQ
+from privrl.control.actor_critic import ActorCritic
+from privrl.envs.host import GymnasiumEnv, HostEnvironment, is_live
+from privrl.envs.preflight import checked
+from privrl.envs.registry import make
+from privrl.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
 
 BUDGET = Budget(5.0, 1e-6)
 REWARDS: dict[str, Any] = {"reward_radius": 0.5, "reward_range": (0.0, 1.0), "steps": 20}
@@ -205,7 +205,7 @@ def test_one_that_cannot_be_made_twice_is_asked_for(ward: str) -> None:
 def test_where_errors_are_shown_nothing_is_tried(ward: str) -> None:
     """Nobody is private, or it is a simulator of ours."""
     assert checked(HostEnvironment(Ward("step")), private=False) is None
-    ours = make(gymnasium.make("tacit/Chain-v0"))
+    ours = make(gymnasium.make("privrl/Chain-v0"))
     assert not is_live(ours)
     assert checked(ours, private=True) is None
     with pytest.raises(RuntimeError, match="sensor"):
@@ -214,9 +214,9 @@ def test_where_errors_are_shown_nothing_is_tried(ward: str) -> None:
 
 def test_what_is_live_is_what_may_be_somebody_elses(ward: str) -> None:
     """One of ours on the host is none, unless something around it changes what happens."""
-    from tacit.envs.control import CartPoleParams
+    from privrl.envs.control import CartPoleParams
 
-    heavy = gymnasium.make("tacit/CartPole-v0", params=CartPoleParams(gravity=20.0))
+    heavy = gymnasium.make("privrl/CartPole-v0", params=CartPoleParams(gravity=20.0))
     ours = make(heavy)
     assert isinstance(ours, HostEnvironment)
     assert not is_live(ours)
@@ -244,7 +244,7 @@ def test_what_is_made_from_one_of_ours_may_be_somebody_elses() -> None:
             seen, _, *rest = super().step(a)  # type: ignore[no-untyped-call]
             return seen, float(np.random.default_rng().random()), *rest
 
-    inside = gymnasium.make("tacit/Chain-v0").unwrapped
+    inside = gymnasium.make("privrl/Chain-v0").unwrapped
     assert isinstance(inside, GymnasiumEnv)
     assert not isinstance(make(FrozenLakeEnv()), HostEnvironment)
     for made in (make(Asked(inside.env)), make(Clock(inside, 5)), make(Lake())):
@@ -265,8 +265,8 @@ def test_the_command_line_tries_it_and_takes_a_waiver(
         assert cli.run(words) == 2
         told = capsys.readouterr()
         assert told.err == (
-            "tacit: Broken-v0 does not work, so nobody should play in it: its pre-flight failed at "
-            "its step 1 with RuntimeError, The sensor is not plugged in.\n"
+            "privrl: Broken-v0 does not work, so nobody should play in it: its pre-flight failed "
+            "at its step 1 with RuntimeError, The sensor is not plugged in.\n"
         )
         assert told.out == ""
         assert not (tmp_path / "run").exists()

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.data.collection import collect
-from tacit.data.policies import FunctionPolicy
-from tacit.envs import ObstacleGrid, ObstacleSquare, make, random_policy, rollout
-from tacit.envs.base import Box
-from tacit.privacy import InputError
+from privrl.data.collection import collect
+from privrl.data.policies import FunctionPolicy
+from privrl.envs import ObstacleGrid, ObstacleSquare, make, random_policy, rollout
+from privrl.envs.base import Box
+from privrl.privacy import InputError
 from tests.statistics import follows
 
 KEY = jax.random.key(11)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.envs import (
+from privrl.envs import (
     MDP100,
     Chain,
     ObstacleGrid,
@@ -19,8 +19,8 @@ from tacit.envs import (
     make,
     random_policy,
 )
-from tacit.envs.grid import OBSTACLES
-from tacit.privacy import InputError
+from privrl.envs.grid import OBSTACLES
+from privrl.privacy import InputError
 from tests.statistics import FALSE_ALARM, follows_discrete
 
 KEY = jax.random.key(11)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data import Tabular, Trajectories
-from tacit.envs import TabularMDP
+from privrl.data import Tabular, Trajectories
+from privrl.envs import TabularMDP
 
 HORIZON = 3
 GAMMA = 0.75

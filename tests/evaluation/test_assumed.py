@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import OneHot, Tabular, Trajectories, stream_parquet
-from tacit.data.assumed import DECLARED_PUBLIC, ESTIMATED, VALIDATED
-from tacit.data.behavior import PrivateEstimate
-from tacit.evaluation import (
+from privrl.data import OneHot, Tabular, Trajectories, stream_parquet
+from privrl.data.assumed import DECLARED_PUBLIC, ESTIMATED, VALIDATED
+from privrl.data.behavior import PrivateEstimate
+from privrl.evaluation import (
     DPLSL,
     DPLSW,
     GPOPE,
@@ -20,9 +20,9 @@ from tacit.evaluation import (
     Schema,
     simulate_like,
 )
-from tacit.privacy import Budget, InputError, LargeDelta
-from tacit.privacy.certificate import Certificate
-from tacit.run.evaluation import Question, evaluate
+from privrl.privacy import Budget, InputError, LargeDelta
+from privrl.privacy.certificate import Certificate
+from privrl.run.evaluation import Question, evaluate
 
 PEOPLE = 40
 POLICY = Tabular(np.array([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8]]))

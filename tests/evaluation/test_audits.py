@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.data import OneHot, Trajectories
-from tacit.evaluation import PrivateLSTD, audits
-from tacit.evaluation.selection import choose
-from tacit.privacy import Unit
-from tacit.privacy.audit import Target, Verdict
-from tacit.privacy.audit.attacks import observed
-from tacit.privacy.audit.mutations import attacked
-from tacit.privacy.audit.targets import TARGETS
-from tacit.privacy.noise import secure
+from privrl import cli
+from privrl.data import OneHot, Trajectories
+from privrl.evaluation import PrivateLSTD, audits
+from privrl.evaluation.selection import choose
+from privrl.privacy import Unit
+from privrl.privacy.audit import Target, Verdict
+from privrl.privacy.audit.attacks import observed
+from privrl.privacy.audit.mutations import attacked
+from privrl.privacy.audit.targets import TARGETS
+from privrl.privacy.noise import secure
 from tests.auditing import own_targets, target_params
 
 OWN = own_targets(audits)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.data import Features, FunctionFeatures, OneHot, Polynomial, Tabular, Trajectories
-from tacit.envs import TabularMDP
-from tacit.evaluation import bellman_error as module
-from tacit.evaluation.bellman_error import (
+from privrl.data import Features, FunctionFeatures, OneHot, Polynomial, Tabular, Trajectories
+from privrl.envs import TabularMDP
+from privrl.evaluation import bellman_error as module
+from privrl.evaluation.bellman_error import (
     Moments,
     UnitMoments,
     exact_moments,
@@ -19,8 +19,8 @@ from tacit.evaluation.bellman_error import (
     mspbe,
     unit_moments,
 )
-from tacit.evaluation.result import Result
-from tacit.privacy import InputError
+from privrl.evaluation.result import Result
+from privrl.privacy import InputError
 
 Floats = NDArray[np.float64]
 

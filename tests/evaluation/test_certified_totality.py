@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.control import LoggedQ
-from tacit.data import OneHot, Tabular, Trajectories
-from tacit.evaluation import (
+from privrl.control import LoggedQ
+from privrl.data import OneHot, Tabular, Trajectories
+from privrl.evaluation import (
     DPLSW,
     FQE,
     GPOPE,
@@ -18,8 +18,8 @@ from tacit.evaluation import (
     PrivateLSTD,
     PrivateValue,
 )
-from tacit.evaluation.steps import logged_chances
-from tacit.privacy import Budget, InputError, Ledger, Unit
+from privrl.evaluation.steps import logged_chances
+from privrl.privacy import Budget, InputError, Ledger, Unit
 
 BUDGET = Budget(1.0, 1e-5)
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8]]))

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.evaluation.doubly_robust import DR, WDR
-from tacit.evaluation.fqe import FQE
-from tacit.evaluation.importance import PDIS, WPDIS
-from tacit.privacy import InputError
+from privrl.evaluation.doubly_robust import DR, WDR
+from privrl.evaluation.fqe import FQE
+from privrl.evaluation.importance import PDIS, WPDIS
+from privrl.privacy import InputError
 from tests.evaluation import exact
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import OneHot, Polynomial, Tabular, Trajectories
-from tacit.evaluation.dplsl import DPLSL, local_lsl
-from tacit.evaluation.dplsw import first_visits
-from tacit.privacy import ApproxDP, Budget, InputError
+from privrl.data import OneHot, Polynomial, Tabular, Trajectories
+from privrl.evaluation.dplsl import DPLSL, local_lsl
+from privrl.evaluation.dplsw import first_visits
+from privrl.privacy import ApproxDP, Budget, InputError
 from tests.evaluation.test_bellman_error import JUDGED, simulated
 from tests.evaluation.test_dplsw import exact_of, on_policy, scale_of
 from tests.evaluation.test_private_gtd import people, person

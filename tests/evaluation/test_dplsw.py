@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
-from tacit.data.columns import Facts
-from tacit.evaluation.dplsl import DPLSL
-from tacit.evaluation.dplsw import DPLSW, OutputPerturbed, discounted, first_visits, local_lsw
-from tacit.evaluation.result import Result
-from tacit.privacy import ApproxDP, Budget, InputError, Ledger, Unit
-from tacit.privacy.mechanisms.smooth import SmoothMechanism
-from tacit.privacy.noise import Source
+from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
+from privrl.data.columns import Facts
+from privrl.evaluation.dplsl import DPLSL
+from privrl.evaluation.dplsw import DPLSW, OutputPerturbed, discounted, first_visits, local_lsw
+from privrl.evaluation.result import Result
+from privrl.privacy import ApproxDP, Budget, InputError, Ledger, Unit
+from privrl.privacy.mechanisms.smooth import SmoothMechanism
+from privrl.privacy.noise import Source
 from tests.evaluation.test_bellman_error import JUDGED, simulated, weights_of
 from tests.evaluation.test_private_gtd import people, person
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data import Fourier, OneHot, Trajectories
-from tacit.evaluation.fqe import FQE
-from tacit.evaluation.result import Result
-from tacit.privacy import InputError
+from privrl.data import Fourier, OneHot, Trajectories
+from privrl.evaluation.fqe import FQE
+from privrl.evaluation.result import Result
+from privrl.privacy import InputError
 from tests.evaluation import exact
 
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.data import OneHot, Polynomial, Tabular
-from tacit.evaluation.bellman_error import UnitMoments, unit_moments
-from tacit.evaluation.gpope import GPOPE, _Packed, gradient, lemma1_sigma
-from tacit.evaluation.result import Result
-from tacit.privacy import (
+from privrl.data import OneHot, Polynomial, Tabular
+from privrl.evaluation.bellman_error import UnitMoments, unit_moments
+from privrl.evaluation.gpope import GPOPE, _Packed, gradient, lemma1_sigma
+from privrl.evaluation.result import Result
+from privrl.privacy import (
     Budget,
     Certificate,
     Claim,
@@ -27,9 +27,9 @@ from tacit.privacy import (
     Repeated,
     Unit,
 )
-from tacit.privacy.claims import xie2019_lemma1
-from tacit.privacy.mechanisms import clip
-from tacit.privacy.noise import Source, jax_normal, secure
+from privrl.privacy.claims import xie2019_lemma1
+from privrl.privacy.mechanisms import clip
+from privrl.privacy.noise import Source, jax_normal, secure
 from tests.evaluation.test_bellman_error import JUDGED, simulated, solution, weights_of
 from tests.evaluation.test_private_gtd import people, person
 from tests.statistics import follows_discrete

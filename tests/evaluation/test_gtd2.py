@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import OneHot
-from tacit.evaluation.bellman_error import moments
-from tacit.evaluation.gtd2 import GTD2
-from tacit.evaluation.lstd import LSTD
-from tacit.privacy import InputError
+from privrl.data import OneHot
+from privrl.evaluation.bellman_error import moments
+from privrl.evaluation.gtd2 import GTD2
+from privrl.evaluation.lstd import LSTD
+from privrl.privacy import InputError
 from tests.evaluation import exact
 
 ONE_HOT = OneHot(exact.STATES)

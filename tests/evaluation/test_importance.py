@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from tacit.data import Tabular, Trajectories
-from tacit.evaluation.importance import IS, PDIS, WIS, WPDIS, ValueEstimator, weighted
-from tacit.privacy import InputError
+from privrl.data import Tabular, Trajectories
+from privrl.evaluation.importance import IS, PDIS, WIS, WPDIS, ValueEstimator, weighted
+from privrl.privacy import InputError
 from tests.evaluation import exact
 
 ALL = (IS, PDIS, WIS, WPDIS)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.evaluation import intervals
-from tacit.evaluation.intervals import Contributions
-from tacit.privacy import InputError
+from privrl.evaluation import intervals
+from privrl.evaluation.intervals import Contributions
+from privrl.privacy import InputError
 from tests.statistics import FALSE_ALARM
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tacit.data import Fourier, OneHot, Tabular, Trajectories
-from tacit.evaluation.importance import WIS
-from tacit.evaluation.lstd import LSTD, WISLSTD, sums
-from tacit.privacy import InputError
+from privrl.data import Fourier, OneHot, Tabular, Trajectories
+from privrl.evaluation.importance import WIS
+from privrl.evaluation.lstd import LSTD, WISLSTD, sums
+from privrl.privacy import InputError
 from tests.evaluation import exact
 
 ONE_HOT = OneHot(exact.STATES)

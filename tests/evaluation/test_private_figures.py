@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.evaluation.private_figures import Figures, Terms, moments
+from privrl.evaluation.private_figures import Figures, Terms, moments
 
 TERMS = Terms(weight_cap=4.0, returns=(-1.0, 1.0), level=0.95, never_clips=False)
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
-from tacit.evaluation import allotment, bellman_error
-from tacit.evaluation.allotment import places
-from tacit.evaluation.bellman_error import UnitMoments, exact_moments, mspbe, unit_moments
-from tacit.evaluation.private_gtd import (
+from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
+from privrl.evaluation import allotment, bellman_error
+from privrl.evaluation.allotment import places
+from privrl.evaluation.bellman_error import UnitMoments, exact_moments, mspbe, unit_moments
+from privrl.evaluation.private_gtd import (
     Form,
     PrivateGTD,
     Walk,
@@ -25,8 +25,8 @@ from tacit.evaluation.private_gtd import (
     contributions,
     public_gram,
 )
-from tacit.evaluation.result import Result
-from tacit.privacy import (
+from privrl.evaluation.result import Result
+from privrl.privacy import (
     Budget,
     Gaussian,
     InputError,
@@ -39,9 +39,9 @@ from tacit.privacy import (
     Repeated,
     Unit,
 )
-from tacit.privacy.accounting import epsilon
-from tacit.privacy.mechanisms import GaussianMechanism
-from tacit.privacy.noise import Source, secure
+from privrl.privacy.accounting import epsilon
+from privrl.privacy.mechanisms import GaussianMechanism
+from privrl.privacy.noise import Source, secure
 from tests.evaluation.test_bellman_error import (
     JUDGED,
     LOGGED,

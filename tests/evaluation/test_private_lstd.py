@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.data import Features, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
-from tacit.evaluation.bellman_error import moments, mspbe, unit_moments
-from tacit.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
-from tacit.evaluation.result import Result
-from tacit.privacy import Budget, Gaussian, InputError, Ledger, Unit
-from tacit.privacy.noise import Source
+from privrl.data import Features, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
+from privrl.evaluation.bellman_error import moments, mspbe, unit_moments
+from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
+from privrl.evaluation.result import Result
+from privrl.privacy import Budget, Gaussian, InputError, Ledger, Unit
+from privrl.privacy.noise import Source
 from tests.evaluation.test_bellman_error import (
     JUDGED,
     dense_one_hot,

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize, spatial, stats
 
-from tacit.data import Behavior, Tabular, Trajectories, stream_parquet
-from tacit.evaluation import private_value
-from tacit.evaluation.intervals import by_unit
-from tacit.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, moments
-from tacit.evaluation.private_value import BOUND, PrivateValue, _integers
-from tacit.evaluation.result import Result
-from tacit.privacy import (
+from privrl.data import Behavior, Tabular, Trajectories, stream_parquet
+from privrl.evaluation import private_value
+from privrl.evaluation.intervals import by_unit
+from privrl.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, moments
+from privrl.evaluation.private_value import BOUND, PrivateValue, _integers
+from privrl.evaluation.result import Result
+from privrl.privacy import (
     Budget,
     DiscreteGaussian,
     Gaussian,
@@ -29,9 +29,9 @@ from tacit.privacy import (
     Unit,
     accounting,
 )
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
-from tacit.privacy.payment import Purse
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
+from privrl.privacy.payment import Purse
 from tests.evaluation import exact
 from tests.statistics import FALSE_ALARM, follows
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import FunctionFeatures, OneHot
-from tacit.evaluation.result import Interval, NotPrivate, PolicyFeatures, Result
-from tacit.privacy import Certificate, Claim, Gaussian, InputError, TacitError, Unit
+from privrl.data import FunctionFeatures, OneHot
+from privrl.evaluation.result import Interval, NotPrivate, PolicyFeatures, Result
+from privrl.privacy import Certificate, Claim, Gaussian, InputError, PrivRLError, Unit
 from tests.evaluation import exact
 
 CERTIFICATE = Certificate.issue([Gaussian(9.0, 1.0)], 1e-5, unit=Unit.USER)
@@ -100,7 +100,7 @@ def damaged(change: Any) -> str:
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("[]", "is not the result"),
-        ('{"kind": "tacit certificate"}', "is not the result"),
+        ('{"kind": "privrl certificate"}', "is not the result"),
         (damaged(lambda d: d.update(format=99)), "another version"),
         (damaged(lambda d: d.pop("weights")), "is damaged"),
         (damaged(lambda d: d.update(weights="many")), "is damaged"),
@@ -120,7 +120,7 @@ def test_damaged_files_are_refused_in_one_sentence(
 ) -> None:
     path = tmp_path / "result.json"
     path.write_text(text)
-    with pytest.raises(TacitError, match=sentence) as caught:
+    with pytest.raises(PrivRLError, match=sentence) as caught:
         Result.load(path)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.evaluation.selection import LEVELS, OWN_ROW, PermuteAndFlip, choose
-from tacit.privacy import InputError, PureDP, Relation, Unit
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import secure
+from privrl.evaluation.selection import LEVELS, OWN_ROW, PermuteAndFlip, choose
+from privrl.privacy import InputError, PureDP, Relation, Unit
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.noise import secure
 from tests.statistics import follows_discrete
 
 PLAN = PermuteAndFlip(1.3, -1.0, 2.0)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tacit.data import Trajectories
-from tacit.evaluation.importance import WIS
-from tacit.evaluation.simulate import Schema, simulate_like
-from tacit.privacy import InputError, Unit
+from privrl.data import Trajectories
+from privrl.evaluation.importance import WIS
+from privrl.evaluation.simulate import Schema, simulate_like
+from privrl.privacy import InputError, Unit
 from tests.evaluation import exact
 
 TABLE = Schema(300, 6, 2, (-1.0, 3.0), num_states=3, num_users=100, ending=0.2)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tacit.data import OneHot, Polynomial, Trajectories
-from tacit.evaluation import PrivateLSTD, PrivateValue
-from tacit.evaluation.sums import (
+from privrl.data import OneHot, Polynomial, Trajectories
+from privrl.evaluation import PrivateLSTD, PrivateValue
+from privrl.evaluation.sums import (
     Summing,
     Sums,
     added,
@@ -22,9 +22,9 @@ from tacit.evaluation.sums import (
     overlapped,
     summed,
 )
-from tacit.evaluation.table import Entries
-from tacit.privacy import Budget, InputError, Unit
-from tacit.privacy.noise import Source
+from privrl.evaluation.table import Entries
+from privrl.privacy import Budget, InputError, Unit
+from privrl.privacy.noise import Source
 from tests.evaluation.test_bellman_error import dense_one_hot, simulated, weights_of
 from tests.evaluation.test_private_gtd import people, person
 

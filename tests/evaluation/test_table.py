@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.data import OneHot, Polynomial, Tabular, Trajectories
-from tacit.evaluation import table as module
-from tacit.evaluation.bellman_error import (
+from privrl.data import OneHot, Polynomial, Tabular, Trajectories
+from privrl.evaluation import table as module
+from privrl.evaluation.bellman_error import (
     UnitMoments,
     owners,
     pieces,
     unit_moments,
     unit_steps,
 )
-from tacit.evaluation.private_gtd import contributions
-from tacit.evaluation.sums import row_squares
-from tacit.evaluation.table import Entries, Table, is_table, repeated
+from privrl.evaluation.private_gtd import contributions
+from privrl.evaluation.sums import row_squares
+from privrl.evaluation.table import Entries, Table, is_table, repeated
 from tests.evaluation.test_bellman_error import JUDGED, simulated
 
 Floats = NDArray[np.float64]

@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--why", type=int, default=20, help="how many findings to show")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     given = parser.parse_args()
-    if "TACIT_FAULTS" not in os.environ:
+    if "PRIVRL_FAULTS" not in os.environ:
         if shims.compiler() is None:
             print("There is no C compiler, which the faults of file calls need.", file=sys.stderr)
             return 2
@@ -39,7 +39,7 @@ def mutants(given: argparse.Namespace) -> int:
 
     chosen = [one for one in MUTANTS if not given.mutant or one.name in given.mutant]
     missed = 0
-    with tempfile.TemporaryDirectory(prefix="tacit-faults-", dir=memory()) as base:
+    with tempfile.TemporaryDirectory(prefix="privrl-faults-", dir=memory()) as base:
         for one in chosen:
             found = caught(one, Path(base), shims.Shim())
             seen = found.found[one.found]
@@ -76,7 +76,7 @@ def report(given: argparse.Namespace) -> int:
     elif given.trials is not None:
         each = max(1, -(-given.trials // (len(commands) * len(faults))))
     whole, loaded = Report(), shims.Shim()
-    with tempfile.TemporaryDirectory(prefix="tacit-faults-", dir=memory()) as base:
+    with tempfile.TemporaryDirectory(prefix="privrl-faults-", dir=memory()) as base:
         for command in commands:
             if faults:
                 whole.merge(

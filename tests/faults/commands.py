@@ -67,7 +67,7 @@ class Command:
 
     def make(self, place: Path) -> None:
         """What there is before the command runs; the ledger has room for one payment."""
-        from tacit.privacy import Budget, Ledger, Relation, Unit
+        from privrl.privacy import Budget, Ledger, Relation, Unit
 
         for step in self.prepare:
             step(place)
@@ -87,7 +87,7 @@ def _stays(place: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tacit.data import Polynomial, Softmax
+    from privrl.data import Polynomial, Softmax
 
     draw, count = np.random.default_rng(0), 40
     columns: dict[str, Any] = {

@@ -124,7 +124,7 @@ class Bench:
         self, words: list[str], mode: Mode = Mode.COUNT, at: int = 0, error: int = 0
     ) -> Outcome:
         """The command line, with a fault."""
-        from tacit import cli
+        from privrl import cli
 
         out, err = _Heard(self.shim), _Heard(self.shim)
         code: int | None = None

@@ -32,8 +32,8 @@ class Mutant:
 
 
 def _pays_after_the_result() -> list[Any]:
-    from tacit.privacy.payment import Purse
-    from tacit.run.lessons import folder
+    from privrl.privacy.payment import Purse
+    from privrl.run.lessons import folder
 
     owed: list[Any] = []
     written = folder._written
@@ -44,7 +44,7 @@ def _pays_after_the_result() -> list[Any]:
         self.ledger = None
 
     def late(*given: Any) -> Any:
-        from tacit.privacy import Ledger
+        from privrl.privacy import Ledger
 
         found = written(*given)
         path, run, events = owed.pop()
@@ -56,7 +56,7 @@ def _pays_after_the_result() -> list[Any]:
 
 
 def _forgets_the_key_first() -> list[Any]:
-    from tacit.run.lessons import folder
+    from privrl.run.lessons import folder
 
     written = folder._written
 
@@ -68,8 +68,8 @@ def _forgets_the_key_first() -> list[Any]:
 
 
 def _writes_the_key_after_paying() -> list[Any]:
-    from tacit.privacy.payment import Purse
-    from tacit.privacy.resuming import Kept
+    from privrl.privacy.payment import Purse
+    from privrl.privacy.resuming import Kept
 
     pay, write = Purse.pay, Kept._write
 
@@ -85,13 +85,13 @@ def _writes_the_key_after_paying() -> list[Any]:
 
 
 def _names_not_synchronised() -> list[Any]:
-    from tacit.privacy import files
+    from privrl.privacy import files
 
     return [_put(files, "synced", lambda folder: None)]
 
 
 def _contents_not_synchronised() -> list[Any]:
-    from tacit.privacy import files
+    from privrl.privacy import files
 
     def write(path: Any, content: bytes, *, secret: bool) -> None:
         target = Path(path)
@@ -105,45 +105,45 @@ def _contents_not_synchronised() -> list[Any]:
 
 
 def _fresh_noise_on_resuming() -> list[Any]:
-    from tacit.privacy.noise import secure
-    from tacit.privacy.resuming import Kept
+    from privrl.privacy.noise import secure
+    from privrl.privacy.resuming import Kept
 
     return [_put(Kept, "source", lambda self: secure())]
 
 
 def _pays_again() -> list[Any]:
-    from tacit.privacy.payment import Purse
+    from privrl.privacy.payment import Purse
 
     return [_put(Purse, "_knows", lambda self, events: False)]
 
 
 def _no_limit() -> list[Any]:
-    from tacit.privacy.filters import Cost
+    from privrl.privacy.filters import Cost
 
     return [_put(Cost, "within", lambda *_: True)]
 
 
 def _a_late_failure_forgets_the_key() -> list[Any]:
-    from tacit.privacy.payment import Purse
+    from privrl.privacy.payment import Purse
 
     return [_put(Purse, "may_have_paid", property(lambda self: self.has_paid))]
 
 
 def _no_lock() -> list[Any]:
-    from tacit.privacy import files
+    from privrl.privacy import files
 
     return [_put(files, "alone", lambda path: nullcontext())]
 
 
 def _claims_without_a_mark() -> list[Any]:
-    from tacit.privacy import Ledger
+    from privrl.privacy import Ledger
 
     claim = Ledger.claim
     return [_put(Ledger, "claim", lambda self, run, token, last, *_: claim(self, run, token, last))]
 
 
 def _everybody_may_end() -> list[Any]:
-    from tacit.privacy.resuming import Kept
+    from privrl.privacy.resuming import Kept
 
     return [
         _put(Kept, "go_on", lambda self, ledger: self),

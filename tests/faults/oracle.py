@@ -115,7 +115,7 @@ class Evidence:
         """That it holds, its limit too, and knows the certificate in `folder`."""
         if not self.command.ledger:
             return
-        from tacit.privacy import Certificate, Ledger, TacitError
+        from privrl.privacy import Certificate, Ledger, PrivRLError
 
         try:
             with Ledger.open(self.root / LEDGER) as ledger:
@@ -131,7 +131,7 @@ class Evidence:
                     if ledger.holds(Certificate.read(certificate)):
                         continue
                     self.blame("unpaid", "the ledger never was as the certificate says")
-        except TacitError as error:
+        except PrivRLError as error:
             self.blame("lost", f"the ledger cannot be read: {error}")
 
     def judge(self) -> None:

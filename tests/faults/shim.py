@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.c")
-_VARIABLE = "TACIT_FAULTS"
+_VARIABLE = "PRIVRL_FAULTS"
 
 
 class Mode(IntEnum):
@@ -52,7 +52,7 @@ def built() -> Path:
     found = compiler()
     assert found is not None
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    place = Path(tempfile.gettempdir()) / f"tacit-faults-{os.getuid()}"
+    place = Path(tempfile.gettempdir()) / f"privrl-faults-{os.getuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
     library = place / f"shim-{digest}.so"
     if not library.exists():

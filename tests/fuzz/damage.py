@@ -288,7 +288,14 @@ WORDS = [
     *("actor", "critic", "none", "certified", "paper", "csv", "csv,jsonl", "jsonl,jsonl", "pdf"),
     *("independent", "this-data", "unknown", "logged", "estimated", "known-protocol"),
     *("Chain", "Taxi-v4", "MDP100", "Interval", "CartPole", "HIV", "ObstacleGrid", "FrozenLake-v1"),
-    *("NoSuchEnv-v0", "tacit/Chain-v0", "tacit/", "os:system", "Gaussian(1, 1)", "Gaussian(?, 1)"),
+    *(
+        "NoSuchEnv-v0",
+        "privrl/Chain-v0",
+        "privrl/",
+        "os:system",
+        "Gaussian(1, 1)",
+        "Gaussian(?, 1)",
+    ),
     *("rajabi2022", "tversky-kahneman", "sigma=1", "sigma=", "=1", "actor_step=0.1,0.5", "a=b=c"),
     *("9" * 400, "1/2", "a/b", "a/", "\n", "a\nb", "A" * 300, "😀", "Infinity", "1,,2", "0.5:0.5"),
 ]

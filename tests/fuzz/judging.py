@@ -20,7 +20,7 @@ from tests.fuzz.running import Label
 
 # What only the code's own author would say.
 INTERNAL = re.compile(
-    r"NoneType|<class|Traceback|site-packages|/tacit/|object at 0x|\bnumpy\b|ndarray|np\.float|"
+    r"NoneType|<class|Traceback|site-packages|/privrl/|object at 0x|\bnumpy\b|ndarray|np\.float|"
     r"dtype|KeyError|TypeError|ValueError|AttributeError|IndexError|AssertionError|Errno|jaxlib|"
     r"\bXLA\b|unexpected keyword|positional argument|'(str|list|dict|int|float|bool)' object|"
     r"unhashable|encountered in|broadcast|not subscriptable|mappingproxy|PosixPath|"
@@ -68,7 +68,7 @@ def _stay_here(case: "kinds.Case") -> None:
 
 
 def _run(words: list[str]) -> tuple[int, str | None]:
-    from tacit import cli
+    from privrl import cli
 
     try:
         code: int = cli.run(words)
@@ -78,7 +78,7 @@ def _run(words: list[str]) -> tuple[int, str | None]:
         traceback.print_exc()
         sys.stderr.flush()
         last = traceback.extract_tb(error.__traceback__)
-        ours = [one for one in last if "/tacit/" in one.filename] or last
+        ours = [one for one in last if "/privrl/" in one.filename] or last
         place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
         return 70, f"{type(error).__name__} at {place}: {str(error)[:160]}"
 
@@ -89,9 +89,9 @@ def _said(case: "kinds.Case", code: int, out: str, err: str) -> list[str]:
     if code not in case.codes:
         faults.append(f"code: {code}")
     lines = [one for one in err.splitlines() if one.strip() and not _SLOW.search(one)]
-    sentences = [one for one in lines if not one.startswith("tacit: warning: ")]
+    sentences = [one for one in lines if not one.startswith("privrl: warning: ")]
     if code == 2:
-        if len(sentences) != 1 or not sentences[0].startswith("tacit: "):
+        if len(sentences) != 1 or not sentences[0].startswith("privrl: "):
             faults.append(f"sentence: {sentences[:3]!r}")
         elif len(sentences[0]) > 1500 and max(map(len, case.words)) < 500:
             faults.append(f"sentence: {len(sentences[0])} characters")
@@ -162,12 +162,12 @@ def _left(
 
 def _paid(case: "kinds.Case") -> int | None:
     """How many entries the ledger has; None if there is none that can be read."""
-    from tacit.privacy import Ledger, TacitError
+    from privrl.privacy import Ledger, PrivRLError
 
     if case.ledger is None:
         return None
     try:
         with Ledger.open(case.ledger) as ledger:
             return len(ledger.entries())
-    except TacitError:
+    except PrivRLError:
         return None

@@ -124,7 +124,7 @@ def _commands() -> dict[str, Any]:
     """Every command by its words, with its parameters as Typer has them."""
     import typer.main
 
-    from tacit.cli import app
+    from privrl.cli import app
 
     found: dict[str, Any] = {}
 
@@ -580,7 +580,7 @@ def _spoiled_toml(rng: Rng, held: dict[str, Any]) -> bytes:
 
 
 def studies(making: Making) -> Case:
-    """`tacit report` on a folder whose study is damaged."""
+    """`privrl report` on a folder whose study is damaged."""
     rng = making.rng
     held = choice(rng, ["run", "public"])
     making.copy(held)
@@ -701,7 +701,7 @@ def runs(making: Making) -> Case:
 
 
 def events(making: Making) -> Case:
-    """What `tacit budget` is told of noise."""
+    """What `privrl budget` is told of noise."""
     rng = making.rng
     words = ["budget", *(choice(rng, EVENTS) for _ in range(int(choice(rng, [1, 1, 1, 2, 3]))))]
     if rng.random() < 0.4:

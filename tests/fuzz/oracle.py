@@ -234,8 +234,8 @@ def compare_reading(rng: Rng, work: Path) -> list[str]:
 
 
 def _compare_one(rng: Rng, work: Path) -> list[str]:
-    from tacit.data import Trajectories, stream_parquet
-    from tacit.privacy import TacitError
+    from privrl.data import Trajectories, stream_parquet
+    from privrl.privacy import PrivRLError
 
     rows = table(rng)
     for _ in range(int(choice(rng, [0, 0, 1, 1, 1, 2]))):
@@ -272,7 +272,7 @@ def _compare_one(rng: Rng, work: Path) -> list[str]:
             data = Trajectories.from_parquet(paths, sort=sort, **COLUMNS)
         else:
             data = Trajectories.from_parquet(paths, sort=sort, **COLUMNS)
-    except TacitError as error:
+    except PrivRLError as error:
         if stream is not None and expected is not None and _people_come_back(expected):
             return []
         # Files that are sorted together must have the same types; those of CSV files are guessed.
@@ -311,7 +311,7 @@ def _differences(data: Any, expected: list[list[Row]], about: str) -> list[str]:
 
 def compare_values(rng: Rng, work: Path) -> list[str]:
     """Estimates of the shipped evaluators and of slow ones, from the same file."""
-    from tacit.data import Tabular, Trajectories
+    from privrl.data import Tabular, Trajectories
 
     rows = table(rng, people=int(rng.integers(2, 9)))
     for row in rows:
@@ -399,8 +399,8 @@ def _importance(
     horizon: int,
     cap: float,
 ) -> list[str]:
-    from tacit.evaluation.importance import IS, PDIS, WIS, WPDIS
-    from tacit.privacy import TacitError
+    from privrl.evaluation.importance import IS, PDIS, WIS, WPDIS
+    from privrl.privacy import PrivRLError
 
     faults = []
     expected = by_hand(slow, ratios, gamma, horizon)
@@ -408,7 +408,7 @@ def _importance(
         found = expected[make.method]
         try:
             ours = make(gamma=gamma, horizon=horizon).fit(data, policy).estimate
-        except TacitError as error:
+        except PrivRLError as error:
             if found is not None:
                 faults.append(f"wrong: {make.method} refuses what is {found}: {error}")
             continue
@@ -431,9 +431,9 @@ def _private(
     cap: float,
 ) -> list[str]:
     """Contributions before noise, against f(w, Y) averaged over each person's trajectories."""
-    from tacit.evaluation import PrivateValue
-    from tacit.evaluation.private_figures import INVERSE
-    from tacit.privacy import Budget
+    from privrl.evaluation import PrivateValue
+    from privrl.evaluation.private_figures import INVERSE
+    from privrl.privacy import Budget
 
     low, high = -1.0, 2.0
     value = PrivateValue(
@@ -484,8 +484,8 @@ def _lstd(
     data: Any, policy: Any, slow: list[list[Row]], ratios: list[list[float]], gamma: float
 ) -> list[str]:
     """LSTD on a table of states: the normal equations, in fractions."""
-    from tacit.data import OneHot
-    from tacit.evaluation import LSTD
+    from privrl.data import OneHot
+    from privrl.evaluation import LSTD
 
     # A step without a next state, the last of a trajectory that did not end, tells nothing.
     left = [[Fraction(0)] * STATES for _ in range(STATES)]
@@ -523,12 +523,12 @@ def _printed(
     horizon: int,
     cap: float,
 ) -> list[str]:
-    """What `tacit evaluate --public --json` prints."""
+    """What `privrl evaluate --public --json` prints."""
     import contextlib
     import io
     import json
 
-    from tacit import cli
+    from privrl import cli
 
     policy.save(work / "judged.json")
     words = ["evaluate", str(path), "--policy", str(work / "judged.json"), "--public", "--json"]

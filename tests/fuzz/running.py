@@ -66,11 +66,11 @@ def warm(stock: Path) -> None:
     import gc
     from importlib import import_module
 
-    import tacit.control.audits
-    import tacit.control.pgc_audits
-    import tacit.control.q_audits
-    import tacit.evaluation.audits  # noqa: F401
-    from tacit.run.lessons.words import LEARNERS, lesson_of
+    import privrl.control.audits
+    import privrl.control.pgc_audits
+    import privrl.control.q_audits
+    import privrl.evaluation.audits  # noqa: F401
+    from privrl.run.lessons.words import LEARNERS, lesson_of
     from tests.fuzz import judging, oracle  # noqa: F401
 
     for learner in LEARNERS:
@@ -90,7 +90,7 @@ def _rehearsed(stock: Path) -> list[str]:
         held = set(sys.modules)
         with suppress(BaseException):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            from tacit import cli
+            from privrl import cli
             from tests.fuzz import stock as goods
 
             os.chdir(stock)

@@ -100,7 +100,7 @@ class Stock:
 
 
 def _run(*words: str, code: int = 0) -> None:
-    from tacit import cli
+    from privrl import cli
 
     found = cli.run(list(words))
     sys.stdout.flush()
@@ -109,7 +109,7 @@ def _run(*words: str, code: int = 0) -> None:
 
 
 def _tables(folder: Path) -> None:
-    from tacit.data import EpsilonGreedy, Network, Polynomial, Softmax, Tabular
+    from privrl.data import EpsilonGreedy, Network, Polynomial, Softmax, Tabular
 
     rows = [row for one in people() for row in one]
     cut = sum(map(len, people()[:CHOSEN]))
@@ -161,8 +161,8 @@ def _books(folder: Path) -> None:
 
     with (folder / "people.json").open("w") as file, redirect_stdout(file):
         _run("ledger", "export", "people.ledger")
-    from tacit.privacy import files
-    from tacit.risk import Prospect
+    from privrl.privacy import files
+    from privrl.risk import Prospect
 
     files.write_json(folder / "prospect.json", Prospect.tversky_kahneman().to_dict())
 
@@ -170,7 +170,7 @@ def _books(folder: Path) -> None:
 @contextmanager
 def _stopping(count: int) -> Iterator[None]:
     """Runs stop when they are asked for the so-manieth time."""
-    from tacit.run import training
+    from privrl.run import training
 
     @contextmanager
     def soon() -> Iterator[Callable[[], bool]]:
@@ -189,7 +189,7 @@ def _runs(folder: Path) -> None:
     for learner, words in TRAIN.items():
         _run("train", learner, *words, "--out", f"done-{learner}")
         with _stopping(1):
-            from tacit import cli
+            from privrl import cli
 
             code = cli.run(["train", learner, *words, "--out", f"half-{learner}"])
             assert code in (0, 130), (learner, code)

@@ -161,7 +161,7 @@ def _other_table(rng: Rng, table: Any) -> Any:
     if action == "rows":
         return table.take(pa.array(rng.integers(table.num_rows, size=table.num_rows)))
     if action == "about":
-        key = choice(rng, [b"tacit", b"tacit.notes", b"pandas", b"ARROW:schema"])
+        key = choice(rng, [b"privrl", b"privrl.notes", b"pandas", b"ARROW:schema"])
         value = choice(rng, [b"", b"{}", b"null", b'{"notes": 1}', b"\xff", b'{"behavior": []}'])
         return table.replace_schema_metadata({key: value})
     cells = table.column(name).to_pylist()

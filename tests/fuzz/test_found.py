@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.control import LoggedQ, noised_q
-from tacit.data import OneHot, Tabular, Trajectories
-from tacit.evaluation import LSTD
-from tacit.evaluation.importance import weighted
-from tacit.evaluation.steps import MOST_ROWS
-from tacit.privacy import Budget, InputError, files
-from tacit.run import clinic, training
-from tacit.run.evaluation import Question, _schema
-from tacit.run.sweep import Plan, Swept
+from privrl import cli
+from privrl.control import LoggedQ, noised_q
+from privrl.data import OneHot, Tabular, Trajectories
+from privrl.evaluation import LSTD
+from privrl.evaluation.importance import weighted
+from privrl.evaluation.steps import MOST_ROWS
+from privrl.privacy import Budget, InputError, files
+from privrl.run import clinic, training
+from privrl.run.evaluation import Question, _schema
+from privrl.run.sweep import Plan, Swept
 from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, Stock
 
 
@@ -44,7 +44,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert cli.run(words) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("tacit: ")
+    assert told.err.startswith("privrl: ")
     assert len(told.err.splitlines()) == 1
     return told.err
 

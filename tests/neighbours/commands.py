@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tacit.control import LoggedQ
-from tacit.control.increments import Network
-from tacit.data import Fourier, OneHot, Polynomial, Trajectories, stream_parquet
-from tacit.evaluation import DPLSL, DPLSW, GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
-from tacit.privacy import Budget, Ledger
-from tacit.run.evaluation import Question, evaluate
+from privrl.control import LoggedQ
+from privrl.control.increments import Network
+from privrl.data import Fourier, OneHot, Polynomial, Trajectories, stream_parquet
+from privrl.evaluation import DPLSL, DPLSW, GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
+from privrl.privacy import Budget, Ledger
+from privrl.run.evaluation import Question, evaluate
 from tests.neighbours.running import POLICY, Command
 from tests.neighbours.tables import count_rows
 
@@ -31,8 +31,8 @@ _JUDGED = "--policy policy.json --behavior-prob p --horizon 4 --gamma 0.9 --weig
 _LOGGED = "--target-prob q --behavior-prob p --horizon 4 --gamma 0.9 --weight-cap 3"
 _ALL = "--estimators value:3,gtd:1,lstd:1"
 # As many rows as a table has, so that one more is too many for it.
-_SMALL = {"tacit.data.stream.stream_parquet:batch_rows": 16}
-_PARTS = {"tacit.data.stream.stream_parquet:batch_rows": 2 * count_rows()}
+_SMALL = {"privrl.data.stream.stream_parquet:batch_rows": 16}
+_PARTS = {"privrl.data.stream.stream_parquet:batch_rows": 2 * count_rows()}
 
 
 # In neutral words: what readers and commands are told of the stance.

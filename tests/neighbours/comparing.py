@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
-from tacit import cli
+from privrl import cli
 from tests.neighbours.running import Outcome, Stance, frozen
 
 Verdict = Literal["same", "figures", "refusal", "closed", "finding"]
@@ -85,7 +85,7 @@ def _left_behind(usual: Outcome, refusal: Outcome) -> Iterator[Difference]:
     """A refusal is one sentence; nothing was printed, written or paid."""
     if refusal.out:
         yield Difference("stdout of a refusal", False, refusal.out[:80])
-    if not re.fullmatch(r"tacit: [^\n]+\.\n", refusal.err):
+    if not re.fullmatch(r"privrl: [^\n]+\.\n", refusal.err):
         yield Difference("stderr of a refusal", False, refusal.err[:200])
     for name, (_, content) in refusal.files.items():
         if name != "people.ledger" or _entries(content) != 0:
@@ -157,7 +157,7 @@ def _in_file(
 
 
 def _rendered(study: bytes, folder: Path) -> bytes:
-    """The report that `tacit report` makes of a study."""
+    """The report that `privrl report` makes of a study."""
     place = folder / "rendered"
     place.mkdir(exist_ok=True)
     (place / "study.json").write_bytes(study)

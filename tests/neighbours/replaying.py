@@ -24,10 +24,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.control import noised_q
-from tacit.evaluation import gpope
-from tacit.privacy.accounting import movement
-from tacit.privacy.events import (
+from privrl.control import noised_q
+from privrl.evaluation import gpope
+from privrl.privacy.accounting import movement
+from privrl.privacy.events import (
     DiscreteGaussian,
     Disjoint,
     Event,
@@ -36,9 +36,9 @@ from tacit.privacy.events import (
     PoissonSampled,
     Repeated,
 )
-from tacit.privacy.mechanisms import clip
-from tacit.privacy.noise import Source
-from tacit.privacy.promise import Relation
+from privrl.privacy.mechanisms import clip
+from privrl.privacy.noise import Source
+from privrl.privacy.promise import Relation
 from tests.neighbours.running import Command, Outcome, Stance, run
 from tests.neighbours.tables import CHOSEN, Replacement, Row, people
 

@@ -18,9 +18,9 @@ from unittest import mock
 
 import numpy as np
 
-from tacit import cli
-from tacit.data import Tabular
-from tacit.privacy import Ledger, Relation, TacitError, Unit
+from privrl import cli
+from privrl.data import Tabular
+from privrl.privacy import Ledger, PrivRLError, Relation, Unit
 from tests.neighbours.tables import CHOSEN, PEOPLE, TYPES, Format, Row, people, write
 
 Stance = Literal["as it is", "refuse", "neutral"]
@@ -32,19 +32,19 @@ FOLLOWED = Tabular(np.array([[0.5, 0.5], [0.4, 0.6], [0.5, 0.5]]))
 # Numbers of rows at which something else happens, made so small that one person's rows cross them;
 # "module.name", or "module.function:parameter" for a default.
 _THRESHOLDS = {
-    "tacit.data.sources.parquet_chunks:rows": 16,
-    "tacit.data.sources.table_chunks:rows": 16,
-    "tacit.data.sources.READ_ROWS": 16,
-    "tacit.data.stream.READ_ROWS": 16,
-    "tacit.data.stream.stream_parquet:batch_rows": 1000,
-    "tacit.run.cluster.gather:part_rows": 16,
-    "tacit.evaluation.bellman_error._ENTRIES": 64,
-    "tacit.evaluation.bellman_error._CACHED": 12,
-    "tacit.evaluation.table.ROWS": 16,
-    "tacit.evaluation.private_lstd.ROWS": 16,
-    "tacit.evaluation.private_gtd.ROWS": 16,
-    "tacit.evaluation.table._STEPS": 16,
-    "tacit.control.noised_q._MOST_NUMBERS": 64,
+    "privrl.data.sources.parquet_chunks:rows": 16,
+    "privrl.data.sources.table_chunks:rows": 16,
+    "privrl.data.sources.READ_ROWS": 16,
+    "privrl.data.stream.READ_ROWS": 16,
+    "privrl.data.stream.stream_parquet:batch_rows": 1000,
+    "privrl.run.cluster.gather:part_rows": 16,
+    "privrl.evaluation.bellman_error._ENTRIES": 64,
+    "privrl.evaluation.bellman_error._CACHED": 12,
+    "privrl.evaluation.table.ROWS": 16,
+    "privrl.evaluation.private_lstd.ROWS": 16,
+    "privrl.evaluation.private_gtd.ROWS": 16,
+    "privrl.evaluation.table._STEPS": 16,
+    "privrl.control.noised_q._MOST_NUMBERS": 64,
 }
 
 
@@ -184,8 +184,8 @@ def _called(command: Command, stance: Stance) -> int | str:
             given = dict(zip((word[2:] for word in told[::2]), told[1::2], strict=True))
             print(command.call(Path(command.paths[0]), given))
         return 0
-    except TacitError as error:
-        print(f"tacit: {error}", file=sys.stderr)
+    except PrivRLError as error:
+        print(f"privrl: {error}", file=sys.stderr)
         return 2
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -246,7 +246,7 @@ def frozen() -> Iterator[None]:
         held = [
             module
             for name, module in list(sys.modules.items())
-            if name.startswith("tacit") and getattr(module, "datetime", None) is datetime
+            if name.startswith("privrl") and getattr(module, "datetime", None) is datetime
         ]
         for module in held:
             vars(module)["datetime"] = _Frozen

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import stream
-from tacit.evaluation import private_gtd, private_value
-from tacit.evaluation.allotment import Allotted
-from tacit.evaluation.sums import Sums, shrinking
-from tacit.privacy import InputError
-from tacit.report import folder as report_folder
-from tacit.report.page import write
-from tacit.run import request
+from privrl.data import stream
+from privrl.evaluation import private_gtd, private_value
+from privrl.evaluation.allotment import Allotted
+from privrl.evaluation.sums import Sums, shrinking
+from privrl.privacy import InputError
+from privrl.report import folder as report_folder
+from privrl.report.page import write
+from privrl.run import request
 from tests.neighbours.commands import commands
 from tests.neighbours.comparing import compare
 from tests.neighbours.hunting import Pair, applies, compared, few, replayed
@@ -110,12 +110,12 @@ def test_thresholds_are_put_back() -> None:
         return reads, vars(stream)["READ_ROWS"]
 
     before = seen()
-    with thresholds({"tacit.data.stream.stream_parquet:batch_rows": 7}):
+    with thresholds({"privrl.data.stream.stream_parquet:batch_rows": 7}):
         assert seen() == (7, 16)
     assert seen() == before
     assert before[0] != 7
     # One that is gone would be a search that finds nothing.
-    for gone in ("tacit.data.stream.NO_ROWS", "tacit.data.stream.stream_parquet:no_rows"):
+    for gone in ("privrl.data.stream.NO_ROWS", "privrl.data.stream.stream_parquet:no_rows"):
         with pytest.raises((AttributeError, ValueError)), thresholds({gone: 3}):
             pass
     assert seen() == before
@@ -249,7 +249,7 @@ def test_a_refusal_that_pays_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = findings(COMMANDS["evaluate --ledger"], tmp_path, "rewards of 1e308")
     assert len(found) == 1
     assert found[0].startswith(
-        "stderr of a refusal: tacit: The rewards are too large. What was begun"
+        "stderr of a refusal: privrl: The rewards are too large. What was begun"
     )
 
 

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.control.paper_prospect import Acting
-from tacit.envs import ObstacleSquare, episodes
-from tacit.papers import rajabi2022 as paper
-from tacit.privacy import InputError
+from privrl.control.paper_prospect import Acting
+from privrl.envs import ObstacleSquare, episodes
+from privrl.papers import rajabi2022 as paper
+from privrl.privacy import InputError
 
 KEY = jax.random.key(8)
 

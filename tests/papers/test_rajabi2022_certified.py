@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.envs import ObstacleGrid
-from tacit.papers import rajabi2022_certified as certified
-from tacit.risk import Prospect, solve
+from privrl.envs import ObstacleGrid
+from privrl.papers import rajabi2022_certified as certified
+from privrl.risk import Prospect, solve
 
 SMALL = ObstacleGrid(size=3, obstacles=((1, 1, 20.0), (2, 1, 5.0)))
 

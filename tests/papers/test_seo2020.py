@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tacit.control.paper_actor_critic import Trained
-from tacit.data import Tabular
-from tacit.papers import seo2020
-from tacit.privacy import InputError
+from privrl.control.paper_actor_critic import Trained
+from privrl.data import Tabular
+from privrl.papers import seo2020
+from privrl.privacy import InputError
 
 
 def test_the_grid_holds_the_best_settings() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.papers import wang2019
-from tacit.privacy import InputError
+from privrl.papers import wang2019
+from privrl.privacy import InputError
 
 
 def row(resets: int, sigma: float, last: float, mean: float, deviation: float = 0.5) -> Any:

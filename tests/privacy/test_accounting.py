@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import (
+from privrl.privacy import (
     ApproxDP,
     Certificate,
     DiscreteGaussian,
@@ -37,9 +37,9 @@ from tacit.privacy import (
     epsilon,
     witness,
 )
-from tacit.privacy.accounting import GRID
-from tacit.privacy.grid import Composition
-from tacit.privacy.losses import (
+from privrl.privacy.accounting import GRID
+from privrl.privacy.grid import Composition
+from privrl.privacy.losses import (
     GaussianShift,
     LaplaceShift,
     Response,
@@ -684,7 +684,7 @@ def test_one_sampled_step_at_a_tiny_rate_is_tight_and_needs_no_grid(
     def on_a_grid(*_: object) -> None:
         raise AssertionError("a single step was composed on a grid")
 
-    monkeypatch.setattr("tacit.privacy.accounting._composed", on_a_grid)
+    monkeypatch.setattr("privrl.privacy.accounting._composed", on_a_grid)
     for (event, relation), low in zip(one_step(1e-6, 0.5), (0.0579, 0.0579, 12.54), strict=True):
         found = epsilon(event, 1e-12, relation)
         bracket = witness.bracket(event, 1e-12, relation)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import logsumexp, ndtr
 
-from tacit.privacy import allocation
-from tacit.privacy.accounting import account, calibrate, delta, epsilon
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.errors import InputError, UnsupportedError
-from tacit.privacy.events import (
+from privrl.privacy import allocation
+from privrl.privacy.accounting import account, calibrate, delta, epsilon
+from privrl.privacy.certificate import Certificate
+from privrl.privacy.errors import InputError, UnsupportedError
+from privrl.privacy.events import (
     Disjoint,
     Event,
     Gaussian,
@@ -24,10 +24,10 @@ from tacit.privacy.events import (
     RandomAllocation,
     Repeated,
 )
-from tacit.privacy.expression import parse, parse_with_unknown
-from tacit.privacy.filters import Filter
-from tacit.privacy.promise import Budget, Relation, Unit
-from tacit.privacy.witness import ceiling, floor, renyi
+from privrl.privacy.expression import parse, parse_with_unknown
+from privrl.privacy.filters import Filter
+from privrl.privacy.promise import Budget, Relation, Unit
+from privrl.privacy.witness import ceiling, floor, renyi
 
 Floats = NDArray[np.float64]
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.privacy import (
+from privrl.privacy import (
     Budget,
     Certificate,
     Gaussian,
@@ -22,7 +22,7 @@ from tacit.privacy import (
     Release,
     Unit,
 )
-from tacit.privacy.audit import (
+from privrl.privacy.audit import (
     CanaryTarget,
     Counts,
     Target,
@@ -31,13 +31,13 @@ from tacit.privacy.audit import (
     audit_with_canaries,
     bounds,
 )
-from tacit.privacy.audit import attacks as attack_module
-from tacit.privacy.audit.canaries import Coins
-from tacit.privacy.audit.mutations import attacked
-from tacit.privacy.audit.targets import TARGETS, find, gaussian
-from tacit.privacy.exact import bernoulli
-from tacit.privacy.grid import Array
-from tacit.privacy.noise import Source, secure
+from privrl.privacy.audit import attacks as attack_module
+from privrl.privacy.audit.canaries import Coins
+from privrl.privacy.audit.mutations import attacked
+from privrl.privacy.audit.targets import TARGETS, find, gaussian
+from privrl.privacy.exact import bernoulli
+from privrl.privacy.grid import Array
+from privrl.privacy.noise import Source, secure
 from tests.statistics import FALSE_ALARM
 
 LOCAL = Relation.LOCAL
@@ -609,8 +609,8 @@ def test_targets_of_ones_own(tmp_path: object, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(path)
     with open("my_targets.py", "w", encoding="utf-8") as file:
         file.write(
-            "from tacit.privacy import Budget\n"
-            "from tacit.privacy.audit import Target\n"
+            "from privrl.privacy import Budget\n"
+            "from privrl.privacy.audit import Target\n"
             "leak = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=100)\n"
             "number = 3\n"
             "def make():\n    return leak\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy import (
+from privrl.privacy import (
     Budget,
     DiscreteLaplace,
     Event,

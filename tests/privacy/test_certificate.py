@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit
-from tacit import cli
-from tacit.privacy import (
+import privrl
+from privrl import cli
+from privrl.privacy import (
     IDEALISED_ARITHMETIC,
     ApproxDP,
     Assumption,
@@ -34,7 +34,7 @@ from tacit.privacy import (
     accounting,
     witness,
 )
-from tacit.privacy.claims import claim
+from privrl.privacy.claims import claim
 
 PLANS: list[dict[str, Any]] = [
     {"events": Gaussian(1, 1), "delta": 1e-5, "unit": Unit.TRAJECTORY},
@@ -123,7 +123,7 @@ def test_every_edit_is_noticed(certificate: Certificate) -> None:
 
 
 def resigned(data: dict[str, Any]) -> dict[str, Any]:
-    from tacit.privacy.certificate import _digest
+    from privrl.privacy.certificate import _digest
 
     body = {k: v for k, v in data.items() if k != "digest"}
     return {**body, "digest": _digest(body)}
@@ -202,8 +202,8 @@ def test_the_accountants_share_no_code() -> None:
     source = Path(witness.__file__).read_text(encoding="utf-8")
     for name in ("dp_accounting", "accounting", "losses", "grid"):
         assert f"import {name}" not in source
-        assert f"from tacit.privacy.{name}" not in source
-        assert f"tacit.privacy import {name}" not in source
+        assert f"from privrl.privacy.{name}" not in source
+        assert f"privrl.privacy import {name}" not in source
 
 
 # As tacit 0.1.0 wrote it, but for the spaces: one pass of `PrivateGTD`.
@@ -252,12 +252,12 @@ def test_people_in_fixed_slots_are_not_mistaken_for_it(tmp_path: Path) -> None:
     found = Certificate.from_json(ONE_PASS)
     # Neither today's version, nor another algorithm, nor other assumptions.
     for version in ("0.2.0", "0.10.0", "0.12", "1.0.1", "nobody"):
-        assert replace(found, tacit=version).invalid is None
-        replace(found, tacit=version).verify()
+        assert replace(found, issued_by=f"tacit {version}").invalid is None
+        replace(found, issued_by=f"tacit {version}").verify()
     whole = replace(found, events=(Gaussian(7.461266911203337, 1.0),))
     assert whole.invalid is None
     for version in ("0.1", "0.1.0", "0.1.9", "0.1rc1"):
-        assert replace(found, tacit=version).invalid is not None
+        assert replace(found, issued_by=f"tacit {version}").invalid is not None
     slots = Assumption(
         "a person plays one episode, in a slot that does not depend on what happens in it",
         "batches hold a public number of slots; who fills them is the caller's",
@@ -268,8 +268,9 @@ def test_people_in_fixed_slots_are_not_mistaken_for_it(tmp_path: Path) -> None:
     assert seeded.verify().warnings == ()
     (resumed,) = replace(played, noise=NoiseOrigin.SECURE_KEY).verify().warnings
     assert "resumed more than once" in resumed
-    now = replace(played, tacit=Certificate.issue(Gaussian(1, 1), 1e-5, unit=Unit.USER).tacit)
-    assert now.tacit == tacit.__version__
+    issuer = Certificate.issue(Gaussian(1, 1), 1e-5, unit=Unit.USER).issued_by
+    assert issuer == f"privrl {privrl.__version__}"
+    now = replace(played, issued_by=issuer)
     assert now.verify().warnings == ()
 
 
@@ -281,7 +282,7 @@ def test_what_cannot_be_seen_in_certificates_of_earlier_versions_is_said(
     )
     assert found.verify().warnings == ()
     assert VOID_IF not in found.card()
-    old = replace(found, tacit="0.1.0")
+    old = replace(found, issued_by="tacit 0.1.0")
     (warning,) = old.verify(strict=True).warnings
     assert VOID_IF in warning
     path = tmp_path / "certificate.json"
@@ -293,10 +294,10 @@ def test_what_cannot_be_seen_in_certificates_of_earlier_versions_is_said(
     # Plans and reports of agents come from no table and from no checkpoint.
     assert replace(old, noise=NoiseOrigin.NOT_DRAWN).verify().warnings == ()
     reports = Certificate.issue(**PLANS[3])
-    assert replace(reports, tacit="0.1.0").verify().warnings == ()
+    assert replace(reports, issued_by="tacit 0.1.0").verify().warnings == ()
     # Reward functions are in no table; what was learned of them may have been resumed.
     secret = Certificate.issue(**{**PLANS[4], "noise": NoiseOrigin.SECURE})
-    (resumed,) = replace(secret, tacit="0.1.0").verify().warnings
+    (resumed,) = replace(secret, issued_by="tacit 0.1.0").verify().warnings
     assert "resumed more than once" in resumed
 
 

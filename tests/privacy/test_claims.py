@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tacit.privacy import Certificate, CertificateError, Claim, InputError, Relation
-from tacit.privacy.claims import CLAIMS, claim
+from privrl.privacy import Certificate, CertificateError, Claim, InputError, Relation
+from privrl.privacy.claims import CLAIMS, claim
 
 
 def test_xie2019_lemma1_beside_its_certificate() -> None:

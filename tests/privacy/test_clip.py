@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.privacy import InputError
-from tacit.privacy.mechanisms import clip
+from privrl.privacy import InputError
+from privrl.privacy.mechanisms import clip
 
 Rows = NDArray[np.floating[Any]]
 Clip = Callable[[Any, float], Any]

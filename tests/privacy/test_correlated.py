@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import (
+from privrl.privacy import (
     Budget,
     Gaussian,
     InputError,
@@ -28,9 +28,9 @@ from tacit.privacy import (
     epsilon,
     movement,
 )
-from tacit.privacy.mechanisms import GaussianMechanism, correlated
-from tacit.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
-from tacit.privacy.noise import Source, reproducible, secure
+from privrl.privacy.mechanisms import GaussianMechanism, correlated
+from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
+from privrl.privacy.noise import Source, reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
 Array = NDArray[Any]
@@ -786,7 +786,7 @@ def plan_again(plan: CorrelatedMechanism) -> correlated.Stream:
 
 def test_only_our_own_reproducible_sources_are_saved(tmp_path: Path) -> None:
     foreign = Source(np.random.Generator(np.random.MT19937(0)), NoiseOrigin.REPRODUCIBLE)
-    with pytest.raises(InputError, match=r"source from tacit\.privacy\.noise"):
+    with pytest.raises(InputError, match=r"source from privrl\.privacy\.noise"):
         CorrelatedMechanism(1.0, 1.0, 10).start(foreign).save(tmp_path / "state.npz")
 
 
@@ -866,7 +866,7 @@ def test_rows_are_clipped_and_bad_ones_count_as_zero() -> None:
 def test_compiled_noise_equals_streamed_noise_step_by_step(horizon: int) -> None:
     import jax
 
-    from tacit.privacy.mechanisms import correlated_jax
+    from privrl.privacy.mechanisms import correlated_jax
 
     z = np.random.default_rng(0).standard_normal((horizon, 3))
     for plan in plans(horizon, std=0.3):
@@ -890,7 +890,7 @@ def test_compiled_noise_equals_streamed_noise_step_by_step(horizon: int) -> None
 def test_all_compiled_noise_at_once_equals_it_one_by_one_and_has_the_law(kind: int) -> None:
     import jax
 
-    from tacit.privacy.mechanisms import correlated_jax
+    from privrl.privacy.mechanisms import correlated_jax
 
     def both(plan: CorrelatedMechanism, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         state = correlated_jax.init(plan, key, 1000)
@@ -910,7 +910,7 @@ def test_all_compiled_noise_at_once_equals_it_one_by_one_and_has_the_law(kind: i
 
 
 def test_compiled_noise_needs_64_bits() -> None:
-    from tacit.privacy.mechanisms import correlated_jax
+    from privrl.privacy.mechanisms import correlated_jax
 
     plan = CorrelatedMechanism(1.0, 1.0, 10)
     for make in (correlated_jax.init, correlated_jax.all_noise):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.privacy import (
+from privrl.privacy import (
     ApproxDP,
     DiscreteGaussian,
     DiscreteLaplace,

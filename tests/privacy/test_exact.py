@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.privacy import InputError, exact
-from tacit.privacy.exact import _OneByOne
-from tacit.privacy.noise import secure
+from privrl.privacy import InputError, exact
+from privrl.privacy.exact import _OneByOne
+from privrl.privacy.noise import secure
 from tests.statistics import follows_discrete
 
 DRAWS = 200_000

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import cli
-from tacit.control.aggregation import from_line
-from tacit.data import Tabular, load_policy
-from tacit.privacy import Certificate, CertificateError, InputError, Ledger, PureDP, Unit, files
-from tacit.privacy.text import printable
-from tacit.risk.prospect import Prospect
-from tacit.run.parsing import configured
-from tacit.run.study import Study
+from privrl import cli
+from privrl.control.aggregation import from_line
+from privrl.data import Tabular, load_policy
+from privrl.privacy import Certificate, CertificateError, InputError, Ledger, PureDP, Unit, files
+from privrl.privacy.text import printable
+from privrl.risk.prospect import Prospect
+from privrl.run.parsing import configured
+from privrl.run.study import Study
 
 
 def twice(text: str, key: str) -> str:
@@ -47,8 +47,8 @@ READERS: list[tuple[Callable[[Path], object], str, str]] = [
     (read_certificate, certificate(), "type"),  # inside of an event
     (load_policy, Tabular(np.ones((1, 1))).to_json(), "kind"),
     (configured, '{"seed": 1}', "seed"),
-    (Study.load, '{"kind": "tacit study"}', "kind"),
-    (Prospect.load, '{"kind": "tacit prospect"}', "kind"),
+    (Study.load, '{"kind": "privrl study"}', "kind"),
+    (Prospect.load, '{"kind": "privrl prospect"}', "kind"),
     (lambda path: from_line(path.read_text()), '{"issued": [1, 2]}', "issued"),
     (files.load_json, '{"a": {"b": 1}}', "b"),
 ]
@@ -99,14 +99,14 @@ def test_text_is_made_fit_to_be_printed() -> None:
 def test_text_in_certificates_does_not_steer_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tacit.privacy import Assumption
+    from privrl.privacy import Assumption
 
     trick = "x\x1b[1A\x1b[2K\rVerified by everybody\u202e"
     found = Certificate.issue(
         PureDP(1.0), 0.0, unit=Unit.USER, assumptions=(Assumption(trick, trick),)
     )
-    data = {**found.to_dict(), "accountant": trick, "tacit": trick}
-    from tacit.privacy.certificate import _digest
+    data = {**found.to_dict(), "accountant": trick, "privrl": trick}
+    from privrl.privacy.certificate import _digest
 
     data["digest"] = _digest({k: v for k, v in data.items() if k != "digest"})
     path = tmp_path / "certificate.json"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy import (
+from privrl.privacy import (
     ApproxDP,
     Budget,
     Disjoint,
@@ -24,7 +24,7 @@ from tacit.privacy import (
     epsilon,
     witness,
 )
-from tacit.privacy.filters import Cost, Filter, FilterKind
+from privrl.privacy.filters import Cost, Filter, FilterKind
 
 RO = Relation.REPLACE_ONE
 LIMITS = [Budget(0.1, 1e-6), Budget(1.0, 1e-5), Budget(10.0, 1e-9)]

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from tacit.privacy import Budget, Gaussian, InputError, NoiseOrigin, Relation, epsilon
-from tacit.privacy.mechanisms import functional
-from tacit.privacy.mechanisms.functional import (
+from privrl.privacy import Budget, Gaussian, InputError, NoiseOrigin, Relation, epsilon
+from privrl.privacy.mechanisms import functional
+from privrl.privacy.mechanisms.functional import (
     FunctionalMechanism,
     NoisedFunction,
     NoisePath,
@@ -34,7 +34,7 @@ from tacit.privacy.mechanisms.functional import (
     rkhs_bound,
     rkhs_norm,
 )
-from tacit.privacy.mechanisms.functional_fields import (
+from privrl.privacy.mechanisms.functional_fields import (
     NUGGET,
     CholeskyPath,
     FeatureKernel,
@@ -42,7 +42,7 @@ from tacit.privacy.mechanisms.functional_fields import (
     ProductExponential,
     WeightsPath,
 )
-from tacit.privacy.noise import Source, jax_normal, reproducible, secure
+from privrl.privacy.noise import Source, jax_normal, reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
 Array = NDArray[Any]
@@ -592,7 +592,7 @@ KERNELS: list[ProductExponential | FeatureKernel] = [PRODUCT, FeatureKernel(cube
 @pytest.mark.parametrize("way", ["alone", "together", "in groups"])
 def test_field_covariance_is_the_kernel(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "in groups":
-        monkeypatch.setattr("tacit.privacy.mechanisms.functional_fields._GROUP", 3)
+        monkeypatch.setattr("privrl.privacy.mechanisms.functional_fields._GROUP", 3)
     x = np.random.default_rng(0).uniform(-1, 1, (40, 2))
     path = CholeskyPath(1.0, PRODUCT, fed(Unit()), actions=40)
     factor = np.array([path(p) for p in x]) if way == "alone" else path(x)
@@ -623,7 +623,7 @@ def test_clusters_in_the_plane_have_at_least_the_noise_of_the_kernel(
     scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L L' - K is positive definite, whatever rounding did: none shows more than its norm."""
-    monkeypatch.setattr("tacit.privacy.mechanisms.functional_fields._GROUP", 16)
+    monkeypatch.setattr("privrl.privacy.mechanisms.functional_fields._GROUP", 16)
     x = np.random.default_rng(0).uniform(0, scale, (150, 2))
     x = np.concatenate([x, x[:20] * 2, np.random.default_rng(1).uniform(-1, 1, (30, 2))])
     path = CholeskyPath(1.0, PRODUCT, fed(Unit()), actions=len(x))
@@ -712,7 +712,7 @@ def test_a_field_is_forgotten() -> None:
 def test_compiled_paths_follow_step_by_step() -> None:
     import jax
 
-    from tacit.privacy.mechanisms.functional_jax import check, init, query
+    from privrl.privacy.mechanisms.functional_jax import check, init, query
 
     plan = FunctionalMechanism(0.8, 3.0, -1.0, 1.0, 1.0)
     rng = np.random.default_rng(0)
@@ -746,7 +746,7 @@ def test_compiled_paths_follow_step_by_step() -> None:
 def test_compiled_paths_have_the_law() -> None:
     import jax
 
-    from tacit.privacy.mechanisms.functional_jax import init, query
+    from privrl.privacy.mechanisms.functional_jax import init, query
 
     plan = FunctionalMechanism(1.5, 2.0, 0.0, 1.0, 1.0)
     expected = 1.5**2 * kernel(FIVE, 2.0)
@@ -760,7 +760,7 @@ def test_compiled_paths_have_the_law() -> None:
 def test_a_compiled_path_that_overflows_cannot_be_missed() -> None:
     import jax
 
-    from tacit.privacy.mechanisms.functional_jax import check, init, query
+    from privrl.privacy.mechanisms.functional_jax import check, init, query
 
     plan = FunctionalMechanism(1.0, 1.0, 0.0, 1.0, 1.0)
     with jax.enable_x64(True):
@@ -786,7 +786,7 @@ def test_compiled_paths_side_by_side() -> None:
     """Vectorised over seeds: each its own path, and every repeat the same bit for bit."""
     import jax
 
-    from tacit.privacy.mechanisms.functional_jax import init, query
+    from privrl.privacy.mechanisms.functional_jax import init, query
 
     plan = FunctionalMechanism(1.3, 2.0, 0.0, 1.0, 1.0)
     points = np.random.default_rng(0).integers(0, 12, 40) / 12

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import cli
-from tacit.privacy import (
+from privrl import cli
+from privrl.privacy import (
     ApproxDP,
     Budget,
     Certificate,
@@ -45,11 +45,11 @@ from tacit.privacy import (
     calibrate,
     epsilon,
 )
-from tacit.privacy.entries import Description, digest_of
-from tacit.privacy.events import Disjoint
-from tacit.privacy.ledger import _APPLICATION_ID, OLD_ENTRIES
-from tacit.privacy.mechanisms import GaussianMechanism
-from tacit.privacy.noise import Source, reproducible, secure
+from privrl.privacy.entries import Description, digest_of
+from privrl.privacy.events import Disjoint
+from privrl.privacy.ledger import _APPLICATION_ID, OLD_ENTRIES
+from privrl.privacy.mechanisms import GaussianMechanism
+from privrl.privacy.noise import Source, reproducible, secure
 
 RO = Relation.REPLACE_ONE
 
@@ -315,7 +315,7 @@ def test_a_refusal_names_the_filter_that_would_fit(path: Path) -> None:
                     assert 15 < number < 20
                     said = str(refusal)
                     assert "The filter gaussian would hold all of it" in said
-                    assert said.endswith("(tacit ledger create --filter gaussian).")
+                    assert said.endswith("(privrl ledger create --filter gaussian).")
                     break
             else:
                 assert kind == "gaussian"
@@ -509,7 +509,7 @@ def test_every_edit_is_noticed(
     assert cli.run(["ledger", "check", str(spent)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("tacit: ")
+    assert printed.err.startswith("privrl: ")
     assert printed.err.count("\n") == 1
 
 
@@ -550,7 +550,7 @@ def test_files_that_never_were_ledgers(path: Path, content: bytes) -> None:
 
 def test_another_database_is_not_taken_for_a_ledger(path: Path) -> None:
     edit(path, "CREATE TABLE about (description TEXT)")
-    assert "not a tacit ledger" in refuses(path)
+    assert "not a privrl ledger" in refuses(path)
     edit(path, f"PRAGMA application_id = {_APPLICATION_ID}")
     refuses(path)
 
@@ -586,7 +586,7 @@ def test_two_identical_spends_have_different_heads(
         def now(cls, tz: tzinfo | None = None) -> "Noon":
             return cls(2026, 1, 1, 12, tzinfo=tz)
 
-    monkeypatch.setattr("tacit.privacy.ledger.datetime", Noon)
+    monkeypatch.setattr("privrl.privacy.ledger.datetime", Noon)
     backup = spent.with_name("backup")
     shutil.copy(spent, backup)
     entries = []
@@ -803,9 +803,9 @@ def in_child(code: str, *arguments: object) -> None:
     """Run `code` in a process of its own, with everything imported that spending needs."""
     warm = (
         "import os, resource, shutil, signal, sys\n"
-        "from tacit.privacy import Gaussian, Ledger, LedgerError\n"
-        "from tacit.privacy.mechanisms import GaussianMechanism\n"
-        "from tacit.privacy.noise import secure\n"
+        "from privrl.privacy import Gaussian, Ledger, LedgerError\n"
+        "from privrl.privacy.mechanisms import GaussianMechanism\n"
+        "from privrl.privacy.noise import secure\n"
         "path = sys.argv[1]\n"
         "shutil.copy(path, path + '.warm')\n"
         "with Ledger.open(path + '.warm') as ledger:\n"
@@ -897,7 +897,7 @@ def test_a_process_that_died_with_the_lock_does_not_hold_it(spent: Path) -> None
 def test_a_living_process_with_the_lock_is_waited_for_and_then_named(
     spent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit.privacy.ledger_file.PATIENCE", 0.2)
+    monkeypatch.setattr("privrl.privacy.ledger_file.PATIENCE", 0.2)
     holder = sqlite3.connect(spent, isolation_level=None)
     with Ledger.open(spent) as ledger:
         holder.execute("BEGIN IMMEDIATE")

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import cli
-from tacit.privacy import (
+from privrl import cli
+from privrl.privacy import (
     ApproxDP,
     Budget,
     Certificate,
@@ -41,10 +41,10 @@ from tacit.privacy import (
     epsilon,
     totals,
 )
-from tacit.privacy.entries import canonical
-from tacit.privacy.noise import secure
-from tacit.privacy.payment import Purse
-from tacit.report import words
+from privrl.privacy.entries import canonical
+from privrl.privacy.noise import secure
+from privrl.privacy.payment import Purse
+from privrl.report import words
 
 
 @pytest.fixture

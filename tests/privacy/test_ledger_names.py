@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit import cli
-from tacit.privacy import Gaussian, Ledger, LedgerError, Unit, ledger_file
+from privrl import cli
+from privrl.privacy import Gaussian, Ledger, LedgerError, Unit, ledger_file
 
 BEFORE = 40  # entries, so that the newest is on a page of its own
 
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 # cache of one page, reading on drives the changed pages into the file, and the journal before them.
 SPILLED = """
 import os, signal, sys
-from tacit.privacy import Gaussian, Ledger
+from privrl.privacy import Gaussian, Ledger
 append = Ledger._append
 def die(ledger, entry):
     append(ledger, entry)
@@ -42,7 +42,7 @@ with Ledger.open(sys.argv[1]) as ledger:
 # Dies within COMMIT: a long note makes the file grow, and the system ends who writes beyond a size.
 WITHIN_COMMIT = """
 import os, resource, signal, sys
-from tacit.privacy import Gaussian, Ledger
+from privrl.privacy import Gaussian, Ledger
 with Ledger.open(sys.argv[1]) as ledger:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -54,7 +54,7 @@ with Ledger.open(sys.argv[1]) as ledger:
 # with every page that the commit replaced, the first with the file's mark included.
 AT_THE_END = """
 import os, signal, sys
-from tacit.privacy import Gaussian, Ledger
+from privrl.privacy import Gaussian, Ledger
 append, journal = Ledger._append, sys.argv[1] + "-journal"
 def keep(ledger, entry):
     append(ledger, entry)
@@ -282,5 +282,5 @@ def test_what_is_no_file_is_refused_without_waiting(path: Path) -> None:
     pipe = path.with_name("pipe")
     os.mkfifo(pipe)
     for other in (pipe, path.parent):
-        with pytest.raises(LedgerError, match="is not a tacit ledger"):
+        with pytest.raises(LedgerError, match="is not a privrl ledger"):
             Ledger.open(other)

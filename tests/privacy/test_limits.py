@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import (
+from privrl.privacy import (
     ApproxDP,
     Budget,
     Gaussian,
@@ -21,7 +21,7 @@ from tacit.privacy import (
     Relation,
     Repeated,
 )
-from tacit.privacy.audit.limits import (
+from privrl.privacy.audit.limits import (
     best_accuracy,
     best_accuracy_gdp,
     best_accuracy_of,
@@ -30,8 +30,8 @@ from tacit.privacy.audit.limits import (
     group_gdp,
     steps_between,
 )
-from tacit.privacy.losses import gaussian_delta
-from tacit.privacy.mechanisms import GaussianMechanism
+from privrl.privacy.losses import gaussian_delta
+from privrl.privacy.mechanisms import GaussianMechanism
 
 Floats = NDArray[np.floating[Any]]
 RADIUS = Relation.REWARD_RADIUS

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.privacy import Budget, Gaussian, InputError, Laplace, NoiseOrigin, Relation, epsilon
-from tacit.privacy.events import DiscreteGaussian
-from tacit.privacy.mechanisms import (
+from privrl.privacy import Budget, Gaussian, InputError, Laplace, NoiseOrigin, Relation, epsilon
+from privrl.privacy.events import DiscreteGaussian
+from privrl.privacy.mechanisms import (
     GaussianMechanism,
     GridGaussianMechanism,
     GridLaplaceMechanism,
     LaplaceMechanism,
 )
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy.noise import reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
 DRAWS = 200_000

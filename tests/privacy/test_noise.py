@@ -14,13 +14,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import Budget, InputError, NoiseOrigin, Relation, epsilon, exact
-from tacit.privacy.mechanisms import (
+from privrl.privacy import Budget, InputError, NoiseOrigin, Relation, epsilon, exact
+from privrl.privacy.mechanisms import (
     GridGaussianMechanism,
     GridLaplaceMechanism,
     LaplaceMechanism,
 )
-from tacit.privacy.noise import Source, jax_normal, numbers, reproducible, secure
+from privrl.privacy.noise import Source, jax_normal, numbers, reproducible, secure
 from tests.statistics import FALSE_ALARM, follows, follows_discrete
 
 DRAWS = 200_000
@@ -48,7 +48,7 @@ def test_secure_source_is_chacha20_with_all_of_its_key() -> None:
 FORKING = """
 import gc, json, os, sys
 import numpy as np
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy.noise import reproducible, secure
 
 source, seeded = secure(), reproducible(1)
 source.generator.integers(0, 2**32, 3, dtype=np.uint32)  # in the middle of a block
@@ -98,7 +98,7 @@ def test_forked_processes_draw_noise_of_their_own() -> None:
 
 FORKING_WHILE_DRAWING = """
 import json, os, signal, sys, threading
-from tacit.privacy.noise import reproducible, secure, stored
+from privrl.privacy.noise import reproducible, secure, stored
 
 sources = [secure(), stored(bytes(range(32))), reproducible(1)]
 drawing = True
@@ -148,8 +148,8 @@ def test_a_fork_while_threads_draw_neither_hangs_nor_repeats() -> None:
 # The main thread forks while another one does not let go of a lock, for longer than a fork waits.
 FORKING_BESIDE_A_LOCK = """
 import os, signal, threading
-from tacit.privacy import forking
-from tacit.privacy.noise import secure
+from privrl.privacy import forking
+from privrl.privacy.noise import secure
 forking._PATIENCE = 0.01
 source, held, over = secure(), threading.Event(), threading.Event()
 def hold():

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import integrate
 
-from tacit.privacy import InputError, PureDP, Relation
-from tacit.privacy.mechanisms import piecewise
-from tacit.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy import InputError, PureDP, Relation
+from privrl.privacy.mechanisms import piecewise
+from privrl.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
+from privrl.privacy.noise import reproducible, secure
 from tests.statistics import follows, follows_discrete
 
 Floats = NDArray[np.floating[Any]]

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.privacy import InputError, Laplace, Relation, epsilon, exact
-from tacit.privacy.mechanisms.report_laplace import GridLaplaceReport, LaplaceReport, as_rows
-from tacit.privacy.noise import Source, reproducible, secure
+from privrl.privacy import InputError, Laplace, Relation, epsilon, exact
+from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport, LaplaceReport, as_rows
+from privrl.privacy.noise import Source, reproducible, secure
 from tests.statistics import follows, follows_discrete
 
 nasty = st.one_of(
@@ -133,7 +133,7 @@ def test_the_grid_keeps_the_signal(eps: float, dimension: int) -> None:
 def test_jax_reports_have_the_same_law() -> None:
     import jax
 
-    from tacit.privacy.mechanisms.report_laplace_jax import reports as jax_reports
+    from privrl.privacy.mechanisms.report_laplace_jax import reports as jax_reports
 
     plan = LaplaceReport(1.5, 4, 0.6)
     given_rows = np.tile([[0.1, -0.2, 0.0, 0.05], [9.0, 0.0, 0.0, 0.0]], (25_000, 1))

@@ -24,8 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-import tacit
-from tacit.privacy import (
+import privrl
+from privrl.privacy import (
     Budget,
     InputError,
     Ledger,
@@ -35,10 +35,10 @@ from tacit.privacy import (
     files,
     resuming,
 )
-from tacit.privacy.accounting import calibrate
-from tacit.privacy.events import Gaussian
-from tacit.privacy.noise import stored
-from tacit.privacy.resuming import KEY, Kept, begun, keyed_digest, resumed
+from privrl.privacy.accounting import calibrate
+from privrl.privacy.events import Gaussian
+from privrl.privacy.noise import stored
+from privrl.privacy.resuming import KEY, Kept, begun, keyed_digest, resumed
 from tests.statistics import follows
 
 SECRET = b"s" * 32
@@ -71,7 +71,7 @@ def test_a_folder_is_had_by_one_alone_and_again_by_whoever_has_it(tmp_path: Path
 
 def test_a_lock_of_a_process_that_died_stops_nobody(tmp_path: Path) -> None:
     program = (
-        "import os, sys, time; from tacit.privacy import files\n"
+        "import os, sys, time; from privrl.privacy import files\n"
         "with files.alone(sys.argv[1]): print('has it', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
@@ -354,7 +354,7 @@ def test_the_key_is_secret_and_comes_back(tmp_path: Path) -> None:
     kept = kept_in(tmp_path / "run")
     path = tmp_path / "run" / KEY
     assert path.stat().st_mode & 0o777 == 0o600
-    (tmp_path / "run" / f".{KEY}.abc.tacit-half").write_bytes(b"half a key")
+    (tmp_path / "run" / f".{KEY}.abc.privrl-half").write_bytes(b"half a key")
     with resumed(tmp_path / "run") as again:
         assert (again.secret, again.token) == (kept.secret, kept.token)
         again.check({"env": 1})
@@ -378,7 +378,7 @@ def test_all_that_makes_noise_or_numbers_is_part_of_the_machine(
     here, version = resuming.machine.__wrapped__(), metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "0" if name == package else version(name))
     assert resuming.machine.__wrapped__() != here
-    assert f"tacit {tacit.__version__}" in here
+    assert f"privrl {privrl.__version__}" in here
 
 
 def test_other_versions_or_machines_are_refused(
@@ -404,7 +404,7 @@ def test_folders_are_for_one_run(tmp_path: Path) -> None:
     (tmp_path / "run" / KEY).write_text("{}")
     with pytest.raises(InputError, match="not the key of a run"), resumed(tmp_path / "run"):
         pass
-    (tmp_path / "run" / KEY).write_text('{"kind": "tacit noise key", "format": 1, "secret": "x"}')
+    (tmp_path / "run" / KEY).write_text('{"kind": "privrl noise key", "format": 1, "secret": "x"}')
     with pytest.raises(InputError, match="is damaged"), resumed(tmp_path / "run"):
         pass
 

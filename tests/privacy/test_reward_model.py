@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.data import Fourier, OneHot
-from tacit.privacy import Budget, Gaussian, InputError, Relation, Unit, epsilon
-from tacit.privacy.mechanisms.reward_model import (
+from privrl.data import Fourier, OneHot
+from privrl.privacy import Budget, Gaussian, InputError, Relation, Unit, epsilon
+from privrl.privacy.mechanisms.reward_model import (
     Cosine,
     Legendre,
     RewardModel,
     RewardModelMechanism,
     quadrature,
 )
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy.noise import reproducible, secure
 from tests.statistics import follows
 
 Floats = NDArray[np.floating[Any]]

@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy import stats
 
-from tacit.privacy import InputError, shuffled_epsilon
-from tacit.privacy.shuffling import _clones_delta
+from privrl.privacy import InputError, shuffled_epsilon
+from privrl.privacy.shuffling import _clones_delta
 
 
 @pytest.mark.parametrize(

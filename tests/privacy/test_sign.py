@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import InputError, PureDP, Relation
-from tacit.privacy.mechanisms.sign import ProjectedSign, SignReport, rounded_sign, share, truthful
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy import InputError, PureDP, Relation
+from privrl.privacy.mechanisms.sign import ProjectedSign, SignReport, rounded_sign, share, truthful
+from privrl.privacy.noise import reproducible, secure
 from tests.statistics import FALSE_ALARM, follows_discrete
 
 Floats = NDArray[np.float64]
@@ -130,7 +130,7 @@ def test_directions_are_those_of_the_seed() -> None:
     found = plan.directions(drawn)
     assert found.shape == (3, 4, 50)
     for seed, signs in zip(drawn, found, strict=True):
-        stream = hashlib.shake_128(b"tacit projected sign 1" + seed).digest(1000)
+        stream = hashlib.shake_128(b"privrl projected sign 1" + seed).digest(1000)
         expected = [{0: -1, 1: 1}.get(b % 6, 0) for b in stream if b < 252][:200]
         assert signs.ravel().tolist() == expected
     # The digest is taken again and longer when too many bytes were skipped: seen with one entry
@@ -266,7 +266,7 @@ def test_wire_form() -> None:
 def test_jax_makes_the_same_reports_from_the_same_draws() -> None:
     import jax
 
-    from tacit.privacy.mechanisms import sign_jax
+    from privrl.privacy.mechanisms import sign_jax
 
     generator = secure().generator
     plan = ProjectedSign(9.0, 6, 0.9)
@@ -295,7 +295,7 @@ def test_jax_makes_the_same_reports_from_the_same_draws() -> None:
 
 @pytest.mark.parametrize("eps", [1e-12, 1e-6, 0.3, 1.0, 5.0, 40.0, 1000.0])
 def test_the_compiled_coin_has_odds_within_the_budget(eps: float) -> None:
-    from tacit.privacy.mechanisms import sign_jax
+    from privrl.privacy.mechanisms import sign_jax
 
     plan = ProjectedSign(eps, 1)
     lies = sign_jax.lies(plan.each)
@@ -309,7 +309,7 @@ def test_the_compiled_coin_has_odds_within_the_budget(eps: float) -> None:
 def test_jax_reports_have_the_same_law() -> None:
     import jax
 
-    from tacit.privacy.mechanisms import sign_jax
+    from privrl.privacy.mechanisms import sign_jax
 
     row = np.array([0.5, -0.1, 0.3, 0.0, 0.2, -0.6, 0.1])
     n = 200_000

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tacit import cli
-from tacit.privacy import (
+from privrl import cli
+from privrl.privacy import (
     Certificate,
     CertificateError,
     InputError,
@@ -23,7 +23,7 @@ from tacit.privacy import (
     UnsupportedError,
     signing,
 )
-from tacit.privacy.certificate import Signature, Signed
+from privrl.privacy.certificate import Signature, Signed
 
 PLAN = Certificate.issue(Laplace(2, 1), 0.0, unit=Unit.USER)
 
@@ -160,7 +160,7 @@ def test_command_line(
     monkeypatch.chdir(file.parent)
     file = Path(file.name)
 
-    def tacit(code: int, *arguments: object) -> str:
+    def privrl(code: int, *arguments: object) -> str:
         assert cli.run([str(one) for one in arguments]) == code
         printed = capsys.readouterr()
         lines = printed.out.splitlines()
@@ -169,30 +169,30 @@ def test_command_line(
         return printed.out if code == 0 else printed.err
 
     key, public = Path("key"), Path("key.pub")
-    assert "keep it" in tacit(0, "keygen", key)
-    assert "there already" in tacit(2, "keygen", key)
-    assert "Not signed." in tacit(0, "verify", file)
-    assert "not signed" in tacit(2, "verify", file, "--public-key", public)
+    assert "keep it" in privrl(0, "keygen", key)
+    assert "there already" in privrl(2, "keygen", key)
+    assert "Not signed." in privrl(0, "verify", file)
+    assert "not signed" in privrl(2, "verify", file, "--public-key", public)
     told = signing.public_key(public)
-    assert told in tacit(0, "sign", file, "--key", key)
-    said = " ".join(tacit(0, "verify", file).split())
+    assert told in privrl(0, "sign", file, "--key", key)
+    said = " ".join(privrl(0, "verify", file).split())
     assert f"Signed by the key {told}, which may be anybody's" in said
-    said = " ".join(tacit(0, "verify", file, "--public-key", public).split())
+    said = " ".join(privrl(0, "verify", file, "--public-key", public).split())
     assert "who has that key is for you to know" in said
-    found = json.loads(tacit(0, "verify", file, "--json"))
+    found = json.loads(privrl(0, "verify", file, "--json"))
     assert found["signed"] == "by-the-key-it-names"
     other = Path("other")
-    assert json.loads(tacit(0, "keygen", other, "--json"))["public_key"] == f"{other}.pub"
-    assert "another key" in tacit(2, "verify", file, "--public-key", f"{other}.pub")
-    assert json.loads(tacit(0, "sign", file, "--key", other, "--json"))["signed"] is True
-    assert json.loads(tacit(0, "verify", file, "--json", "--public-key", f"{other}.pub"))[
+    assert json.loads(privrl(0, "keygen", other, "--json"))["public_key"] == f"{other}.pub"
+    assert "another key" in privrl(2, "verify", file, "--public-key", f"{other}.pub")
+    assert json.loads(privrl(0, "sign", file, "--key", other, "--json"))["signed"] is True
+    assert json.loads(privrl(0, "verify", file, "--json", "--public-key", f"{other}.pub"))[
         "signed"
     ] == ("by-the-given-key")
     # What cannot be verified is not signed.
     text = file.read_text()
     file.write_text(text.replace('"epsilon": 1.0', '"epsilon": 0.5'))
     before = file.read_text()
-    assert "was changed" in tacit(2, "sign", file, "--key", key)
+    assert "was changed" in privrl(2, "sign", file, "--key", key)
     assert file.read_text() == before
 
 
@@ -202,7 +202,7 @@ def test_without_the_package_a_signature_is_seen_and_not_checked(
     assert cli.run(["sign", str(file), "--key", str(key)]) == 0
     for name in [one for one in sys.modules if one.partition(".")[0] == "cryptography"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr("tacit.privacy.signing.find_spec", lambda name: None)
+    monkeypatch.setattr("privrl.privacy.signing.find_spec", lambda name: None)
     capsys.readouterr()
     assert Certificate.read(file).verify().signed is Signed.NOT_CHECKED
     assert cli.run(["verify", str(file)]) == 0
@@ -213,6 +213,6 @@ def test_without_the_package_a_signature_is_seen_and_not_checked(
         ["keygen", f"{key}2"],
     ):
         assert cli.run(arguments) == 2
-        assert "pip install 'tacit[sign]'" in capsys.readouterr().err
+        assert "pip install 'privrl[sign]'" in capsys.readouterr().err
     with pytest.raises(UnsupportedError):
         signing.check(Certificate.read(file))

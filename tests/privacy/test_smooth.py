@@ -10,15 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import ApproxDP, Budget, InputError, Relation, epsilon
-from tacit.privacy.losses import gaussian_delta
-from tacit.privacy.mechanisms.smooth import (
+from privrl.privacy import ApproxDP, Budget, InputError, Relation, epsilon
+from privrl.privacy.losses import gaussian_delta
+from privrl.privacy.mechanisms.smooth import (
     SmoothMechanism,
     published_beta,
     smooth_bound,
     wide,
 )
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy.noise import reproducible, secure
 from tests.statistics import follows
 
 CASES = [

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import integrate, optimize, stats
 
-from tacit.privacy import InputError, PureDP, Relation
-from tacit.privacy.mechanisms import unit_vector
-from tacit.privacy.mechanisms.report_laplace import as_rows
-from tacit.privacy.mechanisms.unit_vector import DuchiL2, PrivUnit, cap_probability
-from tacit.privacy.noise import reproducible, secure
+from privrl.privacy import InputError, PureDP, Relation
+from privrl.privacy.mechanisms import unit_vector
+from privrl.privacy.mechanisms.report_laplace import as_rows
+from privrl.privacy.mechanisms.unit_vector import DuchiL2, PrivUnit, cap_probability
+from privrl.privacy.noise import reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
 Floats = NDArray[np.float64]
@@ -345,7 +345,7 @@ def test_reports_of_different_agents_are_independent() -> None:
 def test_jax_quantiles_are_those_of_scipy() -> None:
     import jax
 
-    from tacit.privacy.mechanisms import unit_vector_jax
+    from privrl.privacy.mechanisms import unit_vector_jax
 
     rng = np.random.default_rng(0)
     tails = np.concatenate(
@@ -366,7 +366,7 @@ def test_jax_quantiles_are_those_of_scipy() -> None:
 def test_jax_makes_the_same_reports_from_the_same_draws(padded: bool) -> None:
     import jax
 
-    from tacit.privacy.mechanisms import unit_vector_jax
+    from privrl.privacy.mechanisms import unit_vector_jax
 
     generator = secure().generator
     plan = PrivUnit(5.0, 12, 0.8, padded=padded)
@@ -405,7 +405,7 @@ def test_jax_makes_the_same_reports_from_the_same_draws(padded: bool) -> None:
 def test_jax_reports_have_the_same_law() -> None:
     import jax
 
-    from tacit.privacy.mechanisms import unit_vector_jax
+    from privrl.privacy.mechanisms import unit_vector_jax
 
     plan = PrivUnit(3.0, 30, padded=False)
     v = np.arange(1.0, 31.0)
@@ -425,7 +425,7 @@ def test_jax_reports_have_the_same_law() -> None:
 def test_what_jax_reports_refuse() -> None:
     import jax
 
-    from tacit.privacy.mechanisms import unit_vector_jax
+    from privrl.privacy.mechanisms import unit_vector_jax
 
     plan, key = PrivUnit(3.0, 30, padded=False), secure().key()
     with pytest.raises(InputError, match="64 bits"):

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy import witness
-from tacit.privacy.errors import InputError, UnsupportedError
-from tacit.privacy.events import (
+from privrl.privacy import witness
+from privrl.privacy.errors import InputError, UnsupportedError
+from privrl.privacy.events import (
     ApproxDP,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -29,8 +29,8 @@ from tacit.privacy.events import (
     RandomizedResponse,
     Repeated,
 )
-from tacit.privacy.promise import Relation
-from tacit.privacy.witness import Bracket, bracket, ceiling, floor, renyi
+from privrl.privacy.promise import Relation
+from privrl.privacy.witness import Bracket, bracket, ceiling, floor, renyi
 
 AR, RO, LO, RR = (
     Relation.ADD_REMOVE,

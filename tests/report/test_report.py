@@ -19,16 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.data import OneHot, Tabular
-from tacit.evaluation import WIS, PrivateGTD, PrivateValue, Schema, simulate_like
-from tacit.evaluation.result import Interval, NotPrivate, Result
-from tacit.privacy import Budget, Certificate, Claim, Gaussian, InputError, Ledger, Unit
-from tacit.privacy.certificate import IDEALISED_ARITHMETIC, Population
-from tacit.privacy.promise import NoiseOrigin, Relation
-from tacit.report import figures, numbers, plots, render, words, write
-from tacit.report.figures import Figure
-from tacit.report.markup import safe
-from tacit.run.study import CurvePoint, Fact, Slice, Study
+from privrl.data import OneHot, Tabular
+from privrl.evaluation import WIS, PrivateGTD, PrivateValue, Schema, simulate_like
+from privrl.evaluation.result import Interval, NotPrivate, Result
+from privrl.privacy import Budget, Certificate, Claim, Gaussian, InputError, Ledger, Unit
+from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Population
+from privrl.privacy.promise import NoiseOrigin, Relation
+from privrl.report import figures, numbers, plots, render, words, write
+from privrl.report.figures import Figure
+from privrl.report.markup import safe
+from privrl.run.study import CurvePoint, Fact, Slice, Study
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>alert('x')</script>&\"'"
@@ -121,7 +121,7 @@ def real() -> Study:
             ),
         ),
         notes=("A loud remark.",),
-        command="tacit evaluate stays.parquet --epsilon 1.5",
+        command="privrl evaluate stays.parquet --epsilon 1.5",
         created="2026-03-01T12:30:00+00:00",
     )
 
@@ -769,8 +769,8 @@ def test_the_promise_in_words(real: Study) -> None:
     assert "How many people there are. That number is public." in said
     assert "no ledger was used" in said
     assert "The proof is about real numbers, and computers round." in said
-    assert "tacit verify --strict certificate.json" in said
-    assert "tacit evaluate stays.parquet --epsilon 1.5" in said
+    assert "privrl verify --strict certificate.json" in said
+    assert "privrl evaluate stays.parquet --epsilon 1.5" in said
     assert "1 March 2026, 12:30 UTC" in said
     assert real.certificate.card() in words_of(tree(render(real)))
     assert not by_class(tree(render(real)), "banner")

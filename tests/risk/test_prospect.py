@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import integrate, stats
 
-from tacit.privacy.errors import InputError
-from tacit.risk import (
+from privrl.privacy.errors import InputError
+from privrl.risk import (
     PowerUtility,
     Prelec,
     Prospect,
@@ -282,7 +282,7 @@ def test_what_is_no_number_makes_no_value() -> None:
         (lambda: PowerUtility(reference=math.inf), "1e100"),
         (lambda: Prospect(ANYTHING), "PowerUtility"),
         (lambda: prospect_of("careful"), "tversky-kahneman"),
-        (lambda: prospect_of({"kind": "tacit prospect"}), "no utility"),
+        (lambda: prospect_of({"kind": "privrl prospect"}), "no utility"),
         (lambda: prospect_of(3), "a name"),
         (lambda: Prospect.neutral().of_samples([1.0, 2.0], 5), "an axis that they have"),
         (lambda: Prospect.neutral().of_distribution([1.0], [1.0], 3), "an axis that they have"),

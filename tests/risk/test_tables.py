@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tacit.envs import ObstacleGrid, TabularMDP
-from tacit.privacy.errors import InputError
-from tacit.risk import PowerUtility, Prospect, Straight, solve
+from privrl.envs import ObstacleGrid, TabularMDP
+from privrl.privacy.errors import InputError
+from privrl.risk import PowerUtility, Prospect, Straight, solve
 
 PAPER = Prospect.rajabi2022()
 ANYTHING: Any = "ObstacleGrid"
@@ -68,7 +68,7 @@ def test_the_optimum_is_the_only_fixed_point_and_better_than_others(
 
 def test_losses_contract_in_thompsons_metric() -> None:
     """By the exponent of losses, and not by gamma, as the proof says."""
-    from tacit.risk.tables import backup
+    from privrl.risk.tables import backup
 
     draw, grid = np.random.default_rng(1), ObstacleGrid(step_cost=2.0)
     inside = np.flatnonzero(~np.all(grid.tables.terminated, axis=(1, 2)))
@@ -99,7 +99,7 @@ def test_fixed_points_on_the_other_side_are_known_of(
     who: Prospect, reward: float, others: tuple[float, float]
 ) -> None:
     """One state: the value is a gain, and the same T has two fixed points among the losses."""
-    from tacit.risk.tables import backup
+    from privrl.risk.tables import backup
 
     alone = TabularMDP.from_dense(np.ones((1, 1, 1)), np.full((1, 1), reward))
     found = solve(alone, who, 0.9)
@@ -113,7 +113,7 @@ def test_fixed_points_on_the_other_side_are_known_of(
 
 def test_values_that_alternate_for_ever() -> None:
     """Two states that swap, one pays a little and one costs a little: the least fixed point."""
-    from tacit.risk.tables import backup
+    from privrl.risk.tables import backup
 
     swap = np.zeros((2, 1, 2))
     swap[0, 0, 1] = swap[1, 0, 0] = 1.0

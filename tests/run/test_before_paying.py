@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit import cli
-from tacit.control import noised_q
-from tacit.control.functional_q import FunctionalQ
-from tacit.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming, room
-from tacit.privacy.events import ApproxDP
-from tacit.privacy.resuming import KEY
-from tacit.run.lessons import folder as folders
+from privrl import cli
+from privrl.control import noised_q
+from privrl.control.functional_q import FunctionalQ
+from privrl.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming, room
+from privrl.privacy.events import ApproxDP
+from privrl.privacy.resuming import KEY
+from privrl.run.lessons import folder as folders
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6"]
 REWARDS = ["train", "functional-q", "--env", "Chain", "--steps", "40", "--reward-range", "0,1"]
@@ -113,9 +113,9 @@ def test_a_reward_that_cannot_be_planned_on(
 
 def test_planning_takes_what_features_take() -> None:
     """Thirty powers of four numbers are 46,376 features, whose Gram matrix alone is 17 GB."""
-    from tacit.control.increments import head_of
-    from tacit.data import Polynomial
-    from tacit.envs.base import Box
+    from privrl.control.increments import head_of
+    from privrl.data import Polynomial
+    from privrl.envs.base import Box
 
     low, high = (-1.0,) * 4, (1.0,) * 4
     head = head_of(Polynomial(30, low, high), Box(low, high, ("",) * 4), 2, "any")
@@ -314,7 +314,7 @@ def test_what_kills_left_half_written_goes_with_the_end(
         with pytest.raises(Killed):
             cli.run([*logged, "--out", str(run)])
     for name in ("result.json", "certificate.json", "policy.json", KEY):
-        (run / f".{name}.abc_1234.tacit-half").write_bytes(b"half")
+        (run / f".{name}.abc_1234.privrl-half").write_bytes(b"half")
     shutil.copytree(run, tmp_path / "copy")
     for one in (run, tmp_path / "copy"):
         assert cli.run(["train", "logged-q", "--out", str(one), "--resume"]) == 0

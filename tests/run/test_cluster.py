@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
-from tacit.evaluation import PrivateGTD, PrivateLSTD, PrivateValue
-from tacit.evaluation.sums import Summing, Sums
-from tacit.privacy import Budget, InputError, Ledger, Unit
-from tacit.run import cluster
+from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
+from privrl.evaluation import PrivateGTD, PrivateLSTD, PrivateValue
+from privrl.evaluation.sums import Summing, Sums
+from privrl.privacy import Budget, InputError, Ledger, Unit
+from privrl.run import cluster
 from tests.evaluation.test_bellman_error import JUDGED, simulated, weights_of
 from tests.run import test_request
 
@@ -129,7 +129,7 @@ def test_parts_are_added_once_each_and_in_their_order_whenever_they_come() -> No
 
 def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"needs Ray: pip install 'tacit\[ray\]'\."):
+    with pytest.raises(InputError, match=r"needs Ray: pip install 'privrl\[ray\]'\."):
         cluster.gather(LSTD, data(), workers="ray")
 
 
@@ -170,7 +170,7 @@ def test_what_is_not_one_sum_cannot_be_spread() -> None:
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[Any]:
-    jax.devices()  # JAX runs already, as it may in any program that uses tacit
+    jax.devices()  # JAX runs already, as it may in any program that uses privrl
     with cluster.own_cluster(num_cpus=2, object_store_memory=100 * 2**20) as ray:
         yield ray
 
@@ -279,8 +279,8 @@ def test_what_others_print_meanwhile_goes_to_standard_error(capfd: Any) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tacit import cli
-from tacit.run import cluster
+from privrl import cli
+from privrl.run import cluster
 mark, real = Path(sys.argv[1]), cluster.part_sums
 def fatal(shared, part):
     if not mark.exists():
@@ -309,5 +309,5 @@ def test_a_worker_that_is_killed_does_not_spoil_the_json(tmp_path: Path) -> None
         [sys.executable, "-c", _KILLED, str(mark), *words], capture_output=True, check=True
     )
     assert mark.exists()
-    assert json.loads(found.stdout)["kind"] == "tacit study"
+    assert json.loads(found.stdout)["kind"] == "privrl study"
     assert b"A worker died" in found.stderr

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 import pytest
 from gymnasium import spaces
 
-from tacit import cli
-from tacit.control import FunctionalQ, LoggedQ, noised_q
-from tacit.control.actor_critic import STATE, ActorCritic
-from tacit.data import Tabular, Trajectories
-from tacit.envs.tabular import TabularMDP
-from tacit.privacy import (
+from privrl import cli
+from privrl.control import FunctionalQ, LoggedQ, noised_q
+from privrl.control.actor_critic import STATE, ActorCritic
+from privrl.data import Tabular, Trajectories
+from privrl.envs.tabular import TabularMDP
+from privrl.privacy import (
     Budget,
     Certificate,
     InputError,
@@ -37,8 +37,8 @@ from tacit.privacy import (
     Unit,
     files,
 )
-from tacit.privacy.resuming import KEY
-from tacit.run import training
+from privrl.privacy.resuming import KEY
+from privrl.run import training
 
 COPIES = 6
 SLOW = pytest.mark.slow
@@ -528,7 +528,7 @@ def test_a_kill_between_the_result_and_the_key_leaves_no_key_for_long(tmp_path: 
     run = tmp_path / "run"
     words = ["train", "functional-q", *REWARDS, "--reward-radius", "0.5", "--out", str(run)]
     assert cli.run(words) == 0
-    for name in (KEY, "released.npz", f".{KEY}.tacit-half"):
+    for name in (KEY, "released.npz", f".{KEY}.privrl-half"):
         (run / name).write_bytes(b"secret")
     assert cli.run(["train", "functional-q", "--out", str(run), "--resume"]) == 2
     assert sorted(results(run)) == [
@@ -570,7 +570,7 @@ def test_a_run_that_is_under_way_cannot_be_resumed_or_begun_beside_it(
     assert not any(run.iterdir())
 
 
-PROGRAM = "import sys; from tacit.cli import main; main(sys.argv[1:])"
+PROGRAM = "import sys; from privrl.cli import main; main(sys.argv[1:])"
 
 
 def began(words: list[str]) -> "subprocess.Popen[bytes]":

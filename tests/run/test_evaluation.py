@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import OneHot, Polynomial, Tabular, Trajectories
-from tacit.evaluation import PrivateValue, Schema, simulate_like
-from tacit.privacy import Budget, InputError, Ledger, Relation, Unit
-from tacit.privacy.errors import OverBudget
-from tacit.run.evaluation import CURVE_EPSILONS, Question, evaluate
-from tacit.run.study import Study
+from privrl.data import OneHot, Polynomial, Tabular, Trajectories
+from privrl.evaluation import PrivateValue, Schema, simulate_like
+from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
+from privrl.privacy.errors import OverBudget
+from privrl.run.evaluation import CURVE_EPSILONS, Question, evaluate
+from privrl.run.study import Study
 
 LOGGED = Tabular(np.array([[0.5, 0.5], [0.4, 0.6], [0.3, 0.7]]))
 JUDGED = Tabular(np.array([[0.6, 0.4], [0.4, 0.6], [0.2, 0.8]]))
@@ -155,7 +155,7 @@ def test_seeds_are_called_out() -> None:
 
 def test_a_study_comes_back_as_it_was(tmp_path: Path) -> None:
     asked = question(estimators=ALL, features=OneHot(3))
-    study = evaluate(data(), JUDGED, asked, seed=0, title="A <study>", command="tacit evaluate x")
+    study = evaluate(data(), JUDGED, asked, seed=0, title="A <study>", command="privrl evaluate x")
     study.save(tmp_path / "study.json")
     assert Study.load(tmp_path / "study.json").to_dict() == study.to_dict()
     odd = replace(study, curve=(replace(study.curve[0], half_width=float("inf")),))
@@ -163,7 +163,7 @@ def test_a_study_comes_back_as_it_was(tmp_path: Path) -> None:
     assert np.isnan(Study.load(tmp_path / "odd.json").curve[0].half_width)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "tacit study", "format": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "privrl study", "format": 1}'])
 def test_what_is_no_study(tmp_path: Path, text: str) -> None:
     (tmp_path / "study.json").write_text(text)
     with pytest.raises(InputError):

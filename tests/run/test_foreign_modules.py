@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit import cli
+from privrl import cli
 from tests.cli.conftest import stops
 
 __all__ = ["stops"]
@@ -53,7 +53,7 @@ def run_json(env: object) -> str:
         "id": "0" * 32,
         "formats": [],
     }
-    return json.dumps({"kind": "tacit run", "format": 2, **told})
+    return json.dumps({"kind": "privrl run", "format": 2, **told})
 
 
 def test_a_run_from_elsewhere_imports_nothing(
@@ -80,7 +80,7 @@ def test_a_sweep_from_elsewhere_imports_nothing(
     about = json.loads(run_json(ENV))["words"]
     plan = {"grid": {"actor_step": [0.1]}, "seeds": 1, "episodes": 8, "lanes": 1}
     plan |= {"segment": None, "curves": False}
-    told = {"kind": "tacit sweep", "format": 1, "plan": plan, "about": about}
+    told = {"kind": "privrl sweep", "format": 1, "plan": plan, "about": about}
     (tmp_path / "plan.json").write_text(json.dumps(told))
     assert cli.run(["sweep", "--out", str(tmp_path), "--resume"]) == 2
     assert not imported()

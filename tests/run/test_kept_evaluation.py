@@ -22,22 +22,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit import cli
-from tacit.cli import judging
-from tacit.data import FunctionPolicy, OneHot, Tabular, Trajectories
-from tacit.evaluation import room
-from tacit.evaluation.sums import gathered
-from tacit.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, files, resuming
-from tacit.privacy import room as memory
-from tacit.privacy.errors import LedgerError
-from tacit.privacy.noise import Source
-from tacit.privacy.resuming import KEY
-from tacit.report import findings
-from tacit.report.folder import write_run
-from tacit.run import releasing
-from tacit.run.evaluation import Question, evaluate
-from tacit.run.request import Request
-from tacit.run.study import Study
+from privrl import cli
+from privrl.cli import judging
+from privrl.data import FunctionPolicy, OneHot, Tabular, Trajectories
+from privrl.evaluation import room
+from privrl.evaluation.sums import gathered
+from privrl.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, files, resuming
+from privrl.privacy import room as memory
+from privrl.privacy.errors import LedgerError
+from privrl.privacy.noise import Source
+from privrl.privacy.resuming import KEY
+from privrl.report import findings
+from privrl.report.folder import write_run
+from privrl.run import releasing
+from privrl.run.evaluation import Question, evaluate
+from privrl.run.request import Request
+from privrl.run.study import Study
 
 PEOPLE, STEPS = 24, 3
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]))
@@ -45,7 +45,7 @@ ELSEWHERE = {0: POLICY}
 STUDY = {"study.json", "certificate.json", "report.html"}
 SUMS = ["--estimators", "value,lstd"]
 SLOW = pytest.mark.slow
-PROGRAM = [sys.executable, "-c", "import sys; from tacit.cli import main; main(sys.argv[1:])"]
+PROGRAM = [sys.executable, "-c", "import sys; from privrl.cli import main; main(sys.argv[1:])"]
 ALL = ["--estimators", "value:3,gtd:1,lstd:1"]
 
 
@@ -254,7 +254,7 @@ def test_a_full_disk_at_any_write_loses_nothing(
             assert payments() == 0
             continue
         if code == 2:
-            assert told.err.endswith("tacit evaluate --out run --resume\n")
+            assert told.err.endswith("privrl evaluate --out run --resume\n")
             assert "Certified: epsilon" in told.out  # what cannot be kept is shown
             assert resume() == 0
         assert set(found()) == STUDY
@@ -340,7 +340,7 @@ def test_a_run_that_goes_on_takes_its_options_from_its_folder(
 ) -> None:
     killed("--title", "Of 2026")
     assert cli.run(["report", "run"]) == 2
-    assert "tacit evaluate --out run --resume" in capsys.readouterr().err
+    assert "privrl evaluate --out run --resume" in capsys.readouterr().err
     for more in (["--epsilon", "2"], ["stays.parquet"], ["--ledger", "people"], ["--seed", "1"]):
         assert cli.run(["evaluate", "--out", "run", "--resume", *more]) == 2
         assert "--resume takes all options from 'run'" in capsys.readouterr().err
@@ -723,7 +723,7 @@ def test_a_full_standard_output_does_not_lose_the_study(
         assert cli.run(asked(*more)) == 2
     told = capsys.readouterr().err
     assert told == (
-        "tacit: Standard output cannot be written: No space left on device. The study is in run.\n"
+        "privrl: Standard output cannot be written: No space left on device. The study is in run.\n"
     )
     assert set(found()) == STUDY
     assert payments() == 1
@@ -734,7 +734,7 @@ def test_interrupted_by_its_user(
 ) -> None:
     with at(3, False, KeyboardInterrupt):
         assert cli.run(asked()) == 130
-    assert "tacit evaluate --out run --resume" in capsys.readouterr().err
+    assert "privrl evaluate --out run --resume" in capsys.readouterr().err
     assert resume() == 0
     assert payments() == 1
     with at(1, False, KeyboardInterrupt):

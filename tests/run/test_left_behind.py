@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tacit import cli
-from tacit.control.actor_critic import STATE
-from tacit.control.functional_q import STATE as RELEASED
-from tacit.privacy import InputError, files
-from tacit.privacy.resuming import KEY
-from tacit.run.training import CHECKPOINT
+from privrl import cli
+from privrl.control.actor_critic import STATE
+from privrl.control.functional_q import STATE as RELEASED
+from privrl.privacy import InputError, files
+from privrl.privacy.resuming import KEY
+from privrl.run.training import CHECKPOINT
 
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
 PEOPLE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6", "--people", "40"]
@@ -23,7 +23,7 @@ SECRET += ["--reward-radius", "0.5", *BUDGET]
 # Kills itself when it calls a function of `os` on a path with a certain name for the n-th time.
 _DYING = """
 import os, signal, sys
-from tacit import cli
+from privrl import cli
 call, name, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
 real = getattr(os, call)
 def dying(path, *rest, **options):
@@ -83,11 +83,11 @@ def test_whoever_comes_to_a_finished_folder_tidies_it(
     run.mkdir()
     for name in ("result.json", KEY, STATE, RELEASED, CHECKPOINT, "run.json", "notes.txt"):
         (run / name).write_text("{}")
-    (run / "result.json").write_text('{"kind": "tacit actor-critic"}')
+    (run / "result.json").write_text('{"kind": "privrl actor-critic"}')
     if not whole:
         (run / "run.json").unlink()
     for name in (KEY, STATE, "certificate.json"):
-        (run / f".{name}.abcd1234.tacit-half").write_text("half")
+        (run / f".{name}.abcd1234.privrl-half").write_text("half")
     (run / ".mine").write_text("kept")
     assert cli.run([*PEOPLE[:2], "--out", str(run), *again]) == 2
     told = capsys.readouterr().err

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tacit.control.increments import Network
-from tacit.control.paper_actor_critic import PaperProgram
-from tacit.data import Fourier, OneHot, Polynomial
-from tacit.envs.registry import make
-from tacit.privacy import Budget
-from tacit.privacy.errors import InputError
-from tacit.run.lessons import grid_of, planned
-from tacit.run.lessons.actor_critic import ActorCriticLesson as Lesson
-from tacit.run.sweep import Plan
+from privrl.control.increments import Network
+from privrl.control.paper_actor_critic import PaperProgram
+from privrl.data import Fourier, OneHot, Polynomial
+from privrl.envs.registry import make
+from privrl.privacy import Budget
+from privrl.privacy.errors import InputError
+from privrl.run.lessons import grid_of, planned
+from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
+from privrl.run.sweep import Plan
 
 WORDS = {"env": "MDP-100", "people": 50, "epsilon": 3.0, "delta": 1e-6}
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tacit.control import FunctionalQ, Network
-from tacit.control.noised_q import DESCENTS
-from tacit.data import Fourier, OneHot
-from tacit.envs.registry import make
-from tacit.privacy import Budget
-from tacit.privacy.errors import InputError
-from tacit.privacy.mechanisms.reward_model import Cosine, Legendre
-from tacit.run.lessons import LEARNERS, Lesson
-from tacit.run.lessons.actor_critic import ActorCriticLesson
-from tacit.run.lessons.functional_q import FunctionalQLesson
-from tacit.run.lessons.logged_q import LoggedQLesson
-from tacit.run.lessons.prospect_q import ProspectLesson
+from privrl.control import FunctionalQ, Network
+from privrl.control.noised_q import DESCENTS
+from privrl.data import Fourier, OneHot
+from privrl.envs.registry import make
+from privrl.privacy import Budget
+from privrl.privacy.errors import InputError
+from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
+from privrl.run.lessons import LEARNERS, Lesson
+from privrl.run.lessons.actor_critic import ActorCriticLesson
+from privrl.run.lessons.functional_q import FunctionalQLesson
+from privrl.run.lessons.logged_q import LoggedQLesson
+from privrl.run.lessons.prospect_q import ProspectLesson
 
 WORDS = {
     "env": "Interval",

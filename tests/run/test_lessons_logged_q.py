@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.control import Network
-from tacit.data import Fourier, OneHot, Polynomial
-from tacit.privacy import Budget
-from tacit.privacy.errors import InputError
-from tacit.run.lessons import Lesson, planned, teach, teach_on
-from tacit.run.lessons.logged_q import LoggedQLesson
+from privrl.control import Network
+from privrl.data import Fourier, OneHot, Polynomial
+from privrl.privacy import Budget
+from privrl.privacy.errors import InputError
+from privrl.run.lessons import Lesson, planned, teach, teach_on
+from privrl.run.lessons.logged_q import LoggedQLesson
 
 WORDS = {
     "table": ("stays.parquet",),

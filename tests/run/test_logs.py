@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.privacy.errors import InputError
-from tacit.run.logs import FORMATS, CsvLog, Logs, Row, TensorBoardLog, crc32c, paths
+from privrl.privacy.errors import InputError
+from privrl.run.logs import FORMATS, CsvLog, Logs, Row, TensorBoardLog, crc32c, paths
 
 ROWS: list[Row] = [
     {"episode": 1, "return": 0.1, "length": 7},

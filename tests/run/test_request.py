@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import (
+from privrl.data import (
     Fourier,
     OneHot,
     Polynomial,
@@ -20,9 +20,9 @@ from tacit.data import (
     Trajectories,
     TrajectoryStream,
 )
-from tacit.evaluation import Schema, simulate_like
-from tacit.privacy import Gaussian, InputError, LargeDelta, RandomAllocation
-from tacit.run.request import Request, in_options
+from privrl.evaluation import Schema, simulate_like
+from privrl.privacy import Gaussian, InputError, LargeDelta, RandomAllocation
+from privrl.run.request import Request, in_options
 
 STATES = ("mild", "moderate", "severe")
 ACTIONS = ("wait", "treat")
@@ -378,7 +378,7 @@ def test_the_number_of_rows_does_not_choose_the_algorithm(
         folder, table=(str(folder / "stays.parquet"),), user="patient", gamma=0.9, terminated=True
     )
     few = Request.of(words).study(seed=2)
-    monkeypatch.setattr("tacit.run.request._rows", lambda _: 10**9)
+    monkeypatch.setattr("privrl.run.request._rows", lambda _: 10**9)
     many = Request.of(words).study(seed=2)
     assert few.certificate is not None
     assert many.certificate is not None

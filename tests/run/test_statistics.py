@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.privacy.errors import InputError
-from tacit.run.statistics import (
+from privrl.privacy.errors import InputError
+from privrl.run.statistics import (
     Floats,
     interquartile_mean,
     probability_of_improvement,

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.privacy.errors import InputError
-from tacit.run import cluster
-from tacit.run.statistics import interquartile_mean
-from tacit.run.sweep import Plan, Swept, load_plan, sweep
-from tacit.run.training import lanes_of, train
+from privrl.privacy.errors import InputError
+from privrl.run import cluster
+from privrl.run.statistics import interquartile_mean
+from privrl.run.sweep import Plan, Swept, load_plan, sweep
+from privrl.run.training import lanes_of, train
 from tests.run.walk import WALK, State, Walk
 
 GRID = {"drift": (0.0, 0.5, -0.25), "spread": (1.0, 0.1)}
@@ -260,7 +260,7 @@ KILLED = """
 import sys, time
 from tests.run.walk import Walk
 from tests.run.test_sweep import PLAN
-from tacit.run.sweep import sweep
+from privrl.run.sweep import sweep
 
 class Slow(Walk):
     def advance(self, state, episodes):

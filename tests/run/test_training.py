@@ -14,10 +14,10 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.privacy import Budget, Gaussian, Ledger, Relation, Unit
-from tacit.privacy.errors import InputError
-from tacit.run.logs import FORMATS
-from tacit.run.training import (
+from privrl.privacy import Budget, Gaussian, Ledger, Relation, Unit
+from privrl.privacy.errors import InputError
+from privrl.run.logs import FORMATS
+from privrl.run.training import (
     CHECKPOINT,
     Lanes,
     Trained,
@@ -172,7 +172,7 @@ def test_logs_have_a_row_for_each_episode_and_lane(tmp_path: Path) -> None:
     assert lines[3] == f"2,4,{float(returns[0, 1])!r},2"
     assert lines[4] == f"2,9,{float(returns[1, 1])!r},2"
     assert {path.name for path in tmp_path.iterdir()} == {
-        *("log.csv", "log.jsonl", "events.out.tfevents.0.tacit", CHECKPOINT)
+        *("log.csv", "log.jsonl", "events.out.tfevents.0.privrl", CHECKPOINT)
     }
 
 
@@ -308,7 +308,7 @@ def test_another_run_is_not_taken_for_this_one(tmp_path: Path) -> None:
 
 def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     train(WALK, 12, LANES, folder=tmp_path, stop=after(1))
-    (tmp_path / f".{CHECKPOINT}.abc.tacit-half").write_bytes(b"keys")
+    (tmp_path / f".{CHECKPOINT}.abc.privrl-half").write_bytes(b"keys")
     resume(WALK, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
@@ -316,7 +316,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from tests.run.walk import Walk
-from tacit.run.training import lanes_of, train
+from privrl.run.training import lanes_of, train
 
 class Slow(Walk):
     def advance(self, state, episodes):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tacit.control.program import Program
+from privrl.control.program import Program
 
 
 class State(NamedTuple):

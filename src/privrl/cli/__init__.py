@@ -1,0 +1,161 @@
+"""The command line: `privrl check`, `evaluate`, `report`, `train`, `sweep`, `demo`, `budget`,
+`ledger`, `verify`, `keygen`, `sign`, `audit`, `limits`, `risk`.
+
+Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
+2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
+"""
+
+import io
+import os
+import sys
+import traceback
+import warnings
+from contextlib import suppress
+from types import TracebackType
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from privrl import __version__
+from privrl.cli.accounts import budget, keygen, sign, verify
+from privrl.cli.attacks import audit, limits
+from privrl.cli.judging import check, demo, evaluate, report
+from privrl.cli.ledgers import ledger_app
+from privrl.cli.printing import say
+from privrl.cli.risks import risk
+from privrl.cli.sweep import sweep_command
+from privrl.cli.train import train_app
+from privrl.cli.train_actor_critic import actor_critic
+from privrl.cli.train_functional_q import functional_q
+from privrl.cli.train_logged_q import logged_q
+from privrl.cli.train_pgc import pgc
+from privrl.cli.train_prospect import prospect
+
+# The base of typer's own usage errors, which moved between packages over its versions.
+_UsageError = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="privrl",
+    help="Differentially private reinforcement learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names in any script, on terminals that know only some.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.excepthook = _crashed
+    code = run(arguments)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        code = _unwritten(error)
+    sys.exit(code)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _warn
+            code = app(args=arguments, standalone_mode=False)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except OSError as error:
+        return _unwritten(error) if error.filename is None else _refuse(_about_file(error))
+    except (OverflowError, MemoryError, RecursionError):
+        return _refuse("These numbers are too large, or too deeply nested, to compute with.")
+    except Exception as error:  # sorted below; what is not for people keeps its traceback
+        from privrl.privacy.errors import PrivRLError
+
+        if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, _UsageError):
+            say(
+                *str(error).split("\n"), aside=True
+            )  # the help of `privrl` or `privrl ledger` alone
+            return 2
+        if isinstance(error, _UsageError) and hasattr(error, "format_message"):
+            return _refuse(error.format_message())
+        if isinstance(error, PrivRLError):
+            return _refuse(str(error))
+        if type(error).__name__ == "JaxRuntimeError" and "out of memory" in str(error).lower():
+            return _refuse(
+                "There is not enough memory for this. What was paid for is kept: go on with "
+                "--resume where there is more, or when there is."
+            )
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _unwritten(error: OSError) -> int:
+    """Standard output takes no more: what a command keeps, it has written to its files by now."""
+    # Or Python would complain once more at exit.
+    with suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0  # Whoever read our output has seen enough.
+    reason = error.strerror or "the system does not say why"
+    return _refuse(
+        f"Standard output or a temporary file cannot be written: {reason}. What was to be kept in "
+        "files or paid in a ledger before that is there."
+    )
+
+
+def _about_file(error: OSError) -> str:
+    return f"{str(error.filename)!r} cannot be used: {error.strerror or 'the system refuses'}."
+
+
+def _refuse(message: str) -> int:
+    # One line, and not a long one, whatever a file that is complained of has put into it.
+    from privrl.privacy.text import shortened
+
+    say(f"privrl: {shortened(message)}", aside=True)
+    return 2
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    from privrl.privacy.text import uncoloured
+
+    # Gymnasium colours its warnings.
+    say(f"privrl: warning: {uncoloured(str(message))}", aside=True)
+
+
+def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The traceback of an error that is ours, in which a file may have put its words."""
+    say(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), aside=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"privrl {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Differentially private reinforcement learning."""
+
+
+for _command in (budget, verify, keygen, sign, audit, limits, check, evaluate, report, risk):
+    app.command()(_command)
+app.command("sweep")(sweep_command)
+app.command()(demo)
+app.add_typer(ledger_app, name="ledger", help="What a population of people has paid.")
+app.add_typer(train_app, name="train", help="Learn a policy privately: say which learner.")
+train_app.command("actor-critic")(actor_critic)
+train_app.command("functional-q")(functional_q)
+train_app.command("logged-q")(logged_q)
+train_app.command("prospect")(prospect)
+train_app.command("pgc")(pgc)

@@ -1,0 +1,298 @@
+"""`privrl budget`, `verify`, `keygen`, `sign`: what noise costs, and certificates of it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privrl.cli.common import Json
+from privrl.cli.printing import say, say_json, shown
+
+if TYPE_CHECKING:
+    from privrl.privacy import Certificate, Claim, Event, Relation
+    from privrl.privacy.certificate import Signed
+
+
+def budget(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EVENT]... | [NAME=VALUE]...",
+            help="Events as in Python, a ? for the number to find; with --claim, its parameters.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="How much may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta it is stated at.")] = None,
+    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
+    unit: Annotated[
+        str | None, typer.Option(help="Who is protected, for --save.", show_default=False)
+    ] = None,
+    claim: Annotated[
+        str | None, typer.Option(help="A paper's formula beside its certificate; or all.")
+    ] = None,
+    reward_radius: Annotated[
+        float | None, typer.Option(help="For reward-radius and --save.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write a certificate of this plan.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Epsilon from noise, noise from epsilon, a paper's claim beside its certificate.
+
+    \b
+    privrl budget 'Gaussian(1, 1)' --delta 1e-5
+    privrl budget 'Gaussian(?, 1)' --epsilon 1 --delta 1e-5
+    privrl budget 'Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 100)' --delta 1e-5
+    privrl budget --claim xie2019 sigma=1 trajectories=1000 iterations=1000
+    """
+    from privrl.privacy import Budget, InputError, Relation, accounting, expression
+
+    given = what or []
+    if claim is not None:
+        if save is not None:
+            raise InputError("A claim is never a certificate, so there is nothing to --save.")
+        if claim == "all":
+            if given or epsilon is not None or delta is not None:
+                raise InputError("--claim all shows every claim as printed: it takes no numbers.")
+            _show_claims(as_json)
+            return
+        _show_claim(claim, given, epsilon, delta, as_json)
+        return
+    if not given:
+        raise InputError("Say what was released, for example: privrl budget 'Gaussian(1, 1)'.")
+    wanted = Relation.parse(relation)
+    if epsilon is not None:
+        Budget(epsilon, delta or 0.0)  # refuses what no budget can be
+    if save is None and (unit is not None or reward_radius is not None):
+        raise InputError("--unit and --reward-radius belong to --save.")
+    unknown: float | None = None
+    if any(expression.has_unknown(text) for text in given):
+        if epsilon is None:
+            raise InputError("A ? needs --epsilon: how much may be spent?")
+        build, whole = expression.parse_with_unknown(given)
+        unknown = accounting.calibrate(build, Budget(epsilon, delta or 0.0), wanted, whole=whole)
+        events = build(unknown)
+    else:
+        events = [expression.parse(text) for text in given]
+    if epsilon is not None and delta is None and unknown is None:
+        spent = accounting.delta(events, epsilon, wanted)
+        _show({"epsilon": epsilon, "delta": spent, "relation": wanted.value}, events, as_json)
+        return
+    found = accounting.account(events, delta or 0.0, wanted)
+    answer: dict[str, Any] = {} if unknown is None else {"?": unknown}
+    answer |= {"epsilon": found.epsilon, "delta": found.delta, "relation": wanted.value}
+    if epsilon is not None and unknown is None:
+        answer["within budget"] = found.epsilon <= epsilon
+    answer["accountant"] = found.method
+    if save is not None:
+        _save(events, found.delta, wanted, unit, reward_radius, save)
+        answer["certificate"] = str(save)
+    _show(answer, events, as_json)
+
+
+def _show(answer: dict[str, Any], events: "list[Event]", as_json: bool) -> None:
+    if as_json:
+        say_json({**answer, "events": [event.to_dict() for event in events]})
+        return
+    for event in events:
+        say(event)
+    for name, value in answer.items():
+        say(f"  {name:<14}{_number(value)}")
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _save(
+    events: "list[Event]",
+    delta: float,
+    relation: "Relation",
+    unit: str | None,
+    reward_radius: float | None,
+    path: Path,
+) -> None:
+    from privrl.privacy import Certificate, InputError, Relation, Release, Unit, files
+
+    if unit is None:
+        if relation not in (Relation.REWARD_RADIUS, Relation.LOCAL):
+            raise InputError("--save needs --unit: trajectory, user or agent?")
+        unit = "agent" if relation is Relation.LOCAL else "reward-function"
+    certificate = Certificate.issue(
+        events,
+        delta,
+        unit=Unit.parse(unit),
+        relation=relation,
+        release=Release.EACH_REPORT if relation is Relation.LOCAL else Release.EVERY_ITERATE,
+        reward_radius=reward_radius,
+    )
+    files.write(path, certificate.to_json().encode(), secret=False)
+
+
+def _show_claim(
+    name: str, given: list[str], epsilon: float | None, delta: float | None, as_json: bool
+) -> None:
+    from privrl.privacy import InputError, claims
+
+    parameters: dict[str, float | int | bool] = {}
+    for key, value in map(_parameter, given):
+        if key in parameters:
+            raise InputError(f"{key} was given twice.")
+        parameters[key] = value
+    for key, option in (("epsilon", epsilon), ("delta", delta)):
+        if option is not None:
+            parameters[key] = option
+    made = claims.claim(name, parameters)
+    if as_json:
+        say_json(made.to_dict())
+    else:
+        _print_claim(made)
+
+
+def _show_claims(as_json: bool) -> None:
+    """What the five papers claim, beside what the same noise is worth."""
+    from privrl.privacy import claims
+
+    made = {name: formula() for name, formula in claims.CLAIMS.items()}
+    if as_json:
+        say_json({name: item.to_dict() for name, item in made.items()})
+        return
+    say("Privacy as claimed by five papers, and as certified for the same noise.")
+    say("")
+    say(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
+    for name, item in made.items():
+        scope = item.scope.split(",")[0]
+        certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
+        delta = f"{item.delta:.0e}" if item.delta else "0"
+        say(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
+    say("")
+    say("Why they differ: privrl budget --claim xie2019 (or another name above).")
+
+
+def _parameter(text: str) -> tuple[str, float | int | bool]:
+    from privrl.privacy import InputError
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"With --claim, give parameters like sigma=1, not {text!r}.")
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    raise InputError(f"{name} must be a number, not {value!r}.")
+
+
+def _print_claim(made: "Claim") -> None:
+    import textwrap
+
+    certified = made.certified
+    rows = [("", "claimed", "certified")]
+    rows.append(
+        ("epsilon", f"{made.epsilon:.4g}", f"{certified.epsilon:.4g}" if certified else "-")
+    )
+    rows.append(("delta", f"{made.delta:.3g}", f"{certified.delta:.3g}" if certified else "-"))
+    say(*textwrap.wrap(f"{made.source}, for {made.scope}", 78))
+    say("  " + ", ".join(f"{k} {v:.6g}" for k, v in made.details.items()))
+    for head, left, right in rows:
+        say(f"  {head:<9}{left:>12}{right:>12}")
+    why = f"Not a certificate: {made.why_not}"
+    covers = (
+        f"The certified figure: {made.covers}" if certified else f"None certified: {made.covers}"
+    )
+    for text in (why, covers):
+        say(*textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="  "))
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by privrl.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse noise that is not secret.")
+    ] = False,
+    public_key: Annotated[
+        Path | None, typer.Option(help="Refuse what this key has not signed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute a certificate with two accountants that share no code."""
+    import textwrap
+
+    from privrl.privacy import Certificate, signing
+    from privrl.privacy.text import printable
+
+    read = Certificate.read(certificate)
+    if as_json and read.invalid is not None:
+        # Refused below like any other; programs find the reason here.
+        answer = {"verified": False, "invalid": read.invalid, "certificate": read.to_dict()}
+        say_json(answer)
+    key = None if public_key is None else signing.public_key(public_key)
+    found = read.verify(strict=strict, public_key=key)
+    if as_json:
+        answer = {"verified": True, "invalid": None, **found.to_dict()}
+        say_json({**answer, "certificate": read.to_dict()})
+        return
+    say(*read.card().split("\n"), "")
+    say(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
+    say(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
+    say(*textwrap.wrap(printable(_signed_words(read, found.signed, public_key)), 79))
+
+
+def _signed_words(read: "Certificate", signed: "Signed", given: Path | None) -> str:
+    """What is known of the signature, and no more."""
+    if read.signature is None:
+        return "Not signed."
+    key = read.signature.public_key
+    match signed.value:
+        case "by-the-given-key":
+            return f"Signed by the key in {shown(given)}; who has that key is for you to know."
+        case "by-the-key-it-names":
+            return (
+                f"Signed by the key {key}, which may be anybody's: compare it with one that you "
+                "know, with --public-key."
+            )
+    return "A signature is there, and was not checked: that needs pip install 'privrl[sign]'."
+
+
+def keygen(
+    key: Annotated[Path, typer.Argument(help="Where to put the private key.", metavar="KEY")],
+    as_json: Json = False,
+) -> None:
+    """Make a pair of keys for `privrl sign`: KEY, for its owner only, and KEY.pub, for others."""
+    from privrl.privacy import signing
+
+    public = signing.make_key(key)
+    told = {"private_key": str(key), "public_key": str(public), "key": signing.public_key(public)}
+    if as_json:
+        say_json(told)
+    else:
+        say(f"Made {shown(key)} (keep it) and {shown(public)} (give it away).")
+
+
+def sign(
+    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by privrl.")],
+    key: Annotated[Path, typer.Option(help="The private key, as made by privrl keygen.")],
+    as_json: Json = False,
+) -> None:
+    """Sign a certificate, if it can be verified; the signature is put into its file."""
+    from dataclasses import replace
+
+    from privrl.privacy import Certificate, files, signing
+
+    # A signature that was there before is replaced.
+    read = replace(Certificate.read(certificate), signature=None)
+    found = read.verify()
+    signed = signing.sign(read, key)
+    files.write(certificate, signed.to_json().encode(), secret=False)
+    assert signed.signature is not None
+    if as_json:
+        told = {"key": signed.signature.public_key, "warnings": list(found.warnings)}
+        say_json({"signed": True, **told})
+    else:
+        say(f"Signed {shown(certificate)} with the key")
+        say(f"{signed.signature.public_key}.")
+        for warning in found.warnings:
+            say(f"privrl: warning: {warning}", aside=True)

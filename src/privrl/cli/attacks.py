@@ -1,0 +1,228 @@
+"""`privrl audit`, `privrl limits`: attacks on promises, and what no private learner can do."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privrl.cli.common import Json, progress
+from privrl.cli.printing import say, say_json
+
+if TYPE_CHECKING:
+    from privrl.privacy.audit import Audit, CanaryAudit
+    from privrl.privacy.audit.mutations import Finding
+
+
+def audit(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]...",
+            help="Names from --list, or yours as module:name.",
+            show_default=False,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Attack all that ships.")] = False,
+    mutants: Annotated[
+        bool,
+        typer.Option("--mutants", help="Attack mutants of what ships, which must be caught."),
+    ] = False,
+    names: Annotated[bool, typer.Option("--list", help="Print what can be attacked.")] = False,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs in each world.", show_default="the target's own")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="How sure the bounds are.")] = 0.95,
+    false_alarm: Annotated[
+        float,
+        typer.Option(help="How often a promise that is kept is called refuted, at most."),
+    ] = 1e-6,
+    jobs: Annotated[int, typer.Option(help="Processes that attack targets side by side.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Attack mechanisms and whole fits, and bound their epsilon from below.
+
+    Leaves with exit code 1 if a promise is refuted, or if a mutant goes unnoticed.
+
+    \b
+    privrl audit --all --mutants
+    privrl audit gaussian laplace --runs 1000000
+    privrl audit my_module:my_target
+    """
+    _import_targets()
+    from privrl.privacy import InputError
+    from privrl.privacy.audit import mutations
+    from privrl.privacy.audit.mutants import MUTANTS
+    from privrl.privacy.audit.targets import TARGETS, find
+
+    if names:
+        if as_json:
+            say_json(list(TARGETS))
+        else:
+            say(*TARGETS)
+        return
+    chosen = {name: find(name) for name in [*(targets or []), *(TARGETS if everything else [])]}
+    if not chosen and not mutants:
+        raise InputError("Say what to attack: --all, --mutants, or names from --list.")
+    pairs = [(one, name) for one in MUTANTS.values() for name in one.targets] if mutants else []
+    pairs = [(one, name) for one, name in pairs if not chosen or name in chosen]
+    if mutants and not pairs:
+        raise InputError(f"No mutant breaks the promise of {', '.join(chosen)}.")
+    with progress(len(chosen) + len(pairs)) as advance:
+        found = []
+        given: dict[str, Any] = {"confidence": confidence, "false_alarm": false_alarm, "runs": runs}
+        for name, item in zip(chosen, _attacked(list(chosen), jobs, given), strict=True):
+            advance(name)
+            found.append(item)
+        mutated = []
+        for one, name in pairs:
+            advance(f"{name}, {one.name}")
+            mutated.append(mutations.audited(one, name, runs=runs, confidence=confidence))
+    bad = sum(item.broken for item in found) + sum(not item.caught for item in mutated)
+    if as_json:
+        say_json(
+            {
+                "audits": [item.to_dict() for item in found],
+                "mutants": [item.to_dict() for item in mutated],
+                "failed": bad,
+            }
+        )
+    else:
+        _show_audits(found, mutated, false_alarm)
+    if bad:
+        raise typer.Exit(1)
+
+
+def _attacked(
+    names: list[str], jobs: int, given: dict[str, Any]
+) -> "Iterator[Audit | CanaryAudit]":
+    """What attacks on these targets find, in their order."""
+    from privrl.privacy import checks
+
+    if checks.count("jobs", jobs) == 1 or len(names) == 1:
+        yield from (_attack(name, given) for name in names)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_attack, names, repeat(given))
+
+
+def _attack(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit":
+    """One audit, in a process of its own perhaps."""
+    _import_targets()
+    from privrl.privacy.audit.mutations import attacked
+    from privrl.privacy.audit.targets import find
+
+    return attacked(find(name)(), **given)
+
+
+def _import_targets() -> None:
+    """Importing these modules puts their targets into the catalogue."""
+    import privrl.control.audits
+    import privrl.control.pgc_audits
+    import privrl.control.q_audits
+    import privrl.evaluation.audits  # noqa: F401 (imported for the targets they register)
+
+
+def _show_audits(
+    found: "list[Audit | CanaryAudit]", mutated: "list[Finding]", false_alarm: float
+) -> None:
+    wide = max(len(item.target) for item in [*found, *(one.found for one in mutated)]) + 1
+    if found:
+        say(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}")
+        for item in found:
+            delta = f"{item.delta:.0e}" if item.delta else "0"
+            say(
+                f"{item.target:<{wide}}{delta:>7}{item.certified:>9.4g}{item.epsilon:>7.3g}"
+                f"{_shaped(item):>8}"
+            )
+            say(f"  {_verdict(item)}{_failed(item)}")
+            if item.warning is not None:
+                say(f"  warning: {item.warning}")
+    if mutated:
+        if found:
+            say("")
+        say(f"{'mutant':<{wide}}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
+        for name in dict.fromkeys(one.mutant for one in mutated):
+            say(f"{name}:")
+            for one in (item for item in mutated if item.mutant == name):
+                verdict = "caught" if one.caught else "NOT CAUGHT"
+                say(
+                    f"{' ' + one.found.target:<{wide}}{one.found.certified:>9.4g}"
+                    f"{one.found.epsilon:>7.3g}{_shaped(one.found):>8}  {verdict}"
+                )
+    sure = f"{100 * (found or [one.found for one in mutated])[0].confidence:.6g} %"
+    say("")
+    say(f"shown: no smaller epsilon is true, with confidence {sure}.")
+    say("shaped: the same if the privacy loss is Gaussian in shape, an assumption.")
+    say("verdict: whether the attack contradicts delta(epsilon) at any epsilon.")
+    if found:
+        say(f"A promise that is kept is called refuted at a rate of {false_alarm:g} at most. What")
+        say("is not refuted is not proven: another attack might show more.")
+    if any(item.verdict == "inconclusive" for item in found):
+        say("inconclusive: so few runs could not have shown what is promised to be broken.")
+
+
+def _verdict(item: "Audit | CanaryAudit") -> str:
+    """The verdict, and what the audit could have shown."""
+    if item.broken:
+        return "REFUTED"
+    could = f"could have shown up to {item.could_show:.3g}"
+    factor: float | None = getattr(item, "would_catch", None)
+    if factor:
+        could += f", or noise x {factor:.2g}"
+    return f"{item.verdict.value} ({could})"
+
+
+def _failed(item: "Audit | CanaryAudit") -> str:
+    """That runs ended in errors, if they did."""
+    failures: tuple[float, float] = getattr(item, "failures", (0.0, 0.0))
+    return f" ({max(failures):.1%} of runs failed)" if any(failures) else ""
+
+
+def _shaped(item: "Audit | CanaryAudit") -> str:
+    fit = getattr(item, "gaussian", None)
+    return f"{fit.epsilon:.3g}" if fit is not None and item.delta else "-"
+
+
+def limits(
+    epsilon: Annotated[float, typer.Option(help="What is promised.")],
+    delta: Annotated[float, typer.Option(help="The delta it is promised at.")] = 0.0,
+    tasks: Annotated[int, typer.Option(help="How many tasks it may be.")] = 2,
+    distance: Annotated[
+        float | None, typer.Option(help="How far apart the tasks are, if above the radius.")
+    ] = None,
+    radius: Annotated[
+        float | None, typer.Option(help="How far apart neighbours may be, with --distance.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The best that any private learner can do when it may face one of several tasks.
+
+    \b
+    privrl limits --epsilon 0.9 --delta 1e-4 --tasks 16
+    privrl limits --epsilon 0.9 --delta 1e-4 --distance 0.05 --radius 0.01
+    """
+    from privrl.privacy import Budget, InputError
+    from privrl.privacy.audit import limits as ceilings
+
+    if (distance is None) != (radius is None):
+        raise InputError("--distance and --radius belong together.")
+    promised = Budget(epsilon, delta)
+    answer: dict[str, Any] = {"tasks": tasks, "epsilon": epsilon, "delta": delta}
+    if distance is not None and radius is not None:
+        steps = ceilings.steps_between(distance, radius)
+        promised = ceilings.group(promised, steps)
+        answer |= {"steps": steps, "group": [promised.epsilon, promised.delta]}
+    answer["accuracy"] = ceilings.best_accuracy(tasks, promised)
+    if as_json:
+        say_json(answer)
+        return
+    say(f"One of {tasks} tasks, under epsilon {epsilon:g} at delta {delta:g}.")
+    if "steps" in answer:
+        say(
+            f"They are {answer['steps']} steps between neighbours apart, which makes it "
+            f"epsilon {promised.epsilon:g} at delta {promised.delta:.3g}."
+        )
+    say(f"No private learner is right with a probability above {answer['accuracy']:.4f}.")

@@ -1,0 +1,487 @@
+"""`privrl evaluate`, `report` and `demo`: the value of a policy from logged decisions."""
+
+import io
+import os
+import sys
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privrl.cli.common import (
+    ActionColumn,
+    ActionWords,
+    Invalid,
+    Json,
+    NextState,
+    Nulls,
+    NumActions,
+    NumStates,
+    Population,
+    Resume,
+    RewardColumn,
+    RewardRange,
+    Sort,
+    StateColumns,
+    StateWords,
+    Table,
+    Terminated,
+    TimeColumn,
+    TrajectoryColumn,
+    Truncated,
+    UserColumn,
+    progress,
+    refuse_words,
+)
+from privrl.cli.printing import say, say_json, shown
+
+if TYPE_CHECKING:
+    from privrl.run.request import Request
+    from privrl.run.study import Study
+
+BehaviorProb = Annotated[str | None, typer.Option(help="Column: how likely the decision was.")]
+TargetProb = Annotated[
+    str | None, typer.Option(help="Column, instead of --policy: its probabilities.")
+]
+Stream = Annotated[
+    bool,
+    typer.Option("--stream", help="Read in parts, if larger than memory; gtd makes one pass."),
+]
+
+
+def evaluate(
+    table: Table = None,
+    policy: Annotated[str | None, typer.Option(help="The policy to judge: a policy.json.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML or JSON file with options of the question.")
+    ] = None,
+    trajectory: TrajectoryColumn = None,
+    user: UserColumn = None,
+    time: TimeColumn = None,
+    state: StateColumns = None,
+    action: ActionColumn = None,
+    reward: RewardColumn = None,
+    behavior_prob: BehaviorProb = None,
+    behavior: Annotated[
+        str | None, typer.Option(help="The policy that was followed, instead: a policy.json.")
+    ] = None,
+    target_prob: TargetProb = None,
+    terminated: Terminated = None,
+    truncated: Truncated = None,
+    next_state: NextState = None,
+    states: StateWords = None,
+    actions: ActionWords = None,
+    num_states: NumStates = None,
+    num_actions: NumActions = None,
+    epsilon: Annotated[float | None, typer.Option(help="How much may be given away.")] = None,
+    delta: Annotated[float | None, typer.Option(help="How likely the promise may fail.")] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="The data is nobody's: no privacy.")
+    ] = False,
+    reward_range: RewardRange = None,
+    return_range: Annotated[
+        str | None, typer.Option(help="What any sum of rewards could be, if that is less.")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="How many steps count.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="The discount factor; 1 if not said.")] = None,
+    weight_cap: Annotated[
+        float | None, typer.Option(help="How much a trajectory may count.")
+    ] = None,
+    largest_ratio: Annotated[
+        float | None, typer.Option(help="What the policies' ratio can be at most.")
+    ] = None,
+    level: Annotated[float | None, typer.Option(help="Of the intervals; 0.95 if not said.")] = None,
+    state_range: Annotated[
+        str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="polynomial:2, fourier:3 or table, for values of states.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Known start states, such as 90:70,80:75.")
+    ] = None,
+    estimators: Annotated[
+        str | None, typer.Option(help="value, gtd, lstd, with shares: value:3,gtd:1.")
+    ] = None,
+    return_bound: Annotated[
+        float | None, typer.Option(help="How large a return could be, for gtd.")
+    ] = None,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Integer noise: nothing assumed of arithmetic.")
+    ] = False,
+    nulls: Nulls = None,
+    invalid: Invalid = None,
+    people: Population = None,
+    sort: Sort = False,
+    stream: Stream = False,
+    ray: Annotated[
+        str | None, typer.Option(help="Gather on Ray: local, or a cluster's address.")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger of these people, which pays.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The run's name in the ledger.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; by default runs/<date and time>.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="The report's title.")] = None,
+    policy_source: Annotated[
+        str | None,
+        typer.Option(help="Learned from these people? independent, this-data or unknown."),
+    ] = None,
+    behavior_source: Annotated[
+        str | None,
+        typer.Option(help="Of its probabilities: logged, estimated, known-protocol or unknown."),
+    ] = None,
+    target_name: Annotated[str | None, typer.Option(help="What to call the policy.")] = None,
+    behavior_name: Annotated[str | None, typer.Option(help="What to call the old way.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Reproducible noise: for experiments, protects nobody.")
+    ] = None,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """The value of a policy from a table of logged decisions, privately.
+
+    Say what you have, and follow the answers: what is missing is asked for. The run's folder gets
+    study.json, certificate.json and report.html. A run that was killed goes on with --out and
+    --resume, on the same table, and pays nothing again.
+
+    \b
+    privrl evaluate stays.parquet --policy policy.json --epsilon 1 --delta 1e-6 \\
+      --trajectory stay_id --user patient --time t --state hr,map --action dose \\
+      --reward r --behavior-prob p --reward-range 0,1 --horizon 20 --weight-cap 10
+    """
+    words = {k: v for k, v in locals().items() if k not in _NOT_WORDS}
+    words["table"] = tuple(table or ())
+    if resume:
+        said = words | {"config": config, "ledger": ledger, "name": name, "seed": seed}
+        _resume(said, out, ray, as_json)
+        return
+    _evaluate(words, config, ledger, name, out, seed, ray, as_json)
+
+
+def check(
+    table: Table = None,
+    trajectory: TrajectoryColumn = None,
+    user: UserColumn = None,
+    time: TimeColumn = None,
+    state: StateColumns = None,
+    action: ActionColumn = None,
+    reward: RewardColumn = None,
+    behavior_prob: BehaviorProb = None,
+    target_prob: TargetProb = None,
+    terminated: Terminated = None,
+    truncated: Truncated = None,
+    next_state: NextState = None,
+    states: StateWords = None,
+    actions: ActionWords = None,
+    num_states: NumStates = None,
+    num_actions: NumActions = None,
+    state_range: Annotated[
+        str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
+    ] = None,
+    nulls: Nulls = None,
+    sort: Sort = False,
+    stream: Stream = False,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML or JSON file with these options.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Validate a table as evaluate and train logged-q do, for its curator alone.
+
+    What is printed, and the exit code, are about private data: nobody else may see them.
+    """
+    from privrl.run.request import Request
+
+    words = {k: v for k, v in locals().items() if k not in ("config", "as_json", "Request")}
+    words["table"] = tuple(table or ())
+    with progress(None) as advance:
+        advance("loading")
+        found = Request.of(words, config).checked()
+    if as_json:
+        say_json({"valid": True, "private": True, **found.counts})
+        return
+    say(*found.words.split("\n"))
+    say("The table is valid. This is about private data: keep it to yourself.")
+
+
+_NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "as_json")
+
+
+def _evaluate(
+    words: dict[str, Any],
+    config: Path | None = None,
+    ledger: Path | None = None,
+    name: str | None = None,
+    out: Path | None = None,
+    seed: int | None = None,
+    ray: str | None = None,
+    as_json: bool = False,
+    unused: Path | None = None,
+) -> None:
+    """Answer, and write the run's folder: `out`, or one that was not there before."""
+    from datetime import datetime
+
+    from privrl.privacy import InputError, files
+    from privrl.run.parsing import not_empty
+    from privrl.run.releasing import reserved
+    from privrl.run.request import Request
+
+    asked = Request.of(words, config)
+    if name is not None and ledger is None:
+        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    new = unused or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    with files.fresh(new) if out is None else nullcontext(out) as folder, reserved(folder):
+        about = {
+            "asked": asked.to_dict(),
+            "ledger": None if ledger is None else os.path.realpath(ledger),
+            "ray": ray,
+        }
+        named = folder.resolve().name if name is None else name
+        run = None if ledger is None else not_empty("--name", named)
+        _answer(asked, folder, about, as_json, run=run, seed=seed)
+
+
+def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: bool) -> None:
+    """Go on with an evaluation that was interrupted."""
+    from privrl.privacy import InputError, files
+    from privrl.privacy.resuming import KEY, Kept
+    from privrl.report import folder as folders
+    from privrl.run.releasing import STUDY
+    from privrl.run.request import Request
+
+    refuse_words(words, out, words.pop("config"), {})
+    assert out is not None
+    nothing = InputError(f"There is no evaluation to resume in {str(out)!r}.")
+    if not out.is_dir():
+        raise nothing
+    with files.alone(out):
+        if (out / STUDY).exists():
+            if folders.finished(out):
+                raise InputError(
+                    f"The run in {str(out)!r} is finished: there is nothing to resume."
+                )
+            study, written = folders.finish(out)
+            _tell(study, written, out, as_json)
+            return
+        if not (out / KEY).exists():
+            raise nothing
+        about = Kept.read(out).about
+        try:
+            asked = Request.of(about["asked"])
+            about = {"ledger": about["ledger"], "ray": about["ray"]}
+        except (KeyError, TypeError, AttributeError):
+            raise nothing from None
+        if ray is not None:
+            if about["ray"] is None:
+                raise InputError("This run was begun without --ray: leave it out.")
+            about["ray"] = ray
+        elif about["ray"] not in (None, "local"):
+            # Rows go there before anything shows that the folder is of a run on this table.
+            raise InputError(
+                f"The run in {str(out)!r} was gathered on the Ray cluster {about['ray']!r}, to "
+                "which people's rows are sent: say --ray with the same address, or local, if you "
+                "trust it."
+            )
+        _answer(asked, out, about, as_json, resume=True)
+
+
+def _answer(
+    asked: "Request", folder: Path, about: dict[str, Any], as_json: bool, **options: Any
+) -> None:
+    from privrl.privacy import InputError, Ledger, PrivRLError
+    from privrl.privacy.resuming import KEY
+    from privrl.report.folder import try_report, write_run
+
+    if about["ray"] is not None:
+        options["gather"] = _on_ray(about["ray"])
+    study = None
+    try:
+        with (
+            nullcontext() if about["ledger"] is None else Ledger.open(about["ledger"]) as opened,
+            progress(None) as advance,
+        ):
+            study = asked.study(
+                ledger=opened,
+                folder=folder,
+                about=about,
+                tried=try_report,
+                progress=advance,
+                **options,
+            )
+        written = write_run(study, folder)
+    except KeyboardInterrupt:
+        if not (folder / KEY).exists():
+            raise
+        say(f"Stopped. {_kept(folder)}", aside=True)
+        raise typer.Exit(130) from None
+    except Exception as error:  # what was paid for is shown or kept; it is raised again
+        if study is not None:
+            # It has been paid for: what cannot be kept is at least shown.
+            with suppress(OSError):
+                _show(study, as_json)
+        if not (folder / KEY).exists():
+            raise
+        if isinstance(error, PrivRLError):
+            raise InputError(f"{error} {_kept(folder)}") from None
+        say(f"privrl: {_kept(folder)}", aside=True)
+        raise
+    _tell(study, written, folder, as_json)
+
+
+def _kept(folder: Path) -> str:
+    return (
+        "What was begun is kept, and costs nothing again: privrl evaluate --out "
+        f"{shown(folder)} --resume"
+    )
+
+
+def _show(study: "Study", as_json: bool, **more: Any) -> None:
+    if as_json:
+        say_json({**study.to_dict(), **more})
+    else:
+        say(*_study_lines(study))
+
+
+def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool) -> None:
+    """Print a study that is in its folder; what cannot be printed is still there."""
+    from privrl.privacy import InputError
+
+    try:
+        if as_json:
+            _show(study, as_json, files={k: str(v) for k, v in written.items()})
+        else:
+            _show(study, as_json)
+            say(f"The report is {shown(written['report'])}.")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Else Python would try once more when it ends.
+        with suppress(OSError, io.UnsupportedOperation):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(
+            f"Standard output cannot be written: {error.strerror}. The study is in {shown(folder)}."
+        ) from None
+
+
+def _on_ray(address: str) -> Any:
+    from functools import partial
+
+    from privrl.run.cluster import gather
+
+    return partial(gather, workers="ray" if address == "local" else address)
+
+
+def _study_lines(study: "Study") -> list[str]:
+    """The figures, and what they promise, for a screen of 79 columns."""
+    import textwrap
+
+    from privrl.privacy.text import named, printable
+
+    main = study.main
+    level = f"{100 * main.interval.level:g} %" if main.interval else ""
+    lines = textwrap.wrap(printable(named(study.title)), 78)
+    lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
+    names = {
+        "target": study.target_name,
+        "behavior": study.behavior_name,
+        "difference": "difference",
+    }
+    for key, label in names.items():
+        found = main.details.get(key)
+        if found is None and key == "target" and main.interval is not None:
+            found = {"estimate": main.estimate, "interval": main.interval.to_dict()}
+        if found is not None:
+            ends = [found["interval"][end] for end in ("low", "high")]
+            lines.append(_row(label, found["estimate"], *ends))
+    others = [one for one in study.results[1:] if one.estimate is not None]
+    if others:
+        lines.append(f"  {named(study.target_name[:40])}, by other estimators:")
+    for one in others:
+        held = one.interval
+        if held is None:
+            apart = main.interval is not None and not (
+                main.interval.low <= (one.estimate or 0.0) <= main.interval.high
+            )
+            remark = "  no interval, and outside of the one above" if apart else "  no interval"
+            lines.append(_row(one.method, one.estimate) + remark)
+        else:
+            lines.append(_row(one.method, one.estimate, held.low, held.high))
+    notes = list(study.notes)
+    if study.certificate is None:
+        notes.insert(0, "Not private: the data was declared public.")
+    else:
+        made = study.certificate
+        promise = f"Certified: epsilon {made.epsilon:.4g} at delta {made.delta:g}, {made.unit}, "
+        notes.insert(0, promise + f"{made.relation}.")
+    for note in notes:
+        # Further in where a note goes on, so that no name in it begins what looks like another.
+        lines += textwrap.wrap(printable(note), 78, initial_indent="  ", subsequent_indent=" " * 4)
+    return lines
+
+
+def _row(label: str, *numbers: float | None) -> str:
+    from privrl.privacy.text import named
+
+    figures = ("-" if x is None else format(x, ".4g") for x in numbers)
+    return f"  {named(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)
+
+
+def report(
+    run_folder: Annotated[Path, typer.Argument(help="A run's folder, with its study.json.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; by default report.html in the folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the report of a run again."""
+    from privrl.privacy import InputError, PrivRLError
+    from privrl.privacy.resuming import KEY
+    from privrl.report import write
+    from privrl.run.lessons import RUN
+    from privrl.run.study import Study
+
+    target = out or run_folder / "report.html"
+    if (run_folder / RUN).exists() and not (run_folder / "study.json").exists():
+        raise InputError(
+            f"{str(run_folder)!r} holds what `privrl train` learned: a report is about what "
+            "`privrl evaluate` found."
+        )
+    if (run_folder / KEY).exists() and not (run_folder / "study.json").exists():
+        raise InputError(
+            f"{str(run_folder)!r} holds an interrupted run: go on with it by privrl evaluate --out "
+            f"{shown(run_folder)} --resume"
+        )
+    try:
+        write(Study.load(run_folder / "study.json"), target)
+    except PrivRLError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # Details of results are of any form; those that were edited need not fit together.
+        held = str(run_folder / "study.json")
+        raise InputError(f"{held!r} is damaged: what it holds cannot be shown.") from None
+    if as_json:
+        say_json({"report": str(target)})
+    else:
+        say(f"The report is {shown(target)}.")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to put the data and the run.")] = Path(
+        "privrl-demo"
+    ),
+    people: Annotated[int, typer.Option(help="How many patients to make up.")] = 6000,
+    seed: Annotated[int, typer.Option(help="Which patients; the noise is always fresh.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """A made-up HIV clinic: is the new protocol better, and what does it say of each patient?"""
+    from privrl.run import clinic
+
+    with progress(None) as advance:
+        advance("making up a clinic")
+        words = clinic.write(out, people, seed)
+    _evaluate(words, unused=out / "run", as_json=as_json)

@@ -1,0 +1,173 @@
+"""`privrl ledger`: what a population of people has paid."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privrl.cli.common import Json
+from privrl.cli.printing import say, say_json, shown
+
+ledger_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="LEDGER")]
+
+
+@ledger_app.command("create")
+def ledger_create(
+    path: LedgerPath,
+    population: Annotated[str, typer.Option(help="Whose data it is about.")],
+    unit: Annotated[str, typer.Option(help="Who is protected.")] = "user",
+    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
+    people: Annotated[int | None, typer.Option(help="How many there are, if public.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The most that may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta of that limit.")] = None,
+    filter: Annotated[
+        str | None, typer.Option(help="How the limit is kept: renyi, gaussian or sum.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a new ledger, with a limit if --epsilon is given."""
+    from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
+
+    if epsilon is None and delta is not None:
+        raise InputError("A limit needs --epsilon as well as --delta.")
+    with Ledger.create(
+        path,
+        population,
+        unit=Unit.parse(unit),
+        relation=Relation.parse(relation),
+        people=people,
+        limit=None if epsilon is None else Budget(epsilon, delta or 0.0),
+        filter=filter,
+    ) as ledger:
+        about = ledger.about.to_dict()
+    if as_json:
+        say_json(about)
+    else:
+        say(f"Made the ledger {shown(path)} of {population!r}.")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    path: LedgerPath,
+    delta: Annotated[
+        float | None, typer.Option(help="The delta to state epsilon at; the limit's by default.")
+    ] = None,
+    newest: Annotated[
+        int, typer.Option("--runs", help="How many runs to list; the newest.", min=0)
+    ] = 20,
+    as_json: Json = False,
+) -> None:
+    """What was spent, by whom, and what is left."""
+    from privrl.privacy import InputError, Ledger
+
+    with Ledger.open(path) as ledger:
+        limit = ledger.about.filter
+        if limit is None and delta is None:
+            raise InputError("This ledger has no limit: say --delta to state epsilon at.")
+        stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
+        told = ledger.shown(stated_at, newest)
+        about = ledger.about
+    if as_json:
+        answer = {**about.to_dict(), "delta": stated_at, "epsilon": told.epsilon}
+        answer |= {"left": told.left, "runs": told.newest, "runs_in_all": told.runs}
+        say_json({**answer, "entries": told.entries})
+        return
+
+    def stated(epsilon: float | None) -> str:
+        return "more than can be stated" if epsilon is None else f"{epsilon:.4g}"
+
+    say(f"{about.population!r}: {about.unit}, {about.relation}")
+    if limit is not None:
+        at = f"epsilon {limit.limit.epsilon:g} at delta {limit.limit.delta:g}"
+        say(f"  limit       {at}, kept by the {limit.kind} filter; {told.left:.1%} is left")
+    else:
+        say("  limit       none")
+    say(f"  entries     {told.entries} in {told.runs} {'run' if told.runs == 1 else 'runs'}")
+    if told.epsilon is None:
+        say(f"  paid        more than any epsilon that can be stated at delta {stated_at:g}")
+    else:
+        paid = f"epsilon {stated(told.epsilon)} at delta {stated_at:g}"
+        say(f"  paid        {paid}, had it all been planned")
+    for run, spent in told.newest.items():
+        say(f"    {run!r:<30} {stated(spent)}")
+    if len(told.newest) < told.runs:
+        say(f"    and {told.runs - len(told.newest)} earlier runs: say --runs {told.runs}")
+
+
+@ledger_app.command("check")
+def ledger_check(
+    path: LedgerPath,
+    certificate: Annotated[
+        list[Path] | None,
+        typer.Option(help="A certificate that must have been issued on the way; or several."),
+    ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="A file of earlier states, kept elsewhere; this state is added to it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the chain of entries and recompute what each cost.
+
+    That a ledger was restored from a backup shows only against what was kept elsewhere: with
+    --certificate or --anchor. Then the exit code is 1.
+    """
+    from privrl.privacy import Certificate, Ledger
+
+    issued = {str(one): Certificate.read(one) for one in certificate or ()}
+    with Ledger.open(path) as ledger:
+        checked = ledger.check()
+        held = {name: ledger.holds(one) for name, one in issued.items()}
+        # A state that does not go on from what was kept is not one to keep.
+        anchored = None
+        if anchor is not None:
+            anchored = all(held.values()) and ledger.anchored(anchor)
+    lost = [name for name, found in held.items() if not found]
+    if anchored is False and not lost:
+        lost = [str(anchor)]
+    if as_json:
+        answer = {"checked": True, "entries": checked, "rolled_back": bool(lost)}
+        say_json({**answer, "certificates": held, "anchor": anchored})
+    else:
+        say(f"{shown(path)}: {checked} entries, unbroken, each at the cost of its events.")
+        for name in held:
+            if name not in lost:
+                say(f"It went through the state that {shown(name)} was issued at.")
+        if anchored:
+            say(f"It went through all states in {shown(anchor)}, which has this one now.")
+    if lost:
+        say(
+            f"privrl: {shown(path)} has not the entries that {shown(lost[0])} attests: it was "
+            "restored from a backup or rolled back, or is another ledger, and more may have been "
+            "spent than it says.",
+            aside=True,
+        )
+        raise typer.Exit(1)
+
+
+@ledger_app.command("export")
+def ledger_export(path: LedgerPath) -> None:
+    """Print the whole ledger as JSON."""
+    from privrl.privacy import Ledger
+
+    with Ledger.open(path) as ledger:
+        say_json(ledger.to_dict(), indent=2)
+
+
+@ledger_app.command("import")
+def ledger_import(
+    path: LedgerPath,
+    source: Annotated[Path, typer.Argument(help="A ledger as JSON.", metavar="JSON")],
+    as_json: Json = False,
+) -> None:
+    """Make a ledger from its JSON form, if its chain is unbroken."""
+    from privrl.privacy import Ledger, files
+
+    with Ledger.from_dict(files.load_json(source), path) as ledger:
+        entries = len(ledger)
+    if as_json:
+        say_json({"entries": entries})
+    else:
+        say(f"Made {shown(path)} with {entries} entries.")

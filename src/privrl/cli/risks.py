@@ -1,0 +1,76 @@
+"""`privrl risk`: what an uncertain outcome is worth to somebody."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privrl.cli.common import Json, ProspectName
+from privrl.cli.printing import say, say_json, shown
+
+
+def risk(
+    outcomes: Annotated[
+        str | None, typer.Option(help="Each with its chance, by commas, such as 20:0.05,0:0.95.")
+    ] = None,
+    samples: Annotated[
+        str | None,
+        typer.Option(help="Outcomes that are equally likely, by commas, such as -1,0,4."),
+    ] = None,
+    prospect: ProspectName = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Where to write the weights and utilities, as HTML.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What an uncertain outcome is worth to somebody, by prospect theory.
+
+    \b
+    privrl risk --outcomes 20:0.05,0:0.95
+    privrl risk --samples=-3,1,1,2 --prospect rajabi2022
+    privrl risk --page weights.html
+    """
+    from privrl.privacy import InputError
+    from privrl.risk import Prospect, prospect_of
+    from privrl.run.parsing import number
+
+    name = "tversky-kahneman" if prospect is None else prospect
+    who: Prospect = prospect_of(name)
+    if outcomes is not None and samples is not None:
+        raise InputError("Say --outcomes with their chances, or --samples, and not both.")
+    if outcomes is None and samples is None and page is None:
+        raise InputError("Say --outcomes 20:0.05,0:0.95, or --samples 3,4,5, or --page FILE.")
+    answer: dict[str, Any] = {"prospect": who.to_dict()}
+    if outcomes is not None or samples is not None:
+        values, chances = [], []
+        parts = [one.strip() for one in (outcomes or samples or "").split(",")]
+        for part in parts:
+            outcome, colon, chance = part.partition(":")
+            if samples is not None and colon:
+                raise InputError(f"Samples are equally likely: say {outcome!r} without a chance.")
+            if outcomes is not None and not colon:
+                raise InputError(f"Say how likely {part!r} is, such as {part or 20}:0.05.")
+            values.append(number("outcomes", outcome))
+            if not math.isfinite(values[-1]):
+                raise InputError(f"outcomes must be finite, not {outcome}.")
+            chances.append(number("chances", chance) if outcomes is not None else 1 / len(parts))
+        value = float(who.of_distribution(values, chances))
+        answer |= {
+            "mean": float(Prospect.neutral().of_distribution(values, chances)),
+            "value": value,
+            "equivalent": float(who.equivalent(value)),
+        }
+    if page is not None:
+        from privrl.report import prospects
+
+        prospects.write(who, name, page)
+        answer["page"] = str(page)
+    if as_json:
+        say_json(answer)
+        return
+    if "value" in answer:
+        say(f"To {shown(name)} it is worth {answer['value']:.6g}, as much as")
+        say(f"{answer['equivalent']:.6g} for certain. Its mean is {answer['mean']:.6g}.")
+    if page is not None:
+        say(f"Weights and utilities are in {shown(page)}.")

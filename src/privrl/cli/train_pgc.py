@@ -1,0 +1,125 @@
+"""`privrl train pgc`."""
+
+from typing import Annotated
+
+import typer
+
+from privrl.cli.common import (
+    Config,
+    EnvName,
+    Gamma,
+    Json,
+    LogFormats,
+    Resume,
+    RunFolder,
+    Seed,
+)
+from privrl.cli.train import train
+
+
+def pgc(
+    env: EnvName = None,
+    agents: Annotated[int | None, typer.Option(help="How many agents report.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="How much may be given away about each agent, in all.")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(help="recipe (as if not said), or paper.")] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            help="How a gradient is randomised: privunit (as if not said), sign or laplace; none: "
+            "no noise at all."
+        ),
+    ] = None,
+    submissions: Annotated[
+        int | None, typer.Option(help="How many reports an agent sends, which share its epsilon.")
+    ] = None,
+    vary: Annotated[
+        str | None,
+        typer.Option(help="What differs between agents, such as gravity=9.7,9.8,9.9."),
+    ] = None,
+    public: Annotated[
+        bool,
+        typer.Option("--public", help="Scores of agents, and how long they played, may be shown."),
+    ] = False,
+    hidden: Annotated[
+        str | None, typer.Option(help="Sizes of the network's layers, such as 16,16.")
+    ] = None,
+    activation: Annotated[str | None, typer.Option(help="tanh or relu.")] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(help="What observations are divided by: a number for each, by commas."),
+    ] = None,
+    gamma: Gamma = None,
+    rate: Annotated[float | None, typer.Option(help="How far an update moves the model.")] = None,
+    buffer: Annotated[int | None, typer.Option(help="How many reports make an update.")] = None,
+    decay: Annotated[
+        float | None, typer.Option(help="The rate falls as this power of the reports left.")
+    ] = None,
+    acting: Annotated[
+        str | None,
+        typer.Option(
+            help="How agents choose: sampled, by the policy's chances, or greedy, the likeliest "
+            "action, as the paper has it."
+        ),
+    ] = None,
+    optimiser: Annotated[str | None, typer.Option(help="adam or sgd.")] = None,
+    staleness: Annotated[
+        str | None, typer.Option(help="Reports about old models: root (count for less), or none.")
+    ] = None,
+    timing: Annotated[
+        str | None,
+        typer.Option(
+            help="When agents report: fixed (as if not said), when all of a round are done, or "
+            "open, when they are done themselves, which tells how long they played."
+        ),
+    ] = None,
+    flight: Annotated[
+        int | None, typer.Option(help="How many agents play at the same time.")
+    ] = None,
+    baseline: Annotated[
+        float | None,
+        typer.Option(
+            help="What returns are compared with, a public number; 25 for the pole if not said."
+        ),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(help="Agents also answer, privately, whether their score reached this."),
+    ] = None,
+    score_share: Annotated[
+        float | None, typer.Option(help="The part of epsilon that pays for answers, such as 0.3.")
+    ] = None,
+    enough: Annotated[
+        float | None,
+        typer.Option(
+            help="The run ends when this share of agents reached the target, as far as answers "
+            "tell (0.9 if not said)."
+        ),
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="Paper mode: C.")] = None,
+    value_weight: Annotated[float | None, typer.Option(help="Paper mode: lambda.")] = None,
+    entropy: Annotated[float | None, typer.Option(help="Paper mode: beta.")] = None,
+    control: Annotated[
+        str | None, typer.Option(help="zero: all gradients count as zero, to see what noise does.")
+    ] = None,
+    config: Config = None,
+    out: RunFolder = None,
+    logs: LogFormats = None,
+    seed: Seed = None,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Learn from agents who trust nobody, each of whom reports once.
+
+    Each agent plays an episode in an environment of its own and sends back a randomised gradient.
+    The agents are simulated, many at a time. Say what you have, and follow the answers: what is
+    missing is asked for.
+
+    \b
+    privrl train pgc --env CartPole --vary gravity=9.7,9.8,9.9 --agents 20000 \\
+      --epsilon 1 --out runs/poles
+    privrl train pgc --out runs/poles --resume
+    """
+    # Each agent would pay from a ledger of its own, so there is none here.
+    train("pgc", {**locals(), "ledger": None, "name": None})

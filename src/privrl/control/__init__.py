@@ -1,0 +1,61 @@
+"""Learning agents: a file per algorithm.
+
+>>> from privrl.control import QLearning
+>>> QLearning(steps=1000).gamma
+0.99
+
+`ActorCritic`, `FunctionalQ`, `ProspectQ` and `PGC` are private, with a certificate or as a paper
+has it. `QLearning` is *not*: it makes policies to evaluate, in simulated environments. JAX loads
+when an agent learns.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privrl.control.actor_critic import ActorCritic, CertifiedProgram
+    from privrl.control.functional_q import FunctionalQ
+    from privrl.control.increments import Network
+    from privrl.control.learned_q import LearnedQ
+    from privrl.control.logged_q import LoggedQ
+    from privrl.control.noised_q import Descent
+    from privrl.control.pgc import PGC, LearnedPGC
+    from privrl.control.pgc_program import OneOf
+    from privrl.control.prospect_q import ProspectQ
+    from privrl.control.q_learning import Learned, QLearning
+
+_HOMES = {
+    "actor_critic": ("ActorCritic", "CertifiedProgram"),
+    "functional_q": ("FunctionalQ",),
+    "increments": ("Network",),
+    "learned_q": ("LearnedQ",),
+    "logged_q": ("LoggedQ",),
+    "noised_q": ("Descent",),
+    "pgc": ("PGC", "LearnedPGC"),
+    "pgc_program": ("OneOf",),
+    "prospect_q": ("ProspectQ",),
+    "q_learning": ("Learned", "QLearning"),
+}
+
+__all__ = [
+    "PGC",
+    "ActorCritic",
+    "CertifiedProgram",
+    "Descent",
+    "FunctionalQ",
+    "Learned",
+    "LearnedPGC",
+    "LearnedQ",
+    "LoggedQ",
+    "Network",
+    "OneOf",
+    "ProspectQ",
+    "QLearning",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"privrl.control.{home}"), name)
+    raise AttributeError(f"module 'privrl.control' has no attribute {name!r}")

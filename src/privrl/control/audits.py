@@ -1,0 +1,289 @@
+"""The private actor-critic under attack: whole runs of `learn`, and all that they give away.
+
+Importing this module puts its targets into the catalogue of `privrl.privacy.audit`, where
+`privrl audit` finds them. Each run is a call of `ActorCritic.learn` with fresh secret noise; what
+an attacker sees is every number and every word of the result as it would be saved, and the
+parameters after every batch, which the certificate covers. The promise is the certificate's. In the
+two worlds everybody lives alike but for one person, who is paid far more than anybody could be, or
+far less.
+
+Three things give these audits power: a promise large enough for an attack to come near it, steps so
+small that the parameters are all but the noised sums, and a person whose increment goes through the
+shipped clipping to the very bound. A critic that is carried without noise must show in what later
+people add to the actor, too; so it has a target of its own, in which the critic moves fast and is
+not released, and nothing but the result is seen. Noise of 0.8 cannot be seen there (which action
+the person took is hidden, and with it the direction in which the actor moves); its siblings see it.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from privrl.control.actor_critic import ActorCritic, CertifiedProgram, Learned
+from privrl.data import OneHot
+from privrl.envs.host import HostEnvironment
+from privrl.privacy.audit.attacks import Outputs, everything
+from privrl.privacy.audit.auditor import Target
+from privrl.privacy.audit.targets import target, watched
+from privrl.privacy.grid import Array
+from privrl.privacy.noise import Source
+from privrl.privacy.promise import Budget
+from privrl.risk import Prospect
+
+BUDGET = Budget(10.0, 1e-5)
+FAR = (-50.0, 100.0)
+"""What the one person is paid; not symmetric, lest anything unclipped be."""
+
+BATCH = 5
+
+
+HALL = 2
+
+
+class Corridor(gymnasium.Env[int, int]):
+    """From the hall to the left room (0) or the right one (1), where the clock runs out.
+
+    Person number `who`, of those who come, goes to the left, stays on, and is paid `pay`. So nobody
+    else learns anything in the rooms, though all act on what is known of them.
+    """
+
+    observation_space: Any = spaces.Discrete(3)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self, who: int, pay: float) -> None:
+        self.who, self.pay = who, pay
+        self.person, self.room = -1, HALL
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        self.person, self.room = self.person + 1, HALL
+        return HALL, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        chosen = self.person == self.who
+        if self.room == HALL:
+            self.room = 0 if chosen else action
+            return self.room, 0.0, False, not chosen, {}
+        return HALL, self.pay, True, False, {}
+
+
+Run = Callable[[ActorCritic, HostEnvironment, int], Learned]
+
+
+RUNS = 1600
+"""So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
+
+
+def _each_batch(done: int, people: int) -> None:
+    """With somebody to tell, a run goes batch by batch."""
+
+
+def _plain(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
+    return agent.learn(env, people, progress=_each_batch, preflight=False)
+
+
+def _parameters(program: CertifiedProgram, given: Any, journey: Any) -> Array:
+    """What is carried on from a batch to the next."""
+    state = journey.state
+    kept = [state.actor, state.critic, *([] if state.returns is None else [state.returns])]
+    return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in kept])
+
+
+def _runs(
+    name: str,
+    people: int,
+    who: int,
+    runs: int,
+    learn: Run = _plain,
+    result_only: bool = False,
+    more: Callable[[list[Array]], Array] | None = None,
+    paid: tuple[float, float] = FAR,
+    **settings: Any,
+) -> Target:
+    """Whole runs against their certificate; an attacker may make `more` of all parameters."""
+    given: dict[str, Any] = {
+        "budget": BUDGET,
+        "batch": BATCH,
+        "max_steps": 2,
+        "gamma": 0.9,
+        "lambda_": 0.0,
+        "noise": "independent",
+        "clip": 0.1,
+        "actor_step": 0.001,
+        "critic_step": 0.001,
+        "critic_weight": 10.0,
+    }
+    agent = ActorCritic(**{**given, **settings})
+
+    def once(world: int) -> Learned:
+        return learn(agent, HostEnvironment(Corridor(who, paid[world])), people)
+
+    certificate = once(0).certificate
+
+    def seen(world: int) -> Array:
+        with watched(CertifiedProgram, "travel", _parameters) as states:
+            found = everything(once(world).to_dict())
+        if result_only:
+            return found
+        moves = np.diff([np.zeros_like(states[0]), *states], axis=0)
+        return np.concatenate([found, *moves, *([] if more is None else [more(states)])])
+
+    def draw(world: int, count: int, source: Source) -> Outputs:
+        return [seen(world) for _ in range(count)]
+
+    return Target(
+        name,
+        draw,
+        certificate.events,
+        certificate.relation,
+        certificate.delta,
+        runs,
+        note="whole runs of learn",
+    )
+
+
+@target
+def actor_critic() -> Target:
+    """The last person of two batches."""
+    return _runs("actor-critic", 2 * BATCH, 2 * BATCH - 1, RUNS)
+
+
+@target
+def actor_critic_correlated() -> Target:
+    """The first person of four batches, whose noise is carried on and partly taken back."""
+    return _runs("actor-critic-correlated", 4 * BATCH, 0, RUNS, noise="correlated")
+
+
+@target
+def actor_critic_first_batch() -> Target:
+    """The first person of two batches: noise that comes again in the second shows the first sum."""
+    return _runs("actor-critic-first-batch", 2 * BATCH, 0, RUNS)
+
+
+_FAST = 300.0
+
+
+def _along(states: list[Array]) -> Array:
+    """How far actor and critic moved in the second batch as the person in the left room moves them.
+
+    Which action the person took there is all but certain: the one that the actor preferred by far.
+    """
+    before, move = states[0], states[1] - states[0]
+    scores = before[:2]
+    chances = np.exp(scores - scores.max())
+    towards = np.where(scores == scores.max(), 1.0, 0.0) - chances / chances.sum()
+    actor = float(move[:2] @ towards) / (float(np.linalg.norm(towards)) + 1e-300) / _FAST
+    return np.array([actor, move[6] / 0.001, actor + move[6] / 0.001])
+
+
+@target
+def actor_critic_both() -> Target:
+    """The last person adds as much to the actor as to the critic, if the two are clipped apart.
+
+    Policies are all but deterministic after the first batch, so that the action is known.
+    """
+    return _runs(
+        "actor-critic-both",
+        2 * BATCH,
+        2 * BATCH - 1,
+        RUNS,
+        more=_along,
+        paid=(-5e8, 1e9),
+        critic_weight=1.0,
+        actor_step=_FAST,
+    )
+
+
+@target
+def actor_critic_hidden_critic() -> Target:
+    """The critic is not given away, and moves far: later people prefer the left room, or avoid it.
+
+    It knows the rooms only.
+    """
+    return _runs(
+        "actor-critic-hidden-critic",
+        8 * BATCH,
+        0,
+        400,
+        result_only=True,
+        variant="actor",
+        critic_features=OneHot(HALL),
+        critic_step=150.0,
+        critic_weight=0.5,
+    )
+
+
+@target
+def actor_critic_curve() -> Target:
+    """A learning curve that is paid for, which takes most of the clip bound here."""
+    return _runs(
+        "actor-critic-curve",
+        2 * BATCH,
+        2 * BATCH - 1,
+        RUNS,
+        return_range=(-1.0, 1.0),
+        curve="paid",
+        curve_weight=0.9,
+    )
+
+
+@target
+def actor_critic_warm_start() -> Target:
+    """From a critic that others have paid for."""
+
+    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
+        return agent.learn(
+            env, people, progress=_each_batch, critic=[0.0, 0.01, -0.01], preflight=False
+        )
+
+    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+
+
+@target
+def prospect_actor_critic() -> Target:
+    """A prospect, for which a part of the clip bound goes to how returns are distributed.
+
+    Nobody else is paid, so the one person is what others are compared with, if anything is that was
+    not released. Without traces the person alone moves the critic of the left room.
+    """
+    return _runs(
+        "prospect-actor-critic",
+        2 * BATCH,
+        2 * BATCH - 1,
+        2 * RUNS,
+        prospect=Prospect.tversky_kahneman(),
+        return_range=(-1.0, 1.0),
+        bins=4,
+        curve_weight=0.15,
+        gamma=1.0,
+    )
+
+
+class _InterruptionError(Exception):
+    """Of a run that is to be resumed."""
+
+
+@target
+def actor_critic_resumed() -> Target:
+    """Interrupted after each batch but the last, and resumed."""
+
+    def interrupt(done: int, people: int) -> None:
+        if done < people:
+            raise _InterruptionError
+
+    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
+        with TemporaryDirectory() as folder:
+            try:
+                return agent.learn(
+                    env, people, progress=interrupt, checkpoint=Path(folder), preflight=False
+                )
+            except _InterruptionError:
+                return agent.resume(folder, env)
+
+    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)

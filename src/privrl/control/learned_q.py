@@ -1,0 +1,152 @@
+"""Values of actions that were learned privately, and the promise about them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from privrl.control.increments import Floats, Head, described, head_from_dict
+from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from privrl.control.reward_basis import reward_features_from_dict
+from privrl.data import Policy
+from privrl.data.policies import policy_from_dict
+from privrl.privacy import files
+from privrl.privacy.certificate import Claim
+from privrl.privacy.errors import InputError
+from privrl.privacy.mechanisms.reward_model import RewardModel
+from privrl.privacy.promise import Relation
+
+NOT_PRIVATE = "Not private: without a budget no noise is added."
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedQ(Promised):
+    """What was learned, and the promise about it. Any number of queries is free."""
+
+    promise: Promise
+    release: str
+    parameters: Floats
+    """Of Q, as one vector."""
+
+    head: Head
+    """How Q follows from them."""
+
+    policy: Policy
+    reward_model: RewardModel | None = None
+    """Where one was released; its `std` is 0 if there was no noise."""
+
+    score: float | None = None
+    """The mean return of fresh episodes; only if the reward function is public."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    @property
+    def protects(self) -> str:
+        """In a sentence or two: what is protected, how far, and what is not."""
+        if isinstance(self.promise, str):
+            return self.promise
+        if isinstance(self.promise, Claim):
+            return f"Nothing is certified: {self.promise.source} claims epsilon " + (
+                f"{self.promise.epsilon:.4g} at delta {self.promise.delta:.4g}, but "
+                f"{self.promise.why_not}"
+            )
+        promise = self.promise
+        figures = f"with epsilon {promise.epsilon:.4g} at delta {promise.delta:.4g}"
+        if promise.relation is Relation.REWARD_RADIUS:
+            told = (
+                "the reward function, against being told from any other within "
+                f"{promise.reward_radius:g} of it at every point, {figures}; not protected are "
+                "states, actions, dynamics and ends of episodes"
+            )
+        else:
+            told = f"each {promise.unit}, {figures}; not protected is how many there are"
+        return f"Protected is {told}. Any number of queries is free."
+
+    def predict(self, states: Any) -> Floats:
+        """How likely each action is in each state: (n, A)."""
+        return np.asarray(self.policy.probabilities(np.asarray(states)), dtype=np.float64)
+
+    def values(self, states: Any) -> Floats:
+        """The value of each action in each state: (n, A)."""
+        with jax.enable_x64(True):
+            rows = self.head.inputs(jnp.asarray(np.asarray(states)))
+            return np.asarray(self.head.out(jnp.asarray(self.parameters), rows), np.float64)
+
+    def rewards(self, points: Any) -> Floats:
+        """The released model's rewards: of states arrived in, or of rows (state, action)."""
+        if self.reward_model is None:
+            raise InputError(f"The release {self.release!r} has no reward model.")
+        return np.asarray(self.reward_model(np.asarray(points)), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        model = self.reward_model
+        score = self.score
+        return {
+            "kind": _KIND,
+            "format": _FORMAT,
+            "promise": promise_to_dict(self.promise),
+            "release": self.release,
+            "parameters": self.parameters.tolist(),
+            "head": self.head.to_dict(),
+            "policy": self.policy.to_dict(),
+            "reward_model": None
+            if model is None
+            else {
+                "coefficients": model.coefficients.tolist(),
+                "transform": model.transform.tolist(),
+                "features": described(model.features),
+                "std": model.std,
+            },
+            # JSON has no infinities, which rewards may add up to.
+            "score": None if score is None or not math.isfinite(score) else score,
+            "settings": dict(self.settings),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the result as JSON, wholly or not at all."""
+        files.write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "LearnedQ":
+        """The result that `save` wrote."""
+        data = files.read_json(
+            path, _KIND, _FORMAT, "what FunctionalQ, ProspectQ or LoggedQ learned"
+        )
+        try:
+            head, model = head_from_dict(data["head"]), data["reward_model"]
+            parameters = np.array(data["parameters"], dtype=np.float64)
+            if parameters.shape != (math.prod(head.shape),):
+                raise ValueError
+            return cls(
+                promise=promise_from_dict(data["promise"]),
+                release=str(data["release"]),
+                parameters=parameters,
+                head=head,
+                policy=policy_from_dict(data["policy"]),
+                reward_model=None
+                if model is None
+                else RewardModel(
+                    np.array(model["coefficients"], dtype=np.float64),
+                    np.array(model["transform"], dtype=np.float64),
+                    reward_features_from_dict(model["features"]),
+                    float(model["std"]),
+                ),
+                score=data["score"],
+                settings=data["settings"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(f"{str(path)!r} is damaged.") from None
+
+
+_KIND = "privrl functional q"
+_FORMAT = 1

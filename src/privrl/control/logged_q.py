@@ -1,0 +1,299 @@
+"""Q-learning from logged trajectories, which protects the people they are about.
+
+    LoggedQ(budget=Budget(1.0, 1e-5), num_actions=2, reward_range=(0.0, 1.0),
+            features=Fourier(3, [0.0], [1.0])).fit(trajectories).policy
+
+Unit: a person with all their trajectories (a trajectory, if the data has no user column). Relation:
+replace-one; the number of people n is public. Each of T updates adds up, over all people, the mean
+of delta grad Q over a person's transitions, clipped to norm C (`noised_q.People`: the algorithm,
+the theorem, its proof), adds a Gaussian vector, and divides by n. Released: the parameters after
+every update. Event: Repeated(Gaussian(sigma C, C), T), of which nothing is amplified.
+
+Rewards are divided by the largest size that `reward_range` allows, so that C and the step sizes are
+in units of it, and Q is multiplied by it again in the end. What happened to nobody is not
+learned about: the greedy policy of Q may prefer actions that the data has never seen. Judge it by
+`privrl.evaluation` on other people before it is used.
+
+What is promised is about data that loads: `Trajectories` refuses a table with what is no number in
+it, and tells its curator in which row; with `invalid="neutral"` every table of the schema loads.
+Whether states are numbers of a table or vectors, and actions are counted, is a matter of the whole
+data and not of a person: declare it when loading.
+
+Arithmetic: 64-bit floating point, compiled. Settings that were not said are those that did well on
+`Interval`, seeds 0 to 9.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from privrl.control import noised_q
+from privrl.control.increments import Network, Rows, head_of
+from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
+from privrl.control.noised_q import People, Plan
+from privrl.control.walks import greedy
+from privrl.data import Features, Trajectories
+from privrl.data.assumed import assumed
+from privrl.data.policies import check_table
+from privrl.data.words import refuse_read_words
+from privrl.envs.base import Box, Discrete
+from privrl.privacy import checks, resuming, room
+from privrl.privacy.certificate import Assumption
+from privrl.privacy.errors import InputError
+from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.mechanisms import clip
+from privrl.privacy.payment import Purse, forgotten_unless_paid
+from privrl.privacy.promise import Budget, Relation, Release
+from privrl.privacy.resuming import Kept
+
+CLIPPED = Assumption(
+    "each person's contribution to an update is clipped to a public bound",
+    "by the algorithm, for any data",
+)
+PUBLIC_SETTINGS = Assumption(
+    "features, ranges, bounds and step sizes were chosen without looking at the data",
+    "not enforced: they are the caller's",
+)
+COUNTED = Assumption(
+    "the number of people is public", "the relation is replace-one; the caller publishes the number"
+)
+TIMING = Assumption(
+    "nobody is told how long the fit took, or how much memory",
+    "not enforced: both depend on how many rows the person with most of them has",
+)
+
+
+@dataclass(frozen=True)
+class LoggedQ:
+    """Values of actions, learned from people's logged trajectories; see the module."""
+
+    num_actions: int
+    """How many actions there are, not how many the data has."""
+
+    reward_range: tuple[float, float]
+    """What any reward could be."""
+
+    budget: Budget | None = None
+    """What may be spent on each person; None: without noise, not private."""
+
+    features: Features | Network | None = None
+    """Of states; None for a table, which states by their numbers may have."""
+
+    num_states: int | None = None
+    """How many states there are, for a table."""
+
+    gamma: float = 0.95
+    """The discount factor, from 0 to 1."""
+
+    updates: int = 100
+    """T: more of them need more noise in each."""
+
+    step: float = 2.0
+    """Step size; for a table, about the number of its states."""
+
+    clip: float = 0.3
+    """C, the largest norm of what a person adds, in units of the largest reward."""
+
+    target_every: int = 1
+    """After how many updates the target parameters become the present ones."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    """What makes steps of the noised sums."""
+
+    average: float = 0.5
+    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_actions", "updates", "target_every"):
+            checks.count(name, getattr(self, name))
+        if self.num_states is not None:
+            checks.count("num_states", self.num_states)
+        for name in ("step", "clip"):
+            checks.positive(name, getattr(self, name))
+        for name in ("gamma", "average"):
+            if checks.non_negative(name, getattr(self, name)) > 1.0:
+                raise InputError(f"{name} must be at most 1, not {getattr(self, name):g}.")
+        if self.optimiser not in ("sgd", "adam"):
+            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
+        if self.features is not None and not isinstance(self.features, Features | Network):
+            raise InputError("features must be a feature map of privrl.data, or a Network.")
+        given = self.reward_range
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise InputError("reward_range must be two numbers: the least and the largest reward.")
+        low, high = (checks.number("reward_range", bound) for bound in given)
+        if not (low < high and math.isfinite(high - low)):
+            raise InputError("reward_range must go up, by a finite difference.")
+        if max(abs(low), abs(high)) > 1e100:
+            raise InputError("reward_range must lie between -1e100 and 1e100.")
+        object.__setattr__(self, "reward_range", (low, high))
+        if self.budget is not None and (
+            not isinstance(self.budget, Budget) or self.budget.delta == 0.0
+        ):
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+
+    def fit(
+        self,
+        data: Trajectories,
+        *,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+        checkpoint: str | Path | None = None,
+        keep: bool = False,
+        progress: noised_q.Progress | None = None,
+    ) -> LearnedQ:
+        """Learn from `data`; with a `ledger` all is paid for before anything is computed.
+
+        `checkpoint` is a folder in which the key of the noise is kept before that, so that `resume`
+        can compute the same once more, at no further cost; `keep` leaves it there at the end.
+        `progress(done, updates)` is called now and then.
+        """
+        plan = self._plan(data, ledger)
+        purse = self._purse(data, ledger, run, seed)
+        with resuming.begun(checkpoint):
+            if checkpoint is not None:
+                about = {"seed": seed, "run": None if ledger is None else run}
+                runs_on = {"agent": self, "data": data}
+                purse.keep(Kept.begin(checkpoint, about, live=False, runs_on=runs_on))
+            return self._fitted(data, plan, purse, keep, progress)
+
+    def resume(
+        self,
+        folder: str | Path,
+        data: Trajectories,
+        *,
+        ledger: Ledger | None = None,
+        keep: bool = False,
+        progress: noised_q.Progress | None = None,
+    ) -> LearnedQ:
+        """What `fit(..., checkpoint=folder)` would have come to, bit for bit.
+
+        The data must be the same. The noise is drawn once more from the key that is in the folder,
+        so that copies of the folder come to the same (`privrl.privacy.resuming`).
+        """
+        plan = self._plan(data, ledger)
+        with resuming.resumed(folder) as kept:
+            run, seed = (kept.about.get(name) for name in ("run", "seed"))
+            kept.check({"agent": self, "data": data})
+            if ledger is not None and run is None:
+                raise InputError("This run was begun without a ledger: leave it out.")
+            if ledger is None and run is not None:
+                raise InputError("This run was begun with a ledger: say the same.")
+            purse = self._purse(data, ledger, run, seed)
+            purse.keep(kept)
+            return self._fitted(data, plan, purse, keep, progress)
+
+    @staticmethod
+    def _purse(
+        data: Trajectories, ledger: Ledger | None, run: str | None, seed: int | None
+    ) -> Purse:
+        return Purse(
+            unit=data.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+
+    def _plan(self, data: Trajectories, ledger: Ledger | None) -> Plan:
+        """All but the noise; what cannot be learned from is refused."""
+        if not isinstance(data, Trajectories):
+            raise InputError("data must be Trajectories: see privrl.data.")
+        if self.budget is None and ledger is not None:
+            raise InputError("Without a budget there is nothing to pay for: leave the ledger out.")
+        if self.budget is not None:
+            refuse_read_words(data)
+        if not data.discrete_actions:
+            raise InputError("LoggedQ needs actions that are counted, not vectors.")
+        observed = self._observed(data)
+        head = head_of(self.features, observed, self.num_actions, "The data")
+        Rows(head, head).check(observed, "The data")
+        # Bounds that cannot be held to are refused before anybody pays.
+        clip.l2(np.zeros(math.prod(head.shape)), self.clip)
+        return Plan(
+            People(head, self.clip),
+            self.updates,
+            self.step,
+            float(data.num_units),
+            self.target_every,
+            self.optimiser,
+            self.average,
+        )
+
+    def _fitted(
+        self,
+        data: Trajectories,
+        plan: Plan,
+        purse: Purse,
+        keep: bool,
+        progress: noised_q.Progress | None,
+    ) -> LearnedQ:
+        head, count, kept = plan.rule.head, data.num_units, purse.kept
+        largest = max(map(abs, self.reward_range))
+        remedy = "use fewer features, or a smaller network"
+        with forgotten_unless_paid(purse), jax.enable_x64(True):
+            with room.refusing("Such features of these rows", remedy):
+                moves = data.transitions()
+                rows = noised_q.of_people(
+                    head,
+                    moves.states,
+                    moves.actions,
+                    noised_q.total(moves.rewards, self.reward_range) / largest,
+                    moves.next_states,
+                    self.gamma * moves.bootstraps,
+                    np.asarray(data.unit_index)[moves.trajectories],
+                )
+                noised_q.try_room(plan, rows, remedy, told=False)
+            sigma = 0.0
+            if self.budget is not None:
+                warn_if_large(self.budget.delta, count)
+                sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
+                purse.pay(noised_q.event(plan, sigma), delta=self.budget.delta)
+        with jax.enable_x64(True):
+            begun = noised_q.begin(plan, rows, purse.source.key())
+            end = noised_q.to_the_end(plan, rows, begun, sigma, progress)
+            parameters = head.scaled(noised_q.released(plan, rows, end), largest)
+        diverged = not np.all(np.isfinite(parameters))
+        if kept is not None and (diverged or not keep):
+            kept.remove()
+        if diverged:
+            raise InputError("The parameters grew without bound: use smaller steps.")
+        promise: Any = NOT_PRIVATE
+        if self.budget is not None:
+            promise = purse.certify(
+                self.budget.delta,
+                release=Release.EVERY_ITERATE,
+                assumptions=(CLIPPED, COUNTED, TIMING, PUBLIC_SETTINGS, assumed(data)[0]),
+                compiled=True,
+            )
+        return LearnedQ(
+            promise=promise,
+            release="people",
+            parameters=parameters,
+            head=head,
+            policy=greedy(head, parameters),
+            settings={
+                "seed": purse.seed,
+                "people": count,
+                "sigma": sigma,
+                "gamma": self.gamma,
+                "updates": self.updates,
+                "step": self.step,
+                "clip": self.clip,
+                "target_every": self.target_every,
+                "optimiser": self.optimiser,
+                "average": self.average,
+                "reward_range": list(self.reward_range),
+            },
+        )
+
+    def _observed(self, data: Trajectories) -> Discrete | Box:
+        """What states look like; how many there are is said, not read."""
+        if not data.discrete_states:
+            length = int(data.states.shape[1])
+            return Box((-math.inf,) * length, (math.inf,) * length, ("",) * length)
+        inside = self.features.features if isinstance(self.features, Network) else self.features
+        if inside is None and self.num_states is None:
+            raise InputError("num_states is needed: say how many states there are.")
+        check_table(self.num_states if inside is None else inside, data)
+        return Discrete(self.num_states or 1)

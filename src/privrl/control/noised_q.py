@@ -1,0 +1,700 @@
+"""Q-learning with noise in every update: of a linear Q, of a network, under risk, for people.
+
+Transitions (s_i, a_i, r_i, s_i') are fixed. With theta the parameters and theta' the target ones,
+which are those after an earlier update, and g_i = 0 where s_i' ended the episode and gamma else,
+
+    delta_i = r_i + g_i max_a Q_theta'(s_i', a) - Q_theta(s_i, a_i)
+    X_t     = G(delta, theta) + sigma bound Z_t,        Z_t standard normal, t = 1, ..., T
+    theta  <- theta + step X_t / divisor,               or Adam's step, from X_t alone
+
+so that all parameters on the way, and whatever is computed from them, come from X_1, ..., X_T: all
+of these may be released. What is noised is G, of which a *rule* says how large its movement can be:
+
+`Weights`: Q is linear in features, in coordinates c in which they are orthonormal under the
+transitions (`mechanisms.reward_model`, whose matrix M is a contraction from the sup norm to L2).
+G = M clip(delta, tau). *Unit*: a reward function; *relation*: `REWARD_RADIUS`, |r_i - r_i'| <= R
+for all i. Given theta, delta moves by at most R in each entry and its clipped form by at most
+min(R, 2 tau), so G moves by at most that (Bessel). Without tau, G is M r plus what anybody can
+compute from theta: T noisy copies of the *same* M r. Their mean is M r with noise std / sqrt(T),
+which one release of a reward model has for the same budget: so the reward model is never worse, and
+this rule is here to be compared with. (It is exactly noise by a Gaussian process whose kernel is
+that of the features.)
+
+`Updates`: any head, such as a network. With J_i = grad Q_theta(s_i, a_i) for a batch of B public
+numbers i, and F = sqrt(mean |J_i|^2), which is known to whoever knows theta,
+
+    G = clip_C( min(1, K / F) mean_i delta_i J_i ).
+
+Same unit and relation: the mean moves by |mean_i d_i J_i| with |d_i| <= R, at most R times the
+largest singular value of J over sqrt(B), and so at most R F. Clipping to norm C is a projection
+onto a ball, which brings no two points further apart. So G moves by at most min(R K, 2 C). Without
+K this is DP-SGD on the TD loss, with the sensitivity that it has here: all rewards of a batch may
+change at once, so that neither dividing by B nor sampling helps.
+
+`ProspectUpdates`: any head, and targets under cumulative prospect theory. Transition i has
+successors s_ik of public chances p_ik with rewards r_ik, and with rho the CPT value
+
+    delta_i = rho( r_ik + g_ik max_a Q_theta'(s_ik, a), of chance p_ik ) - Q_theta(s_i, a_i)
+    G       = clip_C( mean_i delta_i J_i )            over a batch of public numbers i.
+
+rho has no Lipschitz constant: its utility has an infinite slope at the reference point, and so two
+rewards that are next to each other can move delta_i by any number of times their distance. So
+nothing follows from the radius, and G moves by at most 2 C because both values lie in a ball of
+radius C. That holds for *any* two reward functions. Same unit and relation, with whatever radius;
+that of a reward range's width has all of them as neighbours.
+
+`People`: G is the sum over people of clip_C(mean over their transitions of delta_i J_i), each row
+total (`clip.l2`: what is no number adds nothing). *Unit*: a person with all their transitions;
+*relation*: replace-one. G moves by at most 2 C. `divisor` is their public number. Every update sees
+everybody, so nothing is amplified, and nobody is drawn by how much they surprise (no prioritised
+replay, which would make a person's weight depend on other people).
+
+Theorem. Given X_1, ..., X_{t-1}, X_t is a Gaussian whose mean moves by at most `bound` (twice that
+for `People`); the composition over t is adaptive. Event: Repeated(Gaussian(sigma bound, bound), T).
+
+That the transitions themselves do not depend on rewards (they come from a walk that did not look at
+them) is the caller's part for all rules but the last. Arithmetic: 64-bit floating point, compiled.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from privrl.control.aggregation import adam
+from privrl.control.increments import Floats, Head
+from privrl.control.prospect_planning import weighed
+from privrl.control.walks import SampledWalk, pooled
+from privrl.privacy import checks, noise, room
+from privrl.privacy.accounting import calibrate
+from privrl.privacy.errors import InputError
+from privrl.privacy.events import Event, Gaussian, Repeated
+from privrl.privacy.mechanisms import clip
+from privrl.privacy.mechanisms.reward_model import RewardModelMechanism
+from privrl.privacy.promise import Budget, Relation
+from privrl.risk import Prospect
+
+# So many numbers of people's rows are computed at once.
+_MOST_NUMBERS = 2**21
+_ALL = 2**31 - 1
+_MOST_UPDATES = 10**7
+# A piece of a run that shows progress is made twice as long while it takes less, in seconds.
+_PIECE = 0.5
+
+Progress = Callable[[int, int], None]
+"""`progress(done, planned)`, in updates."""
+
+
+class Data(NamedTuple):
+    """Transitions (n, ...); all of them public but `reward`, unless they are people's."""
+
+    observation: Any
+    action: Any
+    after: Any
+    goes_on: Any
+    """gamma, or 0 where the episode terminated."""
+
+    reward: Any
+    """**Private**."""
+
+    person: Any = None
+    """For `People`, whose arrays are (parts, rows of a part, ...): whose row it is, counted anew in
+    each part; what is not below the size of a part is nobody's."""
+
+    share: Any = None
+    """For `People`: one divided by the number of the person's rows."""
+
+    size: Any = None
+    """For `People`, (people of a part,) and nothing in it."""
+
+    contraction: Any = None
+    """M, for `Weights`."""
+
+    transform: Any = None
+    """From orthonormal coordinates to the head's parameters, for `Weights`."""
+
+    row: Any = None
+    """For `ProspectUpdates`, whose `after`, `goes_on` and `reward` are (rows, successors, ...):
+    which row is about transition i."""
+
+    chances: Any = None
+    """For `ProspectUpdates`: those of the successors, None if they are alike."""
+
+
+class Rule(Protocol):
+    """How G comes of the TD errors."""
+
+    @property
+    def head(self) -> Head: ...
+
+    @property
+    def bound(self) -> float:
+        """The event's."""
+        ...
+
+    @property
+    def relation(self) -> Relation: ...
+
+    def initial(self, data: Data) -> Any:
+        """Parameters to begin with: theta, or the coordinates of it."""
+        ...
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        """The parameters of the head."""
+        ...
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        """G in update `number`. **Private**: never kept, never returned but to be noised."""
+        ...
+
+
+def _outcomes(head: Head, target: Any, data: Data) -> Any:
+    """Rewards with what follows them, in the shape of the rewards."""
+    shape = data.reward.shape
+    after = jnp.reshape(data.after, (-1, *data.after.shape[len(shape) :]))
+    best = jnp.reshape(jnp.max(head.out(target, head.inputs(after)), axis=1), shape)
+    # Chosen, not multiplied by 0: what comes after the end may not be a number.
+    return data.reward + jnp.where(data.goes_on > 0.0, data.goes_on * best, 0.0)
+
+
+def _values(head: Head, theta: Any, data: Data) -> tuple[Any, Any]:
+    """Q of what was done, and the inputs of the states it is about."""
+    inputs = head.inputs(data.observation)
+    taken = data.action[:, None]
+    return jnp.take_along_axis(head.out(theta, inputs), taken, axis=1)[:, 0], inputs
+
+
+def _errors(head: Head, theta: Any, target: Any, data: Data) -> tuple[Any, Any]:
+    """delta, and the inputs of the states it is about."""
+    values, inputs = _values(head, theta, data)
+    return _outcomes(head, target, data) - values, inputs
+
+
+def _batched(data: Data, batch: int, number: Any, names: tuple[str, ...]) -> Data:
+    """The transitions of update `number`; which ones is public, the same in every run."""
+    count = data.action.shape[0]
+    if batch >= count:
+        return data
+    draw = jax.random.fold_in(jax.random.key(0), number)
+    chosen = jax.random.randint(draw, (batch,), 0, count)
+    return data._replace(**{name: getattr(data, name)[chosen] for name in names})
+
+
+def _taken(head: Head, data: Data) -> Any:
+    """Which action was taken, as rows of zeros and ones."""
+    return jnp.asarray(data.action[:, None] == jnp.arange(head.outputs), data.reward.dtype)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Noise on the weights of a linear Q; see the module."""
+
+    head: Head
+    radius: float
+    tau: float | None = None
+
+    @property
+    def bound(self) -> float:
+        return self.radius if self.tau is None else min(self.radius, 2.0 * self.tau)
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REWARD_RADIUS
+
+    def initial(self, data: Data) -> Any:
+        return jnp.zeros(data.transform.shape[1], data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return data.transform @ parameters
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        theta, late = self.theta(data, parameters), self.theta(data, target)
+        delta, _ = _errors(self.head, theta, late, data)
+        if self.tau is not None:
+            delta = jnp.clip(delta, -self.tau, self.tau)
+        return data.contraction @ delta
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Updates of any head, scaled and clipped; see the module."""
+
+    head: Head
+    radius: float
+    batch: int
+    clip: float | None = None
+    """C; None for no clipping."""
+
+    slope: float | None = None
+    """K; None for no scaling."""
+
+    @property
+    def bound(self) -> float:
+        bounds = [] if self.slope is None else [self.radius * self.slope]
+        return min([*bounds, *([] if self.clip is None else [2.0 * self.clip])])
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REWARD_RADIUS
+
+    def initial(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial(), data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return parameters
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        names = ("observation", "action", "after", "goes_on", "reward")
+        data = _batched(data, self.batch, number, names)
+        delta, inputs = _errors(self.head, parameters, target, data)
+
+        def one(row: Any, taken: Any) -> Any:
+            return self.head.pull(parameters, row[None], taken[None])
+
+        slopes = jax.vmap(one)(inputs, _taken(self.head, data))
+        mean = delta @ slopes / delta.shape[0]
+        if self.slope is not None:
+            steepness = jnp.sqrt(jnp.mean(jnp.sum(slopes**2, axis=1)))
+            mean = mean * jnp.minimum(1.0, self.slope / jnp.maximum(steepness, 1e-300))
+        return mean if self.clip is None else clip.l2(mean, self.clip)
+
+
+@dataclass(frozen=True)
+class ProspectUpdates:
+    """Updates of any head towards CPT values, clipped; see the module."""
+
+    head: Head
+    prospect: Prospect
+    batch: int
+    clip: float
+
+    @property
+    def bound(self) -> float:
+        return 2.0 * self.clip
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REWARD_RADIUS
+
+    def initial(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial(), data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return parameters
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        data = _batched(data, self.batch, number, ("observation", "action", "row"))
+        there = ["after", "goes_on", "reward", *([] if data.chances is None else ["chances"])]
+        data = data._replace(**{name: getattr(data, name)[data.row] for name in there})
+        outcomes = _outcomes(self.head, target, data)
+        values, inputs = _values(self.head, parameters, data)
+        delta = weighed(self.prospect, outcomes, data.chances) - values
+        weights = delta[:, None] * _taken(self.head, data) / delta.shape[0]
+        return clip.l2(self.head.pull(parameters, inputs, weights), self.clip)
+
+
+@dataclass(frozen=True)
+class People:
+    """Each person's own gradient, clipped; see the module."""
+
+    head: Head
+    clip: float
+
+    @property
+    def bound(self) -> float:
+        return self.clip
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REPLACE_ONE
+
+    def initial(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial(), data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return parameters
+
+    def rows(self, parameters: Any, target: Any, part: Data) -> Any:
+        """What the people of a part add, each of norm at most C."""
+        people = part.size.shape[0]
+        there = (part.action >= 0) & (part.action < self.head.outputs) & (part.person < people)
+        inside = part._replace(action=jnp.where(there, part.action, 0))
+        delta, inputs = _errors(self.head, parameters, target, inside)
+        weights = (delta * part.share)[:, None] * _taken(self.head, inside)
+
+        def one(row: Any, weight: Any) -> Any:
+            return self.head.pull(parameters, row[None], weight[None])
+
+        each = jax.vmap(one)(inputs, jnp.where(there[:, None], weights, 0.0))
+        # A row that is no step must not be one by 0 times infinity.
+        each = jnp.where(there[:, None], each, 0.0)
+        whole = jax.ops.segment_sum(each, part.person, people)
+        return clip.l2(whole, self.clip)
+
+    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        def add(total: Any, part: Any) -> Any:
+            return total + jnp.sum(self.rows(parameters, target, part), axis=0), None
+
+        return lax.scan(add, jnp.zeros_like(parameters), data)[0]
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run but for its data and its noise: static, so that it can be compiled for."""
+
+    rule: Rule
+    updates: int
+    step: float
+    divisor: float = 1.0
+    target_every: int = 1
+    """After how many updates the target parameters become the present ones."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    average: float = 0.0
+    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
+
+    @property
+    def averaged(self) -> int:
+        """How many last updates are averaged over."""
+        return round(self.average * self.updates)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a Q is learned by noised updates, but for the noise: for `Weights` and `Updates`."""
+
+    updates: int = 100
+    """T: more of them need more noise in each."""
+
+    step: float = 0.1
+    """Step size."""
+
+    batch: int | None = None
+    """B, how many transitions an update takes; None for all. `Updates`."""
+
+    clip: float | None = None
+    """C, the largest norm of an update; None for no clipping. `Updates`."""
+
+    slope: float | None = None
+    """K, how steep Q may be before an update is scaled down; None for any. `Updates`."""
+
+    tau: float | None = None
+    """The largest TD error; None for any. `Weights`."""
+
+    target_every: int = 1
+    """After how many updates the target parameters become the present ones."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    """What makes steps of the noised updates."""
+
+    average: float = 0.5
+    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "target_every"):
+            checks.count(name, getattr(self, name))
+        if self.batch is not None:
+            checks.count("batch", self.batch)
+        for name in ("step", "clip", "slope", "tau"):
+            value = getattr(self, name)
+            # Squares of what is smaller or larger could vanish or overflow.
+            if value is not None and not 1e-100 <= checks.positive(name, value) <= 1e100:
+                raise InputError(f"{name} must be from 1e-100 to 1e100, not {value:g}.")
+        if checks.count("updates", self.updates) > _MOST_UPDATES:
+            raise InputError(f"updates must be at most {_MOST_UPDATES:,}.")
+        if self.optimiser not in ("sgd", "adam"):
+            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
+        if checks.non_negative("average", self.average) > 1.0:
+            raise InputError(f"average must be at most 1, not {self.average:g}.")
+
+    def plan(self, release: Literal["weights", "updates"], head: Head, radius: float) -> Plan:
+        """The run for a secret reward function."""
+        rule: Rule
+        if release == "weights":
+            for name in ("batch", "clip", "slope"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"{name} is for release 'updates': leave it out.")
+            rule = Weights(head, radius, self.tau)
+        else:
+            if self.tau is not None:
+                raise InputError("tau is for release 'weights': leave it out.")
+            if self.clip is None and self.slope is None:
+                raise InputError("Release 'updates' needs a bound: say clip, slope, or both.")
+            rule = Updates(head, radius, self.batch or _ALL, self.clip, self.slope)
+        return self._with(rule)
+
+    def prospect_plan(self, head: Head, prospect: Prospect) -> Plan:
+        """The run for a secret reward function whose outcomes are weighed."""
+        if self.slope is not None:
+            raise InputError(
+                "slope bounds nothing here, since CPT values are not smooth: leave it out, and say "
+                "clip."
+            )
+        if self.tau is not None:
+            raise InputError("tau is for release 'weights': leave it out.")
+        if self.clip is None:
+            raise InputError("Release 'updates' needs a bound: say clip.")
+        return self._with(ProspectUpdates(head, prospect, self.batch or _ALL, self.clip))
+
+    def _with(self, rule: Rule) -> Plan:
+        return Plan(
+            rule,
+            self.updates,
+            self.step,
+            target_every=self.target_every,
+            optimiser=self.optimiser,
+            average=self.average,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings in JSON's own types."""
+        return asdict(self)
+
+
+DESCENTS: dict[str, Descent] = {
+    "weights": Descent(),
+    "updates": Descent(1000, 0.01, 200, None, 2.0, None, 10, "adam", 0.3),
+}
+"""What each release takes where nothing was said; found on `Interval` with seeds 0 to 5."""
+
+
+class State(NamedTuple):
+    """Where a run stands: released numbers, and a random key, which is secret."""
+
+    parameters: Any
+    target: Any
+    moments: Any
+    """(2, parameters): Adam's; or nothing."""
+
+    total: Any
+    """The sum of the parameters over the updates that are averaged."""
+
+    done: Any
+    """How many updates there were."""
+
+    noise: Any
+    """**Secret**."""
+
+
+@lru_cache(maxsize=64)
+def calibrated(budget: Budget, updates: int, relation: Relation) -> float:
+    """The least sigma, in units of the bound, with which so many updates stay within the budget."""
+    return calibrate(lambda sigma: Repeated(Gaussian(sigma, 1.0), updates), budget, relation)
+
+
+def event(plan: Plan, sigma: float) -> Event:
+    """What the whole run does."""
+    bound = plan.rule.bound
+    return Repeated(Gaussian(sigma * bound, bound), plan.updates)
+
+
+def begin(plan: Plan, data: Data, key: Any) -> State:
+    """Before the first update."""
+    first = plan.rule.initial(data)
+    return State(
+        first,
+        first,
+        jnp.zeros((2, first.size if plan.optimiser == "adam" else 0), first.dtype),
+        jnp.zeros_like(first),
+        jnp.zeros((), jnp.int32),
+        key,
+    )
+
+
+def noised(plan: Plan, data: Data, state: State, sigma: Any) -> Any:
+    """X_t."""
+    exact = plan.rule.exact(data, state.parameters, state.target, state.done)
+    z = noise.jax_normal(jax.random.fold_in(state.noise, state.done), exact.shape)
+    return exact + sigma * plan.rule.bound * z
+
+
+def moved(plan: Plan, state: State, x: Any) -> State:
+    """The state after an update; it sees X_t and nothing private."""
+    mean, moments = x / plan.divisor, state.moments
+    done = state.done + 1
+    if plan.optimiser == "adam":
+        mean, moments = adam(mean, moments, jnp.asarray(done, mean.dtype))
+    parameters = state.parameters + plan.step * mean
+    late = state.done >= plan.updates - plan.averaged
+    return State(
+        parameters,
+        jnp.where(done % plan.target_every == 0, parameters, state.target),
+        moments,
+        state.total + jnp.where(late, parameters, 0.0),
+        done,
+        state.noise,
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> State:
+    """So many more updates; runs in pieces equal whole runs bit for bit."""
+
+    def body(carry: Any) -> Any:
+        left, now = carry
+        return left - 1, moved(plan, now, noised(plan, data, now, sigma))
+
+    after: State = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
+    return after
+
+
+def to_the_end(
+    plan: Plan, data: Data, state: State, sigma: float, progress: Progress | None
+) -> State:
+    """All updates; with `progress`, in pieces of about a second, after each of which it is told."""
+    done, size = 0, plan.updates if progress is None else 1
+    while done < plan.updates:
+        size = min(size, plan.updates - done)
+        begun = time.monotonic()
+        state = advance(plan, data, state, sigma, size)
+        state.done.block_until_ready()
+        done += size
+        if progress is not None:
+            progress(done, plan.updates)
+            if time.monotonic() - begun < _PIECE:
+                size *= 2
+    return state
+
+
+def try_room(plan: Plan, data: Data, remedy: str, *, told: bool) -> None:
+    """Compile the run before anybody pays; `told` if its size follows from public numbers."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    state = jax.eval_shape(partial(begin, plan), data, key)
+    given = (plan, data, state, 1.0, 1)
+    room.compiled(advance, *given, what="Such a run", remedy=remedy, told=told)
+
+
+def released(plan: Plan, data: Data, state: State) -> Floats:
+    """The parameters of the head, averaged if asked for."""
+    parameters = state.parameters
+    if plan.averaged and int(state.done) == plan.updates:
+        parameters = state.total / plan.averaged
+    return np.asarray(plan.rule.theta(data, parameters), np.float64)
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def total(reward: Any, reward_range: tuple[float, float]) -> Floats:
+    """Rewards as numbers of the range, whatever they were; no two get further apart, if finite."""
+    r = np.asarray(reward, np.float64)
+    return np.asarray(np.clip(np.where(np.isfinite(r), r, 0.0), *reward_range))
+
+
+def transitions(
+    head: Head,
+    observation: Any,
+    action: Any,
+    reward: Any,
+    after: Any,
+    goes_on: Any,
+    reward_range: tuple[float, float],
+    *,
+    orthonormal: bool,
+) -> Data:
+    """A walk's transitions, rewards made total as the reward model does.
+
+    `orthonormal` for the rule `Weights`: the features of (s_i, a_i) are made so.
+    """
+    r = total(reward, reward_range)
+    data = Data(
+        jnp.asarray(observation),
+        jnp.asarray(action, jnp.int32),
+        jnp.asarray(after),
+        jnp.asarray(goes_on, float),
+        jnp.asarray(r, float),
+    )
+    if not orthonormal:
+        return data
+    features: Any = head.wish
+    phi = np.asarray(features(np.asarray(observation)), np.float64)
+    taken = np.asarray(action)[:, None] == np.arange(head.outputs)
+    # Parameters are (d, A) in rows, so features of a pair are (d, A) too.
+    rows = (phi[:, :, None] * taken[:, None, :]).reshape(len(phi), -1)
+    plan = RewardModelMechanism(1.0, 1.0, np.arange(float(len(rows))), lambda _: rows)
+    return data._replace(
+        contraction=jnp.asarray(plan.matrix, float), transform=jnp.asarray(plan.transform, float)
+    )
+
+
+def sampled_transitions(
+    walked: SampledWalk, gamma: float, reward_range: tuple[float, float]
+) -> Data:
+    """A walk's transitions with their successors, rewards made total; for `ProspectUpdates`.
+
+    Discrete states are pooled after that.
+    """
+    walked = replace(walked, paid=total(walked.paid, reward_range))
+    if walked.led.ndim == 2:
+        walked = pooled(walked)
+    return Data(
+        jnp.asarray(walked.observation),
+        jnp.asarray(walked.action, jnp.int32),
+        jnp.asarray(walked.led),
+        jnp.asarray(np.where(walked.ends, 0.0, gamma), float),
+        jnp.asarray(walked.paid, float),
+        row=jnp.asarray(walked.row, jnp.int32),
+        chances=None if walked.uneven is None else jnp.asarray(walked.chances, float),
+    )
+
+
+def of_people(
+    head: Head,
+    observation: Any,
+    action: Any,
+    reward: Any,
+    after: Any,
+    goes_on: Any,
+    person: Any,
+) -> Data:
+    """People's transitions, packed in parts: nobody's are in two of them.
+
+    A part has as many rows as memory allows, or as the person with most rows has.
+    """
+    columns = [np.asarray(x) for x in (observation, action, after, goes_on, reward)]
+    owner = np.asarray(person)
+    order = np.argsort(owner, kind="stable")
+    counts = np.unique(owner, return_counts=True)[1]
+    width = max(math.prod(head.shape), 1)
+    most = max(_MOST_NUMBERS // width, int(counts.max(initial=1)))
+    # The part of each person, and their number in it: a part is full when the next has no room.
+    parts, numbers, part, rows, number = [], [], 0, 0, 0
+    for count in counts.tolist():
+        if rows + count > most:
+            part, rows, number = part + 1, 0, 0
+        parts.append(part)
+        numbers.append(number)
+        rows, number = rows + count, number + 1
+    part_of, number_of = np.array(parts, int), np.array(numbers, int)
+    size = int(number_of.max(initial=0)) + 1
+    of_row = np.repeat(part_of, counts)
+    place = np.arange(len(order)) - np.searchsorted(of_row, of_row)
+    length = int(place.max(initial=0)) + 1
+
+    def packed(values: Any, empty: Any, dtype: Any) -> Any:
+        made = np.full((part + 1, length, *values.shape[1:]), empty, dtype)
+        made[of_row, place] = values
+        return jnp.asarray(made)
+
+    kind = np.int32 if columns[0].dtype.kind in "iu" else np.float64
+    seen, acted, then, going, paid = (column[order] for column in columns)
+    return Data(
+        packed(seen, 0, kind),
+        packed(acted, -1, np.int32),
+        packed(then, 0, kind),
+        packed(going, 0.0, np.float64),
+        packed(paid, 0.0, np.float64),
+        packed(np.repeat(number_of, counts), size, np.int32),
+        packed(np.repeat(1.0 / np.maximum(counts, 1), counts), 0.0, np.float64),
+        jnp.zeros((part + 1, size, 0)),
+    )

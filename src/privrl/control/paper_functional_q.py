@@ -1,0 +1,601 @@
+"""Q-learning with functional noise of Wang and Hegde (2019) as printed: Algorithm 1.
+
+States are numbers, scaled to [0, 1]. Q_theta is a small network with a value for each action, and g
+a path of noise with covariance sigma^2 exp(-beta |x - y|) for each action, drawn afresh every T / J
+samples. From s_t by action a_t with reward r_t to s_{t+1},
+
+    a_t = argmax_a Q(s_t, a) + g_a(s_t)
+    y_t = r_t + gamma max_a (Q(s_{t+1}, a) + g_a(s_{t+1}))
+    l_t = (Q(s_t, a_t) + g(s_t) - y_t)^2 / 2                  with g that of action a_t
+    theta <- theta - (alpha / B) sum_t grad l_t               after each B samples, over these
+
+`printed` is this, and `public_code` what the authors' public code does; each departure is a field
+of `Config`. What the paper leaves open or prints otherwise:
+
+- The gradient is that of Q(s_t, a_t); y_t is a constant to it. The sign of the step is descent.
+- The path is drawn at s_0 too, which the printed algorithm forgets.
+- B need not divide T: the samples after the last whole batch change nothing. Nor need episodes:
+  nothing is learned from what the last one has beyond T.
+- The network is that of the public code, and starts as there: uniform weights and biases, within
+  1 / sqrt(inputs) of a layer.
+- A step limit cuts an episode off, and y_t bootstraps there; the public code takes it for terminal.
+- An episode that terminates before that stays where it is: lanes, which are runs side by side,
+  begin each episode together.
+
+Released: nothing is certified. The paper's promise is a Claim (`claims`): theta is never noised,
+only what is shown of it, and the next update starts from theta. It is for a sigma and a beta that
+Theorem 5 fixes together (`claims.wang2019_theorem5`); a sigma of one's own has no claim.
+
+The path is drawn as states come up, with the exact law (`privrl.control.paper_path`): after a reset
+at all states so far in one pass, then at new ones given their neighbours. Between resets and copies
+of the target network, the number that a sample's prediction is to meet does not change, so it is
+kept with the sample and a minibatch is one gather.
+
+Four random streams, for the world, the actions, the minibatches and the noise. All in 32 bits,
+noise too, since there is nothing to certify.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.typing import ArrayLike, NDArray
+
+from privrl.control import paper_draws as draws
+from privrl.control import paper_path as paths
+from privrl.control.lanes import by_parts
+from privrl.control.paper_path import Path
+from privrl.control.paper_q_settings import Config as Config
+from privrl.control.paper_q_settings import check_setting
+from privrl.control.paper_q_settings import claims as claims
+from privrl.control.paper_q_settings import printed as printed
+from privrl.control.paper_q_settings import public_code as public_code
+from privrl.envs.base import Box, Environment
+from privrl.privacy import checks
+from privrl.privacy.errors import InputError
+
+Floats = NDArray[np.float64]
+Tree = TypeVar("Tree")
+
+# Of the public code's exploration, and of RMSprop as its library has it.
+_EXPLORES_LAST, _EXPLORES_FIRST, _EXPLORES_FOR = 0.05, 0.9, 200.0
+DECAY, TINY = 0.99, 1e-8
+# So many lanes are compiled together; more are further calls of the same, on as many cores as there
+# are. Larger arrays would not stay in a core's cache.
+_LANES = 16
+# What compiled code does not see of a config: numbers that each lane has for itself, and a promise.
+_UNSEEN: dict[str, Any] = {
+    "sigma": 0.0,
+    "rate": 1.0,
+    "step": 1.0,
+    "gamma": 0.0,
+    "epsilon": 1.0,
+    "delta": 0.5,
+}
+
+
+# --- the network ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Form:
+    """All that compiled code must know beforehand."""
+
+    config: Config
+    actions: int
+    horizon: int
+    low: float
+    high: float
+
+    @property
+    def paths(self) -> int:
+        """One for each network."""
+        return 1 if self.config.target is None else 2
+
+    @property
+    def window(self) -> int:
+        """How many points may wait to be merged: those of an episode, and the next one's first."""
+        return self.horizon + 2
+
+    @property
+    def episodes(self) -> int:
+        """How many there are; the last is played to its end, though T may come before."""
+        return -(-self.config.samples // self.horizon)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Of the weights, layer by layer."""
+        sizes = (1, *self.config.hidden, self.actions)
+        return tuple(pairwise(sizes))
+
+    def layers(self, weights: jax.Array) -> Iterator[tuple[jax.Array, jax.Array]]:
+        """(lanes, inputs, outputs) and (lanes, outputs) of each layer, from (lanes, all)."""
+        at = 0
+        for rows, columns in self.shapes:
+            matrix = weights[:, at : at + rows * columns].reshape(-1, rows, columns)
+            at += rows * columns
+            yield matrix, weights[:, at : at + columns]
+            at += columns
+
+    def scaled(self, observations: jax.Array) -> jax.Array:
+        """(..., 1) observations as numbers in [0, 1]."""
+        share = (observations[..., 0] - self.low) / (self.high - self.low)
+        return jnp.clip(share, 0.0, 1.0).astype(jnp.float32)
+
+
+def _mixed(weights: jax.Array, rows: jax.Array) -> jax.Array:
+    """The sum over i of weights[i, j] rows[i], for each j: (lanes, j, n).
+
+    Points come last, so that they fill vector registers; a dot of one or two rows does not pay.
+    """
+    if weights.shape[1] > 2:
+        return jnp.einsum("lij,lin->ljn", weights, rows)
+    terms = [weights[:, i, :, None] * rows[:, i, None] for i in range(weights.shape[1])]
+    return sum(terms[1:], terms[0])
+
+
+def values_of(form: Form, weights: jax.Array, x: jax.Array) -> list[jax.Array]:
+    """What goes into each layer, (lanes, units, n), and last Q, (lanes, actions, n)."""
+    kept = [x[:, None]]
+    for number, (matrix, bias) in enumerate(form.layers(weights)):
+        out = _mixed(matrix, kept[-1]) + bias[:, :, None]
+        kept.append(out if number == len(form.shapes) - 1 else jnp.maximum(out, 0.0))
+    return kept
+
+
+def gradient_of(
+    form: Form, weights: jax.Array, kept: list[jax.Array], errors: jax.Array
+) -> jax.Array:
+    """The sum over points of errors' dQ / dweights, (lanes, all), by hand: errors like Q."""
+    found: list[jax.Array] = []
+    lanes = weights.shape[0]
+    for number, (matrix, _) in reversed(list(enumerate(form.layers(weights)))):
+        slopes = jnp.einsum("lin,ljn->lij", kept[number], errors)
+        found = [slopes.reshape(lanes, -1), jnp.sum(errors, axis=2), *found]
+        if number > 0:
+            back = _mixed(jnp.swapaxes(matrix, 1, 2), errors)
+            errors = jnp.where(kept[number] > 0.0, back, 0.0)
+    return jnp.concatenate(found, axis=1)
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    """Where runs stand; lanes first. Sample t is in row t, and its state in slot t + t // horizon
+    of the path, followed by the state it led to."""
+
+    weights: jax.Array
+    """(lanes, all)."""
+
+    squares: jax.Array
+    """(lanes, all): running means of squared gradients, for RMSprop."""
+
+    target: jax.Array
+    """(lanes, all): weights of the network that y_t comes from, if it is another."""
+
+    target_values: jax.Array
+    """(lanes, actions, slots): what that network gives, without noise; no slots without it."""
+
+    late_values: jax.Array
+    """(lanes, actions, window): the same, of slots that wait to be merged."""
+
+    path: Path
+    rows: jax.Array
+    """(lanes, samples, fields): see `Row`."""
+
+    place: Any
+    """The environments' states, (lanes,)."""
+
+    x: jax.Array
+    """(lanes,): the state, scaled."""
+
+    here: jax.Array
+    """(lanes, components): the path there."""
+
+    time: jax.Array
+    """(lanes,): samples so far, the same for all."""
+
+    world: jax.Array
+    actor: jax.Array
+    replay: jax.Array
+    noise: jax.Array
+    resets: jax.Array
+    """(lanes,) keys of the random streams, the last two for noise: a state tells what will come."""
+
+    numbers: dict[str, jax.Array]
+
+
+class Row(NamedTuple):
+    """A sample as it is kept. The last two are there only if one network does it all."""
+
+    x: jax.Array
+    action: jax.Array
+    aim: jax.Array
+    """What Q(s, a) is to meet, the noise on both sides taken into account: y_t - g(s_t). With one
+    network, the part of it that does not change with the weights, r_t - g(s_t)."""
+
+    goes_on: jax.Array
+    """gamma, or 0 at an end."""
+
+    reward: jax.Array
+    after: jax.Array | None
+    """s_{t+1}."""
+
+    ahead: jax.Array | None
+    """g(s_{t+1}), an action each."""
+
+
+def _packed(row: Row) -> jax.Array:
+    """(lanes, ..., fields)."""
+    numbers = [row.x, row.action, row.aim, row.goes_on, row.reward]
+    if row.after is None or row.ahead is None:
+        return jnp.stack(numbers, axis=-1)
+    return jnp.concatenate([jnp.stack([*numbers, row.after], axis=-1), row.ahead], axis=-1)
+
+
+def _unpacked(form: Form, rows: jax.Array) -> Row:
+    numbers = [rows[..., field] for field in range(5)]
+    return Row(*numbers, *((rows[..., 5], rows[..., 6:]) if form.paths == 1 else (None, None)))
+
+
+class Drawn(NamedTuple):
+    """All chance of an episode, drawn beforehand."""
+
+    begun: Any
+    """A fresh state of the environment, (lanes,)."""
+
+    chance: Any
+    """(steps, lanes): where actions lead."""
+
+    explores: jax.Array
+    """(steps, lanes), from [0, 1): below the rate of exploration, any action is taken."""
+
+    any_action: jax.Array
+    """(steps, lanes), uniform."""
+
+    picks: jax.Array
+    """(steps, lanes, batch): which samples an update takes."""
+
+    normals: jax.Array
+    """(1 + steps, lanes, components): for the first state, and where each action leads."""
+
+
+def drawn(form: Form, env: Environment[Any, Any], state: State) -> Drawn:
+    """The chance of the coming episode, in each lane from its keys alone.
+
+    In few calls, because each takes most of a second to compile.
+    """
+    steps, components = form.horizon, form.paths * form.actions
+    episode = state.time[0] // steps
+    words = max(2 * (1 + steps), (1 + steps) * components)
+
+    def one(keys: jax.Array) -> Drawn:
+        own = jax.vmap(jax.random.fold_in, (0, None))(keys, episode)
+        bits = jax.vmap(partial(draws.words, count=words))(own[:3])
+        each = jax.random.wrap_key_data(bits[0, : 2 * (1 + steps)].reshape(1 + steps, 2))
+        number = episode * steps + 1 + jnp.arange(steps, dtype=jnp.int32)
+        return Drawn(
+            env.reset(each[0])[0],
+            jax.vmap(env._draw)(each[1:]),
+            draws.uniform(bits[1, :steps]),
+            draws.below(bits[1, steps : 2 * steps], form.actions),
+            _picks(form.config, own[3], number),
+            draws.normal(bits[2, : (1 + steps) * components].reshape(1 + steps, components)),
+        )
+
+    # Axes in the places of arrays: `vmap` takes a tree of them, of the same shape as what it gives.
+    lanes_second = Drawn(0, 1, 1, 1, 1, 1)  # type: ignore[arg-type]
+    keys = jnp.stack([state.world, state.actor, state.noise, state.replay], axis=1)
+    found: Drawn = jax.vmap(one, out_axes=lanes_second)(keys)
+    return found
+
+
+def _picks(config: Config, key: jax.Array, number: jax.Array) -> jax.Array:
+    """(steps, batch): the samples of an update when there are `number` (steps,) of them."""
+    if config.replay == 0:
+        last = number[:, None] - config.batch + jnp.arange(config.batch, dtype=jnp.int32)
+        return jnp.maximum(last, 0)
+    there = jnp.minimum(number, config.replay)
+    return draws.subsets(key, there, config.batch) + (number - there)[:, None]
+
+
+def _once(due: jax.Array, work: Callable[[Tree], Tree], now: Tree) -> Tree:
+    """`work` if it is due. A loop of at most one round, because a condition would copy `now`."""
+
+    def body(loop: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
+        return jnp.zeros((), bool), work(loop[1])
+
+    done: Tree = lax.while_loop(lambda loop: loop[0], body, (due, now))[1]
+    return done
+
+
+def _settled(form: Form, resets: jax.Array, copies: jax.Array, state: State) -> State:
+    """With nothing that waits; with a fresh path or a new second network, where they are due."""
+    at, kept = state.path.merged[0], state.target_values
+    if form.paths == 2:
+        kept = lax.dynamic_update_slice_in_dim(kept, state.late_values, at, axis=2)
+    state = state._replace(path=paths.merge(state.path), target_values=kept)
+    state = _once(resets, partial(_reset, form), state)
+    if form.paths == 2:
+        state = _once(copies, partial(_copy, form), state)
+    return _once(resets | copies, partial(_aimed, form), state)
+
+
+def _reset(form: Form, state: State) -> State:
+    """With a fresh path, at all states so far."""
+    sigma, rate = state.numbers["sigma"], state.numbers["rate"]
+    keys = jax.vmap(jax.random.fold_in, (0, None))(state.resets, state.time[0])
+    path = paths.redraw(state.path, keys, sigma, rate, form.actions, form.config.edge)
+    last = path.merged[0] - 1
+    here = lax.dynamic_index_in_dim(path.values, last, 1, keepdims=False)
+    return state._replace(path=path, here=here)
+
+
+def _copy(form: Form, state: State) -> State:
+    """The second network becomes what the first is; it is evaluated at all states so far."""
+    points = jnp.where(jnp.isfinite(state.path.points), state.path.points, 0.0)
+    found = values_of(form, state.weights, points)[-1]
+    return state._replace(target=state.weights, target_values=found)
+
+
+def _aimed(form: Form, state: State) -> State:
+    """With the aims of all samples anew."""
+    lanes, size = state.rows.shape[:2]
+    lane, number = jnp.arange(lanes)[:, None], jnp.arange(size, dtype=jnp.int32)
+    slot = number + number // form.horizon
+    row = _unpacked(form, state.rows)
+    values = state.path.values
+    noise = values.at[lane, slot, row.action.astype(jnp.int32)].get(mode="promise_in_bounds")
+    row = row._replace(aim=row.reward - noise)
+    if form.paths == 1:
+        row = row._replace(ahead=values[:, slot + 1])
+    else:
+        after = state.target_values[:, :, slot + 1] + jnp.moveaxis(
+            values[:, slot + 1, form.actions :], 2, 1
+        )
+        row = row._replace(aim=row.aim + row.goes_on * jnp.max(after, axis=1))
+    known = (number < state.time[0])[:, None]
+    return state._replace(rows=jnp.where(known, _packed(row), state.rows))
+
+
+def _arrived(form: Form, state: State, x: jax.Array, normals: jax.Array) -> State:
+    """At one more state, with the path there, and the second network's values."""
+    sigma, rate, waits = state.numbers["sigma"], state.numbers["rate"], state.path.waits[0]
+    path, here = paths.insert(state.path, x, normals, sigma, rate, form.config.edge)
+    late = state.late_values
+    if form.paths == 2:
+        there = values_of(form, state.target, x[:, None])[-1]
+        late = lax.dynamic_update_slice_in_dim(late, there, waits, axis=2)
+    return state._replace(path=path, late_values=late, x=x, here=here)
+
+
+def _sample(
+    form: Form, env: Environment[Any, Any], state: State, chance: Drawn
+) -> tuple[State, jax.Array]:
+    """One sample and what is learned at it."""
+    config, numbers, time = form.config, state.numbers, state.time[0]
+    resets = copies = (time % config.period == 0) & (time > 0)
+    if config.target is not None:
+        copies = (time % config.target == 0) & (time > 0)
+    # Before the next check there is room for this sample's point and a new episode's first.
+    settles = resets | copies | (state.path.waits[0] > form.horizon)
+    state = _once(settles, partial(_settled, form, resets, copies), state)
+
+    x, noise = state.x, state.here[:, : form.actions]
+    noised = values_of(form, state.weights, x[:, None])[-1][:, :, 0] + noise
+    action = jnp.argmax(noised, axis=1).astype(jnp.int32)
+    if config.acting == "epsilon-greedy":
+        share = (_EXPLORES_FIRST - _EXPLORES_LAST) * jnp.exp(-time / _EXPLORES_FOR)
+        action = jnp.where(chance.explores < _EXPLORES_LAST + share, chance.any_action, action)
+    step = jax.vmap(env._advance, (0, 0, 0, None))(
+        chance.chance, state.place, action, env.default_params
+    )
+    reward = step.reward.astype(jnp.float32)
+    ends = step.terminated | step.truncated if config.terminal else step.terminated
+    goes_on = jnp.where(ends, 0.0, numbers["gamma"])
+    after = form.scaled(step.observation)
+    slot = state.path.waits[0]
+    state = _arrived(form, state._replace(place=step.state), after, chance.normals)
+
+    taken = jnp.arange(form.actions) == action[:, None]
+    aim = reward - jnp.sum(jnp.where(taken, noise, 0.0), axis=1)
+    row = Row(x, action.astype(jnp.float32), aim, goes_on, reward, None, None)
+    if form.paths == 1:
+        row = row._replace(after=after, ahead=state.here)
+    else:
+        there = lax.dynamic_index_in_dim(state.late_values, slot, 2, keepdims=False)
+        best = jnp.max(there + state.here[:, form.actions :], axis=1)
+        row = row._replace(aim=aim + goes_on * best)
+    state = state._replace(
+        rows=lax.dynamic_update_slice_in_dim(state.rows, _packed(row)[:, None], time, axis=1),
+        time=state.time + 1,
+    )
+    number = time + 1
+    due = number >= config.batch if config.updates == "step" else number % config.batch == 0
+    due = due & (number <= config.samples)
+    weights, squares = lax.cond(
+        due,
+        lambda: update(form, state, chance.picks),
+        lambda: (state.weights, state.squares),
+    )
+    return state._replace(weights=weights, squares=squares), reward
+
+
+def update(form: Form, state: State, picks: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Weights, and running means of squares, after one update with those samples (lanes, batch)."""
+    config, weights, squares = form.config, state.weights, state.squares
+    lane = jnp.arange(picks.shape[0])[:, None]
+    found = state.rows.at[lane, picks].get(mode="promise_in_bounds")
+    row = _unpacked(form, found)
+    aim = row.aim
+    if row.after is not None and row.ahead is not None:
+        ahead = values_of(form, weights, row.after)[-1] + jnp.moveaxis(row.ahead, 2, 1)
+        aim = aim + row.goes_on * jnp.max(ahead, axis=1)
+    kept = values_of(form, weights, row.x)
+    taken = jnp.arange(form.actions)[:, None] == row.action[:, None]
+    error = jnp.sum(jnp.where(taken, kept[-1], 0.0), axis=1) - aim
+    if config.loss == "huber":
+        error = jnp.clip(error, -1.0, 1.0)
+    errors = jnp.where(taken, error[:, None] / config.batch, 0.0)
+    gradient = gradient_of(form, weights, kept, errors)
+    if config.clamp is not None:
+        gradient = jnp.clip(gradient, -config.clamp, config.clamp)
+    if config.optimiser == "rmsprop":
+        squares = DECAY * squares + (1.0 - DECAY) * gradient**2
+        gradient = gradient / (jnp.sqrt(squares) + TINY)
+    return weights - state.numbers["step"][:, None] * gradient, squares
+
+
+@partial(jax.jit, static_argnames=("form", "env"), donate_argnames="state")
+def _episode(form: Form, env: Environment[Any, Any], state: State) -> tuple[State, jax.Array]:
+    """A round of samples, and the sum of its rewards (lanes,)."""
+    chance = drawn(form, env, state)
+    state = state._replace(place=chance.begun)
+    observed = jax.vmap(env._observe, (0, None))(state.place.inner, env.default_params)
+    state = _arrived(form, state, form.scaled(observed), chance.normals[0])
+    steps = chance._replace(begun=None, normals=chance.normals[1:])
+    state, rewards = lax.scan(partial(_sample, form, env), state, steps)
+    return state, jnp.sum(rewards, axis=0)
+
+
+# --- many runs ------------------------------------------------------------------------------------
+
+
+class PaperProgram:
+    """Paper mode as a program: many runs side by side, each with its own key and settings.
+
+    An episode is a round of `env.step_limit` samples; there are no more than T samples.
+    """
+
+    sweepable: tuple[str, ...] = Config.SWEEPABLE
+
+    def __init__(self, config: Config, env: Environment[Any, Any]) -> None:
+        if not isinstance(env, Environment):
+            raise InputError("paper mode needs an environment that compiles, such as Interval.")
+        kind = env.observation
+        if not isinstance(kind, Box) or len(kind.low) != 1:
+            raise InputError(
+                f"paper mode is for environments where one number is observed, such as Interval, "
+                f"and {env.name} is not one."
+            )
+        if env.step_limit is None:
+            raise InputError(f"{env.name} sets no limit to an episode: give it a step_limit.")
+        if not (math.isfinite(kind.low[0]) and kind.low[0] < kind.high[0] < math.inf):
+            raise InputError(f"paper mode needs finite bounds of what {env.name} shows.")
+        self.config = config
+        self.env = env
+        seen = replace(config, **_UNSEEN)
+        self.form = Form(seen, env.num_actions, env.step_limit, kind.low[0], kind.high[0])
+
+    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None) -> State:
+        """Before the first episode of each of the `keys` (lanes,)."""
+        given = dict(settings or {})
+        for name, value in given.items():
+            check_setting(name, value)
+        lanes, form = keys.shape[0], self.form
+        sigma, rate = self.config.noise
+        own = {"sigma": sigma, "rate": rate, "step": self.config.step, "gamma": self.config.gamma}
+        for name, value in given.items():
+            if np.shape(value) not in ((), (lanes,)):
+                raise InputError(f"{name} must be one number, or one for each of {lanes} keys.")
+        with jax.enable_x64(False):
+            numbers = {
+                name: jnp.broadcast_to(jnp.asarray(np.asarray(value), jnp.float32), (lanes,))
+                for name, value in (own | given).items()
+            }
+            begun: State = _begun(form, self.env, keys, numbers)
+            return begun
+
+    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+        """Play `episodes` more: "return" and "length", (lanes, episodes) each."""
+        number = checks.count("episodes", episodes)
+        played = int(state.time[0]) // self.form.horizon
+        if played + number > self.form.episodes:
+            raise InputError(
+                f"{self.config.samples} samples are {self.form.episodes} episodes: "
+                "say more samples to play on."
+            )
+        with jax.enable_x64(False):
+            after, returns = by_parts(_episode, (self.form, self.env), state, number, _LANES)
+            length = jnp.full(returns.shape, self.form.horizon, jnp.int32)
+        return after, {"return": returns, "length": length}
+
+    def values(self, state: State, states: ArrayLike) -> Floats:
+        """Q_theta without noise, (lanes, n, actions), at observations (n,) or (n, 1)."""
+        points = np.asarray(states, np.float64).reshape(-1, 1)
+        with jax.enable_x64(False):
+            x = self.form.scaled(jnp.asarray(points, jnp.float32))
+            every = jnp.broadcast_to(x, (state.weights.shape[0], len(points)))
+            found = values_of(self.form, state.weights, every)[-1]
+        return np.asarray(np.moveaxis(np.asarray(found), 1, 2), np.float64)
+
+
+@partial(jax.jit, static_argnames=("form", "env"))
+def _begun(
+    form: Form, env: Environment[Any, Any], keys: jax.Array, numbers: dict[str, jax.Array]
+) -> State:
+    lanes = keys.shape[0]
+    streams = jax.vmap(lambda key: jax.random.split(key, 6))(keys)
+
+    def first(key: jax.Array) -> jax.Array:
+        parts = []
+        for rows, columns in form.shapes:
+            key, own = jax.random.split(key)
+            size = rows * columns + columns
+            bound = 1.0 / math.sqrt(rows)
+            parts.append(jax.random.uniform(own, (size,), jnp.float32, -bound, bound))
+        return jnp.concatenate(parts)
+
+    weights = jax.vmap(first)(streams[:, 0])
+    components = form.paths * form.actions
+    most = form.episodes * (form.horizon + 1)
+    path = paths.init(lanes, most, form.window, components)
+    slots = path.points.shape[1] if form.paths == 2 else 0
+    fields = 5 if form.paths == 2 else 6 + form.actions
+    return State(
+        weights=weights,
+        squares=jnp.zeros_like(weights),
+        target=weights if form.paths == 2 else weights[:, :0],
+        target_values=jnp.zeros((lanes, form.actions, slots), jnp.float32),
+        late_values=jnp.zeros((lanes, form.actions, min(slots, form.window)), jnp.float32),
+        path=path,
+        rows=jnp.zeros((lanes, form.episodes * form.horizon, fields), jnp.float32),
+        place=jax.vmap(lambda key: env.reset(key)[0])(streams[:, 1]),
+        x=jnp.zeros((lanes,), jnp.float32),
+        here=jnp.zeros((lanes, components), jnp.float32),
+        time=jnp.zeros((lanes,), jnp.int32),
+        world=streams[:, 1],
+        actor=streams[:, 2],
+        replay=streams[:, 3],
+        noise=streams[:, 4],
+        resets=streams[:, 5],
+        numbers=numbers,
+    )
+
+
+class Trained(NamedTuple):
+    """What `train` gives back, of each lane. Nothing here is certified."""
+
+    state: State
+    returns: Floats
+    """(lanes, episodes), undiscounted."""
+
+
+def train(
+    keys: jax.Array,
+    config: Config,
+    env: Environment[Any, Any],
+    settings: Mapping[str, jax.Array] | None = None,
+) -> Trained:
+    """Learn for all T samples, a lane for each of the `keys` (lanes,)."""
+    program = PaperProgram(config, env)
+    state, seen = program.advance(program.init(keys, settings), program.form.episodes)
+    return Trained(state, np.asarray(seen["return"], np.float64))

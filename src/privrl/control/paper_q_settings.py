@@ -1,0 +1,221 @@
+"""Settings of the paper's Q-learning with functional noise (wang2019), and what it claims.
+
+`privrl.control.paper_functional_q` runs them and says what the fields are about.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from privrl.control.paper_path import Edge
+from privrl.privacy import checks
+from privrl.privacy.certificate import Claim
+from privrl.privacy.claims import wang2019_theorem5
+from privrl.privacy.errors import InputError
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is learned and how; the defaults are Algorithm 1 as printed."""
+
+    epsilon: float = 0.9
+    """What is claimed, if sigma is Theorem 5's."""
+
+    delta: float = 1e-4
+    """The theorem's delta; the tail of its Lemma 8 adds at most as much again."""
+
+    gamma: float = 0.999
+    """The discount factor, from 0 to 1."""
+
+    step: float = 0.01
+    """alpha, the learning rate."""
+
+    batch: int = 128
+    """B, how many samples an update averages over."""
+
+    samples: int = 5000
+    """T, how many samples there will be in all; with another step limit than theirs, say so."""
+
+    resets: int = 39
+    """J, how many paths are drawn in all: a new one every T / J samples (in whole batches if there
+    is an update for each)."""
+
+    sigma: float | None = None
+    """The standard deviation of the noise; None for Theorem 5's. 0 for none."""
+
+    rate: float | None = None
+    """beta, how fast the path forgets; None for Theorem 5's, which fixes it together with sigma."""
+
+    hidden: tuple[int, ...] = (16, 16)
+    """How many units each hidden layer has; there are rectifiers between layers."""
+
+    acting: Literal["greedy", "epsilon-greedy"] = "greedy"
+    """Whether the action is always the best by the noised Q, or with probability
+    0.05 + 0.85 exp(-t / 200) any, as in the public code."""
+
+    replay: int = 0
+    """From how many of the last samples an update draws its batch, without replacement; 0 for
+    taking the last B themselves."""
+
+    updates: Literal["batch", "step"] = "batch"
+    """One update after each B samples, or one after each sample once there are B."""
+
+    loss: Literal["squared", "huber"] = "squared"
+    """Half the square; or Huber's, whose gradient is cut off at 1."""
+
+    clamp: float | None = None
+    """Cuts off each coordinate of the gradient; None for not."""
+
+    optimiser: Literal["sgd", "rmsprop"] = "sgd"
+    """How the gradient becomes a step."""
+
+    target: int | None = None
+    """After how many samples the network that y_t comes from is copied from the other. It has a
+    path of its own. None for one network, and one path."""
+
+    terminal: bool = False
+    """Whether the step limit is an end, after which nothing comes, or y_t bootstraps there."""
+
+    edge: Edge = "correct"
+    """Whether a point right of all others is drawn rightly, or as in the public code."""
+
+    SWEEPABLE: ClassVar[tuple[str, ...]] = ("sigma", "rate", "step", "gamma")
+
+    def __post_init__(self) -> None:
+        checks.positive("epsilon", self.epsilon)
+        if checks.probability("delta", self.delta) == 0.0:
+            raise InputError("delta must be above 0: the theorem has no sigma without it.")
+        for name in ("gamma", "step"):
+            check_setting(name, getattr(self, name))
+        for name in ("batch", "samples", "resets"):
+            checks.count(name, getattr(self, name))
+        if (self.sigma is None) != (self.rate is None):
+            raise InputError(
+                "sigma and rate belong together: say both, or leave both to Theorem 5."
+            )
+        if self.sigma is not None and self.rate is not None:
+            check_setting("sigma", self.sigma)
+            check_setting("rate", self.rate)
+        if not isinstance(self.hidden, tuple) or not self.hidden:
+            raise InputError("hidden must be the sizes of the hidden layers, such as (16, 16).")
+        for size in self.hidden:
+            checks.count("hidden", size)
+        one_of("acting", self.acting, ("greedy", "epsilon-greedy"))
+        one_of("updates", self.updates, ("batch", "step"))
+        one_of("loss", self.loss, ("squared", "huber"))
+        one_of("optimiser", self.optimiser, ("sgd", "rmsprop"))
+        one_of("edge", self.edge, ("correct", "public-code"))
+        if self.replay != 0 and not self.batch <= checks.count("replay", self.replay) < 2**16:
+            raise InputError(
+                f"replay must be 0, or at least the batch of {self.batch} and below 65,536."
+            )
+        if self.clamp is not None:
+            checks.positive("clamp", self.clamp)
+        if self.target is not None:
+            checks.count("target", self.target)
+        object.__setattr__(self, "terminal", checks.switch("terminal", self.terminal))
+        if self.samples < self.batch:
+            raise InputError(f"samples must be at least the batch of {self.batch}.")
+        most = self.samples if self.updates == "step" else self.samples // self.batch
+        if self.resets > most:
+            raise InputError(f"resets must be at most {most}: there are no more to choose from.")
+
+    @property
+    def count(self) -> int:
+        """How many updates there are, as Theorem 5 counts them."""
+        return self.samples if self.updates == "step" else self.samples // self.batch
+
+    @property
+    def period(self) -> int:
+        """How many samples share a path."""
+        if self.updates == "step":
+            return -(-self.samples // self.resets)
+        return self.batch * -(-self.count // self.resets)
+
+    @cached_property
+    def theorem(self) -> Claim:
+        """What Theorem 5 says of these settings, with the k, beta and sigma that it needs."""
+        return wang2019_theorem5(
+            self.epsilon, self.delta, self.count, self.step, self.batch, resets=self.resets
+        )
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """sigma and beta."""
+        if self.sigma is not None and self.rate is not None:
+            return float(self.sigma), float(self.rate)
+        return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name} must be {', '.join(map(repr, allowed))}, not {value!r}.")
+
+
+def check_setting(name: str, value: object) -> None:
+    """Refuse what a sweep must not hold: one number, or an array of them."""
+    if name not in Config.SWEEPABLE:
+        raise InputError(f"{name!r} cannot be swept: use {', '.join(Config.SWEEPABLE)}.")
+    check = checks.non_negative if name in ("sigma", "gamma") else checks.positive
+    try:
+        entries = np.asarray(value).ravel().tolist()
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, or an array of numbers.") from None
+    for entry in entries:
+        if check(name, entry) > 1.0 and name == "gamma":
+            raise InputError("gamma must be at most 1.")
+
+
+def printed(**changes: Any) -> Config:
+    """Algorithm 1 as printed, sigma and beta by Theorem 5: a path for each of the 39 batches.
+
+    The sizes are the public code's, since the paper's main text has none.
+    """
+    return replace(Config(), **changes)
+
+
+def public_code(**changes: Any) -> Config:
+    """What the authors' public code does, in the settings of Figure 1, with sigma 0.2.
+
+    It departs from Algorithm 1 in each of these:
+
+    - sigma is one of 0, 0.2, ..., 1 and beta is 1, so Theorem 5 says nothing of it;
+    - an update after every sample, of 128 samples drawn without replacement from all there are;
+    - epsilon-greedy acting;
+    - the Huber loss, each coordinate of the gradient cut off at 1, and RMSprop;
+    - y_t from a second network, with a path of its own, copied every 500 samples;
+    - the end of an episode of 50 samples is terminal;
+    - a fresh path for each episode (J = 100; the authors' notebook has none, J = 1).
+
+    And it has the wrong right edge, which is an option here: `edge="public-code"`.
+    """
+    return replace(_PUBLIC_CODE, **changes)
+
+
+_PUBLIC_CODE = Config(
+    resets=100,
+    sigma=0.2,
+    rate=1.0,
+    acting="epsilon-greedy",
+    replay=10_000,
+    updates="step",
+    loss="huber",
+    clamp=1.0,
+    optimiser="rmsprop",
+    target=500,
+    terminal=True,
+)
+
+
+def claims(config: Config) -> tuple[Claim, ...]:
+    """What the paper promises for the whole run; none without noise.
+
+    Theorem 5 counts one update for each B samples, so with `updates="step"` it is given T of them.
+    """
+    if config.sigma is None:
+        return (config.theorem,)
+    if config.sigma == 0.0:
+        return ()
+    raise InputError("a sigma of one's own has no claim: say epsilon and delta instead.")

@@ -1,0 +1,754 @@
+"""Many agents who play at once and report when they are done, compiled: trials side by side.
+
+A *lane* is one run of private gradient collection (Ono and Takahashi 2020): an aggregator, and
+`flight` agents who play with copies of its model. Each takes a step per tick. Whose episode is over
+reports a randomised gradient and leaves; the next agent takes the place, draws dynamics of its own,
+and gets the model as it is then. Nobody waits for anybody: while an agent plays, the others'
+reports move the model, and its own is about an old one when it comes.
+
+With `timing` "open" that is all. With "fixed" agents come in rounds of `flight`. Who is done early
+keeps the report until all are, and then they report, in the order of their places, before anybody
+gets a new model. So how long somebody played decides nothing: not the order in which reports are
+counted, not which model the next agent gets, and not how old a report's model is.
+
+Ticks come in blocks of `block`. A place whose episode ends within a block stands idle to its end,
+on average (block - 1) / 2 ticks for each episode, and none for one of a multiple of `block` steps.
+Then those who are done report in the order of their places, each to its own lane. Reports are made
+for those only who have something to report, a few at a time.
+
+    gradient  ->  row: finite, of unit length if asked for   (`control.privatiser`)
+    row       ->  report, with noise from the agent's own key (`privacy.mechanisms.*_jax`, 64 bits)
+    report    ->  sum, and a new model when there are enough  (`control.aggregation.apply`)
+
+Episodes and their gradients are in 32 bits unless `dtype` says otherwise; nothing is proved of
+them. Rows, reports and models are in 64.
+
+**What this is.** A simulation, in which one program knows all agents' episodes. Scores are recorded
+for all of them, and are not private. Reports have the law that their plans say, so that what the
+aggregator knows, the models included, is epsilon-DP for each agent if keys and scores are kept to
+oneself; with open timing also who was done when.
+
+Lanes are grouped in *arms*, which differ in how agents report: with C arms, of L lanes the first
+L / C belong to the first. Everything else by which lanes may differ is a number among the settings:
+those of the loss (`pgc_losses`), "rate" and "buffer" of the aggregator, and "decay": of N agents in
+all, after n reports the rate is rate (1 - n / N)^decay. What happens in a lane depends on its own
+key and settings only, not on the lanes beside it.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import groupby
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from privrl.control import aggregation
+from privrl.control.aggregation import Optimiser, Staleness
+from privrl.control.lanes import by_parts
+from privrl.control.pgc_losses import (
+    Loss,
+    Model,
+    Steps,
+    Weights,
+    drawn,
+    greedy,
+    no_sums,
+    softmax,
+)
+from privrl.control.privatiser import Norm, Privatiser, unit
+from privrl.control.program import strong
+from privrl.envs.base import Environment
+from privrl.privacy import checks
+from privrl.privacy.errors import InputError
+from privrl.privacy.grid import Array
+from privrl.privacy.mechanisms import clip, report_laplace_jax, sign_jax, unit_vector_jax
+from privrl.privacy.mechanisms.report_laplace import LaplaceReport
+from privrl.privacy.mechanisms.sign import ProjectedSign
+from privrl.privacy.mechanisms.unit_vector import PrivUnit, from_draws, upper_quantile
+from privrl.privacy.noise import jax_normal
+
+Plan = PrivUnit | ProjectedSign | LaplaceReport
+Acting = Literal["sampled", "greedy"]
+Timing = Literal["fixed", "open"]
+Dynamics = Callable[[jax.Array], Any]
+"""`dynamics(key)` gives the parameters of one agent's environment; pure, and hashable."""
+
+# What is seen of up to so many reports is kept in arrays of one size.
+_COLUMNS = 2**17
+# So many reports are made at once.
+_CHUNK = 32
+# The paper's exploration: 1/2 at first, and 0 after 900 submissions.
+_EXPLORE, _EXPLORE_FOR = 0.5, 900.0
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Dynamics in which one parameter is one of some values, each equally often."""
+
+    env: Environment[Any, Any]
+    name: str
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.env, Environment):
+            raise InputError(f"env must be an environment of privrl.envs, not {self.env!r}.")
+        known = getattr(self.env.default_params, "_fields", ())
+        if self.name not in known:
+            others = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(f"{self.env.name} has no parameter {self.name!r}: {others}.")
+        if not isinstance(self.values, tuple | list) or not len(self.values):
+            raise InputError("values must be a list of at least one value to choose.")
+        values = tuple(checks.number(self.name, one) for one in self.values)
+        if not all(map(math.isfinite, values)):
+            raise InputError(f"Each value of {self.name} must be finite.")
+        object.__setattr__(self, "values", values)
+
+    def __call__(self, key: jax.Array) -> Any:
+        # Less to compile than `jax.random.choice`, and uniform to one in 10^7.
+        which = jnp.floor(jax.random.uniform(key) * len(self.values)).astype(jnp.int32)
+        value = jnp.asarray(self.values)[which]
+        return self.env.default_params._replace(**{self.name: value})
+
+
+@dataclass(frozen=True)
+class Arm:
+    """How the agents of some lanes report."""
+
+    plan: Plan | None
+    """The mechanism; None for no noise, and no privacy."""
+
+    norm: Norm = "unit"
+    """"unit": gradients are brought to L2 norm `radius`. "clip": the mechanism clips them."""
+
+    radius: float = 1.0
+    """L2 norm of rows with the norm "unit". Without a mechanism, rows of the norm "clip" are
+    clipped to this L1 norm, as the paper's Laplace mechanism does."""
+
+    gradient: Literal["own", "zero"] = "own"
+    """"zero": a control. All gradients count as zero, and the noise is the same."""
+
+    @classmethod
+    def of(cls, privatiser: Privatiser, gradient: Literal["own", "zero"] = "own") -> "Arm":
+        """The plan of a privatiser, one submission's, compiled.
+
+        Laplace noise on a grid becomes Laplace noise in 64 bits, with the same scale to 1/4096.
+        """
+        own = privatiser.plan
+        plan: Plan = (
+            own
+            if isinstance(own, PrivUnit | ProjectedSign)
+            else LaplaceReport(own.epsilon, own.dimension, own.radius)
+        )
+        return cls(plan, privatiser.norm, privatiser.radius, gradient)
+
+    def row(self, gradient: Any) -> Any:
+        """The row that the report of a gradient is about: total, and in 64 bits."""
+        wide = gradient.astype(jnp.float64)
+        finite = jnp.where(jnp.all(jnp.isfinite(wide)), wide, 0.0)
+        return self.radius * unit(jnp, finite) if self.norm == "unit" else finite
+
+    @property
+    def _alike(self) -> Any:
+        """Neighbouring arms of which this is the same are compiled as one."""
+        plan = self.plan
+        if isinstance(plan, PrivUnit | LaplaceReport):
+            padded = getattr(plan, "padded", None)
+            return type(plan), plan.dimension, plan.radius, padded, self.norm, self.radius
+        return self
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring arms whose agents report by the same mechanism, with an epsilon of their own."""
+
+    arms: tuple[Arm, ...]
+    quantile: Literal["newton", "table"]
+
+    def reports(self, gradients: Any, keys: jax.Array, arms: Any) -> Any:
+        """A report for each gradient (n, d), with noise from its own key, in the given arm (n,)."""
+        zero = jnp.asarray([arm.gradient == "zero" for arm in self.arms])[arms]
+        arm = self.arms[0]
+        rows = jax.vmap(arm.row)(jnp.where(zero[:, None], 0.0, gradients))
+        plans = [one.plan for one in self.arms]
+        plan = arm.plan
+        if isinstance(plan, PrivUnit):
+            caps = [one for one in plans if isinstance(one, PrivUnit)]
+            return unit_reports(caps, arms, rows, keys, self.quantile)
+        if isinstance(plan, ProjectedSign):
+            bits = partial(sign_jax.reports, plan)
+            return jax.vmap(lambda row, key: bits(row[None], key)[0])(rows, keys)
+        if isinstance(plan, LaplaceReport):
+            radius, d = plan.radius, plan.dimension
+            scales = [one.mechanism.scale for one in plans if isinstance(one, LaplaceReport)]
+
+            def noised(row: Any, key: jax.Array, scale: Any) -> Any:
+                noise = SimpleNamespace(scale=scale)
+                own: Any = SimpleNamespace(dimension=d, radius=radius, mechanism=noise)
+                return report_laplace_jax.reports(own, row[None], key)[0]
+
+            return jax.vmap(noised)(rows, keys, jnp.asarray(scales)[arms])
+        return rows if arm.norm == "unit" else clip.l1(rows, arm.radius)
+
+
+def unit_reports(
+    plans: list[PrivUnit],
+    arms: Any,
+    rows: Any,
+    keys: jax.Array,
+    quantile: Literal["newton", "table"],
+) -> Any:
+    """A report for each row (n, d), by plans that differ in epsilon only, from its own key.
+
+    With the quantile "newton" it is bit for bit what `unit_vector_jax.reports` gives for the row
+    alone. With "table" the first coordinate is interpolated, which is quicker and off by less than
+    1e-10: for simulations.
+    """
+    first = plans[0]
+    # Small caps need tails that the table does not have.
+    by_table = quantile == "table" and min(plan.covered for plan in plans) > 1e-6
+    coin, uniform, normal, sign = jnp.moveaxis(
+        jax.vmap(lambda k: jax.random.split(k, 4))(keys), 1, 0
+    )
+    bits = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint64))(coin) >> 8
+    inside = jnp.asarray([int(plan.inside * 2**56) for plan in plans], jnp.uint64)[arms]
+    own: Any = SimpleNamespace(
+        dimension=first.dimension,
+        sphere=first.sphere,
+        padded=first.padded,
+        radius=first.radius,
+        cap=jnp.asarray([plan.cap for plan in plans])[arms],
+        covered=jnp.asarray([plan.covered for plan in plans])[arms],
+        length=jnp.asarray([plan.length for plan in plans])[arms, None],
+    )
+    inverse = table_quantile if by_table else unit_vector_jax.upper_quantile
+    return from_draws(
+        jnp,
+        own,
+        rows,
+        inside=bits < inside,
+        first=partial(inverse, first.sphere),
+        uniforms=1.0 - jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float64))(uniform),
+        normals=jax.vmap(lambda k: jax_normal(k, (first.sphere - 1,)))(normal),
+        signs=jax.vmap(lambda k: jax.random.rademacher(k, (), jnp.float64))(sign),
+    )
+
+
+_LOG_TAILS = (-40.0, math.log(0.5))
+_NODES = 8192
+
+
+def table_quantile(sphere: int, tails: Any) -> Any:
+    """`unit_vector.upper_quantile` by cubic interpolation in the logarithm of the tail.
+
+    Tails below e^-40 count as that. If a cap covers more than 1e-6 of the sphere, that happens to
+    less than one report in 10^11.
+    """
+    nodes = jnp.asarray(_nodes(sphere))
+    low, high = _LOG_TAILS
+    at = (jnp.clip(jnp.log(tails), low, high) - low) * ((_NODES - 1) / (high - low))
+    cell = jnp.clip(at.astype(jnp.int32), 1, _NODES - 3)
+    t = at - cell
+    before, left, right, after = (nodes[cell + shift] for shift in (-1, 0, 1, 2))
+    # Lagrange's polynomial through the four nodes around.
+    return (
+        before * (-t * (t - 1.0) * (t - 2.0) / 6.0)
+        + left * ((t + 1.0) * (t - 1.0) * (t - 2.0) / 2.0)
+        - right * ((t + 1.0) * t * (t - 2.0) / 2.0)
+        + after * ((t + 1.0) * t * (t - 1.0) / 6.0)
+    )
+
+
+@lru_cache(maxsize=16)
+def _nodes(sphere: int) -> Array:
+    tails: Array = np.exp(np.linspace(*_LOG_TAILS, _NODES))
+    return upper_quantile(sphere, tails)
+
+
+class Slots(NamedTuple):
+    """Those in flight. In all arrays the last axis is lanes x flight, a lane's places together."""
+
+    weights: Any
+    """The model that the agent was sent, as matrices."""
+
+    version: Any
+    """And its version."""
+
+    explore: Any
+    """With what probability the agent acts at random."""
+
+    sums: Any
+    """`Sums`; of old episodes too, until the first step."""
+
+    state: Any
+    params: Any
+    observation: Any
+    score: Any
+    """The sum of the rewards so far."""
+
+    over: Any
+    """Whether the episode has ended."""
+
+    sent: Any
+    """Whether the report about it has been sent."""
+
+
+class Aggregators(NamedTuple):
+    """The lanes' aggregators; in all arrays the first axis is lanes."""
+
+    theta: Any
+    moments: Any
+    total: Any
+    held: Any
+    version: Any
+    accepted: Any
+
+
+class State(NamedTuple):
+    """Where all lanes stand, with the agents in flight: **private**, and so are the keys."""
+
+    slots: Slots
+    aggregators: Aggregators
+    block: Any
+    """(lanes,): how many blocks have been played."""
+
+    actions: Any
+    """(lanes,): keys of the chance in each block."""
+
+    arrivals: Any
+    """(lanes,): keys of agents, for their dynamics and where they begin."""
+
+    noise: Any
+    """(lanes,): keys of the reports' noise."""
+
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PGCProgram:
+    """Private gradient collection as a `Program`: `init` and `advance` over many lanes."""
+
+    env: Environment[Any, Any]
+    model: Model
+    arms: tuple[Arm, ...]
+    agents: int
+    """How many agents a lane has in all: the longest that it can be advanced."""
+
+    acting: Acting = "sampled"
+    """"sampled": by the policy's chances. "greedy": the likeliest action, with exploration that
+    ends after 900 submissions, as in the paper."""
+
+    dynamics: Dynamics | None = None
+    """Of each agent; None for the environment's own parameters."""
+
+    optimiser: Optimiser = "adam"
+    staleness: Staleness = "root"
+    timing: Timing = "open"
+    """"open": an agent reports when its episode is over. "fixed": when all of its
+    round are."""
+
+    flight: int = 9
+    block: int = 8
+    dtype: Literal["float32", "float64"] = "float32"
+    quantile: Literal["newton", "table"] = "table"
+    """How PrivUnit's first coordinate is found: "newton" to 1e-13, or "table" to 1e-10, for
+    simulations."""
+
+    def __post_init__(self) -> None:
+        checks.count("agents", self.agents)
+        checks.count("flight", self.flight)
+        checks.count("block", self.block)
+        if self.env.step_limit is None:
+            raise InputError(f"{self.env.name} needs a step limit: an episode must end.")
+        for arm in self.arms:
+            if arm.plan is not None and arm.plan.dimension != self.model.dimension:
+                raise InputError(
+                    f"A plan reports {arm.plan.dimension} numbers, and the model has "
+                    f"{self.model.dimension} parameters."
+                )
+        if not self.arms:
+            raise InputError("arms must say at least one way to report.")
+
+    @cached_property
+    def loss(self) -> Loss:
+        return Loss(self.model)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The arms, neighbours that are compiled as one together."""
+        alike = groupby(self.arms, key=lambda arm: arm._alike)
+        return tuple(Group(tuple(arms), self.quantile) for _, arms in alike)
+
+    @property
+    def sweepable(self) -> tuple[str, ...]:
+        return ("rate", "buffer", "decay", *self.loss.settings)
+
+    # --- beginning --------------------------------------------------------------------------------
+
+    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> State:
+        """The state before the first step: `settings` has all of `sweepable`, each (lanes,)."""
+        lanes = keys.shape[0]
+        if lanes % len(self.arms):
+            raise InputError(f"There must be as many lanes for each of the {len(self.arms)} arms.")
+        if set(settings) != set(self.sweepable):
+            raise InputError(f"settings must be {', '.join(self.sweepable)}.")
+        own = {name: jnp.asarray(x, jnp.float64) for name, x in settings.items()}
+        state: State = _init(self, keys, own)
+        return state
+
+    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+        """Let every lane accept `episodes` more reports; scores are in their order."""
+        checks.count("episodes", episodes)
+        before = int(np.max(np.asarray(state.aggregators.accepted), initial=0))
+        if before + episodes > self.agents:
+            raise InputError(f"Each lane has {self.agents} agents: no more can report.")
+        # Arrays are larger than they need be, so that few sizes are compiled, but not by far.
+        columns = min(self.agents, max(_COLUMNS, 1 << (episodes - 1).bit_length()))
+        state, seen = _advance(self, columns, state, jnp.asarray(episodes, jnp.int32))
+        return state, {name: x[:, :episodes] for name, x in seen.items()}
+
+    def begun(self, keys: jax.Array, settings: dict[str, Any]) -> State:
+        """`init`, to be compiled."""
+        lanes, d = keys.shape[0], self.model.dimension
+        first, actions, arrivals, noise = jnp.moveaxis(
+            jax.vmap(lambda key: jax.random.split(key, 4))(keys), 1, 0
+        )
+        theta = jax.vmap(self.model.initial)(first)
+        shape = aggregation.no_moments(d, self.optimiser)
+        none = jnp.zeros(lanes, jnp.int32)
+        aggregators = Aggregators(
+            theta,
+            jnp.zeros((lanes, *shape), jnp.float64),
+            jnp.zeros((lanes, d), jnp.float64),
+            *(none, none, none),
+        )
+        # Later agents are numbered by the reports before them, these by what no report has.
+        numbers = jnp.tile(jnp.uint32(2**31) + jnp.arange(self.flight, dtype=jnp.uint32), lanes)
+        keys = jax.vmap(jax.random.fold_in)(jnp.repeat(arrivals, self.flight), numbers)
+        model = self._sent(aggregators)
+        off = jnp.zeros(lanes * self.flight, bool)
+        slots = Slots(
+            *model, no_sums(model[0]), *self._arrived(keys), *(off.astype(self.dtype), off, off)
+        )
+        return strong(State(slots, aggregators, none, actions, arrivals, noise, settings))
+
+    def _sent(self, now: Aggregators) -> tuple[Any, Any, Any]:
+        """What an agent who comes now is sent: weights, version and exploration, for each place."""
+        lanes, d = now.theta.shape
+        theta = jnp.broadcast_to(
+            now.theta.astype(self.dtype).T[:, :, None], (d, lanes, self.flight)
+        )
+        explore = jnp.maximum(0.0, _EXPLORE * (1.0 - now.accepted / _EXPLORE_FOR))
+        return (
+            self.model.weights(theta.reshape(d, -1)),
+            jnp.repeat(now.version, self.flight),
+            jnp.repeat(explore.astype(self.dtype), self.flight),
+        )
+
+    def _arrived(self, keys: jax.Array) -> tuple[Any, Any, Any]:
+        """State, parameters and observation of new agents, one for each key, along a last axis."""
+
+        def one(key: jax.Array) -> Any:
+            first, second = jax.random.split(key)
+            given = self.env.default_params if self.dynamics is None else self.dynamics(first)
+            given = self._narrowed(jax.tree.map(jnp.asarray, given))
+            state, observation = self.env.reset(second, given)
+            return self._narrowed(state), given, self._narrow(observation)
+
+        found: tuple[Any, Any, Any] = jax.vmap(one, out_axes=-1)(keys)
+        return found
+
+    def _narrow(self, x: Any) -> Any:
+        return x.astype(self.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    def _narrowed(self, tree: Any) -> Any:
+        return jax.tree.map(self._narrow, tree)
+
+    # --- playing ----------------------------------------------------------------------------------
+
+    def played(self, slots: Slots, settings: dict[str, Any], on: Any, keys: jax.Array) -> Slots:
+        """A block of ticks for the places that are `on`; `keys` (lanes,) are of this block."""
+        ticks, flight, dtype = self.block, self.flight, jnp.dtype(self.dtype)
+
+        def of_lanes(drawn: Any) -> Any:
+            """From (lanes, ticks, flight, ...) to (ticks, ..., lanes x flight)."""
+            moved = jnp.moveaxis(drawn, (0, 2), (-2, -1))
+            return moved.reshape(*moved.shape[:-2], -1)
+
+        def uniforms(key: jax.Array) -> Any:
+            return jax.random.uniform(key, (ticks, flight), dtype)
+
+        def chances(key: jax.Array) -> Any:
+            # No number of `uniforms` is drawn from this.
+            apart = jax.random.fold_in(key, jnp.uint32(2**32 - 1))
+            every = jax.random.split(apart, (ticks, flight))
+            return jax.vmap(jax.vmap(self.env._draw))(every)
+
+        numbers = of_lanes(jax.vmap(uniforms)(keys))
+        # Most environments draw nothing, and then no keys are split.
+        by_chance = jax.eval_shape(self.env._draw, keys[0]) is not None
+        chance = jax.tree.map(of_lanes, jax.vmap(chances)(keys)) if by_chance else None
+        own = {name: settings[name].astype(dtype) for name in self.loss.settings}
+        own = {name: jnp.repeat(x, flight) for name, x in own.items()}
+
+        def tick(now: Slots, drawn: Any) -> tuple[Slots, Steps]:
+            return self._tick(now, slots.weights, on, *drawn)
+
+        # What does not change on the way is not carried along.
+        light = slots._replace(weights=None, sums=None)
+        after, steps = lax.scan(tick, light, (numbers, chance))
+        steps = Steps(
+            [jnp.moveaxis(x, 0, 1) for x in steps.inside],
+            *(jnp.moveaxis(steps.chances, 0, 1), *steps[2:]),
+        )
+        new = slots.state.time == 0
+        sums = self.loss.add(own, slots.weights, steps, slots.sums, new)
+        return after._replace(weights=slots.weights, sums=sums)
+
+    def _tick(
+        self, slots: Slots, weights: Weights, on: Any, uniform: Any, chance: Any
+    ) -> tuple[Slots, Steps]:
+        """One step of everybody who is `on` and not done, and what to remember of it."""
+        live = on & ~slots.over
+        # Where an episode ended may not be a number, and even no part of that is one.
+        inside = self.model.inside(weights, jnp.where(live, slots.observation, 0))
+        preferences, value = self.model.outputs(weights, inside)
+        chances = softmax(preferences)
+        if self.acting == "greedy":
+            action = greedy(chances, slots.explore, uniform)
+        else:
+            action = drawn(chances, uniform)
+        after = jax.vmap(self.env._advance, in_axes=-1, out_axes=-1)(
+            chance, slots.state, action, slots.params
+        )
+        reward = after.reward.astype(self.dtype)
+
+        def kept(new: Any, old: Any) -> Any:
+            return jax.tree.map(lambda a, b: jnp.where(live, a, b), new, old)
+
+        now = slots._replace(
+            state=kept(self._narrowed(after.state), slots.state),
+            observation=kept(self._narrow(after.observation), slots.observation),
+            score=kept(slots.score + reward, slots.score),
+            over=slots.over | (live & (after.terminated | after.truncated)),
+        )
+        value = jnp.broadcast_to(value, reward.shape)
+        return now, Steps(inside, chances, value, action, reward, live)
+
+    # --- reporting --------------------------------------------------------------------------------
+
+    def gradients(self, slots: Slots, settings: Mapping[str, Any]) -> Any:
+        """The gradients of the losses of slots whose episodes are over: (parameters, slots)."""
+        cut = ~slots.state.ended
+        ascent = self.loss.close(settings, slots.weights, slots.observation, cut, slots.sums)
+        return -self.model.vector(ascent)
+
+    def reported(self, state: State, ready: Any, number: Any, reports: Any) -> tuple[State, Any]:
+        """`reports` (lanes x flight, d) with those of the places that are `ready`, to which then
+        new agents have come; `number` says how many reports their lanes had before."""
+        flight, lanes = self.flight, state.block.shape[0]
+        beyond, trials = lanes * flight, lanes // len(self.arms)
+        there: Any = state.slots.state, state.slots.params, state.slots.observation
+        start = 0
+        for group in self.groups:
+            width = len(group.arms) * trials * flight
+
+            def more(carry: Any, start: int = start, width: int = width) -> Any:
+                return jnp.any(lax.dynamic_slice_in_dim(carry[0], start, width))
+
+            def some(
+                carry: Any, group: Group = group, start: int = start, width: int = width
+            ) -> Any:
+                left, there, found = carry
+                slots = state.slots
+                mine = lax.dynamic_slice_in_dim(left, start, width)
+                # Those that do not exist are beyond the end: read somewhere, and written nowhere.
+                at = jnp.nonzero(mine, size=min(_CHUNK, width), fill_value=beyond)[0]
+                place = jnp.minimum(at, width - 1)
+                at, lane = at + start, (place + start) // flight
+                some = jax.tree.map(lambda x: jnp.take(x, place + start, axis=-1), slots)
+                own = {name: state.settings[name][lane] for name in self.loss.settings}
+                gradients = self.gradients(some, self._narrowed(own)).T
+                keys = jnp.stack([state.noise[lane], state.arrivals[lane]])
+                keys = jax.vmap(jax.vmap(jax.random.fold_in))(
+                    keys, jnp.broadcast_to(number[place + start], keys.shape)
+                )
+                new = group.reports(gradients, keys[0], place // (trials * flight))
+                come = self._arrived(keys[1])
+                there = jax.tree.map(lambda x, y: x.at[..., at].set(y, mode="drop"), there, come)
+                found = found.at[at].set(new, mode="drop")
+                return left.at[at].set(False, mode="drop"), there, found
+
+            ready, there, reports = lax.while_loop(more, some, (ready, there, reports))
+            start += width
+        slots = state.slots._replace(state=there[0], params=there[1], observation=there[2])
+        return state._replace(slots=slots), reports
+
+    def accepted(self, now: Aggregators, has: Any, reports: Any, ages: Any, settings: Any) -> Any:
+        """The aggregators after one report each, for lanes that `has` one."""
+        weight = aggregation.weight(ages.astype(jnp.float64), self.staleness)
+        total = now.total + jnp.where(has[:, None], weight[:, None] * reports, 0.0)
+        held = now.held + has
+        full = held >= settings["buffer"]
+
+        def moved() -> tuple[Any, Any]:
+            apply = partial(aggregation.apply, optimiser=self.optimiser)
+            done = now.version.astype(jnp.float64)
+            rate = aggregation.scheduled(
+                *(settings["rate"], done, settings["buffer"], self.agents, settings["decay"])
+            )
+            theta, moments = jax.vmap(
+                lambda t, m, s, v, rate, buffer: apply(t, m, s, v, rate=rate, buffer=buffer)
+            )(
+                *(now.theta, now.moments, total, done),
+                *(rate, settings["buffer"]),
+            )
+            return (
+                jnp.where(full[:, None], theta, now.theta),
+                jnp.where(full[:, None, None], moments, now.moments),
+            )
+
+        theta, moments = lax.cond(jnp.any(full), moved, lambda: (now.theta, now.moments))
+        return Aggregators(
+            *(theta, moments, jnp.where(full[:, None], 0.0, total)),
+            *(jnp.where(full, 0, held), now.version + full, now.accepted + has),
+        )
+
+
+# So many lanes at most are played at once: what they have in mind fits a core's cache.
+_TOGETHER = 50
+
+
+def play(
+    program: PGCProgram, keys: jax.Array, settings: Mapping[str, Any], episodes: int
+) -> dict[str, Any]:
+    """What is seen by `init` and `advance`, in parts, on all cores."""
+
+    def by_trial(x: Any) -> Any:
+        return jnp.swapaxes(jnp.reshape(x, (len(program.arms), -1)), 0, 1)
+
+    own = by_trial(keys), {name: by_trial(x) for name, x in settings.items()}
+    most = max(1, _TOGETHER // len(program.arms))
+    _, seen = by_parts(_whole, (program, episodes), own, 1, most)
+    return {name: jnp.swapaxes(x[:, 0], 0, 1).reshape(-1, episodes) for name, x in seen.items()}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _whole(program: PGCProgram, episodes: int, own: Any) -> Any:
+    """`play` for trials of all arms: (trials, arms)."""
+    keys, settings = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1), own)
+    _, seen = _advance(
+        program, episodes, program.init(keys, settings), jnp.asarray(episodes, jnp.int32)
+    )
+    trials = len(own[0])
+    return own, {
+        name: jnp.swapaxes(x.reshape(-1, trials, episodes), 0, 1) for name, x in seen.items()
+    }
+
+
+@partial(jax.jit, static_argnums=0)
+def _init(program: PGCProgram, keys: jax.Array, settings: dict[str, Any]) -> State:
+    return program.begun(keys, settings)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(
+    program: PGCProgram, columns: int, state: State, episodes: Any
+) -> tuple[State, dict[str, Any]]:
+    """`episodes` more submissions in every lane; what is seen of them is in so many columns.
+
+    A lane stops with exactly so many accepted. If that is in the midst of those who were done after
+    a block, the others keep their reports until the lane goes on: so runs in pieces equal whole
+    runs, and a lane does not know whether the lanes beside it have stopped.
+    """
+    lanes, flight = state.block.shape[0], program.flight
+    first = state.aggregators.accepted
+    goal = first + episodes
+
+    def by_lane(x: Any) -> Any:
+        return x.reshape(*x.shape[:-1], lanes, flight)
+
+    def waiting(over: Any) -> Any:
+        """Of lanes: whether there is somebody who is to report now."""
+        return jnp.all(over, axis=1) if program.timing == "fixed" else jnp.any(over, axis=1)
+
+    def block(carry: Any) -> Any:
+        state, seen, reports = carry
+        # Everybody plays on but in lanes that stopped, and in those that stopped in the midst.
+        on = (state.aggregators.accepted < goal) & ~waiting(by_lane(state.slots.over))
+        keys = jax.vmap(jax.random.fold_in)(state.actions, state.block)
+        slots = program.played(state.slots, state.settings, jnp.repeat(on, flight), keys)
+        state = state._replace(slots=slots, block=state.block + on)
+        state, seen, reports = submitted(state, seen, reports)
+        return reissued(state), seen, reports
+
+    def submitted(state: State, seen: Any, reports: Any) -> Any:
+        slots = state.slots
+        done = by_lane(slots.over & ~slots.sent) & waiting(by_lane(slots.over))[:, None]
+        rank = jnp.cumsum(done, axis=1) - done
+        number = state.aggregators.accepted[:, None] + rank
+        ready = done & (number < goal[:, None])
+        state, reports = program.reported(state, ready.reshape(-1), number.reshape(-1), reports)
+        every = reports.reshape(lanes, flight, -1)
+        version = by_lane(slots.version)
+        told = {"return": by_lane(slots.score), "length": by_lane(slots.state.time)}
+
+        def turn(carry: Any) -> Any:
+            place, now, seen = carry
+            this = ready & (rank == place)
+            has, at = jnp.any(this, axis=1), jnp.argmax(this, axis=1)[:, None]
+
+            def of(x: Any) -> Any:
+                return jnp.take_along_axis(x, at, axis=1)[:, 0]
+
+            report = jnp.take_along_axis(every, at[:, :, None], axis=1)[:, 0]
+            column = jnp.where(has, now.accepted - first, columns)
+            seen = {
+                name: x.at[jnp.arange(lanes), column].set(of(told[name]), mode="drop")
+                for name, x in seen.items()
+            }
+            ages = now.version - of(version)
+            return place + 1, program.accepted(now, has, report, ages, state.settings), seen
+
+        turns = jnp.max(jnp.sum(ready, axis=1))
+        _, now, seen = lax.while_loop(
+            lambda carry: carry[0] < turns,
+            turn,
+            (jnp.zeros((), turns.dtype), state.aggregators, seen),
+        )
+        sent = slots.sent | ready.reshape(-1)
+        slots = state.slots._replace(sent=sent)
+        return state._replace(slots=slots, aggregators=now), seen, reports
+
+    def reissued(state: State) -> State:
+        """Models for the new agents of lanes in which all who were done have been heard."""
+        slots = state.slots
+        heard = jnp.all(by_lane(slots.over == slots.sent), axis=1)
+        free = slots.over & jnp.repeat(heard, flight)
+        new = program._sent(state.aggregators)
+        old = slots.weights, slots.version, slots.explore
+        model = jax.tree.map(lambda a, b: jnp.where(free, a, b), new, old)
+        slots = slots._replace(
+            weights=model[0],
+            version=model[1],
+            explore=model[2],
+            score=jnp.where(free, 0.0, slots.score),
+            over=slots.over & ~free,
+            sent=slots.sent & ~free,
+        )
+        return state._replace(slots=slots)
+
+    seen = {
+        "return": jnp.zeros((lanes, columns), jnp.dtype(program.dtype)),
+        "length": jnp.zeros((lanes, columns), jnp.int32),
+    }
+    reports = jnp.zeros((lanes * flight, program.model.dimension), jnp.float64)
+    state, seen, _ = lax.while_loop(
+        lambda carry: jnp.any(carry[0].aggregators.accepted < goal), block, (state, seen, reports)
+    )
+    return strong(state), seen

@@ -1,0 +1,221 @@
+"""Private Q-learning of what people prefer (rajabi2022), certified; or as the paper has it.
+
+    agent = ProspectQ(budget=Budget(1.0, 1e-6), reward_radius=0.01, reward_range=(-50.0, 0.0))
+    agent.learn("ObstacleGrid").policy
+
+A learner like `FunctionalQ` whose values are those of cumulative prospect theory: of somebody who
+minds losses more than gains and overrates small chances. Same **unit**: the reward function; same
+**relation**: `REWARD_RADIUS`; and the same things are public: dynamics, termination, the walk,
+features and settings, and here also the prospect, and `samples` successors of each step, drawn from
+its state with fresh chances (`walks.SampledWalk`). mode="certified" has these releases:
+
+- "reward-model" (the default). The walk's own rewards become a reward model, released once, as
+  `FunctionalQ` releases it: one Gaussian with movement R, by Bessel. Nobody looks at what the drawn
+  successors paid. They get rewards from the released model: shrunk (`shrinkage`) and projected onto
+  `reward_range`, whose lowest they get where no step of the walk led. Without that noise would make
+  places where waiting pays, or costs nothing. Then values are planned for under the prospect
+  (`prospect_planning`). All of it is post-processing, and so is planning for other prospects.
+- "updates". The rewards of all drawn successors are read, and Q is learned by noised updates
+  towards their CPT values (`noised_q.ProspectUpdates`): T Gaussians with movement 2 C each, C the
+  clip, the later ones chosen after seeing the earlier ones. This does not rest on the radius, since
+  a CPT value is not a smooth function of rewards. So any two reward functions count as neighbours,
+  and `reward_radius` may be left out: the certificate then says the width of `reward_range`. It is
+  for a Q of few parameters: all T updates together have a signal of norm T C at most, and noise of
+  2 C T / mu in *each* parameter, mu as in mu-GDP. A table of hundreds learns next to nothing.
+
+Values are nested utilities: a step that surely pays c and ends is worth u(c), not c.
+
+One of Gymnasium's environments cannot be stepped twice from a state. Where its observations are
+discrete, the successors of a state and an action are those that the walk had there.
+
+mode="paper" is Algorithms 1 to 3 of the paper (`paper_prospect`), with the paper's claim.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, cast
+
+import jax
+import numpy as np
+
+from privrl.control import noised_q, paper_prospect, prospect_planning, shrinkage
+from privrl.control.functional_q import Arrays, Course, FunctionalQ
+from privrl.control.increments import Floats, Head, Layers
+from privrl.control.learned_q import LearnedQ
+from privrl.control.noised_q import Descent
+from privrl.control.paper_prospect_settings import Config
+from privrl.control.reward_basis import PerAction, distinct
+from privrl.control.walks import Env, SampledWalk, Walk, greedy, pooled, walk_sampling
+from privrl.data import OneHot, Policy
+from privrl.privacy import checks
+from privrl.privacy.errors import InputError
+from privrl.privacy.mechanisms.reward_model import RewardModel
+from privrl.risk import Prospect
+
+DESCENT = Descent(300, 0.1, 500, clip=0.1, target_every=5, optimiser="adam", average=0.3)
+"""What release 'updates' takes where nothing was said.
+
+Found on `ObstacleGrid` with seeds 0 to 4 and no noise, where three of five runs reach the target.
+"""
+
+# `FunctionalQ`'s settings of releases and planners that are not here.
+_ELSEWHERE = ("iterations", "actor_step", "evaluations", "horizon")
+
+
+@dataclass(frozen=True)
+class ProspectQ(FunctionalQ):
+    """CPT values of actions, learned from a reward function that stays secret; see the module."""
+
+    release: Literal["reward-model", "updates"] = "reward-model"
+    """What is noised."""
+
+    steps: int = 5000
+    """How many steps the walk takes: it has to see every state that matters. So many by chance see
+    all states of `ObstacleGrid`, and nearly all actions in them."""
+
+    planner: Literal["fitted", "network"] = "fitted"
+    """What makes a policy of released rewards, or which kind of Q is updated."""
+
+    prospect: Prospect = Prospect.rajabi2022()  # noqa: RUF009 (frozen, so that it can be shared)
+    """Whose preferences they are."""
+
+    samples: int = 100
+    """How many successors of each step are drawn. Certified mode."""
+
+    shrink: bool = True
+    """Whether released rewards of a table become posterior means under the law that fits them best
+    (`shrinkage`), which takes noise out for nothing. Release 'reward-model'."""
+
+    _words: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **FunctionalQ._words,
+        "release": ("reward-model", "updates"),
+        "planner": ("fitted", "network"),
+    }
+    _objects: ClassVar[tuple[str, ...]] = (*FunctionalQ._objects, "prospect")
+    _kept: ClassVar[tuple[str, ...]] = (*FunctionalQ._kept, "row", "led", "ends", "chances")
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prospect, Prospect):
+            raise InputError("prospect must be a Prospect, such as Prospect.tversky_kahneman().")
+        if self.mode != "paper":
+            for one in fields(self):
+                if one.name in _ELSEWHERE and getattr(self, one.name) != one.default:
+                    raise InputError(f"{one.name} is a setting of FunctionalQ: leave it out.")
+            if checks.count("samples", self.samples) > 10**6:
+                raise InputError(f"samples must be at most 1,000,000, not {self.samples:,}.")
+            object.__setattr__(self, "shrink", checks.switch("shrink", self.shrink))
+        elif self.paper is not None:
+            if not isinstance(self.paper, Config):
+                raise InputError(
+                    "paper must be a Config of privrl.control.paper_prospect_settings."
+                )
+            if self.paper.prospect != self.prospect:
+                raise InputError("paper has another prospect: say the same one in both places.")
+        super().__post_init__()
+
+    @property
+    def radius(self) -> float | None:
+        if self.release == "updates" and self.reward_radius is None:
+            assert self.reward_range is not None
+            return self.reward_range[1] - self.reward_range[0]
+        return self.reward_radius
+
+    def _check_radius(self) -> None:
+        super()._check_radius()
+        if self.reward_range is not None:
+            # All of it is public, and known before anybody pays.
+            ends = prospect_planning.limits(
+                self.prospect, np.array(self.reward_range), self.gamma, self.rounds
+            )
+            if max(map(abs, ends)) >= prospect_planning.LARGEST:
+                raise InputError(
+                    "Values of such rewards could grow without bound under this prospect: use a "
+                    "smaller gamma, less loss aversion or smaller exponents."
+                )
+
+    @property
+    def _led(self) -> float:
+        return float(self.steps) * self.samples
+
+    # --- what is drawn ----------------------------------------------------------------------------
+
+    def _walk(self, course: Course, behaviour: Policy | None, key: jax.Array) -> SampledWalk:
+        return walk_sampling(
+            course.env,
+            behaviour,
+            key,
+            self.steps,
+            self.samples,
+            read=self.release == "updates",
+            private=course.private,
+        )
+
+    def _public(self, walked: Walk) -> Arrays:
+        sampled = cast(SampledWalk, walked).public()
+        return super()._public(pooled(sampled) if sampled.led.ndim == 2 else sampled)
+
+    # --- a reward model ---------------------------------------------------------------------------
+
+    def _planned(
+        self, head: Head, released: Arrays, model: RewardModel | None
+    ) -> tuple[Floats, Policy]:
+        assert model is not None
+        walked = SampledWalk(**{name: released[name] for name in self._kept})
+        rewards = self.successor_rewards(walked, model)
+        if isinstance(head, Layers):
+            found = prospect_planning.network_q(
+                walked, rewards, head, self.prospect, self.gamma, updates=self.updates
+            )
+        else:
+            settings = (self.prospect, self.gamma, self.rounds, self.ridge)
+            found = prospect_planning.fitted_q(walked, rewards, head, *settings).ravel()
+        return found, greedy(head, found)
+
+    def successor_rewards(self, walked: SampledWalk, model: RewardModel) -> Floats:
+        """(m, K): what each successor pays by the released model, as far as it knows."""
+        points, where = walked.reward_points(self.reward_of), np.arange(walked.ends.size)
+        if walked.led.ndim == 2:
+            points, _, where = distinct(points)
+        rewards = np.array(model(points), np.float64)
+        low, high = self.reward_range or (float(rewards.min()), float(rewards.max()))
+        # Where all orthonormal features are 0 the walk never was, and the model knows nothing.
+        psi = np.asarray(model.features(points), np.float64) @ model.transform
+        known = np.any(psi != 0.0, axis=1)
+        if self.shrink and model.std > 0.0 and _is_table(model.features):
+            std = np.asarray(model.uncertainty(points))[known]
+            rewards[known] = shrinkage.posterior_means(rewards[known], std, low, high)
+        return np.clip(np.where(known, rewards, low), low, high)[where].reshape(walked.ends.shape)
+
+    # --- noised updates ---------------------------------------------------------------------------
+
+    def _updating(self, head: Head) -> noised_q.Plan:
+        return (self.descent or DESCENT).prospect_plan(head, self.prospect)
+
+    def _transitions(self, head: Head, walked: Walk) -> noised_q.Data:
+        assert self.reward_range is not None
+        sampled = cast(SampledWalk, walked)
+        return noised_q.sampled_transitions(sampled, self.gamma, self.reward_range)
+
+    # --- paper mode -------------------------------------------------------------------------------
+
+    def _default_config(self) -> Config:
+        return Config(prospect=self.prospect)
+
+    def _program(self, env: Any) -> tuple[Any, int]:
+        config = self.paper_config
+        return paper_prospect.PaperProgram(config, env), config.iterations
+
+    def _shown(self, program: Any, state: Any, seed: int | None, public: bool) -> LearnedQ:
+        return paper_prospect.learned_as_printed(program, state, seed, public=public)
+
+    # --- JSON -------------------------------------------------------------------------------------
+
+    def described(self, env: Env) -> dict[str, Any]:
+        told = super().described(env)
+        return {name: value for name, value in told.items() if name not in _ELSEWHERE}
+
+
+def _is_table(features: Any) -> bool:
+    """Whether each point has a coefficient of its own, and so noise of its own."""
+    inside = features.features if isinstance(features, PerAction) else features
+    return isinstance(inside, OneHot)

@@ -1,0 +1,292 @@
+"""Private Q-learning under attack: whole runs of `learn` and `fit`, and all that they give away.
+
+Importing this module puts its targets into the catalogue of `privrl.privacy.audit`. Each run has
+fresh secret noise; what an attacker sees is every number and every word of the result as it would
+be saved, and where every iterate is covered, every iterate. The promise is the certificate's. Of
+updates an attacker who knows all but the secret sees more: what noise there would be in the first
+world, how that changes from update to update, which noise that is used again does not, and by how
+much likelier all of it is in the second world (`evidence`).
+
+Where the reward function is the secret, it is everywhere higher by the radius in one world than in
+the other: a difference that the features can express, and so as large as the proofs allow. The walk
+has the same law in both worlds. Where people are, everybody lives alike but for one, who is paid
+far more than anybody could be, or far less.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import jax
+import numpy as np
+
+from privrl.control import noised_q
+from privrl.control.functional_q import FunctionalQ
+from privrl.control.increments import Network
+from privrl.control.learned_q import LearnedQ
+from privrl.control.logged_q import LoggedQ
+from privrl.control.noised_q import Data, Descent, Plan
+from privrl.control.prospect_q import ProspectQ
+from privrl.control.reward_basis import horizon_weight
+from privrl.data import Fourier, Trajectories
+from privrl.envs import TabularMDP
+from privrl.privacy.audit.attacks import Outputs, everything, evidence
+from privrl.privacy.audit.auditor import Target
+from privrl.privacy.audit.targets import target, watched
+from privrl.privacy.grid import Array
+from privrl.privacy.noise import Source
+from privrl.privacy.promise import Budget
+
+BUDGET = Budget(10.0, 1e-5)
+RADIUS = 0.2
+RUNS = 1600
+"""So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
+
+
+def _ring(reward: float, num_actions: int = 2) -> TabularMDP:
+    """Three rooms in a ring, forth and back; what arriving pays is the same in all of them."""
+    moves = [np.roll(np.eye(3), way, axis=1) for way in (1, -1)][:num_actions]
+    return TabularMDP.from_dense(
+        np.stack(moves, axis=1), np.full((3, num_actions), reward), step_limit=5
+    )
+
+
+Worlds = Callable[[Data], tuple[Data, Data]]
+"""From the transitions of a run to what they would be in either world."""
+
+
+@partial(jax.jit, static_argnums=0)
+def _exact(plan: Plan, data: Data, states: list[noised_q.State]) -> Any:
+    """What updates would be without noise, from each of some states."""
+    exact = plan.rule.exact
+    return [exact(data, state.parameters, state.target, state.done) for state in states]
+
+
+@contextmanager
+def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
+    """Every iterate of a run that goes update by update, and what an attacker makes of it."""
+    advance, seen = noised_q.advance, list[Array]()
+
+    def one_by_one(plan: Plan, data: Data, state: Any, sigma: Any, updates: int) -> Any:
+        states = [state]
+        for _ in range(updates):
+            states.append(advance(plan, data, states[-1], sigma, 1))
+        known = [np.asarray(_exact(plan, own, states[:-1]), np.float64) for own in worlds(data)]
+        parameters = np.stack([np.asarray(state.parameters) for state in states])
+        sums = np.diff(parameters, axis=0) * (plan.divisor / plan.step)
+        seen.extend([parameters[1:], *evidence(sums, *known)])
+        return states[-1]
+
+    one_by_one.lower = advance.lower  # type: ignore[attr-defined] # compiled before the payment
+    with patch.object(noised_q, "advance", one_by_one):
+        yield seen
+
+
+def _evaluated(agent: FunctionalQ, given: tuple[Any, ...], found: tuple[Array, float]) -> Array:
+    """One evaluation, whose exact coefficients are zero in the first world, and its evidence."""
+    (mechanism, sums, _), (coefficients, _) = given, found
+    each = np.full_like(sums, RADIUS * horizon_weight(agent.gamma, agent.horizon))
+    shift = np.asarray(mechanism.coefficients(each))
+    return np.concatenate(evidence(coefficients[None], 0.0 * shift[None], shift[None])[::2], None)
+
+
+def _every_evaluation() -> AbstractContextManager[list[Array]]:
+    """Every evaluation of policy iteration, and what an attacker makes of it."""
+    return watched(FunctionalQ, "_noised", _evaluated)
+
+
+Watch = Callable[[], AbstractContextManager[list[Array]]]
+
+
+def _target(
+    name: str, runs: int, once: Callable[[int], LearnedQ], note: str, watch: Watch | None = None
+) -> Target:
+    certificate = once(0).certificate
+
+    def seen(world: int) -> Array:
+        with nullcontext(list[Array]()) if watch is None else watch() as states:
+            found = everything(once(world).to_dict())
+        return np.concatenate([found, *map(np.ravel, states)])
+
+    def draw(world: int, count: int, source: Source) -> Outputs:
+        return [seen(world) for _ in range(count)]
+
+    return Target(
+        name, draw, certificate.events, certificate.relation, certificate.delta, runs, note=note
+    )
+
+
+def _secret_rewards(
+    name: str,
+    runs: int,
+    *,
+    kind: type[FunctionalQ] = FunctionalQ,
+    paid: tuple[float, float] = (0.0, RADIUS),
+    num_actions: int = 2,
+    **settings: Any,
+) -> Target:
+    """Whole runs of `learn` against their certificate, in two worlds that are `paid` so."""
+    given: dict[str, Any] = {
+        "budget": BUDGET,
+        "reward_radius": RADIUS,
+        "reward_range": (-1.0, 1.0),
+        "gamma": 0.5,
+        "steps": 30,
+        "rounds": 5,
+    }
+    agent = kind(**{**given, **settings})
+    rings = [_ring(reward, num_actions) for reward in paid]
+
+    def worlds(data: Data) -> tuple[Data, Data]:
+        first, second = (data._replace(reward=0.0 * data.reward + reward) for reward in paid)
+        return first, second
+
+    watch: dict[str, Watch] = {
+        "weights": lambda: _every_update(worlds),
+        "updates": lambda: _every_update(worlds),
+        "evaluations": _every_evaluation,
+    }
+    return _target(
+        name,
+        runs,
+        lambda world: agent.learn(rings[world]),
+        "whole runs of learn",
+        watch.get(agent.release),
+    )
+
+
+@target
+def functional_q() -> Target:
+    """One release of a reward model."""
+    return _secret_rewards("functional-q", RUNS)
+
+
+@target
+def functional_q_rewards() -> Target:
+    """Each distinct reward noised."""
+    return _secret_rewards("functional-q-rewards", RUNS, release="rewards")
+
+
+@target
+def functional_q_evaluations() -> Target:
+    """Policy iteration, in which each walk follows what was released before."""
+    return _secret_rewards(
+        "functional-q-evaluations", RUNS, release="evaluations", evaluations=2, horizon=2
+    )
+
+
+@target
+def functional_q_weights() -> Target:
+    """Noise on the weights; the step is small, and all that is released is their mean."""
+    return _secret_rewards(
+        "functional-q-weights",
+        RUNS,
+        release="weights",
+        descent=Descent(updates=8, step=0.1, average=0.0),
+    )
+
+
+@target
+def functional_q_updates() -> Target:
+    """A network, whose updates are scaled by how steep it is.
+
+    There is one action: those of two share few weights, and the secret would move each by half.
+    """
+    return _secret_rewards(
+        "functional-q-updates",
+        2 * RUNS,
+        num_actions=1,
+        release="updates",
+        planner="network",
+        network=Network((2,)),
+        descent=Descent(updates=4, step=0.05, batch=30, slope=1.0, average=0.0),
+    )
+
+
+@target
+def functional_q_clipped() -> Target:
+    """A network, whose updates are clipped: DP-SGD for a secret reward."""
+    return _secret_rewards(
+        "functional-q-clipped",
+        RUNS,
+        paid=(-50.0, 50.0),
+        reward_radius=100.0,
+        reward_range=(-200.0, 200.0),
+        release="updates",
+        planner="network",
+        network=Network((2,)),
+        descent=Descent(updates=2, step=0.001, batch=30, clip=0.01, average=0.0),
+    )
+
+
+@target
+def prospect_q() -> Target:
+    """One release of a reward model, planned on for somebody who weighs risks."""
+    # Enough rounds that values settle, which a warning would tell otherwise.
+    return _secret_rewards("prospect-q", RUNS, kind=ProspectQ, samples=3, rounds=300)
+
+
+@target
+def prospect_q_updates() -> Target:
+    """Updates towards CPT values: any two reward functions, however far apart."""
+    return _secret_rewards(
+        "prospect-q-updates",
+        RUNS,
+        kind=ProspectQ,
+        paid=(-100.0, 100.0),
+        reward_radius=None,
+        reward_range=(-100.0, 100.0),
+        release="updates",
+        samples=3,
+        descent=Descent(updates=8, step=0.001, batch=30, clip=0.01, average=0.0),
+    )
+
+
+_PEOPLE, _LENGTH = 6, 3
+
+
+def _people(paid: float) -> Trajectories:
+    """Six people of three steps each, of whom the last is paid in a way of their own."""
+    rewards = np.zeros((_PEOPLE, _LENGTH))
+    rewards[-1] = paid
+    return Trajectories.from_arrays(
+        np.tile([0.1, 0.5, 0.9], _PEOPLE)[:, None],
+        np.tile([0, 1, 0], _PEOPLE),
+        rewards.ravel(),
+        lengths=np.full(_PEOPLE, _LENGTH),
+        terminated=np.ones(_PEOPLE, bool),
+    )
+
+
+@target
+def logged_q() -> Target:
+    """Whole fits; the step is small, so that the sums are all that is seen."""
+    agent = LoggedQ(
+        num_actions=2,
+        reward_range=(-100.0, 100.0),
+        budget=BUDGET,
+        features=Fourier(1, [0.0], [1.0]),
+        updates=4,
+        step=0.01,
+        clip=0.05,
+        average=0.0,
+    )
+    people = [_people(100.0), _people(-50.0)]
+
+    def worlds(data: Data) -> tuple[Data, Data]:
+        # The last person's rows are the last that are anybody's; rewards are in units of 100.
+        theirs = np.asarray(data.person) == _PEOPLE - 1
+        first, second = (
+            data._replace(reward=jax.numpy.where(theirs, paid, data.reward)) for paid in (1.0, -0.5)
+        )
+        return first, second
+
+    return _target(
+        "logged-q",
+        RUNS,
+        lambda world: agent.fit(people[world]),
+        "whole runs of fit",
+        lambda: _every_update(worlds),
+    )

@@ -1,0 +1,80 @@
+"""Trajectories in from anything; features with proven bounds; policies.
+
+>>> import numpy as np
+>>> from privrl.data import Trajectories
+>>> Trajectories.from_arrays([0, 1, 1], [1, 0, 1], [0.0, 1.0, 0.5], lengths=[2, 1])
+Trajectories(2 trajectories, 3 steps)
+"""
+
+from privrl.data.behavior import PrivateEstimate
+from privrl.data.collection import collect
+from privrl.data.columns import Columns, Facts, NullRule
+from privrl.data.composed import Cells, CosineProducts, Joined, NetworkOutputs
+from privrl.data.features import (
+    Features,
+    Fourier,
+    FunctionFeatures,
+    OneHot,
+    Polynomial,
+    Radial,
+    RandomFourier,
+    features_from_dict,
+)
+from privrl.data.policies import (
+    EpsilonGreedy,
+    FunctionPolicy,
+    Network,
+    Policy,
+    Softmax,
+    Tabular,
+    load_policy,
+    policy_from_dict,
+    policy_from_json,
+)
+from privrl.data.stream import Totals, TrajectoryStream, stream_parquet
+from privrl.data.trajectories import (
+    Behavior,
+    Note,
+    Padded,
+    Trajectories,
+    Trajectory,
+    Transitions,
+)
+
+__all__ = [
+    "Behavior",
+    "Cells",
+    "Columns",
+    "CosineProducts",
+    "EpsilonGreedy",
+    "Facts",
+    "Features",
+    "Fourier",
+    "FunctionFeatures",
+    "FunctionPolicy",
+    "Joined",
+    "Network",
+    "NetworkOutputs",
+    "Note",
+    "NullRule",
+    "OneHot",
+    "Padded",
+    "Policy",
+    "Polynomial",
+    "PrivateEstimate",
+    "Radial",
+    "RandomFourier",
+    "Softmax",
+    "Tabular",
+    "Totals",
+    "Trajectories",
+    "Trajectory",
+    "TrajectoryStream",
+    "Transitions",
+    "collect",
+    "features_from_dict",
+    "load_policy",
+    "policy_from_dict",
+    "policy_from_json",
+    "stream_parquet",
+]

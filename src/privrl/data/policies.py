@@ -1,0 +1,633 @@
+"""Policies: how likely each action is in each state.
+
+    policy.probabilities(states)      (n, A), rows sum to 1
+    policy.prob(states, actions)      (n,)    of the actions given
+    policy.log_prob(states, actions)  (n,)
+    policy.sample(states, key)        (n,)    actions
+
+`Tabular`, `Softmax`, `EpsilonGreedy` and `Network` are made of plain numbers and travel as
+`policy.json` (`save`, `load`; the format is published as policy.schema.json beside this file).
+`FunctionPolicy` wraps anything else and stays in memory. All take NumPy and JAX arrays, and inside
+compiled functions JAX's tracers.
+
+They are total: a state outside a table, or scores that are not numbers, give the uniform
+distribution, so that no private state can raise an error or a NaN. `Trajectories.with_target` does
+say, once and by row, that states lie outside a table.
+"""
+
+import copy
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privrl.data.features import Features, _array, _set, _whole, features_from_dict
+from privrl.data.keys import generator, is_jax
+from privrl.data.sources import private
+from privrl.privacy import checks, files
+from privrl.privacy.errors import InputError
+
+if TYPE_CHECKING:
+    from privrl.data.trajectories import Trajectories
+
+Floats = NDArray[np.float64]
+
+FORMAT = "privrl-policy"
+_EARLIER_FORMAT = "tacit-policy"
+VERSION = 1
+_LARGEST_SCORE = 1e30
+
+
+class Policy(ABC):
+    """What is common to all policies: everything follows from `probabilities`."""
+
+    kind: ClassVar[str] = ""
+    origin: ClassVar[Mapping[str, str] | None] = None
+    """The id of the run that learned it from a table, and the learner; see `privrl.data.marks`."""
+
+    def with_origin(self, run: str, learner: str) -> Self:
+        """The same policy, which says where it comes from."""
+        marked = copy.copy(self)
+        object.__setattr__(marked, "origin", _origin({"run": run, "learner": learner}))
+        return marked
+
+    @property
+    @abstractmethod
+    def num_actions(self) -> int:
+        """How many actions there are; they are numbered from 0."""
+
+    @property
+    def num_states(self) -> int | None:
+        """How many discrete states the policy knows; None if it takes vectors."""
+        return None
+
+    @abstractmethod
+    def probabilities(self, states: Any) -> Any:
+        """(n, A) probabilities; each row sums to 1, up to rounding."""
+
+    def prob(self, states: Any, actions: Any) -> Any:
+        """The probabilities of the given actions; 0 for what is no action."""
+        p = self.probabilities(states)
+        xp, a = _array(actions)
+        known = _inside(xp, a, self.num_actions)
+        index = xp.where(known, a, 0).astype(int)
+        chosen = xp.take_along_axis(p, index[..., None], axis=-1)[..., 0]
+        return xp.where(known, chosen, 0.0)
+
+    def log_prob(self, states: Any, actions: Any) -> Any:
+        """Natural logarithms of `prob`; minus infinity where it is 0."""
+        p = self.prob(states, actions)
+        if is_jax(p):
+            import jax.numpy as jnp
+
+            return jnp.log(p)
+        with np.errstate(divide="ignore"):
+            return np.log(p)
+
+    def sample(self, states: Any, key: Any) -> Any:
+        """One action for each state. JAX arrays need a JAX key, others a seed or a generator."""
+        p = self.probabilities(states)
+        if is_jax(p):
+            import jax
+            import jax.numpy as jnp
+
+            return choose(jnp, p, jax.random.uniform(key, p.shape[:-1], p.dtype))
+        return choose(np, p, generator(key).random(p.shape[:-1]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as `policy.json` has it."""
+        given = {} if self.origin is None else {"origin": dict(self.origin)}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind,
+            **given,
+            **self._settings(),
+        }
+
+    def _settings(self) -> dict[str, Any]:
+        raise InputError("This policy cannot be written to a file: it is not made of numbers.")
+
+    def to_json(self) -> str:
+        """The text of `policy.json`; `policy_from_json` reads it back bit for bit."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def save(self, path: "str | Path") -> None:
+        """Write `policy.json`, whole or not at all."""
+        files.write(path, self.to_json().encode(), secret=False)
+
+
+def choose(xp: Any, p: Any, uniform: Any) -> Any:
+    """The action whose share of [0, 1) holds `uniform`; never one of probability 0."""
+    edges = xp.cumsum(p, axis=-1)
+    total = edges[..., -1:]
+    index = xp.sum(edges <= uniform[..., None] * total, axis=-1)
+    # A number rounded up to 1 (64 bits cast to 32) goes to the last action of positive probability.
+    return xp.minimum(index, xp.argmax(edges >= total, axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Tabular(Policy):
+    """A row of probabilities for each state. States outside the table act uniformly."""
+
+    table: Floats
+    kind: ClassVar[str] = "tabular"
+
+    def __post_init__(self) -> None:
+        table = _numbers("table", self.table, 2)
+        _distributions("table", table)
+        _set(self, table=_frozen(table))
+
+    @classmethod
+    def uniform(cls, num_states: int, num_actions: int) -> "Tabular":
+        """Every action equally likely in every state."""
+        shape = _whole("num_states", num_states, 1), _whole("num_actions", num_actions, 1)
+        return cls(np.full(shape, 1.0 / num_actions))
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.table.shape[1])
+
+    @property
+    def num_states(self) -> int:
+        return int(self.table.shape[0])
+
+    def probabilities(self, states: Any) -> Any:
+        return _looked_up(self.table, states, 1.0 / self.num_actions)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"table": self.table.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax(Policy):
+    """exp(phi(s).w_a / temperature), normalised over the actions a; `weights` is (d, A)."""
+
+    features: Features
+    weights: Floats
+    temperature: float = 1.0
+    kind: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        _set(
+            self,
+            weights=_frozen(_weights(self.features, self.weights)),
+            temperature=checks.positive("temperature", self.temperature),
+        )
+        # Scores beyond the range of 32 bits would be taken for no numbers, and act uniformly.
+        top = _LARGEST_SCORE * self.temperature / self.features.norm_bound
+        if float(np.abs(self.weights).max()) * math.sqrt(self.weights.shape[0]) > top:
+            raise InputError("temperature is too small for such weights.")
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.weights.shape[1])
+
+    @property
+    def num_states(self) -> int | None:
+        return getattr(self.features, "num_states", None)
+
+    def probabilities(self, states: Any) -> Any:
+        phi = self.features(states)
+        xp, phi = _array(phi)
+        return _softmax(xp, (phi @ xp.asarray(self.weights, dtype=phi.dtype)) / self.temperature)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "features": _described(self.features),
+            "weights": self.weights.tolist(),
+            "temperature": self.temperature,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class EpsilonGreedy(Policy):
+    """The best action with probability 1 - epsilon, else any, uniformly.
+
+    `values` is a table (S, A) of action values or, with `features`, weights (d, A) of linear ones.
+    Of equally good actions the first is taken.
+    """
+
+    values: Floats
+    epsilon: float
+    features: Features | None = None
+    kind: ClassVar[str] = "epsilon-greedy"
+
+    def __post_init__(self) -> None:
+        epsilon = _share(self.epsilon)
+        values = (
+            _numbers("values", self.values, 2)
+            if self.features is None
+            else _weights(self.features, self.values, "values")
+        )
+        _set(self, values=_frozen(values), epsilon=epsilon)
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def num_states(self) -> int | None:
+        if self.features is None:
+            return int(self.values.shape[0])
+        return getattr(self.features, "num_states", None)
+
+    def probabilities(self, states: Any) -> Any:
+        count = self.num_actions
+        if self.features is None:
+            greedy = np.eye(count)[np.argmax(self.values, axis=1)]
+            table = (1.0 - self.epsilon) * greedy + self.epsilon / count
+            return _looked_up(table, states, 1.0 / count)
+        xp, phi = _array(self.features(states))
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = phi @ xp.asarray(self.values, dtype=phi.dtype)
+        return _greedy(xp, q, self.epsilon)
+
+    def _settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"values": self.values.tolist(), "epsilon": self.epsilon}
+        if self.features is not None:
+            found["features"] = _described(self.features)
+        return found
+
+
+_ACTIVATIONS = ("relu", "tanh")
+
+
+@dataclass(frozen=True, eq=False)
+class Network(Policy):
+    """A fully connected network from plain arrays; its last layer's outputs pass through a softmax.
+
+    `layers` are pairs of weights (in, out) and biases (out,). States are vectors, or go through
+    `features` first. With an `epsilon` the outputs are values of actions instead, of which the best
+    is taken with probability 1 - epsilon, else any. NaN and infinite outputs give the uniform
+    distribution.
+    """
+
+    layers: tuple[tuple[Floats, Floats], ...]
+    activation: str = "relu"
+    features: Features | None = None
+    epsilon: float | None = None
+    kind: ClassVar[str] = "network"
+
+    def __post_init__(self) -> None:
+        if self.activation not in _ACTIVATIONS:
+            raise InputError(f"activation must be 'relu' or 'tanh', not {self.activation!r}.")
+        if self.epsilon is not None:
+            _set(self, epsilon=_share(self.epsilon))
+        if not isinstance(self.layers, Sequence) or not self.layers:
+            raise InputError("layers must be a list of weights and biases, at least one pair.")
+        width = None if self.features is None else self.features.dimension
+        checked = []
+        for position, layer in enumerate(self.layers):
+            if not isinstance(layer, Sequence) or len(layer) != 2:
+                raise InputError(f"Layer {position} must be a pair of weights and biases.")
+            w = _numbers(f"the weights of layer {position}", layer[0], 2)
+            b = _numbers(f"the biases of layer {position}", layer[1], 1)
+            if width is not None and w.shape[0] != width:
+                raise InputError(f"Layer {position} takes {w.shape[0]} numbers, but gets {width}.")
+            if b.shape[0] != w.shape[1]:
+                raise InputError(
+                    f"Layer {position} has {b.shape[0]} biases for {w.shape[1]} outputs."
+                )
+            width = w.shape[1]
+            checked.append((_frozen(w), _frozen(b)))
+        _set(self, layers=tuple(checked))
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.layers[-1][1].shape[0])
+
+    @property
+    def num_states(self) -> int | None:
+        return getattr(self.features, "num_states", None)
+
+    def probabilities(self, states: Any) -> Any:
+        xp, x = _array(states if self.features is None else self.features(states))
+        if not xp.issubdtype(x.dtype, xp.floating):
+            x = x.astype(float)
+        if x.ndim < 2 or x.shape[-1] != self.layers[0][0].shape[0]:
+            raise InputError(
+                f"The network takes (n, {self.layers[0][0].shape[0]}) states, not {x.shape}."
+            )
+        for position, (w, b) in enumerate(self.layers):
+            if position:
+                x = xp.maximum(x, 0.0) if self.activation == "relu" else xp.tanh(x)
+            with np.errstate(over="ignore", invalid="ignore"):
+                x = x @ xp.asarray(w, dtype=x.dtype) + xp.asarray(b, dtype=x.dtype)
+        return _softmax(xp, x) if self.epsilon is None else _greedy(xp, x, self.epsilon)
+
+    def _settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "layers": [{"weights": w.tolist(), "biases": b.tolist()} for w, b in self.layers],
+            "activation": self.activation,
+        }
+        if self.features is not None:
+            found["features"] = _described(self.features)
+        if self.epsilon is not None:
+            found["epsilon"] = self.epsilon
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionPolicy(Policy):
+    """Any function from states to (n, A) probabilities.
+
+    For NumPy arrays its answer is checked: a row that is no distribution is refused.
+    """
+
+    function: Callable[[Any], Any]
+    actions: int
+    states: int | None = None
+    kind: ClassVar[str] = "function"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError("function must be something that can be called with states.")
+        _set(self, actions=_whole("actions", self.actions, 1))
+
+    @property
+    def num_actions(self) -> int:
+        return self.actions
+
+    @property
+    def num_states(self) -> int | None:
+        return self.states
+
+    def probabilities(self, states: Any) -> Any:
+        p = self.function(states)
+        shape = np.shape(p)
+        if len(shape) < 2 or shape[-1] != self.actions or shape[0] != len(states):
+            raise InputError(
+                f"The policy function gave the shape {shape}, not ({len(states)}, {self.actions})."
+            )
+        if not is_jax(p):
+            p = np.asarray(p, dtype=np.float64)
+            _distributions("The policy function's answer", p)
+        return p
+
+
+# --- policy.json ---------------------------------------------------------------------------------
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON schema of `policy.json`."""
+    text = resources.files("privrl.data").joinpath("policy.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def load_policy(path: "str | Path") -> Policy:
+    """Read `policy.json`."""
+    try:
+        text = files.text(path)
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text, so it is no policy.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {files.reason(error)}.") from None
+    try:
+        return policy_from_json(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def policy_from_json(text: str) -> Policy:
+    """Read the text of `policy.json`, or say in one sentence what is wrong with it."""
+
+    def refuse(word: str) -> object:
+        raise InputError(f"A policy holds {word}, which is no number in JSON.")
+
+    try:
+        given = files.parse_json(text, parse_constant=refuse)
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"The policy is not JSON{where}.") from None
+    return policy_from_dict(given)
+
+
+_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "tabular": (frozenset({"table"}), frozenset()),
+    "softmax": (frozenset({"features", "weights"}), frozenset({"temperature"})),
+    "epsilon-greedy": (frozenset({"values", "epsilon"}), frozenset({"features"})),
+    "network": (frozenset({"layers"}), frozenset({"activation", "features", "epsilon"})),
+}
+
+
+def policy_from_dict(given: object) -> Policy:
+    """The policy that `to_dict` described: what policy.schema.json allows, if its shapes fit."""
+    if not isinstance(given, Mapping):
+        raise InputError("A policy must be a JSON object.")
+    if given.get("format") not in (FORMAT, _EARLIER_FORMAT):
+        raise InputError(f'A policy must say "format": "{FORMAT}".')
+    version = given.get("version")
+    if isinstance(version, bool) or version != VERSION:
+        raise InputError(f"The policy has version {version!r}, but only {VERSION} is known.")
+    kind = given.get("kind")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise InputError(f"There is no policy of kind {kind!r}: use {', '.join(_FIELDS)}.")
+    if "origin" in given:
+        origin = _origin(given["origin"])
+        plain = policy_from_dict({n: v for n, v in given.items() if n != "origin"})
+        return plain.with_origin(**origin)
+    needed, allowed = _FIELDS[kind]
+    settings = {n: v for n, v in given.items() if n not in ("format", "version", "kind")}
+    for name in sorted(needed - set(settings)):
+        raise InputError(f"A policy of kind {kind!r} needs {name!r}.")
+    for name in sorted(set(settings) - needed - allowed):
+        raise InputError(f"A policy of kind {kind!r} has no {name!r}.")
+    if "features" in settings:
+        settings["features"] = features_from_dict(settings["features"])
+    if kind == "tabular":
+        return Tabular(settings["table"])
+    if kind == "softmax":
+        return Softmax(**settings)
+    if kind == "epsilon-greedy":
+        return EpsilonGreedy(**settings)
+    layers = settings.pop("layers")
+    if not isinstance(layers, list) or not all(
+        isinstance(one, Mapping) and set(one) == {"weights", "biases"} for one in layers
+    ):
+        raise InputError("layers must be a list of objects with weights and biases.")
+    return Network(tuple((one["weights"], one["biases"]) for one in layers), **settings)
+
+
+def _origin(given: object) -> dict[str, str]:
+    """The run and the learner that a policy names."""
+    if (
+        not isinstance(given, Mapping)
+        or set(given) != {"run", "learner"}
+        or not all(isinstance(word, str) for word in given.values())
+        or not re.fullmatch("[0-9a-f]{32}", given["run"])
+    ):
+        raise InputError("origin must say the run, in 32 hexadecimal digits, and the learner.")
+    return {name: given[name] for name in ("run", "learner")}
+
+
+def check_covers(policy: Policy, data: "Trajectories") -> None:
+    """The policy speaks of the states and actions that the data holds, or one sentence says not."""
+    if not data.discrete_actions:
+        raise InputError(
+            "The data holds vectors as actions, but a policy chooses among finitely many."
+        )
+    if data.num_actions is not None and data.num_actions != policy.num_actions:
+        raise InputError(
+            f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
+        )
+    outside = data.actions >= policy.num_actions
+    if outside.any():
+        raise private(
+            f"actions, row {int(np.argmax(outside))} (counting from 0): the policy has only "
+            f"{policy.num_actions} actions."
+        )
+    known = known_states(policy, data)
+    if data.invalid == "refuse" and not known.all():
+        raise private(
+            f"states, row {int(np.argmin(known))} (counting from 0): the policy's table has only "
+            f"{policy.num_states} states."
+        )
+
+
+def check_table(features: object, data: "Trajectories") -> None:
+    """A table has a row for each state that the data says there are; `features` may be a number.
+
+    States without a row count for nothing, or for zero: that is for what is invalid, and not for
+    what somebody forgot. Both numbers are public.
+    """
+    rows = features if isinstance(features, int) else getattr(features, "num_states", None)
+    if rows is not None and data.num_states is not None and data.num_states > rows:
+        raise InputError(
+            f"The table has {rows} states, but the data has {data.num_states}: say as many."
+        )
+
+
+def known_states(policy: Policy, data: "Trajectories") -> NDArray[np.bool_]:
+    """Which rows have a state that the policy knows: no others may count.
+
+    Outside of its table a policy acts uniformly, which nobody asked about. So another number of
+    states than the policy's is refused wherever the data says how many there are. That is public,
+    and no row is looked at for it.
+    """
+    if policy.num_states is None:
+        return np.ones(data.num_steps, dtype=bool)
+    if not data.discrete_states:
+        raise InputError("The policy is a table over discrete states, but the data has vectors.")
+    if data.num_states is not None and data.num_states != policy.num_states:
+        raise InputError(
+            f"The policy's table has {policy.num_states} states, but the data has "
+            f"{data.num_states}: say a policy that knows each of them, and no others."
+        )
+    known: NDArray[np.bool_] = _inside(np, data.states, policy.num_states)
+    return known
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def _softmax(xp: Any, scores: Any) -> Any:
+    """Normalised exponentials; uniform where a score is not a number."""
+    good = xp.all(xp.isfinite(scores), axis=-1, keepdims=True)
+    scores = xp.where(good, scores, 0.0)
+    raised = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    return raised / xp.sum(raised, axis=-1, keepdims=True)
+
+
+def _greedy(xp: Any, values: Any, epsilon: float) -> Any:
+    """Of equally good actions the first; uniform where a value is not a number."""
+    count = values.shape[-1]
+    best = (xp.argmax(values, axis=-1)[..., None] == xp.arange(count)).astype(values.dtype)
+    p = (1.0 - epsilon) * best + epsilon / count
+    return xp.where(xp.all(xp.isfinite(values), axis=-1, keepdims=True), p, 1.0 / count)
+
+
+def _share(epsilon: float) -> float:
+    found = checks.non_negative("epsilon", epsilon)
+    if found > 1.0:
+        raise InputError(f"epsilon must be at most 1, not {found:g}.")
+    return found
+
+
+def _inside(xp: Any, values: Any, count: int) -> Any:
+    """Which values are whole numbers from 0 to count - 1."""
+    inside = (values >= 0) & (values < count)
+    return inside & (values == xp.floor(values))
+
+
+def _looked_up(table: Floats, states: Any, outside: float) -> Any:
+    xp, s = _array(states)
+    inside = _inside(xp, s, table.shape[0])
+    index = xp.where(inside, s, 0).astype(int)
+    # The width is said, since JAX would keep that in which it first met the table.
+    found = xp.asarray(table, dtype=xp.result_type(float))[index]
+    return xp.where(inside[..., None], found, outside)
+
+
+def _numbers(name: str, value: object, axes: int) -> Floats:
+    try:
+        # Via a list of objects, so that truth values and words are not taken for numbers.
+        kind = value.dtype.kind if isinstance(value, np.ndarray) else None
+        if kind is None and not _all_numbers(value, axes):
+            raise ValueError
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"{name} must be a {'table' if axes == 2 else 'list'} of numbers."
+        ) from None
+    if array.ndim != axes or array.size == 0:
+        raise InputError(f"{name} must have {axes} axes and at least one entry.")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{name} must be finite.")
+    return array
+
+
+def _all_numbers(value: object, axes: int) -> bool:
+    """Numbers, in at most so many layers of lists."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return axes > 0 and all(_all_numbers(entry, axes - 1) for entry in value)
+    if isinstance(value, bool | str | bytes | None):
+        return False
+    return isinstance(value, int | float | np.number) or hasattr(value, "__array__")
+
+
+def _distributions(name: str, table: Floats) -> None:
+    wrong = ~(np.all(table >= 0.0, axis=-1) & (np.abs(table.sum(axis=-1) - 1.0) <= 1e-6))
+    if np.any(wrong):
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"{name}, row {row} (counting from 0): the probabilities must not be negative and must "
+            "add up to 1."
+        )
+
+
+def _weights(features: object, value: object, name: str = "weights") -> Floats:
+    if not isinstance(features, Features):
+        raise InputError("features must be a feature map of privrl.data.")
+    array = _numbers(name, value, 2)
+    if array.shape[0] != features.dimension:
+        raise InputError(
+            f"{name} has {array.shape[0]} rows, but there are {features.dimension} features."
+        )
+    return array
+
+
+def _described(features: Any) -> dict[str, Any]:
+    if not hasattr(features, "to_dict"):
+        raise InputError("These features cannot be written to a file.")
+    found: dict[str, Any] = features.to_dict()
+    return found
+
+
+def _frozen(array: Floats) -> Floats:
+    copy = np.array(array, dtype=np.float64)
+    if not all(math.isfinite(x) for x in (float(copy.min()), float(copy.max()))):
+        raise InputError("Numbers of a policy must be finite.")
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,336 @@
+"""Tables larger than memory: many Parquet files, read once, as batches of whole users.
+
+    for batch in stream_parquet("stays/*.parquet", trajectory="stay", ..., user="patient"):
+        ...    # a Trajectories of at most `batch_rows` rows
+
+Memory is bounded by `batch_rows` and by 8 bytes for each trajectory and user seen (which is how a
+trajectory that comes back later is noticed), not by the size of the files or their row groups.
+Each batch is checked as `Trajectories.from_parquet` checks the whole; a bad row in the last file is
+found only when it is reached, so whoever must not act on half a table reads the stream through once
+before (`TrajectoryStream.check`).
+
+`sort=True` sorts on disk: rows are dealt into temporary files without names by user (or
+trajectory), and these parts, of which each must fit into memory, are sorted one after the other.
+There is always the same number of them, and a hash of the id says which one a row goes to: so
+the order of users depends on their ids alone, not on how many rows anybody has.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privrl.data import neutral
+from privrl.data.arrow import plain, plain_batch, to_numpy
+from privrl.data.columns import Columns, Plan
+from privrl.data.columns import plan as checked_plan
+from privrl.data.decoder import Decoder
+from privrl.data.readers import (
+    built,
+    files,
+    inspected,
+    of_people,
+    schemas,
+    title,
+    with_carried,
+)
+from privrl.data.sources import (
+    READ_ROWS,
+    Chunk,
+    Origin,
+    ahead,
+    first_line,
+    open_parquet,
+    parquet_chunks,
+    private,
+    sort_order,
+)
+from privrl.data.trajectories import Trajectories
+from privrl.privacy.errors import InputError
+
+if TYPE_CHECKING:
+    from privrl.data.policies import Policy
+
+Array = NDArray[Any]
+
+# Parts on disk, all open at the same time. A constant: the number of rows is private, and with it
+# whatever is derived from it.
+_PARTS = 256
+_ROW = "\0row"
+
+
+def stream_parquet(
+    paths: "str | Path | Sequence[str | Path]",
+    *,
+    batch_rows: int = 1_000_000,
+    sort: bool = False,
+    scratch: "str | Path | None" = None,
+    **columns: Unpack[Columns],
+) -> "TrajectoryStream":
+    """A stream over Parquet files; `scratch` is where `sort=True` puts its temporary files."""
+    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
+        raise InputError(f"batch_rows must be a whole number of at least 1, not {batch_rows!r}.")
+    checked = checked_plan(columns)
+    return TrajectoryStream(tuple(files(paths, ".parquet")), checked, batch_rows, sort, scratch)
+
+
+@dataclass(frozen=True)
+class TrajectoryStream:
+    """Trajectories in batches; every iteration reads the files from the beginning."""
+
+    paths: tuple[Path, ...]
+    plan: Plan
+    batch_rows: int
+    sort: bool = False
+    scratch: "str | Path | None" = None
+    behavior: "Policy | None" = None
+    watcher: Callable[[int], None] | None = None
+    """Told the number of rows of each batch that was read: for progress bars."""
+
+    def with_behavior(self, policy: "Policy") -> "TrajectoryStream":
+        """The same stream with the behaviour probabilities of a known policy."""
+        return replace(self, behavior=policy)
+
+    def __iter__(self) -> Iterator[Trajectories]:
+        for batch in self._read():
+            if self.watcher is not None:
+                self.watcher(batch.num_steps)
+            yield batch if self.behavior is None else batch.with_behavior(self.behavior)
+
+    def _neutral(self) -> Iterator[Trajectories]:
+        """Nothing is refused but the schema; rows are always sorted."""
+        _, carried = inspected(self.paths, self.plan)
+        shape = neutral.shape_of(schemas(self.paths), self.plan, parquet=True)
+        before = 0
+        rows = neutral.rows_of_chunks(parquet_chunks(list(self.paths), self.plan), shape)
+        for found in neutral.in_batches(self._sorted(shape.sorting, rows), shape, self.batch_rows):
+            whole = with_carried(of_people(found, self.plan, before), carried)
+            yield from whole.batches(self.batch_rows)
+            before += found.count
+
+    def _read(self) -> Iterator[Trajectories]:
+        if self.plan.invalid == "neutral":
+            yield from self._neutral()
+            return
+        decoder = Decoder(
+            self.plan, whole_users=self.plan.user is not None, may_collect_words=False
+        )
+        _, carried = inspected(self.paths, self.plan)
+        waiting = _Waiting(decoder, self.batch_rows, self.sort, carried)
+        for chunk in self._chunks():
+            if chunk.batch.num_rows:
+                waiting.add(chunk)
+                yield from waiting.full()
+        if decoder.rows == 0:
+            raise InputError(f"{title(self.paths)} has no rows.")
+        waiting.close()
+        yield from waiting.rest()
+
+    def _chunks(self) -> Iterator[Chunk]:
+        paths = list(self.paths)
+        if not self.sort:
+            yield from ahead(parquet_chunks(paths, self.plan, min(READ_ROWS, self.batch_rows)))
+            return
+        yield from self._sorted(self.plan, parquet_chunks(paths, self.plan))
+
+    def _sorted(self, checked: Plan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        where = gettempdir() if self.scratch is None else self.scratch
+        try:
+            TemporaryFile(dir=where).close()
+        except OSError as error:
+            raise InputError(f"scratch {where} cannot be used: {error.strerror}.") from None
+        with ExitStack() as files:
+            yield from _dealt(list(self.paths), checked, where, files, chunks)
+
+    def check(self) -> "Totals":
+        """Read everything once, so that the first bad row is known, and count."""
+        trajectories = steps = batches = users = 0
+        for batch in self:
+            trajectories += batch.num_trajectories
+            steps += batch.num_steps
+            users += batch.num_users or 0
+            batches += 1
+        return Totals(trajectories, steps, users if self.plan.user is not None else None, batches)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a stream held."""
+
+    num_trajectories: int
+    num_steps: int
+    num_users: int | None
+    num_batches: int
+
+
+@dataclass
+class _Waiting:
+    """Checked rows that have not been handed out yet."""
+
+    decoder: Decoder
+    batch_rows: int
+    was_sorted: bool
+    carried: Mapping[str, Any]
+    rows: int = 0
+    place: Chunk | None = None
+    columns: dict[str, list[Array]] = field(default_factory=dict)
+    owned: dict[str, list[Array]] = field(default_factory=dict)
+    starts: list[Array] = field(default_factory=list)
+
+    def add(self, chunk: Chunk) -> None:
+        block = self.decoder.block(chunk)
+        self.place = chunk
+        for name, values in block.columns.items():
+            self.columns.setdefault(name, []).append(values)
+        owned = {"trajectory_ids": block.ids, **block.ends}
+        if block.users is not None:
+            owned["users"] = block.users
+        for name, values in owned.items():
+            self.owned.setdefault(name, []).append(values)
+        self.starts.append(block.starts + self.rows)
+        self.rows += block.rows
+
+    def close(self) -> None:
+        for name, values in self.decoder.close().items():
+            self.owned[name].append(values)
+
+    def full(self) -> Iterator[Trajectories]:
+        """Batches that further rows cannot belong to."""
+        while self.rows > self.batch_rows:
+            yield self._cut(last=False)
+
+    def rest(self) -> Iterator[Trajectories]:
+        while self.rows:
+            yield self._cut(last=True)
+
+    def _cut(self, last: bool) -> Trajectories:
+        """The longest run of whole users that fits, taken off the front."""
+        starts = np.concatenate(self.starts)
+        owned = {name: np.concatenate(parts) for name, parts in self.owned.items()}
+        columns = {
+            name: parts[0] if len(parts) == 1 else np.concatenate(parts)
+            for name, parts in self.columns.items()
+        }
+        ids = owned.get("users", owned["trajectory_ids"])
+        first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+        # Positions at which a unit begins; the end of all rows is one too, once nothing follows.
+        begins = np.append(starts[first], [self.rows] if last else []).astype(np.int64)
+        fitting = int(np.searchsorted(begins, self.batch_rows, side="right")) - 1
+        if fitting < 1:
+            assert self.place is not None
+            what = "user" if "users" in owned else "trajectory"
+            raise private(
+                f"{self.place.file}: a {what} has more than {self.batch_rows} rows, so it does not "
+                "fit into one batch: raise batch_rows."
+            )
+        end = int(begins[fitting])
+        count = int(np.searchsorted(starts, end))
+        batch = built(
+            self.decoder,
+            np.append(starts[:count], end),
+            {name: values[:end] for name, values in columns.items()},
+            {name: values[:count] for name, values in owned.items()},
+            self.was_sorted,
+        )
+        # What is left is copied, so that it does not hold on to the memory of the batch.
+        self.columns = {name: [values[end:].copy()] for name, values in columns.items()}
+        self.owned = {name: [values[count:]] for name, values in owned.items()}
+        self.starts = [starts[count:] - end]
+        self.rows -= end
+        return with_carried(batch, self.carried)
+
+
+def _dealt(
+    paths: list[Path],
+    checked: Plan,
+    scratch: "str | Path",
+    files: ExitStack,
+    chunks: Iterator[Chunk],
+) -> Iterator[Chunk]:
+    """Rows sorted by way of files: dealt by owner into parts, each part sorted in memory.
+
+    The files have no names: they hold people's rows, and go with the process, however it ends.
+    """
+    total, begins = 0, []
+    for path in paths:
+        with open_parquet(path) as file:
+            begins.append(total)
+            total += file.metadata.num_rows
+    parts: dict[int, IO[bytes]] = {}
+    writers: dict[int, Any] = {}
+    schema, row = None, 0
+    role, owner = ("trajectory", checked.trajectory) if checked.user is None else (
+        "user", checked.user
+    )  # fmt: skip
+    inspector = Decoder(checked)
+    try:
+        for chunk in chunks:
+            batch = plain_batch(chunk.batch)
+            if schema is None:
+                schema = batch.schema
+            elif batch.schema != schema:
+                raise InputError(
+                    f"{chunk.file} has other column types than {paths[0]}, so they cannot be "
+                    "sorted together."
+                )
+            part = _part(inspector._ids(chunk, role, owner))
+            order = np.argsort(part, kind="stable")
+            ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
+            numbered = batch.append_column(_ROW, pa.array(row + np.arange(batch.num_rows))).take(
+                pa.array(order)
+            )
+            for number in np.unique(part).tolist():
+                if number not in writers:
+                    parts[number] = TemporaryFile(dir=scratch)  # noqa: SIM115 (the stack closes it)
+                    files.callback(_close, parts[number])
+                    writers[number] = pa.ipc.new_file(parts[number], numbered.schema)
+                piece = numbered.slice(ends[number], ends[number + 1] - ends[number])
+                writers[number].write_batch(piece)
+            row += batch.num_rows
+        for writer in writers.values():
+            writer.close()
+        for file in parts.values():
+            file.flush()
+    except OSError as error:
+        raise InputError(f"Sorting needs room in {scratch}: {first_line(error)}.") from None
+    names = tuple(str(path) for path in paths)
+    for number in sorted(parts):
+        try:
+            with parts[number] as file:
+                table = pa.ipc.open_file(file).read_all().combine_chunks()
+        except OSError as error:
+            raise InputError(
+                f"What was sorted in {scratch} cannot be read: {first_line(error)}."
+            ) from None
+        order = sort_order(table, checked, names[0])
+        table = table.take(pa.array(order)).combine_chunks()
+        origin = Origin(names, np.array(begins), to_numpy(table.column(_ROW)))
+        first = 0
+        for batch in table.select(checked.names).to_batches(READ_ROWS):
+            yield Chunk(names[0], batch, first, origin)
+            first += batch.num_rows
+
+
+def _close(file: IO[bytes]) -> None:
+    # What was not written, for want of room, is not wanted any more.
+    with suppress(OSError):
+        file.close()
+
+
+def _part(ids: Any) -> Array:
+    """Which part each row goes to: the same for the same id, in every batch and file."""
+    if not isinstance(ids, np.ndarray):
+        words = plain(ids).dictionary_encode()
+        sums = [zlib.crc32(word.encode()) for word in words.dictionary.to_pylist()]
+        ids = np.array(sums, dtype=np.int64)[to_numpy(words.indices)]
+    # Multiplication by an odd constant spreads ids that differ in their low bits only.
+    mixed = (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    spread: Array = (mixed % np.uint64(_PARTS)).astype(np.int64)
+    return spread

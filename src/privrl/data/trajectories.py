@@ -1,0 +1,775 @@
+"""Trajectories: columns of steps, cut into trajectories by offsets, owned by users.
+
+Rows of one trajectory stand together in the order of time. Row t holds the state, the action taken
+in it, the reward that followed, and where known the probability with which the logged policy
+(`behavior_probs`) and the policy to be judged (`target_probs`) take that action there.
+
+The next state of a row is the state of the next row. A trajectory's last row has a next state only
+if it was given (`final_states`, one for each trajectory); if the trajectory *terminated*, none is
+needed, since nothing follows. If it was cut off instead (truncated, or neither flag set) and its
+final state is not known, its last row only supplies the next state of the row before it: see
+`transitions`.
+
+Arrays are read-only. `states` and `actions` are 32-bit indices or rows of 64-bit floats. What was
+done to the data on the way in, and what in here is private that looks like a setting, is said in
+`notes`.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from privrl.data.arrow import to_numpy
+from privrl.data.columns import Arrays, Columns, Facts, Invalid, Word
+from privrl.data.keys import generator
+from privrl.data.sources import private
+from privrl.privacy.errors import InputError
+from privrl.privacy.promise import Unit
+from privrl.privacy.text import printable
+
+if TYPE_CHECKING:
+    from privrl.data.features import Features
+    from privrl.data.policies import Policy
+
+Array = NDArray[Any]
+
+# Rows per written row group.
+WRITE_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something a reader of any result from this data should know."""
+
+    kind: Literal["nulls", "private", "ends", "order", "origin"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Behavior:
+    """Where the behaviour probabilities come from."""
+
+    source: Literal["none", "logged", "recorded", "estimated"] = "none"
+    method: str | None = None
+    public: bool = False
+
+    @property
+    def is_private_estimate(self) -> bool:
+        """Whether they were fitted to data that nobody declared public: a cost not yet paid."""
+        return self.source == "estimated" and not self.public
+
+    def __str__(self) -> str:
+        if self.source == "estimated":
+            paid = (
+                "the data was declared public"
+                if self.public
+                else "estimated from private data, not paid for"
+            )
+            return f"behaviour probabilities estimated ({self.method}): {paid}"
+        return {
+            "none": "no behaviour probabilities",
+            "logged": "behaviour probabilities as the data has them",
+            "recorded": "behaviour probabilities recorded at collection",
+        }[self.source]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One trajectory: views of its rows."""
+
+    id: Any
+    user: Any
+    states: Array
+    actions: Array
+    rewards: Array
+    behavior_probs: Array | None
+    target_probs: Array | None
+    times: Array | None
+    terminated: bool
+    truncated: bool
+    final_state: Any
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Steps with a next state, or with none needed.
+
+    `bootstraps` is 1 where the value of `next_states` counts and 0 where the trajectory terminated:
+    a discount factor is multiplied by it. `rows` are positions in the columns of the trajectories,
+    `trajectories` says to which each belongs.
+    """
+
+    states: Array
+    actions: Array
+    rewards: Array
+    next_states: Array
+    bootstraps: Array
+    behavior_probs: Array | None
+    target_probs: Array | None
+    rows: Array
+    trajectories: Array
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Trajectories side by side, (trajectory, step, ...), filled up to one length.
+
+    `mask` is true where there is a step. Elsewhere states, actions and rewards are 0 and
+    probabilities are 1, so that their logarithms and ratios add nothing.
+    """
+
+    states: Array
+    actions: Array
+    rewards: Array
+    mask: Array
+    lengths: Array
+    terminated: Array
+    truncated: Array
+    behavior_probs: Array | None
+    target_probs: Array | None
+    final_states: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """See the module. Made by `from_parquet`, `from_csv`, `from_table`, `from_arrays`,
+    `from_minari` and `privrl.data.collect`, which check what they are given.
+
+    `nulls_answered` counts all that were answered while loading: a part keeps the number of the
+    whole, and a batch of a stream has the number so far. It is as private as the rows.
+    """
+
+    offsets: Array
+    states: Array
+    actions: Array
+    rewards: Array
+    trajectory_ids: Array
+    terminated: Array
+    truncated: Array
+    users: Array | None = None
+    behavior_probs: Array | None = None
+    target_probs: Array | None = None
+    times: Array | None = None
+    final_states: Array | None = None
+    facts: Facts = field(default_factory=Facts)
+    behavior: Behavior = field(default_factory=Behavior)
+    notes: tuple[Note, ...] = ()
+    nulls_answered: Mapping[str, int] = field(default_factory=dict)
+    invalid: Invalid = "refuse"
+    """What became of values that are not valid when it was loaded; see `privrl.data.neutral`."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray) and value.flags.writeable:
+                object.__setattr__(self, name, _read_only(value))
+
+    # --- in ----------------------------------------------------------------------------------
+
+    @classmethod
+    def from_parquet(
+        cls,
+        paths: "str | Path | Sequence[str | Path]",
+        *,
+        sort: bool = False,
+        **columns: Unpack[Columns],
+    ) -> "Trajectories":
+        """Read Parquet: a file, a list of files, a pattern such as `"part-*.parquet"`, a folder."""
+        from privrl.data import readers
+
+        return readers.from_parquet(paths, sort, columns)
+
+    @classmethod
+    def from_csv(
+        cls,
+        paths: "str | Path | Sequence[str | Path]",
+        *,
+        sort: bool = False,
+        types: Mapping[str, Any] | None = None,
+        **columns: Unpack[Columns],
+    ) -> "Trajectories":
+        """Read CSV with a header. `types` keeps a column as it says: `{"stay_id": "string"}`."""
+        from privrl.data import readers
+
+        return readers.from_csv(paths, sort, types, columns)
+
+    @classmethod
+    def from_table(
+        cls, table: Any, *, sort: bool = False, **columns: Unpack[Columns]
+    ) -> "Trajectories":
+        """Read anything with the Arrow C stream interface: Arrow, pandas, Polars, DuckDB."""
+        from privrl.data import readers
+
+        return readers.from_table(table, sort, columns)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        **arrays: Unpack[Arrays],
+    ) -> "Trajectories":
+        """From arrays with one entry per step, and either `lengths` or an id for each step.
+
+        `users`, `terminated`, `truncated` and `final_states` have one entry per trajectory; with
+        `lengths`, so do `trajectory_ids`, which are then optional.
+        """
+        from privrl.data import readers
+
+        return readers.from_arrays(states, actions, rewards, arrays)
+
+    @classmethod
+    def from_minari(
+        cls,
+        dataset: Any,
+        *,
+        behavior_prob: str | None = None,
+        num_states: int | None = None,
+        num_actions: int | None = None,
+    ) -> "Trajectories":
+        """From a Minari data set or its name; `behavior_prob` names an entry of its infos."""
+        from privrl.data import readers
+
+        return readers.from_minari(dataset, behavior_prob, num_states, num_actions)
+
+    # --- sizes -------------------------------------------------------------------------------
+
+    @property
+    def num_trajectories(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.rewards)
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Steps of each trajectory."""
+        return _read_only(np.diff(self.offsets))
+
+    @property
+    def num_states(self) -> int | None:
+        """How many discrete states there are, if that was said."""
+        return self.facts.num_states
+
+    @property
+    def num_actions(self) -> int | None:
+        """How many discrete actions there are, if that was said."""
+        return self.facts.num_actions
+
+    @property
+    def discrete_states(self) -> bool:
+        return self.states.ndim == 1
+
+    @property
+    def discrete_actions(self) -> bool:
+        return self.actions.ndim == 1
+
+    @property
+    def unit(self) -> Unit:
+        """Whom a promise about this data protects: users, when there is a user column."""
+        return Unit.TRAJECTORY if self.users is None else Unit.USER
+
+    @cached_property
+    def _grouped(self) -> tuple[Array, Array]:
+        """Distinct users in the order of their first trajectory, and each trajectory's position."""
+        if self.users is None:
+            return self.trajectory_ids, _read_only(np.arange(self.num_trajectories))
+        dictionary = pa.array(self.users).dictionary_encode()
+        names: Array = to_numpy(dictionary.dictionary)
+        index: Array = to_numpy(dictionary.indices).astype(np.int64)
+        return _read_only(names), _read_only(index)
+
+    @property
+    def num_users(self) -> int | None:
+        """How many people there are; None without a user column."""
+        return None if self.users is None else len(self._grouped[0])
+
+    @property
+    def unit_ids(self) -> Array:
+        """The users, or without a user column the trajectories, each once."""
+        return self._grouped[0]
+
+    @property
+    def unit_index(self) -> Array:
+        """For each trajectory, the position of its owner in `unit_ids`."""
+        return self._grouped[1]
+
+    @property
+    def num_units(self) -> int:
+        """How many owners there are: users, or trajectories."""
+        return len(self._grouped[0])
+
+    @property
+    def private_facts(self) -> tuple[str, ...]:
+        """What in here looks like a setting but was read from the data."""
+        return tuple(note.text for note in self.notes if note.kind == "private")
+
+    # --- parts -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.num_trajectories
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return (self[position] for position in range(len(self)))
+
+    @overload
+    def __getitem__(self, which: int) -> Trajectory: ...
+    @overload
+    def __getitem__(self, which: slice) -> "Trajectories": ...
+    def __getitem__(self, which: "int | slice") -> "Trajectory | Trajectories":
+        """A trajectory by position, or several as trajectories again."""
+        if isinstance(which, slice):
+            begin, end, step = which.indices(len(self))
+            chosen = np.arange(begin, end, step)
+            if chosen.size == 0:
+                raise InputError("The slice holds no trajectory.")
+            return self.take(chosen)
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"There are {len(self)} trajectories, so there is no {which}.")
+        which = int(which) % len(self)
+        rows = slice(int(self.offsets[which]), int(self.offsets[which + 1]))
+
+        def part(column: Array | None) -> Array | None:
+            return None if column is None else column[rows]
+
+        return Trajectory(
+            id=self.trajectory_ids[which],
+            user=None if self.users is None else self.users[which],
+            states=self.states[rows],
+            actions=self.actions[rows],
+            rewards=self.rewards[rows],
+            behavior_probs=part(self.behavior_probs),
+            target_probs=part(self.target_probs),
+            times=part(self.times),
+            terminated=bool(self.terminated[which]),
+            truncated=bool(self.truncated[which]),
+            final_state=None if self.final_states is None else self.final_states[which],
+        )
+
+    def take(self, positions: Any) -> "Trajectories":
+        """The trajectories at these positions, in this order."""
+        chosen = np.asarray(positions)
+        if chosen.size == 0:
+            raise InputError("There is no trajectory to take.")
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise InputError("Positions of trajectories must be a list of whole numbers.")
+        if chosen.min() < 0 or chosen.max() >= len(self):
+            raise InputError(f"Positions of trajectories must lie in 0 to {len(self) - 1}.")
+        chosen = chosen.astype(np.int64)
+        apart = np.diff(chosen)
+        if not (apart > 0).all() and chosen.size != np.unique(chosen).size:
+            raise InputError("A trajectory can be taken only once.")
+        lengths = self.lengths[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows: Any
+        if (apart == 1).all():
+            rows = slice(int(self.offsets[chosen[0]]), int(self.offsets[chosen[-1] + 1]))
+        else:
+            rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        by_row = ("states", "actions", "rewards", "behavior_probs", "target_probs", "times")
+        by_trajectory = ("trajectory_ids", "terminated", "truncated", "users", "final_states")
+        changed = {name: getattr(self, name) for name in (*by_row, *by_trajectory)}
+        for name, column in changed.items():
+            if column is not None:
+                changed[name] = column[rows] if name in by_row else column[chosen]
+        return replace(self, offsets=offsets, **changed)
+
+    def by_user(self) -> Iterator[tuple[Any, "Trajectories"]]:
+        """Each user's id and trajectories."""
+        if self.users is None:
+            raise InputError("There is no user column: name it when loading, as user='...'.")
+        names, index = self._grouped
+        order = np.argsort(index, kind="stable")
+        ends = np.cumsum(np.bincount(index, minlength=len(names)))
+        for name, chosen in zip(names, np.split(order, ends[:-1]), strict=True):
+            yield name, self.take(chosen)
+
+    def select(self, users: Any = None, trajectories: Any = None) -> "Trajectories":
+        """The trajectories of these users, or those with these ids, in the order they have here."""
+        if (users is None) == (trajectories is None):
+            raise InputError("select needs either users or trajectories.")
+        if users is not None and self.users is None:
+            raise InputError("There is no user column: name it when loading, as user='...'.")
+        held: Any = self.trajectory_ids if users is None else self.users
+        wanted = set(
+            np.atleast_1d(np.asarray(users if users is not None else trajectories)).tolist()
+        )
+        keep = np.fromiter((one in wanted for one in held.tolist()), bool, len(held))
+        found = len(set(held[keep].tolist()))
+        if found < len(wanted):
+            what = "users" if users is not None else "trajectories"
+            raise InputError(
+                f"{len(wanted) - found} of the {len(wanted)} {what} are not in the data."
+            )
+        return self.take(np.flatnonzero(keep))
+
+    def split(self, fractions: Sequence[float], key: Any) -> "tuple[Trajectories, ...]":
+        """Random parts with whole users (or whole trajectories, without a user column)."""
+        try:
+            shares = np.asarray(fractions, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("fractions must be numbers, one for each part.") from None
+        if shares.ndim != 1 or shares.size == 0 or not np.all(shares > 0):
+            raise InputError("fractions must be positive numbers, one for each part.")
+        if abs(shares.sum() - 1.0) > 1e-9:
+            raise InputError(f"fractions must add up to 1, not {shares.sum():g}.")
+        ends = np.rint(np.cumsum(shares) * self.num_units).astype(np.int64)
+        if np.any(np.diff(ends, prepend=0) == 0):
+            raise InputError(
+                f"{self.num_units} {self.unit.value}s are too few for {shares.size} such parts."
+            )
+        place = np.empty(self.num_units, dtype=np.int64)
+        place[generator(key).permutation(self.num_units)] = np.arange(self.num_units)
+        part = np.searchsorted(ends, place, side="right")[self.unit_index]
+        return tuple(self.take(np.flatnonzero(part == i)) for i in range(shares.size))
+
+    def batches(self, batch_rows: int) -> "Iterator[Trajectories]":
+        """Parts of at most `batch_rows` rows, with whole users, in the order of their first row."""
+        owned = np.bincount(self.unit_index, weights=self.lengths, minlength=self.num_units)
+        if owned.max() > batch_rows:
+            raise private(f"A {self.unit.value} has more than {batch_rows} rows: raise batch_rows.")
+        order = np.argsort(self.unit_index, kind="stable")
+        begins = np.searchsorted(self.unit_index[order], np.arange(self.num_units + 1))
+        rows = np.concatenate([[0], np.cumsum(owned)]).astype(np.int64)
+        first = 0
+        while first < self.num_units:
+            end = int(np.searchsorted(rows, rows[first] + batch_rows, side="right")) - 1
+            yield self.take(order[begins[first] : begins[end]])
+            first = end
+
+    # --- views for estimators ----------------------------------------------------------------
+
+    def transitions(self) -> Transitions:
+        """(s, a, r, s') for every step that has a next state or needs none.
+
+        Left out are the last rows of trajectories that did not terminate and whose final state is
+        not known: such a row only supplies the next state of the row before.
+        """
+        last = self.offsets[1:] - 1
+        usable = np.ones(self.num_steps, dtype=bool)
+        if self.final_states is None:
+            usable[last[~self.terminated]] = False
+        rows = np.flatnonzero(usable)
+        following = np.minimum(np.arange(1, self.num_steps + 1), self.num_steps - 1)
+        # A terminated last row stands in for its own next state, which nothing bootstraps from.
+        following[last] = last
+        next_states = self.states[following]
+        if self.final_states is not None:
+            next_states[last] = self.final_states
+        bootstraps = np.ones(self.num_steps)
+        bootstraps[last[self.terminated]] = 0.0
+
+        def part(column: Array | None) -> Array | None:
+            return None if column is None else column[rows]
+
+        return Transitions(
+            self.states[rows],
+            self.actions[rows],
+            self.rewards[rows],
+            next_states[rows],
+            bootstraps[rows],
+            part(self.behavior_probs),
+            part(self.target_probs),
+            rows,
+            np.repeat(np.arange(self.num_trajectories), self.lengths)[rows],
+        )
+
+    def padded(self, max_length: int, too_long: Literal["refuse", "cut"] = "refuse") -> Padded:
+        """Arrays (trajectory, step, ...) of public length `max_length`, and a mask.
+
+        Longer trajectories are refused, or cut to their first `max_length` steps. A cut trajectory
+        counts as truncated, and its final state is the state of the first step that was cut off.
+        """
+        if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1:
+            raise InputError(
+                f"max_length must be a whole number of at least 1, not {max_length!r}."
+            )
+        if too_long not in ("refuse", "cut"):
+            raise InputError(f"too_long must be 'refuse' or 'cut', not {too_long!r}.")
+        cut = self.lengths > max_length
+        if cut.any() and too_long == "refuse":
+            raise private(
+                f"{int(cut.sum())} trajectories have more than {max_length} steps: raise "
+                "max_length, or pass too_long='cut' to keep their first steps."
+            )
+        lengths = np.minimum(self.lengths, max_length)
+        mask = np.arange(max_length) < lengths[:, None]
+        rows = (self.offsets[:-1, None] + np.arange(max_length))[mask]
+
+        def spread(column: Array | None, empty: float) -> Array | None:
+            if column is None:
+                return None
+            out = np.full((*mask.shape, *column.shape[1:]), empty, dtype=column.dtype)
+            out[mask] = column[rows]
+            return out
+
+        states, actions = spread(self.states, 0), spread(self.actions, 0)
+        rewards = spread(self.rewards, 0)
+        assert states is not None
+        assert actions is not None
+        assert rewards is not None
+        final_states = None
+        if self.final_states is not None:
+            final_states = self.final_states.copy()
+            final_states[cut] = self.states[self.offsets[:-1][cut] + max_length]
+        return Padded(
+            states,
+            actions,
+            rewards,
+            mask,
+            lengths,
+            self.terminated & ~cut,
+            self.truncated | cut,
+            spread(self.behavior_probs, 1.0),
+            spread(self.target_probs, 1.0),
+            final_states,
+        )
+
+    # --- probabilities -----------------------------------------------------------------------
+
+    def with_target(self, policy: "Policy") -> "Trajectories":
+        """The same data with `target_probs`: how likely `policy` takes each logged action."""
+        from privrl.data.policies import check_covers
+
+        check_covers(policy, self)
+        return replace(self, target_probs=self._probabilities(policy))
+
+    def with_behavior(self, policy: "Policy") -> "Trajectories":
+        """The same data with `behavior_probs` of a known policy: a protocol, or a paid-for
+        estimate.
+
+        That the policy was not fitted to this data, or was paid for, is the caller's to know.
+        """
+        from privrl.data.policies import check_covers
+
+        check_covers(policy, self)
+        probabilities = self._probabilities(policy)
+        if self.invalid == "refuse" and not np.all(probabilities > 0.0):
+            row = int(np.argmin(probabilities > 0.0))
+            raise private(
+                f"actions, row {row} (counting from 0): the policy never takes the logged action, "
+                "so it is not how the data came about."
+            )
+        note = Note("origin", "behaviour probabilities computed from a policy that was given")
+        return self._behaving(probabilities, Behavior("logged", "policy"), note)
+
+    def _probabilities(self, policy: "Policy") -> Array:
+        """Of the logged actions, by a policy that may be any function."""
+        found = np.asarray(policy.prob(self.states, self.actions), dtype=np.float64)
+        # Rows of a policy may add up to 1 within 1e-6.
+        odd = ~((found >= 0.0) & (found <= 1.0 + 1e-6))
+        if self.invalid == "neutral":
+            # Certified fits give such rows no weight.
+            found = np.where(odd, np.nan, found)
+        elif odd.any():
+            raise private(
+                f"states, row {int(np.argmax(odd))} (counting from 0): the policy's probability "
+                "lies outside [0, 1]."
+            )
+        return np.minimum(found, 1.0)
+
+    def _behaving(self, probabilities: Array, behavior: Behavior, note: Note) -> "Trajectories":
+        """With other behaviour probabilities; what was said of those before is dropped."""
+        kept = tuple(n for n in self.notes if n.text != str(self.behavior))
+        data = replace(self, behavior_probs=probabilities, behavior=behavior, notes=kept)
+        return data.with_notes(note)
+
+    def with_estimated_behavior(
+        self,
+        method: Literal["counts", "logistic"] = "counts",
+        smoothing: float | None = None,
+        *,
+        features: "Features | None" = None,
+        public: bool = False,
+        overwrite: bool = False,
+    ) -> "Trajectories":
+        """The same data with `behavior_probs` fitted to it: see `privrl.data.behavior`.
+
+        The fit looks at private data. Unless it is declared `public`,
+        `behavior.is_private_estimate` is true from here on, the notes say so, and a warning is
+        raised now.
+        """
+        from privrl.data.behavior import estimated
+
+        return estimated(self, method, smoothing, features, public, overwrite)
+
+    def with_notes(self, *notes: Note) -> "Trajectories":
+        """The same data with more notes."""
+        return replace(self, notes=self.notes + tuple(n for n in notes if n not in self.notes))
+
+    # --- out ---------------------------------------------------------------------------------
+
+    def to_arrow(self) -> Any:
+        """One Arrow table, a row for each step."""
+        return self._rows(0, self.num_trajectories)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_parquet(self, path: "str | Path") -> dict[str, Any]:
+        """Write one Parquet file, whole or not at all, and return the names to read it back with.
+
+        Pages carry checksums; notes, the origin of the probabilities and whether a vocabulary is
+        private travel along.
+        """
+        target = Path(path)
+        step = max(1, int(WRITE_ROWS // max(1.0, float(self.lengths.mean()))))
+        writer = None
+        try:
+            with NamedTemporaryFile(
+                dir=target.parent, prefix=f".{target.name}-", delete=False
+            ) as t:
+                temporary = Path(t.name)
+        except OSError as error:
+            raise InputError(f"{target} cannot be written: {error.strerror}.") from None
+        try:
+            for begin in range(0, self.num_trajectories, step):
+                table = self._rows(begin, min(begin + step, self.num_trajectories))
+                if writer is None:
+                    writer = pq.ParquetWriter(temporary, table.schema, write_page_checksum=True)
+                writer.write_table(table)
+            assert writer is not None
+            writer.close()
+            os.replace(temporary, target)
+        except OSError as error:
+            raise InputError(f"{target} cannot be written: {error.strerror}.") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+        return self.column_names
+
+    @property
+    def column_names(self) -> dict[str, Any]:
+        """The keyword arguments that read this data back from `to_parquet` or `to_arrow`.
+
+        A vocabulary is among them even if it was read from the data, so that indices stay what they
+        are; the table remembers that it is private.
+        """
+        names: dict[str, Any] = {
+            role: role
+            for role in ("trajectory", "state", "action", "reward", "terminated", "truncated")
+        }
+        for role, column in (
+            ("user", self.users),
+            ("time", self.times),
+            ("behavior_prob", self.behavior_probs),
+            ("target_prob", self.target_probs),
+            ("next_state", self.final_states),
+        ):
+            if column is not None:
+                names[role] = role
+        facts = self.facts
+        for what in ("state", "action"):
+            words = getattr(facts, f"{what}_vocabulary")
+            if words is not None:
+                names[f"{what}_vocabulary"] = list(words)
+            elif getattr(facts, f"num_{what}s") is not None:
+                names[f"num_{what}s"] = getattr(facts, f"num_{what}s")
+        return names
+
+    def _rows(self, begin: int, end: int) -> Any:
+        part = self.take(np.arange(begin, end))
+        owner = np.repeat(np.arange(end - begin), part.lengths)
+        last = part.offsets[1:] - 1
+        columns: dict[str, Any] = {
+            "trajectory": pa.array(part.trajectory_ids).take(pa.array(owner))
+        }
+        if part.users is not None:
+            columns["user"] = pa.array(part.users).take(pa.array(owner))
+        if part.times is not None:
+            columns["time"] = pa.array(part.times)
+        columns["state"] = _entries(part.states, part.facts.state_vocabulary)
+        columns["action"] = _entries(part.actions, part.facts.action_vocabulary)
+        columns["reward"] = pa.array(part.rewards)
+        if part.behavior_probs is not None:
+            columns["behavior_prob"] = pa.array(part.behavior_probs)
+        if part.target_probs is not None:
+            columns["target_prob"] = pa.array(part.target_probs)
+        for role in ("terminated", "truncated"):
+            flags = np.zeros(part.num_steps, dtype=bool)
+            flags[last] = getattr(part, role)
+            columns[role] = pa.array(flags)
+        if part.final_states is not None:
+            following = np.minimum(np.arange(1, part.num_steps + 1), part.num_steps - 1)
+            after = part.states[following]
+            after[last] = part.final_states
+            columns["next_state"] = _entries(after, part.facts.state_vocabulary)
+        carried = {
+            "behavior": asdict(self.behavior),
+            "notes": [asdict(note) for note in self.notes],
+            "read": [
+                role
+                for role in ("state", "action")
+                if getattr(self.facts, f"{role}_vocabulary_read")
+            ],
+        }
+        return pa.table(columns).replace_schema_metadata({"privrl": json.dumps(carried)})
+
+    def summary(self) -> str:
+        """What is in here, for the data's owner: the figures are exact, so do not publish them."""
+        lengths, rewards = self.lengths, self.rewards
+        with np.errstate(over="ignore"):
+            mean = rewards.mean()
+        people = f", {self.num_users:,} users" if self.users is not None else ""
+        lines = [
+            f"{self.num_trajectories:,} trajectories{people}, {self.num_steps:,} steps",
+            f"  steps per trajectory: {lengths.min()} to {lengths.max()}, median "
+            f"{float(np.median(lengths)):g}",
+            f"  states: {_described(self.states, self.facts.num_states)}",
+            f"  actions: {_described(self.actions, self.facts.num_actions)}",
+            f"  rewards: {rewards.min():g} to {rewards.max():g}, mean {mean:g}",
+            f"  ends: {int(self.terminated.sum()):,} terminated, "
+            f"{int((~self.terminated).sum()):,} cut off",
+            f"  {self.behavior}",
+        ]
+        if self.behavior_probs is not None:
+            lines.append(f"  smallest behaviour probability: {self.behavior_probs.min():g}")
+        for name, count in self.nulls_answered.items():
+            lines.append(f"  nulls answered in {name!r}: {count:,}")
+        lines += [f"  note: {printable(note.text)}" for note in self.notes]
+        lines.append("  (exact figures of private data: for its owner, not for publication)")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        loud = f", {str(self.behavior).upper()}" if self.behavior.is_private_estimate else ""
+        people = f", {self.num_users} users" if self.users is not None else ""
+        return (
+            f"Trajectories({self.num_trajectories} trajectories{people}, "
+            f"{self.num_steps} steps{loud})"
+        )
+
+
+def _read_only(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _entries(values: Array, vocabulary: tuple[Word, ...] | None) -> Any:
+    """A column of states or actions: indices, words, or lists of one length."""
+    if values.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(values).ravel())
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return pa.array(values) if vocabulary is None else pa.array(vocabulary).take(pa.array(values))
+
+
+def _described(values: Array, count: int | None) -> str:
+    if values.ndim == 2:
+        return f"vectors of {values.shape[1]}"
+    return f"discrete, {count} of them" if count is not None else "discrete, number not said"

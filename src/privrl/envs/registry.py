@@ -1,0 +1,120 @@
+"""Environments by name: ours, and Gymnasium's under the names they have or had."""
+
+import warnings
+from dataclasses import fields
+from typing import Any
+
+import gymnasium
+
+from privrl.envs.base import Environment
+from privrl.envs.chain import MDP100, Chain
+from privrl.envs.control import CartPole, Interval, MountainCar
+from privrl.envs.grid import ObstacleGrid
+from privrl.envs.hiv import HIV
+from privrl.envs.host import GymnasiumEnv, HostEnvironment, from_gymnasium
+from privrl.envs.square import ObstacleSquare
+from privrl.envs.taxi import Taxi
+from privrl.privacy import files
+from privrl.privacy.errors import InputError
+
+OURS: dict[str, Any] = {
+    "Chain": Chain,
+    "MDP100": MDP100,
+    "Taxi": Taxi,
+    "MountainCar": MountainCar,
+    "CartPole": CartPole,
+    "HIV": HIV,
+    "ObstacleGrid": ObstacleGrid,
+    "ObstacleSquare": ObstacleSquare,
+    "Interval": Interval,
+}
+
+# As seo2020 spells it.
+OTHER_NAMES = {"MDP-100": "MDP100"}
+
+# Gymnasium's ids whose dynamics ours reproduce, whether or not the installed version knows them.
+SAME_AS_OURS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Taxi-v4": ("Taxi", {}),
+    "Taxi-v3": ("Taxi", {}),
+    "Taxi-v2": ("Taxi", {"legacy_map": True}),
+    "CartPole-v0": ("CartPole", {"step_limit": 200}),
+    "CartPole-v1": ("CartPole", {"step_limit": 500}),
+    "MountainCar-v0": ("MountainCar", {}),
+}
+
+
+def make(
+    env: "str | Environment[Any, Any] | HostEnvironment | gymnasium.Env[Any, Any]", **options: Any
+) -> "Environment[Any, Any] | HostEnvironment":
+    """An environment from its name (`Chain`, `privrl/Chain-v0`, `Taxi-v4`, `FrozenLake-v1`, ...).
+
+    Options go to the environment. Environments of Gymnasium's become tables if they have any, and
+    run on the host otherwise; environments of ours come back as they are.
+    """
+    if not isinstance(env, str):
+        if options:
+            raise InputError("options belong to names: this environment has been made already.")
+        if isinstance(env, Environment | HostEnvironment):
+            return env
+        if isinstance(env, gymnasium.Env):
+            return from_gymnasium(env)
+        raise InputError(f"{env!r} is neither an environment nor the name of one.")
+    ours = _ours(env)
+    if ours is not None:
+        name, settings = ours
+        known = {field.name for field in fields(OURS[name])}
+        if set(options) <= known:
+            made: Environment[Any, Any] = OURS[name](**{**settings, **options})
+            return made
+        # An option that only Gymnasium's has, such as `is_rainy`, under the name it has there.
+        same = [k for k, v in SAME_AS_OURS.items() if v == ours and k in gymnasium.registry]
+        if env not in SAME_AS_OURS or not same:
+            raise InputError(f"{name} does not take {_listed(sorted(set(options) - known))}.")
+        return _theirs(same[0], options)
+    return _theirs(env, options)
+
+
+def gymnasium_entry(
+    name: str, render_mode: str | None = None, params: Any = None, **options: Any
+) -> GymnasiumEnv:
+    """What Gymnasium calls for `privrl/<name>-v0`."""
+    made = make(name, **options)
+    assert isinstance(made, Environment)
+    return GymnasiumEnv(made, params, render_mode)
+
+
+def _ours(name: str) -> tuple[str, dict[str, Any]] | None:
+    if name in SAME_AS_OURS:
+        return SAME_AS_OURS[name]
+    space, _, rest = name.partition("/")
+    bare = rest.removesuffix("-v0") if space in files.NAMES else name
+    bare = OTHER_NAMES.get(bare, bare)
+    return (bare, {}) if bare in OURS else None
+
+
+def _unknown(name: str) -> InputError:
+    return InputError(
+        f"There is no environment {name!r}: use {', '.join(OURS)}, or an id that Gymnasium knows."
+    )
+
+
+def _theirs(name: str, options: dict[str, Any]) -> "Environment[Any, Any] | HostEnvironment":
+    if name.count(":") > 1:  # It is module:Id, and Gymnasium takes the colon apart unseen.
+        raise _unknown(name)
+    try:
+        with warnings.catch_warnings():
+            # An old but working id is what the caller asked for.
+            warnings.filterwarnings("ignore", message=".*is out of date.*")
+            return from_gymnasium(gymnasium.make(name, **options))
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
+        raise _unknown(name) from None
+    except InputError:
+        raise
+    # Whatever an environment of somebody else's makes of its options is not ours to list.
+    except Exception as problem:
+        reason = " ".join(f"{type(problem).__name__}, {problem}".split()).rstrip(".")
+        raise InputError(f"Gymnasium could not make {name!r}: {reason}.") from None
+
+
+def _listed(options: list[str]) -> str:
+    return f"the option{'s' if len(options) > 1 else ''} {', '.join(map(repr, options))}"

@@ -1,0 +1,346 @@
+"""DP-LSW (Balle, Gomrokchi, Precup 2016): least squares on first-visit returns, output perturbed.
+
+For trajectory x and a state s that it visits, F_{x,s} is the discounted return from the first visit
+on. n_s trajectories visit s, F_s is the mean of their F_{x,s}, and 0 if there are none. With public
+weights w_s >= 0, Gamma = diag(w) and Phi the features of all S states,
+
+    theta  =  (Gamma^1/2 Phi)^+ Gamma^1/2 F,        released with N(0, (alpha S(X))^2 I).
+
+Unit: a trajectory; or a person, F_{x,s} being then the mean over their trajectories that visit s.
+Relation: replace-one; m is public. Every F_{x,s} lies in [low, high] (`returns_range`), which
+contains 0, of width W. Sensitivity: exchanging one unit moves F_s by at most W / max(n_s, 1).
+Proof: if both the old and the new unit visit s, one of n_s terms changes, by at most W; if only the
+old one does, F_s moves by 1/n_s of its distance to the mean of the others (or to 0); if only the
+new one does, by 1/(n_s + 1) of its distance to F_s (or 0). With K the spectral norm of
+(Gamma^1/2 Phi)^+, and since k exchanges lower n_s by at most k,
+
+    L_k  =  K W sqrt(sum_s w_s / max(n_s - k, 1)^2)
+
+bounds the local sensitivity k exchanges away, L_k(X) <= L_{k+1}(X') for neighbours, and
+S(X) = max over k of e^(-k beta) L_k is beta-smooth. Theorem: `privrl.privacy.mechanisms.smooth`.
+
+constants="published": alpha = 5 sqrt(2 ln(2/delta)) / epsilon and
+beta = epsilon / (4 (d + ln(2/delta))), with e^(-k beta) on the squares L_k^2, as in the paper:
+valid, and several times more noise than needed.
+constants="calibrated": the same beta, the least alpha that the theorem allows, and S as above.
+
+Released: theta once. The noise's standard deviation depends on the data: it stays private. Rewards
+are clipped into `reward_range`; rows whose state is none of the S count for no visit. Returns of
+trajectories that were cut off end there. On-policy only: a ratio would multiply W.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privrl.data import Features, OneHot, Policy, Trajectories
+from privrl.data.assumed import assumed
+from privrl.data.policies import check_table
+from privrl.data.words import refuse_read_words
+from privrl.evaluation.bellman_error import (
+    checked_range,
+    clipped_rewards,
+    moments,
+    mspbe,
+    off_policy,
+    value_at,
+)
+from privrl.evaluation.private_gtd import PUBLIC_SETTINGS
+from privrl.evaluation.result import Result
+from privrl.evaluation.steps import Data, batches, discount
+from privrl.privacy import checks
+from privrl.privacy.certificate import Assumption
+from privrl.privacy.errors import InputError
+from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
+from privrl.privacy.payment import Purse
+from privrl.privacy.promise import Budget, Relation, Unit
+
+Floats = NDArray[np.float64]
+Constants = Literal["calibrated", "published"]
+
+RETURNS_CLIPPED = Assumption(
+    "every return lies in the public range", "by the algorithm: rewards and returns are clipped"
+)
+
+
+@dataclass(frozen=True)
+class OutputPerturbed:
+    """What DP-LSW and DP-LSL have in common."""
+
+    features: Features
+    """Of states; the value is linear in them."""
+
+    reward_range: tuple[float, float]
+    """What any reward could be; rewards outside are clipped into it."""
+
+    budget: Budget
+    """What may be spent; delta above 0."""
+
+    gamma: float = 0.99
+    """The discount factor, from 0 to below 1; 1 needs a `return_bound`."""
+
+    num_states: int | None = None
+    """How many states there are; known already if the features are one-hot."""
+
+    state_weights: Any = None
+    """How much each state counts, public; by default all equally, 1/S."""
+
+    return_bound: float | None = None
+    """How large a return could be, in absolute value, if less than the rewards allow; returns
+    beyond are clipped."""
+
+    constants: Constants = "calibrated"
+    """The least noise the theorem allows, or the published constants."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reward_range", checked_range(self.reward_range))
+        if discount(self.gamma) == 1.0 and self.return_bound is None:
+            raise InputError(
+                "return_bound is needed without discounting: say how large a return could be."
+            )
+        if self.return_bound is not None:
+            checks.positive("return_bound", self.return_bound)
+        if self.constants not in ("calibrated", "published"):
+            raise InputError(
+                f"constants must be 'calibrated' or 'published', not {self.constants!r}."
+            )
+        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+        self.weights_of_states()
+
+    def states(self) -> int:
+        """S."""
+        if isinstance(self.features, OneHot):
+            return self.features.num_states
+        if self.num_states is None:
+            raise InputError("num_states is needed: say how many states there are.")
+        return checks.count("num_states", self.num_states)
+
+    def weights_of_states(self) -> Floats:
+        """w_s, or rho_s."""
+        size = self.states()
+        if self.state_weights is None:
+            return np.full(size, 1.0 / size)
+        try:
+            given = np.asarray(self.state_weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("state_weights must be numbers, one for each state.") from None
+        if given.shape != (size,):
+            raise InputError(f"state_weights must have {size} entries, not shape {given.shape}.")
+        if not (np.all((given >= 0.0) & np.isfinite(given)) and np.any(given > 0.0)):
+            raise InputError("state_weights must be zero or more, and not all zero.")
+        return given
+
+    def returns_range(self) -> tuple[float, float]:
+        """Where every return lies; it contains 0, the return of nothing."""
+        low, high = self.reward_range
+        reach = math.inf if self.gamma == 1.0 else 1.0 / (1.0 - self.gamma)
+        bound = math.inf if self.return_bound is None else self.return_bound
+        ends = [0.0 if end == 0.0 else end * reach for end in (min(low, 0.0), max(high, 0.0))]
+        return max(ends[0], -bound), min(ends[1], bound)
+
+    def phi(self) -> Floats:
+        """The features of all states, (S, d)."""
+        return np.asarray(self.features(np.arange(self.states())), dtype=np.float64)
+
+    def mechanism(self) -> SmoothMechanism:
+        """The noise, but for its private scale."""
+        return _mechanism(self.constants, self.budget, self.features.dimension)
+
+    def smooth(self, local: Any, mechanism: SmoothMechanism, count: int) -> float:
+        """S(X) for the local sensitivities `local(k)`."""
+        # e^(-k beta) on squares is e^(-k beta / 2) on the sensitivity itself.
+        beta = mechanism.beta / (2.0 if self.constants == "published" else 1.0)
+        with np.errstate(all="ignore"):
+            return smooth_bound(local, beta, count)
+
+    def released(
+        self,
+        method: str,
+        exact: Floats,
+        sensitivity: float,
+        mechanism: SmoothMechanism,
+        purse: Purse,
+        data: Data,
+        start: Any,
+        public: bool,
+        settings: dict[str, Any],
+    ) -> Result:
+        """Pay, add the noise, and wrap up."""
+        warn_if_large(self.budget.delta, settings["units"])
+        purse.pay(mechanism.event, delta=self.budget.delta)
+        noised, _ = mechanism.release(exact, sensitivity, purse.source)
+        weights = np.asarray(noised, dtype=np.float64)
+        low, high = self.returns_range()
+        diagnostics = None
+        if public:
+            found = moments(data, None, self.features, self.gamma)
+            noise = mechanism.alpha * sensitivity
+            diagnostics = {"mspbe": mspbe(weights, found), "noise": noise}
+        return Result(
+            method=method,
+            promise=purse.certify(
+                self.budget.delta,
+                assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *assumed(data, public)),
+            ),
+            estimate=value_at(self.features, weights, start, data, public),
+            weights=weights,
+            features=self.features,
+            settings={
+                "gamma": self.gamma,
+                "reward_range": self.reward_range,
+                "returns_range": (low, high),
+                "constants": self.constants,
+                **settings,
+            },
+            diagnostics=diagnostics,
+        )
+
+
+@lru_cache(maxsize=64)
+def _mechanism(constants: Constants, budget: Budget, dimension: int) -> SmoothMechanism:
+    if constants == "published":
+        return SmoothMechanism.published(budget, dimension)
+    return SmoothMechanism.calibrated(budget, dimension)
+
+
+@dataclass(frozen=True)
+class DPLSW(OutputPerturbed):
+    """Weighted least squares on mean first-visit returns; see the module."""
+
+    def fit(
+        self,
+        data: Data,
+        policy: Policy | None = None,
+        *,
+        start: Any = None,
+        public: bool = False,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """The value function of the policy that collected the data."""
+        public = checks.switch("public", public)
+        on_policy_only("DP-LSW", data, policy)
+        visits = first_visits(
+            data,
+            self.states(),
+            self.gamma,
+            self.reward_range,
+            self.returns_range(),
+            certified=not public,
+        )
+        root = np.sqrt(self.weights_of_states())
+        inverse = np.linalg.pinv(root[:, None] * self.phi())
+        exact = inverse @ (root * visits.means())
+        low, high = self.returns_range()
+        largest = float(np.linalg.norm(inverse, 2)) * (high - low)
+
+        def local(k: NDArray[np.int64]) -> Floats:
+            return local_lsw(largest, root**2, visits.counts, k)
+
+        mechanism = self.mechanism()
+        sensitivity = self.smooth(local, mechanism, visits.units)
+        purse = Purse(
+            unit=visits.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+        settings = {"units": visits.units}
+        return self.released(
+            "DP-LSW", exact, sensitivity, mechanism, purse, data, start, public, settings
+        )
+
+
+def local_lsw(
+    largest: float, weights: Floats, counts: NDArray[np.int64], k: NDArray[np.int64]
+) -> Floats:
+    """L_k for `largest` = K W. Visits come in few different numbers, k in many: one pass each."""
+    squares = np.zeros(k.shape)
+    for count in np.unique(counts):
+        squares += weights[counts == count].sum() / np.maximum(count - k, 1.0) ** 2
+    return largest * np.sqrt(squares)
+
+
+# --- shared with DP-LSL --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Visits:
+    """For each state the number of units that visit it, and the sum of their returns."""
+
+    counts: NDArray[np.int64]
+    sums: Floats
+    units: int
+    unit: Unit
+
+    def means(self) -> Floats:
+        """F_s."""
+        return self.sums / np.maximum(self.counts, 1)
+
+
+def on_policy_only(name: str, data: Data, policy: Policy | None) -> None:
+    """Raise unless the policy that collected the data is the one to judge, in a table."""
+    if off_policy(data, policy):
+        raise InputError(
+            f"{name} judges the policy that collected the data: it is not private off-policy, "
+            "where PrivateGTD is."
+        )
+    if isinstance(data, Trajectories) and not data.discrete_states:
+        raise InputError(f"{name} needs a table of states: it is not private for continuous ones.")
+
+
+def first_visits(
+    data: Data,
+    num_states: int,
+    gamma: float,
+    reward_range: tuple[float, float],
+    returns_range: tuple[float, float],
+    *,
+    certified: bool = True,
+) -> Visits:
+    """First-visit returns, added up over units. Total, and linear in the number of steps but for
+    one sort. `certified` refuses states whose numbers depend on everybody's data.
+    """
+    counts, sums = np.zeros(num_states, dtype=np.int64), np.zeros(num_states)
+    units, unit = 0, Unit.TRAJECTORY
+    for batch in batches(data):
+        if certified:
+            refuse_read_words(batch)
+        if not batch.discrete_states:
+            raise InputError("A table of states is needed: these are continuous.")
+        check_table(num_states, batch)
+        returns = np.clip(discounted(batch, gamma, reward_range), *returns_range)
+        known = np.flatnonzero((batch.states >= 0) & (batch.states < num_states))
+        trajectory = np.repeat(np.arange(batch.num_trajectories), batch.lengths)[known]
+        state = batch.states[known].astype(np.int64)
+        # Rows are in the order of time, and the first of equal ones is found.
+        place, first = np.unique(trajectory * num_states + state, return_index=True)
+        owner = np.asarray(batch.unit_index)[place // num_states]
+        cells, index = np.unique(owner * num_states + place % num_states, return_inverse=True)
+        means = np.bincount(index, returns[known[first]]) / np.maximum(np.bincount(index), 1)
+        visited = cells % num_states
+        counts += np.bincount(visited, minlength=num_states)
+        sums += np.bincount(visited, means, num_states)
+        units, unit = units + batch.num_units, batch.unit
+    return Visits(counts, sums, units, unit)
+
+
+def discounted(data: Trajectories, gamma: float, reward_range: tuple[float, float]) -> Floats:
+    """r_t + gamma r_{t+1} + ... to the end of the trajectory, for every row.
+
+    Backwards in time, over all trajectories that are long enough at once: they are in the order of
+    their lengths, so each step of the loop takes a part from the front, and the whole is linear.
+    """
+    returns = clipped_rewards(np.asarray(data.rewards, dtype=np.float64), reward_range)
+    order = np.argsort(-data.lengths, kind="stable")
+    last = (data.offsets[1:] - 1)[order]
+    longer = data.num_trajectories - np.cumsum(np.bincount(data.lengths))
+    for back in range(1, int(data.lengths.max())):
+        rows = last[: longer[back]] - back
+        with np.errstate(over="ignore"):
+            returns[rows] += gamma * returns[rows + 1]
+    return returns

@@ -1,0 +1,354 @@
+"""GPOPE, gradient perturbed off-policy evaluation (xie2019), Algorithm 1 to the letter.
+
+From theta_1 = w_1 = 0, for i = 1, ..., N, draw one of the m trajectories uniformly, take its A^,
+b^, C^ (`mspbe.unit_moments`: each averaged over the trajectory's steps, equation 2.2), and
+
+    B_i  =  [-A^' w_i ;  A^ theta_i + C^ w_i - b^]                             (4.1)
+    B~_i =  B_i / max(1, ||B_i||_2 / h)  +  h N(0, sigma^2 I)
+    (theta_{i+1}, w_{i+1})  =  (theta_i, w_i) - beta_i B~_i
+
+with beta_i = step ("constant") or step / i ("diminishing"). Released: theta_{N+1}, as the paper
+does; or, with `average`, the mean of the last such share of the iterates, which costs nothing.
+
+Unit: a trajectory, or a person with all of theirs, averaged; then one of m people is drawn.
+Relation: replace-one; m is public. Sensitivity: given the draw, the clipped gradient is anywhere in
+a ball of radius h, and so is that of whoever else is drawn, so the two laws are 2h apart. Theorem:
+an iteration is the event FixedSizeSampled(Gaussian(sigma, 1), m, 1) (in units of h; the draws are
+fresh and secret), the N of them compose adaptively.
+
+mode="certified" takes the least sigma with which N such events stay within the budget.
+mode="paper" takes sigma as given, or the least with which Lemma 1 claims the budget: the result
+has the paper's Claim, and beside it the certificate of what ran. Lemma 1 drops all orders above the
+second and takes the distance to be h; see `privrl.privacy.claims`.
+
+Departures, in both modes: contributions that are not finite count as zeros, and ratios may be
+capped; neither changes anything where the paper's algorithm is defined. Arithmetic: 64-bit floating
+point, compiled; draws are uniform up to m 2^-64.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from privrl.data import Features, Policy
+from privrl.data.assumed import assumed
+from privrl.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
+from privrl.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
+from privrl.evaluation.result import Promise, Result
+from privrl.evaluation.steps import Data, discount
+from privrl.privacy import checks
+from privrl.privacy.accounting import calibrate
+from privrl.privacy.claims import xie2019_lemma1
+from privrl.privacy.errors import InputError
+from privrl.privacy.events import Event, FixedSizeSampled, Gaussian, Repeated
+from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.payment import Purse
+from privrl.privacy.promise import Budget, Relation, Release
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GPOPE:
+    """A value function, linear in `features`, from one trajectory at a time; see the module."""
+
+    features: Features
+    """Of states; the value is linear in them."""
+
+    budget: Budget
+    """What may be spent (certified), or is claimed to be (paper); delta above 0."""
+
+    clip: float
+    """h, the largest norm of a gradient."""
+
+    step: float
+    """beta, the step size, or the first of them."""
+
+    gamma: float = 0.99
+    """The discount factor, from 0 to 1."""
+
+    iterations: int | None = None
+    """N; by default as many as there are trajectories."""
+
+    schedule: Literal["constant", "diminishing"] = "constant"
+    """beta_i = step, or step / i."""
+
+    mode: Literal["certified", "paper"] = "certified"
+    """Whether the noise is calibrated by a proof, or by the paper's Lemma 1."""
+
+    sigma: float | None = None
+    """The noise, in units of h; in paper mode only, where by default it is what Lemma 1 asks for
+    to claim the budget."""
+
+    weight_cap: float | None = None
+    """The largest importance ratio that counts, if any; clipping makes do without."""
+
+    average: float = 0.0
+    """Over which last share of the iterates to average; 0 for the last alone, as in the paper."""
+
+    def __post_init__(self) -> None:
+        discount(self.gamma)
+        checks.positive("clip", self.clip)
+        checks.positive("step", self.step)
+        if self.iterations is not None:
+            checks.count("iterations", self.iterations)
+        if self.schedule not in ("constant", "diminishing"):
+            raise InputError(
+                f"schedule must be 'constant' or 'diminishing', not {self.schedule!r}."
+            )
+        if self.mode not in ("certified", "paper"):
+            raise InputError(f"mode must be 'certified' or 'paper', not {self.mode!r}.")
+        if self.sigma is not None:
+            checks.positive("sigma", self.sigma)
+            if self.mode == "certified":
+                raise InputError("sigma follows from the budget in certified mode: leave it out.")
+        if self.weight_cap is not None:
+            checks.positive("weight_cap", self.weight_cap)
+        if checks.non_negative("average", self.average) > 1.0:
+            raise InputError(f"average must be at most 1, not {self.average:g}.")
+        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+
+    def fit(
+        self,
+        data: Data,
+        policy: Policy | None = None,
+        *,
+        start: Any = None,
+        public: bool = False,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """The value function of `policy`, or of the policy that collected the data."""
+        public = checks.switch("public", public)
+        units = self._units(data, policy, certified=not public)
+        count, times = units.count, self.iterations or units.count
+        sigma = self.noise(count)
+        warn_if_large(self.budget.delta, count)
+        purse = Purse(
+            unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
+        )
+        purse.pay(_event(sigma, count, times), delta=self.budget.delta)
+        weights = self._run(units, sigma, purse.source.key()[None], [self.step])[0, 0]
+        certificate = purse.certify(
+            self.budget.delta,
+            release=Release.EVERY_ITERATE,
+            assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, *assumed(data, public)),
+            compiled=True,
+        )
+        promise: Promise = certificate
+        if self.mode == "paper":
+            claim = xie2019_lemma1(sigma, count, times, self.budget.delta)
+            promise = replace(claim, certified=certificate)
+        diagnostics = None
+        if public:
+            found = moments(data, policy, self.features, self.gamma)
+            diagnostics = {"mspbe": mspbe(weights, found)}
+        return Result(
+            method="GPOPE",
+            promise=promise,
+            estimate=value_at(self.features, weights, start, data, public),
+            weights=weights,
+            features=self.features,
+            settings={
+                "mode": self.mode,
+                "gamma": self.gamma,
+                "units": count,
+                "iterations": times,
+                "clip": self.clip,
+                "step": self.step,
+                "schedule": self.schedule,
+                "sigma": sigma,
+                "average": self.average,
+                "weight_cap": self.weight_cap,
+            },
+            diagnostics=diagnostics,
+        )
+
+    def sweep(
+        self, data: Data, policy: Policy | None, steps: Sequence[float], seeds: Sequence[int]
+    ) -> Floats:
+        """Weights (seeds, steps, d) of many runs side by side, on data that is *public*.
+
+        For choosing a step size on simulated data; there is no certificate, nor anything private.
+        """
+        import jax
+
+        from privrl.privacy.noise import reproducible
+
+        units = self._units(data, policy, certified=False)
+        keys = jax.numpy.stack([reproducible(seed).key() for seed in seeds])
+        return self._run(units, self.noise(units.count), keys, steps)
+
+    def noise(self, count: int) -> float:
+        """sigma for `count` units, in units of h."""
+        times = self.iterations or count
+        if self.mode == "certified":
+            return _calibrated(self.budget, count, times)
+        return self.sigma or lemma1_sigma(self.budget, count, times)
+
+    def _units(self, data: Data, policy: Policy | None, certified: bool) -> UnitMoments:
+        return unit_moments(
+            data,
+            policy,
+            self.features,
+            self.gamma,
+            cap=self.weight_cap,
+            dual=True,
+            certified=certified,
+        )
+
+    def _run(self, units: UnitMoments, sigma: float, keys: Any, steps: Sequence[float]) -> Floats:
+        import jax
+
+        times = self.iterations or units.count
+        averaged = max(1, round(self.average * times))
+        with jax.enable_x64(True):
+            packed = _Packed.of(units)
+            program = _program(
+                packed.widths, self.clip, times, averaged, self.schedule == "diminishing"
+            )
+            arrays = jax.tree.map(jax.numpy.asarray, packed.arrays)
+            found = program(arrays, keys, jax.numpy.asarray(list(steps)), sigma)
+            return np.asarray(found, dtype=np.float64)
+
+
+def lemma1_sigma(budget: Budget, trajectories: int, iterations: int) -> float:
+    """The least sigma for which Lemma 1 claims the budget, in closed form.
+
+    With x = e^(1/sigma^2), it claims p + 2 sqrt(p log(1/delta)) for
+    p = N min(4 (x - 1), 2 x) / (2 m^2); of the two the first is smaller for x < 2.
+    """
+    log = -math.log(budget.delta)
+    root = budget.epsilon / (math.sqrt(log + budget.epsilon) + math.sqrt(log))
+    term = 2.0 * trajectories**2 * root**2 / iterations
+    return 1.0 / math.sqrt(math.log1p(term / 4.0) if term < 4.0 else math.log(term / 2.0))
+
+
+def _event(sigma: float, count: int, times: int) -> Event:
+    return Repeated(FixedSizeSampled(Gaussian(sigma, 1.0), count, 1), times)
+
+
+@lru_cache(maxsize=64)
+def _calibrated(budget: Budget, count: int, times: int) -> float:
+    # A part in 10^4 more noise than needed is not seen, and each evaluation takes a while.
+    return calibrate(
+        lambda sigma: _event(sigma, count, times), budget, Relation.REPLACE_ONE, tolerance=1e-4
+    )
+
+
+# --- compiled ------------------------------------------------------------------------------------
+
+
+class _Entries(NamedTuple):
+    """Stacked matrices as entries, those of unit i from starts[i] on."""
+
+    values: Any
+    rows: Any
+    columns: Any
+    starts: Any
+    counts: Any
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Units in arrays of a few different sizes only, so that other data needs no new program."""
+
+    arrays: tuple[_Entries, _Entries, Any]
+    widths: tuple[int, int]
+
+    @classmethod
+    def of(cls, units: UnitMoments) -> "_Packed":
+        A, C = _packed(units.A, units), _packed(units.C, units)
+        widths = tuple(_rounded(int(x.counts.max(initial=1))) for x in (A, C))
+        padded = [_padded(x, width) for x, width in zip((A, C), widths, strict=True)]
+        return cls((padded[0], padded[1], units.b), (widths[0], widths[1]))
+
+
+def _packed(matrices: Any, units: UnitMoments) -> _Entries:
+    d = units.dimension
+    found = sparse.csr_matrix(matrices).tocoo()
+    owner = found.row // d
+    counts = np.bincount(owner, minlength=units.count)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    return _Entries(
+        found.data, (found.row % d).astype(np.int32), found.col.astype(np.int32), starts, counts
+    )
+
+
+def _padded(entries: _Entries, width: int) -> _Entries:
+    """With zeros at the end, so that a window of `width` fits behind the last start."""
+    more = _rounded(entries.values.size + width) - entries.values.size
+    values, rows, columns = (np.pad(x, (0, more)) for x in entries[:3])
+    return _Entries(values, rows, columns, entries.starts, entries.counts)
+
+
+def _rounded(size: int) -> int:
+    """Up to an eighth more, or to 64, such that few different sizes occur."""
+    unit = 1 << max(6, size.bit_length() - 4)
+    return -(-size // unit) * unit
+
+
+def gradient(arrays: Any, widths: tuple[int, int], unit: Any, state: Any) -> Any:
+    """B_i of (4.1), of one unit's data and of (theta, w) alone."""
+    import jax.numpy as jnp
+
+    A, C, b = arrays
+    theta, w = jnp.split(state, 2)
+    a, i, j = _window(A, unit, widths[0])
+    c, k, m = _window(C, unit, widths[1])
+    zero = jnp.zeros_like(theta)
+    primal = zero.at[j].add(-a * w[i])
+    dual = zero.at[i].add(a * theta[j]).at[k].add(c * w[m]) - b[unit]
+    return jnp.concatenate([primal, dual])
+
+
+def _window(entries: _Entries, unit: Any, width: int) -> tuple[Any, Any, Any]:
+    """The entries of a unit's matrix, with zeros behind them."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    begin = entries.starts[unit]
+    values, rows, columns = (lax.dynamic_slice(x, (begin,), (width,)) for x in entries[:3])
+    return jnp.where(jnp.arange(width) < entries.counts[unit], values, 0.0), rows, columns
+
+
+@lru_cache(maxsize=16)
+def _program(
+    widths: tuple[int, int], bound: float, times: int, averaged: int, diminishing: bool
+) -> Any:
+    """(arrays, keys, steps, sigma) -> weights (keys, steps, d), compiled."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    from privrl.privacy.mechanisms import clip
+    from privrl.privacy.noise import jax_normal
+
+    def run(arrays: Any, key: Any, step: Any, sigma: Any) -> Any:
+        count, d = arrays[2].shape
+        draws, noises = jax.random.split(key)
+
+        def iteration(carry: Any, i: Any) -> Any:
+            state, total = carry
+            unit = jax.random.randint(jax.random.fold_in(draws, i), (), 0, count, dtype=jnp.int64)
+            exact = clip.l2(gradient(arrays, widths, unit, state), bound)
+            noise = jax_normal(jax.random.fold_in(noises, i), (2 * d,))
+            beta = step / (i + 1.0) if diminishing else step
+            state = state - beta * (exact + bound * sigma * noise)
+            total = total + jnp.where(i >= times - averaged, state[:d], 0.0)
+            return (state, total), None
+
+        begin = jnp.zeros(2 * d), jnp.zeros(d)
+        (_, total), _ = lax.scan(iteration, begin, jnp.arange(times))
+        return total / averaged
+
+    over_steps = jax.vmap(run, (None, None, 0, None))
+    return jax.jit(jax.vmap(over_steps, (None, 0, None, None)))

@@ -1,0 +1,683 @@
+"""Private gradient temporal differences: noisy full-batch steps, calibrated to a budget.
+
+Repaired from GPOPE (xie2019). Features are first changed by a public linear map, phi <- L^-1 phi
+with L L' = C0, where C0 is the caller's guess of E[phi phi'] (`precondition`; by default
+F^2/d I, the features' norm bound spread evenly over the d of them). With A_i, b_i, C_i the moments
+of unit i (`mspbe.unit_moments`), iteration k = 0, ..., T - 1 does
+
+    g_i  =  b_i - A_i theta                                        form "residual"
+    g_i  =  (A_i' w,  b_i - A_i theta - C_i w)                     form "primal-dual"
+
+    G  =  (sum over i of clip(g_i, c_k)  +  N(0, (z c_k)^2 I)) / (q n)
+    velocity  <-  momentum velocity + G,    (theta, w)  <-  (theta, w) + step velocity
+
+where clip scales to L2 norm at most c_k, the sum is over all n units (q = 1) or over those drawn
+afresh with probability q, and c_k falls geometrically from the first to the last of `clip`. The
+result is the mean of theta over the last `average` of the iterations, changed back.
+
+*primal-dual* is GTD2's saddle point, whose fixed point is stable for every policy. *residual* is
+the fixed-point iteration theta += step (b - A theta), stable where the eigenvalues of A have
+positive real parts, as they do on-policy. They do for every policy with a *table*, too: row s of A
+is the mean of share rho phi_s (phi_s - g phi_s'), in which the diagonal is not negative, the others
+are not positive, and the row adds up to the mean of share rho (1 - g) >= 0, more than 0 if gamma is
+below 1 and the state is seen; so A is diagonally dominant, and by Gershgorin's circles its
+eigenvalues are on the right (a positive diagonal `precondition` multiplies rows and columns, which
+is the same as multiplying rows, and changes none of this). With other features and another policy
+it may diverge, however little noise there is. Where it is stable it is the better: the vector has
+half the entries, and shrinks to the size of the temporal-difference errors as theta improves, so it
+can be clipped much lower; and it is far faster where A is nearly singular, as primal-dual sees A
+squared. By default it is used on-policy and with tables.
+
+Unit: a trajectory, or a person with all of theirs, averaged before clipping. Relation: replace-one;
+n is public. Sensitivity: in units of c_k the sum moves by at most 2, whatever theta and w, since
+each g_i depends on unit i and on released values only. Theorem: each iteration is therefore the
+event Gaussian(z, 1), or PoissonSampled(Gaussian(z, 1), q); theta, w and velocity are functions of
+noised sums, so T iterations compose adaptively, and z is the least with which T of them stay within
+the budget. Released: every iterate is covered. Arithmetic: 64-bit floating point, so the
+certificate lists "idealised real arithmetic".
+
+**One pass.** With `batch_units` = B each unit takes part in one of T steps, and in no other; T is
+`iterations`, by default n // B. Which one is drawn in secret, uniformly and independently of all
+else (`allotment.py`), so step k takes a random number of units, perhaps none, and divides its sum
+by the public n / T. All T steps together are one event RandomAllocation(Gaussian(z, 1), T): given
+what was released before, step k is the sum of the contributions, each of norm at most c_k, of those
+who were allotted to it, with noise z c_k; a replaced unit moves nobody else's step; the theorem in
+`privacy/allocation.py` holds for steps that depend on those before them, so that every iterate is
+released. It needs far less noise than fixed batches would (`Disjoint(Gaussian(z, 1))`: z = 8.4 at
+epsilon 1 and delta 1e-6, against 1.25 with 50 steps and 0.87 with 200), and asks nothing of the
+order of the data. A unit's g_i is computed from its steps, without A_i and C_i,
+
+    b_i - A_i theta  =  sum over t of share_t rho_t (r_t - direction_t' theta) phi_t
+
+and the like, so that a step costs as much as its features have entries.
+
+Clipping biases: the fixed point solves sum of clip(g_i) = 0. That price is not in the certificate.
+
+Departures from xie2019: whole batches instead of single draws, sums moved by twice the clip bound
+instead of once, averaged iterates, public changes of features, and the residual form.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privrl.data import Features, OneHot, Policy, Trajectories
+from privrl.data.assumed import assumed
+from privrl.data.policies import check_table, known_states
+from privrl.evaluation.allotment import allotted, unit_of
+from privrl.evaluation.bellman_error import (
+    UnitMoments,
+    UnitSteps,
+    checked_range,
+    moments,
+    mspbe,
+    off_policy,
+    pieces,
+    rows_in_memory,
+    unit_moments,
+    unit_steps,
+    value_at,
+)
+from privrl.evaluation.result import Result
+from privrl.evaluation.steps import Data, discount, refuse_unpaid
+from privrl.evaluation.sums import (
+    SMALLEST,
+    added,
+    joint_factors,
+    overlapped,
+    row_squares,
+    shrinking,
+)
+from privrl.evaluation.table import ROWS, Table, is_table
+from privrl.privacy import checks
+from privrl.privacy.accounting import calibrate
+from privrl.privacy.certificate import Assumption
+from privrl.privacy.errors import InputError
+from privrl.privacy.events import (
+    Event,
+    Gaussian,
+    PoissonSampled,
+    RandomAllocation,
+    Repeated,
+)
+from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.mechanisms import GaussianMechanism
+from privrl.privacy.noise import Source, reproducible, secure
+from privrl.privacy.payment import Purse
+from privrl.privacy.promise import Budget, Relation, Release, Unit
+
+Floats = NDArray[np.float64]
+Form = Literal["residual", "primal-dual"]
+
+# The most iterations, step, and first and last clip bound as shares of the return bound; found on
+# the chain with seeds 0 to 9.
+_DEFAULTS: dict[str, tuple[int, float, tuple[float, float]]] = {
+    "residual": (400, 0.5, (0.05, 0.01)),
+    "primal-dual": (800, 0.25, (0.05, 0.02)),
+}
+_FEWEST = 50
+
+CLIPPED = Assumption(
+    "each unit's contribution is clipped to a public bound", "by the algorithm, for any data"
+)
+PUBLIC_SETTINGS = Assumption(
+    "features, ranges, bounds and step sizes were chosen without looking at the data",
+    "not enforced: they are the caller's",
+)
+SECRET_STEPS = Assumption(
+    "each unit's step is uniform, independent of all others', and secret",
+    "by the algorithm: a keyed hash of the unit's id, with a key from the source of its noise",
+)
+SECRET_DRAWS = Assumption(
+    "each batch is drawn freshly and secretly",
+    "by the algorithm, from the source of its noise",
+)
+
+
+@dataclass(frozen=True)
+class PrivateGTD:
+    """A value function, linear in `features`, from noisy gradients; see the module."""
+
+    features: Features
+    """Of states; the value is linear in them."""
+
+    reward_range: tuple[float, float]
+    """What any reward could be; rewards outside are clipped into it."""
+
+    budget: Budget
+    """What may be spent; delta above 0."""
+
+    gamma: float = 0.99
+    """The discount factor, from 0 to 1."""
+
+    weight_cap: float | None = None
+    """The largest importance ratio that counts; needed to judge another policy."""
+
+    return_bound: float | None = None
+    """How large a return could be, in absolute value: sets the default of `clip`. By default the
+    largest reward / (1 - gamma), which is far too much where rewards are rare."""
+
+    form: Form | None = None
+    """"residual" or "primal-dual"; by default the former on-policy and with tables."""
+
+    iterations: int | None = None
+    """By default n mu, for n units and a budget that is mu-GDP, but at least 50 and at most 400
+    (residual) or 800 (primal-dual): with more noise fewer steps are better."""
+
+    step: float | None = None
+    """Step size, for features changed as above; by default 0.5 or 0.25."""
+
+    clip: float | tuple[float, float] | None = None
+    """The clip bound, or the first and the last; by default (0.05, 0.01) or (0.05, 0.02) times the
+    return bound."""
+
+    rate: float = 1.0
+    """With what probability a unit takes part in an iteration; 1 is the whole data."""
+
+    batch_units: int | None = None
+    """How many units each iteration takes at least, on average, in a single pass over the data in
+    which each unit takes part once; None for iterations over all of it. `iterations` is then by
+    default the number of such batches."""
+
+    beside: tuple[Event, ...] = ()
+    """What else is paid from `budget`: the noise is such that all of it together is within it."""
+
+    momentum: float = 0.0
+    """How much of the last noised step is repeated, from 0 to below 1."""
+
+    average: float = 0.5
+    """Over which last share of the iterations theta is averaged; 0 for the last theta alone."""
+
+    precondition: Any = None
+    """C0, public: a matrix, or the diagonal of one; see `public_gram`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reward_range", checked_range(self.reward_range))
+        gamma = discount(self.gamma)
+        if self.weight_cap is not None:
+            checks.positive("weight_cap", self.weight_cap)
+        if self.return_bound is not None:
+            checks.positive("return_bound", self.return_bound)
+        elif gamma == 1.0 and self.clip is None:
+            raise InputError(
+                "return_bound is needed without discounting: say how large a return could be."
+            )
+        if self.form not in (None, *_DEFAULTS):
+            raise InputError(f"form must be 'residual' or 'primal-dual', not {self.form!r}.")
+        if self.iterations is not None:
+            checks.count("iterations", self.iterations)
+        if self.step is not None:
+            checks.positive("step", self.step)
+        if self.clip is not None:
+            _pair(self.clip)
+        checks.rate("rate", self.rate)
+        if self.batch_units is not None:
+            checks.count("batch_units", self.batch_units)
+            if self.rate != 1.0:
+                raise InputError(
+                    "batch_units takes each unit once and rate draws afresh: give one of the two."
+                )
+        checks.probability("momentum", self.momentum)
+        if checks.non_negative("average", self.average) > 1.0:
+            raise InputError(f"average must be at most 1, not {self.average:g}.")
+        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+        change_of(self.features, self.precondition)
+
+    def plan(self, form: Form, count: int) -> "Plan":
+        """What will run on `count` units, with everything public filled in, noise calibrated."""
+        most, step, shares = _DEFAULTS[form]
+        if self.iterations is None and self.batch_units is not None:
+            iterations = count // self.batch_units
+        elif self.iterations is None:
+            mu = 2.0 / GaussianMechanism.calibrated(1.0, self.budget).std
+            iterations = min(most, max(_FEWEST, round(count * mu)))
+        else:
+            iterations = self.iterations
+        if self.clip is None:
+            largest = max(abs(bound) for bound in self.reward_range)
+            bound = self.return_bound or largest / (1.0 - self.gamma)
+            first, last = shares[0] * bound, shares[1] * bound
+        else:
+            first, last = _pair(self.clip)
+        if min(first, last) < 2.0 * SMALLEST:
+            raise InputError(
+                "The clip bound is too small to compute with: state rewards in other units, or a "
+                "larger return_bound."
+            )
+        event: Callable[[float], Event] = partial(_event, rate=self.rate, times=iterations)
+        if self.batch_units is not None:
+            event = partial(_allocated, steps=iterations)
+        # With sampling each evaluation takes a while, and a part in 10^4 of noise is not seen.
+        quick = self.rate == 1.0 and self.batch_units is None
+        noise = calibrate(
+            lambda std: (*self.beside, event(std)),
+            self.budget,
+            Relation.REPLACE_ONE,
+            tolerance=1e-6 if quick else 1e-4,
+        )
+        return Plan(
+            form=form,
+            iterations=iterations,
+            step=self.step or step,
+            first_clip=first,
+            last_clip=last,
+            rate=self.rate,
+            momentum=self.momentum,
+            average=self.average,
+            noise=noise,
+            event=event(noise),
+        )
+
+    def fit(
+        self,
+        data: Data,
+        policy: Policy | None = None,
+        *,
+        start: Any = None,
+        public: bool = False,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """The value function of `policy`, or of the policy that collected the data."""
+        public = checks.switch("public", public)
+        source = secure() if seed is None else reproducible(seed)
+        with self.ready(data, policy, source, public=public) as ready:
+            purse = Purse(
+                unit=ready.unit,
+                relation=Relation.REPLACE_ONE,
+                ledger=ledger,
+                run=run,
+                source=source,
+            )
+            warn_if_large(self.budget.delta, ready.count)
+            purse.pay(ready.plan.event, delta=self.budget.delta)
+            theta = ready.walked()
+            result = ready.result(theta, purse, start)
+            if not public:
+                return result
+            more = {}
+            if ready.units is not None:
+                more["clipped"] = ready.plan.clipped_share(ready.units, theta)
+        return self._shown(result, data, policy, start, **more)
+
+    @contextmanager
+    def ready(
+        self, data: Data, policy: Policy | None, source: Source, *, public: bool = False
+    ) -> Iterator["Ready"]:
+        """Do all that comes before the payment: read the data, fill in the plan, try a step.
+
+        What is left to do in `Ready.walked` reads none of the caller's files, calls neither policy
+        nor features for the first time, and takes no more memory. `source` is that of the noise.
+        """
+        if self.batch_units is not None:
+            with self._ready_once(data, policy, self.batch_units, source, public) as found:
+                yield found
+            return
+        form = self._form(data, policy)
+        units = unit_moments(
+            data,
+            policy,
+            self.features,
+            self.gamma,
+            cap=self.weight_cap,
+            reward_range=self.reward_range,
+            change=self.change,
+            dual=form == "primal-dual",
+            certified=not public,
+        )
+        plan = self.plan(form, units.count)
+        parts = units.parts()
+        for part in parts[:1]:
+            clipped_sum(contributions(part, np.zeros(plan.size(units.dimension)), form), 1.0)
+        sampled = (SECRET_DRAWS,) if plan.rate < 1.0 else ()
+        yield Ready(
+            self,
+            plan,
+            units.unit,
+            units.count,
+            (*sampled, *assumed(data, public)),
+            lambda: plan.run(units, source),
+            units,
+        )
+
+    def _form(self, data: Data, policy: Policy | None) -> Form:
+        off = off_policy(data, policy)
+        if off and self.weight_cap is None:
+            raise InputError(
+                "weight_cap is needed to judge another policy: say how large a ratio may count."
+            )
+        return self.form_for(off)
+
+    def form_for(self, off_policy: bool) -> Form:
+        """The form that is used to judge another policy, or the one that collected the data."""
+        table = isinstance(self.features, OneHot) and self.change.ndim == 1
+        return self.form or ("primal-dual" if off_policy and not table else "residual")
+
+    @contextmanager
+    def _ready_once(
+        self, data: Data, policy: Policy | None, size: int, source: Source, public: bool
+    ) -> Iterator["Ready"]:
+        """A single pass; see the module."""
+        forms: list[Form] = []
+
+        def checked(batch: Trajectories) -> None:
+            if not public:
+                refuse_unpaid(batch)
+            check_table(self.features, batch)
+            if policy is not None:
+                known_states(policy, batch)
+            form = self._form(batch, policy)
+            if not forms:
+                zeros = np.zeros(self.features.dimension * (1 if form == "residual" else 2))
+                self.gradient(next(self._in_memory(batch)), policy, zeros, form, 1.0)
+            forms.append(form)
+
+        unit = unit_of(data)
+        with allotted(data, source.secret(), checked) as dealt:
+            count, form = dealt.count, forms[0]
+            steps = self.iterations or count // size
+            if count < max(steps, 1) * size:
+                raise _too_few(count, steps, size)
+            plan = self.plan(form, count)
+
+            def walked() -> Floats:
+                walk = Walk(plan, self.features.dimension, source)
+
+                def work(part: tuple[int, Trajectories]) -> None:
+                    """Release all steps before this one, and add what the part contributes."""
+                    step, whole = part
+                    while walk.k < step:
+                        walk.advance(count / steps)
+                    for piece in self._in_memory(whole):
+                        walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
+
+                # One after the other, in their order: only reading goes on meanwhile.
+                for _ in overlapped(work, dealt.steps(steps)):
+                    pass
+                while walk.k < steps:
+                    walk.advance(count / steps)
+                return walk.theta
+
+            rests = (SECRET_STEPS, *assumed(data, public))
+            yield Ready(self, plan, unit, count, rests, walked, None)
+
+    def _in_memory(self, whole: Trajectories) -> Iterator[Trajectories]:
+        """Pieces whose features can be held."""
+        table = is_table(self.features, self.change, whole)
+        return pieces(whole, ROWS if table else rows_in_memory(self.features))
+
+    @cached_property
+    def change(self) -> Floats:
+        """L^-1, for L L' = C0."""
+        return change_of(self.features, self.precondition)
+
+    def gradient(
+        self,
+        piece: Trajectories,
+        policy: Policy | None,
+        state: Floats,
+        form: Form,
+        bound: float,
+    ) -> Floats:
+        """The sum over the units of `piece` of clip(g_i, bound), from their steps."""
+        d, given = self.features.dimension, (self.gamma, self.weight_cap, self.reward_range)
+        total = np.zeros_like(state)
+        with np.errstate(all="ignore"):
+            tables: Iterable[Table | UnitSteps]
+            if is_table(self.features, self.change, piece):
+                tables = Table.of(piece, policy, self.change, *given).parts()
+            else:
+                tables = (unit_steps(piece, policy, self.features, *given, self.change),)
+            for at in tables:
+                blocks: tuple[Any, ...]
+                if form == "residual":
+                    blocks = at.residual(state)
+                else:
+                    blocks = at.primal_dual(state[:d], state[d:])
+                factors = joint_factors(blocks, bound)
+                total += np.concatenate([added(rows, factors) for rows in blocks])
+        return total
+
+    def result(
+        self,
+        plan: "Plan",
+        theta: Floats,
+        purse: Purse,
+        count: int,
+        start: Any,
+        assumptions: tuple[Assumption, ...],
+    ) -> Result:
+        """What is told of a run that came to `theta`."""
+        weights = self.change * theta if self.change.ndim == 1 else self.change.T @ theta
+        return Result(
+            method="PrivateGTD",
+            promise=purse.certify(
+                self.budget.delta,
+                release=Release.EVERY_ITERATE,
+                assumptions=(CLIPPED, PUBLIC_SETTINGS, *assumptions),
+            ),
+            estimate=value_at(self.features, weights, start),
+            weights=weights,
+            features=self.features,
+            settings={
+                "gamma": self.gamma,
+                "reward_range": self.reward_range,
+                "weight_cap": self.weight_cap,
+                "units": count,
+                "batch_units": self.batch_units,
+                **plan.settings,
+            },
+        )
+
+    def _shown(
+        self, result: Result, data: Data, policy: Policy | None, start: Any, **more: float
+    ) -> Result:
+        """With what may be shown of public data."""
+        assert result.weights is not None
+        error = mspbe(result.weights, moments(data, policy, self.features, self.gamma))
+        return replace(
+            result,
+            estimate=value_at(self.features, result.weights, start, data, public=True),
+            diagnostics={"mspbe": error, **more},
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run, wholly public."""
+
+    form: Form
+    iterations: int
+    step: float
+    first_clip: float
+    last_clip: float
+    rate: float
+    momentum: float
+    average: float
+    noise: float
+    """Standard deviation of the noise on a sum, in units of the clip bound."""
+
+    event: Event
+
+    def size(self, dimension: int) -> int:
+        """How many numbers are noised in each iteration."""
+        return dimension if self.form == "residual" else 2 * dimension
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the result."""
+        names = ("form", "iterations", "step", "rate", "momentum", "average", "noise")
+        return {"clip": (self.first_clip, self.last_clip)} | {n: getattr(self, n) for n in names}
+
+    def bound(self, k: int) -> float:
+        """The clip bound of iteration k."""
+        if self.iterations == 1:
+            return self.first_clip
+        return float(
+            self.first_clip * (self.last_clip / self.first_clip) ** (k / (self.iterations - 1))
+        )
+
+    def run(self, units: UnitMoments, source: Source) -> Floats:
+        """theta after all iterations, averaged."""
+        walk, parts = Walk(self, units.dimension, source), units.parts()
+        for _ in range(self.iterations):
+            for part in parts:
+                drawn = None
+                if self.rate < 1.0:
+                    drawn = source.generator.random(part.count) < self.rate
+                rows = contributions(part, walk.state, self.form)
+                walk.exact += clipped_sum(rows, walk.bound, drawn)
+            walk.advance(self.rate * units.count)
+        return walk.theta
+
+    def clipped_share(self, units: UnitMoments, theta: Floats) -> float:
+        """Which share of the units the last bound clips at theta (and w = 0): for public data."""
+        state = np.concatenate([theta, np.zeros(0 if self.form == "residual" else theta.size)])
+        norms = np.linalg.norm(contributions(units, state, self.form), axis=1)
+        return float(np.mean(norms > self.last_clip))
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A run before its payment; of `data` nothing is left to be read but what is held here."""
+
+    judge: PrivateGTD
+    plan: Plan
+    unit: Unit
+    count: int
+    """How many units there are; public under replace-one."""
+
+    assumptions: tuple[Assumption, ...]
+    walked: Callable[[], Floats]
+    """theta, after all iterations with their noise: call it once, and only after the payment."""
+
+    units: UnitMoments | None
+    """Private; None in a single pass."""
+
+    def result(self, theta: Floats, purse: Purse, start: Any = None) -> Result:
+        """What is told of a run that came to `theta`; `purse` has paid for it."""
+        return self.judge.result(self.plan, theta, purse, self.count, start, self.assumptions)
+
+
+class Walk:
+    """How far a run has come. `exact` is private; all else comes from noised sums."""
+
+    def __init__(self, plan: Plan, dimension: int, source: Source) -> None:
+        size = plan.size(dimension)
+        self.plan, self.dimension, self.source = plan, dimension, source
+        self.k = 0
+        self.state, self.exact = np.zeros(size), np.zeros(size)
+        self._velocity, self._total = np.zeros(size), np.zeros(dimension)
+        self._averaged = max(1, round(plan.average * plan.iterations))
+
+    @property
+    def bound(self) -> float:
+        """The clip bound of the iteration under way."""
+        return self.plan.bound(self.k)
+
+    def advance(self, count: float) -> None:
+        """Release `exact`, which is the sum over `count` units, and step along it."""
+        noised = self.exact + self.source.normal(self.plan.noise * self.bound, self.exact.shape)
+        # Everything from here on sees noised sums only.
+        self._velocity = self.plan.momentum * self._velocity + noised / count
+        self.state = self.state + self.plan.step * self._velocity
+        if self.k >= self.plan.iterations - self._averaged:
+            self._total += self.state[: self.dimension]
+        self.k, self.exact = self.k + 1, np.zeros_like(self.exact)
+
+    @property
+    def theta(self) -> Floats:
+        """The average so far, which is the result once all iterations are done."""
+        return self._total / self._averaged
+
+
+def contributions(units: UnitMoments, state: Floats, form: Form) -> Floats:
+    """g_i for each unit, one row each; of unit i's data and of `state` alone."""
+    d = units.dimension
+    with np.errstate(all="ignore"):
+        residual = units.b - units.times(units.A, state[:d])
+        if form == "residual":
+            return residual
+        dual = residual - units.times(units.C, state[d:])
+        return np.concatenate([units.times(units.transposed, state[d:]), dual], axis=1)
+
+
+def clipped_sum(rows: Floats, bound: float, drawn: NDArray[np.bool_] | None = None) -> Floats:
+    """The sum of the rows, of those drawn, each scaled to L2 norm at most `bound`.
+
+    Total: a row that is not finite, or whose square is not, counts as zeros.
+    """
+    with np.errstate(all="ignore"):
+        factors = shrinking(row_squares(rows), bound, rows.shape[1])
+    return added(rows, factors if drawn is None else np.where(drawn, factors, 0.0))
+
+
+def change_of(features: Features, precondition: Any = None) -> Floats:
+    """L^-1 for L L' = C0: a matrix, or its diagonal where it has no more."""
+    d = features.dimension
+    if precondition is None:
+        return np.full(d, math.sqrt(d) / features.norm_bound)
+    try:
+        given = np.asarray(precondition, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("precondition must be a matrix of numbers, or its diagonal.") from None
+    if given.shape not in ((d,), (d, d)):
+        raise InputError(
+            f"precondition must have the shape ({d}, {d}), or ({d},), not {given.shape}."
+        )
+    wrong = InputError("precondition must be symmetric and positive definite.")
+    if given.ndim == 1:
+        if not np.all((given > 0.0) & np.isfinite(given)):
+            raise wrong
+        return 1.0 / np.sqrt(given)
+    if not np.all(np.isfinite(given)) or not np.allclose(given, given.T, rtol=1e-9, atol=0.0):
+        raise wrong
+    try:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(given)))
+    except np.linalg.LinAlgError:
+        raise wrong from None
+
+
+def public_gram(features: Features, states: ArrayLike, ridge: float = 1e-3) -> Floats:
+    """The mean of phi phi' over *public* states, plus `ridge` times its mean eigenvalue.
+
+    A `precondition`: states from a simulator, or spread evenly over what a state could be.
+    """
+    phi = np.asarray(features(np.asarray(states)), dtype=np.float64)
+    gram = phi.T @ phi / len(phi)
+    return np.asarray(gram + ridge * (np.trace(gram) / len(gram)) * np.eye(len(gram)))
+
+
+def _event(noise: float, rate: float, times: int) -> Event:
+    one: Event = Gaussian(noise, 1.0)
+    return Repeated(one if rate == 1.0 else PoissonSampled(one, rate), times)
+
+
+def _allocated(noise: float, steps: int) -> Event:
+    """All steps of a single pass: alike in units of the clip bound."""
+    return RandomAllocation(Gaussian(noise, 1.0), steps)
+
+
+def _too_few(units: int, iterations: int, size: int) -> InputError:
+    return InputError(
+        f"There are {units} units, too few for {max(iterations, 1)} batches of {size}: lower "
+        "iterations or batch_units."
+    )
+
+
+def _pair(clip: Any) -> tuple[float, float]:
+    """The first and the last clip bound."""
+    if isinstance(clip, tuple | list):
+        if len(clip) != 2:
+            raise InputError("clip must be a number, or two: the first and the last bound.")
+        return checks.positive("clip", clip[0]), checks.positive("clip", clip[1])
+    bound = checks.positive("clip", clip)
+    return bound, bound

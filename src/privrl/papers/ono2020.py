@@ -1,0 +1,341 @@
+"""Ono and Takahashi (2020): Tables 1 to 3 and Figures 2 and 3, beside what the paper prints.
+
+A pole on a cart, up to 200 steps, under gravities of 9.7, 9.8 and 9.9; 20 trials of 90,000 reports.
+A trial *succeeds* when the mean of ten scores in a row reaches 195 for the first time. That is a
+mark that chance reaches too: a policy that noise pushes about is a good one now and then. So every
+row has, beside the paper's figures, what the same noise does with all gradients set to zero, and
+how many trials end well: *sustained* is a mean of at least 195 over the last thousand scores.
+
+The paper says of its rows at epsilon infinity (here None) no more than "non-private A3C". Taken are
+gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. With that
+the paper's figures are not yet reproduced; `READINGS` are the others that were tried.
+
+Rows are plain dictionaries, for JSON.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from privrl.control.pgc import PGC, first_success, sustained
+from privrl.control.pgc_program import OneOf, play
+from privrl.envs.control import CartPole, CartPoleParams
+from privrl.privacy.errors import InputError
+
+Row = dict[str, Any]
+Floats = NDArray[np.float64]
+Algorithm = Literal["laplace", "sign", "recipe"]
+
+EPSILONS = (1.0, 2.0, 5.0, 10.0, None)
+GRAVITIES = (9.7, 9.8, 9.9)
+SUBMISSIONS = 90_000
+SEEDS = range(100, 120)
+TARGET, MEAN_OF, LAST = 195.0, 10, 1000
+
+# With which the paper runs either mechanism.
+_BUFFERS = {"laplace": 1, "sign": 100}
+
+# Cells that our copy of the paper has lost are None.
+PRINTED: dict[str, dict[str, tuple[float | None, ...]]] = {
+    "laplace": {
+        "median_first_success": (None, 20238.5, None, None, 1769.0),
+        "success_ratio": (0.80, 0.90, 1.00, 1.00, 1.0),
+        "relative_auc": (None, 0.711, None, 0.965, 1.0),
+    },
+    "sign": {
+        "median_first_success": (25226.5, 7549.0, 2656.5, 11217.5, 1709.0),
+        "success_ratio": (0.85, 0.95, 0.90, 0.90, 1.0),
+        "relative_auc": (None, 0.862, None, 0.771, 1.0),
+    },
+}
+"""Tables 1, 2 and 3, in the order of `EPSILONS`."""
+
+
+READINGS: dict[str, dict[str, Any]] = {
+    "as printed": {},
+    "clipped as before Laplace noise": {"clip": 0.01},
+    "a hundredth of the rate": {"rate": 0.005},
+    "a thousandth of the rate": {"rate": 0.0005},
+    "sampled actions": {"acting": "sampled"},
+    "sampled actions, a hundredth of the rate": {"acting": "sampled", "rate": 0.005},
+    "Adam, rate 0.001": {"optimiser": "adam", "rate": 0.001},
+    "Adam, rate 0.001, and sampled actions": {
+        "optimiser": "adam",
+        "rate": 0.001,
+        "acting": "sampled",
+    },
+}
+"""Of the paper's algorithm without noise, with a buffer of 1."""
+
+FALLS: dict[str, dict[str, Any]] = {
+    "-1 for a fall": {},
+    "-1 for a fall, a tenth of the rate": {"rate": 0.05},
+    "-1 for a fall, sampled actions": {"acting": "sampled"},
+    "-1 for a fall, sampled actions, a tenth of the rate": {"acting": "sampled", "rate": 0.05},
+    "-1 for a fall, Adam, rate 0.001, and sampled actions": {
+        "optimiser": "adam",
+        "rate": 0.001,
+        "acting": "sampled",
+    },
+}
+"""The same with the rewards of `Falling`."""
+
+
+@dataclass(frozen=True)
+class Falling(CartPole):
+    """A reward of -1 where the pole falls, and 0 for every other step.
+
+    The paper's rewards are 1 for each step. But its discount, its weights of the losses, its
+    exploration from 1/2 to 0, its network and its mark, ten scores in a row of at least 195, are
+    those of a script for A3C that is widely copied, and that rewards so.
+    """
+
+    def _move(self, chance: Any, inner: Any, action: Any, params: CartPoleParams) -> Any:
+        after, _, fell = super()._move(chance, inner, action, params)
+        return after, jnp.where(fell, -1.0, 0.0), fell
+
+
+def learner(algorithm: Algorithm, epsilon: float | None, **changes: Any) -> PGC:
+    """An agent of the tables; without an epsilon there is no noise."""
+    own: dict[str, Any]
+    if algorithm == "recipe":
+        own = {} if epsilon is not None else {"mechanism": None}
+    elif epsilon is not None:
+        own = {"mode": "paper", "mechanism": algorithm}
+    else:
+        own = {"mode": "paper", "mechanism": None, "buffer": _BUFFERS[algorithm]}
+    return PGC(**{"epsilon": epsilon, **own, **changes})
+
+
+def scores(
+    learners: Sequence[PGC],
+    seeds: Sequence[int],
+    submissions: int,
+    env: CartPole | None = None,
+) -> NDArray[np.float32]:
+    """(learners, seeds, submissions): scores of all agents, played side by side, compiled.
+
+    A score is how many steps the pole stood, whatever is paid for them.
+    The learners may differ in how agents report, and in the numbers of `PGC.settings`.
+    """
+    world = CartPole() if env is None else env
+    dynamics = OneOf(world, "gravity", GRAVITIES)
+    made = [replace(one, dynamics=dynamics).program(world, submissions) for one in learners]
+    first = made[0].program
+    alike = [one.name for one in fields(first) if one.name != "arms"]
+    if any(getattr(one.program, name) != getattr(first, name) for one in made for name in alike):
+        raise InputError("These learners cannot be played side by side: let only numbers differ.")
+    arms = tuple(arm for one in made for arm in one.program.arms)
+    # Nothing is certified here, so quantiles are looked up.
+    program = replace(first, arms=arms, quantile="table")
+    with jax.enable_x64(True):
+        keys = jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)), len(made))
+        settings = {
+            name: jnp.repeat(jnp.asarray([one.own[name] for one in made]), len(seeds))
+            for name in program.sweepable
+        }
+        played = np.asarray(play(program, keys, settings, submissions)["length"], np.float32)
+    return played.reshape(len(made), len(seeds), submissions)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of the trials of one learner."""
+
+    epsilon: float | None
+    submissions: int
+    firsts: Floats
+    """When each trial succeeded first; infinity for never."""
+
+    sustained: int
+    last: Floats
+    """The mean of each trial's last scores."""
+
+    @classmethod
+    def of(cls, epsilon: float | None, played: NDArray[np.float32]) -> "Outcome":
+        """Of scores (trials, submissions)."""
+        found = [first_success(one, TARGET, MEAN_OF) for one in played]
+        return cls(
+            epsilon,
+            played.shape[1],
+            np.array([math.inf if one is None else float(one) for one in found]),
+            sum(sustained(one, TARGET, LAST) for one in played),
+            np.mean(played[:, -LAST:], axis=1, dtype=np.float64),
+        )
+
+    def success_ratio(self, submissions: float) -> float:
+        """(27): the share of trials that have succeeded by then."""
+        return float(np.mean(self.firsts <= submissions))
+
+    @property
+    def auc(self) -> float:
+        """The area under Figure 3's curve, as a share of all."""
+        after = np.maximum(self.submissions - self.firsts + 1.0, 0.0)
+        return float(np.mean(after)) / self.submissions
+
+    @property
+    def row(self) -> Row:
+        # Of an even number the mean of the two in the middle, or never if either is.
+        half = np.sort(self.firsts)[[(len(self.firsts) - 1) // 2, len(self.firsts) // 2]]
+        median = float(half[0] + half[1]) / 2.0
+        return {
+            "median_first_success": median if math.isfinite(median) else None,
+            "success_ratio": self.success_ratio(self.submissions),
+            "sustained": self.sustained,
+            "last_mean": float(np.mean(self.last)),
+            "last_least": float(np.min(self.last)),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """The trials of an algorithm: an outcome for each epsilon, and its control where there is."""
+
+    algorithm: Algorithm
+    outcomes: tuple[Outcome, ...]
+    controls: tuple[Outcome | None, ...]
+
+    def tables(self) -> Iterator[Row]:
+        """Tables 1 to 3, a row for each epsilon."""
+        plain = next((one.auc for one in self.outcomes if one.epsilon is None), None)
+
+        def relative(outcome: Outcome) -> float | None:
+            return outcome.auc / plain if plain else None
+
+        for outcome, control in zip(self.outcomes, self.controls, strict=True):
+            yield {
+                "part": "tables",
+                "algorithm": self.algorithm,
+                "epsilon": outcome.epsilon,
+                "trials": len(outcome.firsts),
+                "submissions": outcome.submissions,
+                **outcome.row,
+                "relative_auc": relative(outcome),
+                "zero_gradient": None
+                if control is None
+                else {**control.row, "relative_auc": relative(control)},
+                "printed": printed(self.algorithm, outcome.epsilon),
+            }
+
+    def figure_3(self, points: int = 60) -> Iterator[Row]:
+        """Success ratios over submissions."""
+        for outcome, control in zip(self.outcomes, self.controls, strict=True):
+            at = _thinned(outcome.submissions, points)
+            yield {
+                "part": "figure3",
+                "algorithm": self.algorithm,
+                "epsilon": outcome.epsilon,
+                "submissions": at,
+                "success_ratio": [outcome.success_ratio(n) for n in at],
+                "zero_gradient": None
+                if control is None
+                else [control.success_ratio(n) for n in at],
+            }
+
+
+def printed(algorithm: Algorithm, epsilon: float | None) -> Row | None:
+    """What the paper's tables have in the place of a row, if there is one."""
+    if algorithm not in PRINTED or epsilon not in EPSILONS:
+        return None
+    place = EPSILONS.index(epsilon)
+    return {name: cells[place] for name, cells in PRINTED[algorithm].items()}
+
+
+def experiment(
+    algorithm: Algorithm,
+    epsilons: Sequence[float | None] = EPSILONS,
+    seeds: Sequence[int] = SEEDS,
+    submissions: int = SUBMISSIONS,
+    *,
+    control: bool = True,
+    env: CartPole | None = None,
+) -> Experiment:
+    """All trials of an algorithm at once; with `control` also those without gradients.
+
+    These are played by themselves, because their episodes are short: who is done waits.
+    """
+
+    def found(agents: Sequence[PGC]) -> list[Outcome]:
+        played = scores(agents, seeds, submissions, env)
+        return [Outcome.of(one.epsilon, some) for one, some in zip(agents, played, strict=True)]
+
+    outcomes = found([learner(algorithm, epsilon) for epsilon in epsilons])
+    # Without noise and without gradients a model never moves, so there is no such control.
+    noised = [one for one in epsilons if one is not None] if control else []
+    zeros = [learner(algorithm, epsilon, control="zero") for epsilon in noised]
+    without = {one.epsilon: one for one in found(zeros)} if zeros else {}
+    return Experiment(
+        algorithm, tuple(outcomes), tuple(without.get(epsilon) for epsilon in epsilons)
+    )
+
+
+def trials(
+    algorithm: Algorithm,
+    epsilons: Sequence[float | None] = EPSILONS,
+    seeds: Sequence[int] = SEEDS,
+    submissions: int = SUBMISSIONS,
+    *,
+    control: bool = True,
+    env: CartPole | None = None,
+) -> Iterator[Row]:
+    """The rows of `Experiment.tables`."""
+    found = experiment(algorithm, epsilons, seeds, submissions, control=control, env=env)
+    return found.tables()
+
+
+def figure_2(
+    seeds: Sequence[int] = SEEDS,
+    submissions: int = SUBMISSIONS,
+    *,
+    points: int = 60,
+    env: CartPole | None = None,
+) -> Iterator[Row]:
+    """Average scores (25) while learning, at epsilon 1, with a buffer of 1 and of 100."""
+    mechanisms: tuple[Algorithm, ...] = ("laplace", "sign")
+    listed = [(mechanism, buffer) for mechanism in mechanisms for buffer in (1, 100)]
+    agents = [learner(mechanism, 1.0, buffer=buffer) for mechanism, buffer in listed]
+    played = scores(agents, seeds, submissions, env)
+    at = [n for n in _thinned(submissions, points) if n >= MEAN_OF]
+    for (mechanism, buffer), some in zip(listed, played, strict=True):
+        yield {
+            "part": "figure2",
+            "algorithm": mechanism,
+            "epsilon": 1.0,
+            "buffer": buffer,
+            "trials": len(some),
+            "submissions": at,
+            "average_score": [
+                round(float(np.mean(some[:, n - MEAN_OF : n], dtype=np.float64)), 3) for n in at
+            ],
+        }
+
+
+def readings(
+    seeds: Sequence[int] = SEEDS, submissions: int = 20_000, *, env: CartPole | None = None
+) -> Iterator[Row]:
+    """What comes of each of the `READINGS`, and of `FALLS`."""
+    world = CartPole() if env is None else env
+    falling = Falling(world.step_limit)
+    listed = [(*one, world) for one in READINGS.items()]
+    listed += [(*one, falling) for one in FALLS.items()]
+    for name, changes, own in listed:
+        played = scores([learner("laplace", None, **changes)], seeds, submissions, own)[0]
+        yield {
+            "part": "readings",
+            "reading": name,
+            "trials": len(played),
+            "submissions": submissions,
+            **Outcome.of(None, played).row,
+        }
+
+
+def _thinned(submissions: int, points: int) -> list[int]:
+    """So many numbers of submissions, evenly apart, the last of all included."""
+    count = min(points, submissions)
+    return [submissions * (place + 1) // count for place in range(count)]

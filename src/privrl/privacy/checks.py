@@ -1,0 +1,86 @@
+"""Validation of numbers, with the name of the offending parameter in the message.
+
+Each function returns the value as a plain Python number, so that what is stored in an event or a
+certificate survives a JSON round trip bit for bit.
+"""
+
+import math
+from numbers import Integral, Real
+from typing import SupportsFloat, SupportsIndex, cast
+
+import numpy as np
+
+from privrl.privacy.errors import InputError
+
+
+def number(name: str, value: object) -> float:
+    """A real number that is not NaN (infinities pass; the callers below decide about them)."""
+    # NumPy's scalars register as Real; booleans do too, but `True` is never meant as a noise scale.
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name} must be a number, not {value!r}.")
+    try:
+        converted = float(cast(SupportsFloat, value))
+    except OverflowError:
+        raise InputError(f"{name} is too large for a floating-point number.") from None
+    if math.isnan(converted):
+        raise InputError(f"{name} must be a number, not NaN.")
+    return converted
+
+
+def positive(name: str, value: object) -> float:
+    """0 < value < infinity."""
+    converted = number(name, value)
+    if not 0.0 < converted < math.inf:
+        raise InputError(f"{name} must be positive and finite, not {converted:g}.")
+    return converted
+
+
+def non_negative(name: str, value: object) -> float:
+    """0 <= value < infinity."""
+    converted = number(name, value)
+    if not 0.0 <= converted < math.inf:
+        raise InputError(f"{name} must be zero or more and finite, not {converted:g}.")
+    return converted
+
+
+def probability(name: str, value: object) -> float:
+    """0 <= value < 1: a delta."""
+    converted = number(name, value)
+    if not 0.0 <= converted < 1.0:
+        raise InputError(f"{name} must be at least 0 and below 1, not {converted:g}.")
+    return converted
+
+
+def rate(name: str, value: object) -> float:
+    """0 < value <= 1: a sampling rate."""
+    converted = number(name, value)
+    if not 0.0 < converted <= 1.0:
+        raise InputError(f"{name} must be above 0 and at most 1, not {converted:g}.")
+    return converted
+
+
+def count(name: str, value: object, *, least: int = 1) -> int:
+    """A whole number of at least one, or of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name} must be a whole number, not {value!r}.")
+    converted = int(cast(SupportsIndex, value))
+    if converted < least:
+        raise InputError(f"{name} must be at least {least}, not {converted}.")
+    if converted >= 2**63:
+        raise InputError(f"{name} must be below 2^63.")
+    return converted
+
+
+def switch(name: str, value: object) -> bool:
+    """True or False, and nothing that only counts as one: "no" would be yes."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, not {value!r}.")
+    return bool(value)
+
+
+def confidence(value: object) -> float:
+    """At least one half and below 1: how sure a bound is."""
+    converted = number("confidence", value)
+    if not 0.5 <= converted < 1.0:
+        raise InputError(f"confidence must be at least 0.5 and below 1, not {converted:g}.")
+    return converted

@@ -1,0 +1,867 @@
+"""The ledger: what a population of people has paid, on disk before any noise is drawn.
+
+One ledger belongs to one population, not to one run: everybody who analyses the same people opens
+the same file. It promises:
+
+- *nothing is lost*: an entry is committed and synchronised to disk before `spend` returns, and
+  `release` draws noise only after that; a process that dies in between has paid for nothing, never
+  the other way round. The file is used under one name (`ledger_file.py` says why);
+- *nothing is overspent*: with a limit, the check and the entry are one transaction across all
+  processes, and the check is a privacy filter (`filters.py`), valid for spending decided along the
+  way; there are no refunds;
+- *nothing is paid for that cannot be certified*: `spend` is told the delta of the certificate, and
+  finds its epsilon before it writes. What others enter later does not take that away: under the
+  same run's name they are held to the same delta, and the total of the population is stated as far
+  as one can be found (`totals.py`);
+- *nothing changes behind one's back*: entries are chained by hashes that start from the ledger's
+  own description, and each has a random nonce, so that no two states of any two ledgers have the
+  same head. This shows accidents, not malice: whoever may write the file can rewrite it. That a
+  file was replaced by an older copy of itself cannot be seen in the file: it shows where a head was
+  kept elsewhere, in a certificate (`holds`) or in a file of heads (`anchored`).
+
+What is verified when: `open`, `entries`, `check`, `holds`, `anchored` and `to_dict` verify the
+whole chain, from the description to the newest entry. `spend`, `certify`, `paid`, `left` and
+`generation` verify the entries that were added since this process last looked, and that the newest
+is the file's newest; what they say of earlier ones comes from what this process has verified and
+keeps in memory, so that a file that is edited meanwhile cannot change it. `check` also recomputes
+what each entry cost.
+
+Entries on the same people add up. Entries on the slots of one named public partition do not: a
+person is in one slot of it, and pays for the worst slot (see `Disjoint` for when that holds).
+"""
+
+import json
+import math
+import os
+import secrets
+import sqlite3
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from numpy.typing import ArrayLike
+
+from privrl.privacy import accounting, checks, files, totals
+from privrl.privacy.certificate import Assumption, Certificate, Population
+from privrl.privacy.entries import (
+    Description,
+    Entry,
+    Row,
+    canonical,
+    digest_of,
+    events_in,
+    verified,
+)
+from privrl.privacy.errors import InputError, LedgerError, OverBudget, UnsupportedError
+from privrl.privacy.events import Event, as_events
+from privrl.privacy.filters import Cost, Filter, FilterKind
+from privrl.privacy.grid import Array
+from privrl.privacy.ledger_file import (
+    Name,
+    absolute,
+    building_name,
+    changed,
+    connected,
+    sentences,
+)
+from privrl.privacy.noise import Source
+from privrl.privacy.promise import Budget, Relation, Release, Unit
+from privrl.privacy.totals import ENDED, GENERATION, Costs, Place, Totals
+
+_APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are not mistaken for one
+
+
+OLD_ENTRIES = Assumption(
+    "no entry that tacit 0.1 made in this ledger is of one pass over a sorted stream, which cost "
+    "more than was entered",
+    "not enforced: an entry does not show whether it is",
+)
+
+
+class LimitUsedUp(UserWarning):
+    """A first spend was within the limit, and nothing more can be spent beside it."""
+
+
+class LargeDelta(UserWarning):
+    """delta is not below one over the number of people: someone may be given away outright."""
+
+
+class Plan(Protocol):
+    """A mechanism: what it will do, and doing it."""
+
+    @property
+    def event(self) -> Event:
+        """What one release does."""
+        ...
+
+    def release(self, value: ArrayLike, source: Source) -> tuple[Array, Event]:
+        """`value` with noise, and what was done."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a ledger says; an epsilon is None where none can be stated at the delta asked for."""
+
+    entries: int
+    runs: int
+    epsilon: float | None
+    left: float | None
+    newest: dict[str, float | None]  # the epsilon of each of the newest runs
+
+
+class _Over(Exception):  # noqa: N818 (it never leaves this module)
+    """A spend does not fit, after this cost to the same people."""
+
+    def __init__(self, before: Cost | None) -> None:
+        self.before = before
+
+
+class Ledger:
+    """A population's record of spending. Make one with `create`, use it with `open`."""
+
+    def __init__(self, name: Name, connection: sqlite3.Connection, about: Description) -> None:
+        self.path = name.path
+        self.about = about
+        self._name = name
+        self._connection = connection
+        # Nothing is verified yet: the chain begins at the description.
+        self._totals = Totals(digest_of(about.to_dict()))
+        self._has_nonces = False
+        self._warned: set[float] = set()
+        self._new_runs: set[str] = set()
+
+    # --- making and opening -----------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        population: str,
+        *,
+        unit: Unit,
+        relation: Relation = Relation.REPLACE_ONE,
+        people: int | None = None,
+        limit: Budget | None = None,
+        filter: FilterKind | str | None = None,
+    ) -> Self:
+        """A new, empty ledger; an existing file is never touched."""
+        if limit is None and filter is not None:
+            raise InputError("A filter keeps a limit: say what the limit is.")
+        chosen = None if limit is None else Filter.suited_to(limit, filter)
+        about = Description(population, unit, relation, people, chosen)
+        if limit is not None:
+            warn_if_large(limit.delta, people)
+        return cls._made(absolute(path), about, ())
+
+    @classmethod
+    def _made(cls, path: Path, about: Description, entries: Iterable[Entry]) -> Self:
+        """Write a whole ledger, or nothing."""
+        try:
+            building = building_name(path, secrets.token_hex(8))
+            if path.exists():
+                raise LedgerError(f"{str(path)!r} is there already.")
+            building.touch(exist_ok=False)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "its name is not one for a file"
+            raise LedgerError(f"{str(path)!r} cannot be made: {reason}.") from None
+        try:
+            # Errors name the ledger that was asked for.
+            connection = connected(building, path)
+            ledger = cls(replace(Name.of(building), path=path), connection, about)
+            with ledger._transaction():
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                connection.execute("CREATE TABLE about (description TEXT NOT NULL)")
+                connection.execute(
+                    "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL,"
+                    " run TEXT NOT NULL, partition TEXT NOT NULL, slot INTEGER NOT NULL,"
+                    " events TEXT NOT NULL, note TEXT NOT NULL, first REAL NOT NULL,"
+                    " second REAL NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL,"
+                    " nonce TEXT)"
+                )
+                # The newest entry, so that losing the last rows does not go unnoticed.
+                connection.execute("CREATE TABLE head (number INTEGER, digest TEXT NOT NULL)")
+                connection.execute("INSERT INTO head VALUES (0, ?)", (ledger._totals.head,))
+                text = json.dumps(about.to_dict())
+                connection.execute("INSERT INTO about VALUES (?)", (text,))
+                for entry in entries:
+                    ledger._append(Row.of(entry))
+            ledger.close()
+            # Under its name only when it is whole, and only if nobody else made one meanwhile.
+            os.link(building, path)
+        except FileExistsError:
+            raise LedgerError(f"{str(path)!r} is there already.") from None
+        except OSError as error:
+            raise LedgerError(f"{str(path)!r} cannot be made: {error.strerror}.") from None
+        finally:
+            building.unlink(missing_ok=True)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """An existing ledger, its whole chain checked."""
+        path = absolute(path)
+        name = Name.of(path)
+        connection = connected(path)
+        try:
+            with sentences(path):
+                (identity,) = connection.execute("PRAGMA application_id").fetchone()
+                if identity != _APPLICATION_ID:
+                    raise LedgerError(f"{str(path)!r} is not a privrl ledger.")
+                rows = connection.execute("SELECT description FROM about").fetchall()
+                if len(rows) != 1:
+                    raise LedgerError(
+                        f"The ledger {str(path)!r} was changed: it has no description."
+                    )
+                try:
+                    about = Description.from_dict(files.parse_json(rows[0][0]))
+                except (ValueError, TypeError) as error:
+                    raise changed(path, "its description") from error
+                ledger = cls(name, connection, about)
+            ledger._look()
+        except BaseException:
+            connection.close()
+            raise
+        return ledger
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- spending ---------------------------------------------------------------------------------
+
+    def spend(
+        self,
+        events: Event | Iterable[Event],
+        *,
+        run: str,
+        partition: str = "",
+        slot: int = 0,
+        note: str = "",
+        reward_radius: float | None = None,
+        new_run: bool = False,
+        delta: float | None = None,
+    ) -> Entry:
+        """Record `events` as spent, on disk, or raise and record nothing.
+
+        Call this before drawing the noise. A run that is compiled as a whole pays for all of its
+        events at once, before it starts; what it then does not use is not given back.
+        `partition` names a public division of the people into numbered slots, of which these events
+        concern one. `reward_radius` is needed under the relation reward-radius, and the same for
+        all of a ledger: noise for one radius says nothing about another, so they do not add up.
+
+        `new_run` refuses the name of a run that the ledger has already, in the same transaction as
+        the entry: of several processes that spend under one new name, one is let. `delta` is the
+        one that the run will be certified at: unless `certify` can then state an epsilon for all
+        that the run has spent, this included, nothing is recorded; and from then on nothing else is
+        recorded under the run's name that would take this away.
+        """
+        listed = as_events(events)
+        if not listed:
+            raise InputError("There is nothing to spend: give at least one event.")
+        for name, text in (("run", run), ("partition", partition), ("note", note)):
+            _storable(name, text)
+        if not run:
+            raise InputError("A spend needs the name of its run.")
+        if type(slot) is not int or not 0 <= slot < 2**63:
+            raise InputError(f"slot must be a whole number of at least 0, not {slot!r}.")
+        if slot and not partition:
+            raise InputError("A slot belongs to a partition: name it.")
+        if self.about.relation is Relation.REWARD_RADIUS:
+            if reward_radius is None:
+                raise InputError("reward_radius is needed: for which radius are these events?")
+            note = "; ".join([_radius_note(reward_radius), *([note] if note else [])])
+        elif reward_radius is not None:
+            raise InputError("reward_radius belongs to the relation reward-radius only.")
+        if delta is not None:
+            delta = checks.probability("delta", delta)
+            self._warn_if_large(delta, 3)
+        # The first accountant must know the events too, or nothing could be certified later.
+        accounting.check(listed, self.about.relation)
+        chosen, place = self.about.filter, (partition, slot)
+        cost = chosen.cost(listed, self.about.relation) if chosen else Cost(0.0)
+        # Outside of the transaction, since these may take a while.
+        alone = chosen is None or (
+            cost.within(chosen.cap) or chosen.holds(listed, self.about.relation)
+        )
+        loss = "" if chosen is None else self._much_is_lost(chosen, cost, listed, alone)
+        due = self._looked(run)
+        self._try(run, listed, place, delta, due)
+        try:
+            with self._transaction():
+                self._catch_up()
+                if (new_run or run in self._new_runs) and run in self._totals.runs:
+                    raise InputError(
+                        f"The ledger has a run {run!r} already: give this one another name."
+                    )
+                if (now := self._due(run)) != due:  # somebody spent under the same name meanwhile
+                    self._try(run, listed, place, delta, now)
+                if reward_radius is not None:
+                    self._refuse_other_radius(reward_radius)
+                if chosen is not None:
+                    before = self._totals.costs.at(place)
+                    if not (alone if before is None else (before + cost).within(chosen.cap)):
+                        raise _Over(before)
+                if loss:  # a warning may be an error, so before anything is written
+                    warnings.warn(loss, LimitUsedUp, stacklevel=2)
+                body = self._body(run, [event.to_dict() for event in listed], note)
+                body |= {"partition": partition, "slot": slot, "cost": [cost.first, cost.second]}
+                entry = Entry.from_dict({**body, "digest": digest_of(body)})
+                row = Row.of(entry)
+                self._append(row)
+                if delta is not None:
+                    self._connection.execute(_DUE)
+                    noted = "INSERT OR IGNORE INTO due VALUES (?, ?)"
+                    self._connection.execute(noted, (run, delta))
+        except _Over as over:
+            assert chosen is not None
+            why = self._why_over(chosen, listed, place, over.before)
+            raise OverBudget(why) from None
+        self._totals.count(row)
+        self._new_runs.discard(run)
+        return entry
+
+    def _looked(self, run: str) -> tuple[int, frozenset[float]]:
+        with self._transaction("BEGIN"):
+            self._catch_up()
+            return self._due(run)
+
+    def _due(self, run: str) -> tuple[int, frozenset[float]]:
+        """How often the run has spent, and the deltas at which certificates of it are due."""
+        there = "SELECT 1 FROM sqlite_master WHERE name = 'due'"
+        deltas: list[tuple[float]] = []
+        if self._connection.execute(there).fetchone():
+            select = "SELECT delta FROM due WHERE run = ?"
+            deltas = self._connection.execute(select, (run,)).fetchall()
+        known = self._totals.runs.get(run)
+        try:
+            due = frozenset(checks.probability("delta", delta) for (delta,) in deltas)
+        except InputError as error:
+            raise changed(self.path, "its certificates that are due") from error
+        return 0 if known is None else known.spends, due
+
+    def _try(
+        self,
+        run: str,
+        events: tuple[Event, ...],
+        place: Place,
+        delta: float | None,
+        due: tuple[int, frozenset[float]],
+    ) -> None:
+        """Raise unless the run can be certified with `events`, at `delta` and what else is due."""
+        deltas = due[1] | ({delta} if delta is not None else set())
+        if not deltas:
+            return
+        text = canonical([event.to_dict() for event in events])
+        try:
+            for one in sorted(deltas):
+                totals.exact(self._totals.of(run, text, place), one, self.about.relation)
+        except MemoryError:
+            raise UnsupportedError(
+                "There is not enough memory to account for these events, and nothing was spent."
+            ) from None
+
+    def _much_is_lost(
+        self, chosen: Filter, cost: Cost, events: tuple[Event, ...], alone: bool
+    ) -> str:
+        """What there is to warn of if this spend uses up the limit."""
+        if not alone or cost.within(chosen.cap):
+            return ""
+        spent = accounting.epsilon(events, chosen.limit.delta, self.about.relation)
+        if spent >= 0.95 * chosen.limit.epsilon:
+            return ""
+        return (
+            f"This first spend costs epsilon {spent:.4g} and uses up the limit of "
+            f"{chosen.limit.epsilon:g}: the {chosen.kind} filter could not add it to another."
+        )
+
+    def release(
+        self, plan: Plan, value: ArrayLike, source: Source, *, run: str, **where: Any
+    ) -> Array:
+        """Pay for one release of `plan`, then draw its noise."""
+        event = plan.event
+        self.spend(event, run=run, **where)
+        released, done = plan.release(value, source)
+        if done != event:
+            raise LedgerError(f"The mechanism did {done} after {event} was paid for.")
+        return released
+
+    def _refuse_other_radius(self, radius: float) -> None:
+        # One entry speaks for all, since each was compared with the first.
+        first = self._totals.first_note
+        if first is not None and first.partition(";")[0] != _radius_note(radius):
+            raise InputError(
+                f"This ledger is about another radius ({first}), and this run about "
+                f"{radius:g}: they do not add up, so use a ledger for each."
+            )
+
+    def _why_over(
+        self, chosen: Filter, events: tuple[Event, ...], place: Place, before: Cost | None
+    ) -> str:
+        """Why `events` are too much after what was spent `before` on the same people."""
+        limit = chosen.limit
+        stated = (
+            f"the limit of {self.about.population!r}, epsilon {limit.epsilon:g} at delta "
+            f"{limit.delta:g}"
+        )
+        if before is None:
+            figure = _figure(events, limit.delta, self.about.relation)
+            return f"This costs {figure}, above {stated}, and nothing was spent."
+        sentence = (
+            f"This would exceed {stated}: by the {chosen.kind} filter about "
+            f"{chosen.left(before):.1%} of it is left, and nothing was spent."
+        )
+        kinds = [kind for kind in FilterKind if kind is not chosen.kind]
+        others = [kind.value for kind in kinds if self._fits(kind, events, place)]
+        if others:
+            sentence += (
+                f" The filter {' or '.join(others)} would hold all of it; a filter is chosen "
+                f"before the first spend (privrl ledger create --filter {others[0]})."
+            )
+        return sentence
+
+    def _fits(self, kind: FilterKind, events: tuple[Event, ...], place: Place) -> bool:
+        """Whether a filter of this kind, from the beginning, would hold `events` as well."""
+        assert self.about.filter is not None
+        if sum(map(len, self._totals.spent.values())) > _MOST_REFILTERED:
+            return False
+        costs = Costs()
+        try:
+            other = Filter.suited_to(self.about.filter.limit, kind)
+            for where, texts in self._totals.spent.items():
+                for text, times in texts.items():
+                    cost = other.cost(events_in(text), self.about.relation)
+                    costs.add(where, cost.first * times, cost.second * times)
+            before = costs.at(place) or Cost(0.0)
+            return (before + other.cost(events, self.about.relation)).within(other.cap)
+        except (InputError, UnsupportedError):
+            return False
+
+    def _body(self, run: str, events: list[dict[str, Any]], note: str) -> dict[str, Any]:
+        """The next entry, at no cost and on everybody."""
+        return {
+            "number": self._totals.number + 1,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "run": run,
+            "partition": "",
+            "slot": 0,
+            "events": events,
+            "note": note,
+            "cost": [0.0, 0.0],
+            "previous": self._totals.head,
+            "nonce": secrets.token_hex(16),
+        }
+
+    def _append(self, row: Row) -> None:
+        """Write one more row; count it when the transaction is over."""
+        if not self._nonces():
+            self._connection.execute("ALTER TABLE entries ADD COLUMN nonce TEXT")
+        self._connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+        )
+        self._connection.execute("UPDATE head SET number = ?, digest = ?", (row.number, row.digest))
+
+    @contextmanager
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+        """All or nothing, alone among all processes, and on disk when it is over.
+
+        With a plain BEGIN, for reading: all that is read belongs to one moment.
+        """
+        with sentences(self.path):
+            self._name.refuse_void_journal()
+            self._connection.execute(begin)
+            try:
+                if begin == "BEGIN IMMEDIATE":
+                    self._name.check()
+                    (mark,) = self._connection.execute("PRAGMA user_version").fetchone()
+                    self._connection.execute(f"PRAGMA user_version = {self._name.mark(mark)}")
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    # --- runs that are gone on with ---------------------------------------------------------------
+
+    def generation(self, token: str) -> tuple[int, bool]:
+        """How often the run with this token was gone on with, and whether it has ended.
+
+        A run on live environments may be continued by one of its copies only (`resuming`): each
+        continuation claims the next generation here, and the end is marked. These entries cost
+        nothing, have no events, and are chained like all others.
+        """
+        return self._look().generation(token)[:2]
+
+    def claim(
+        self, run: str, token: str, generation: int, mark: str = "", before: Iterable[str] = ()
+    ) -> int:
+        """Record that the run is gone on with, and return as which generation; one alone is let.
+
+        It goes on from `generation`, the last that it knows of, or from a later one that it claimed
+        itself and did not live to note: such a claim bears one of the marks `before`. `mark` is
+        that of this claim, drawn at random and kept before it is asked for.
+        """
+        with self._transaction():
+            self._catch_up()
+            last = self._claimable(run, token, generation, before)
+            self._mark(run, f"{GENERATION} {token} {last + 1} {mark}".rstrip())
+            return last + 1
+
+    def check_claim(self, run: str, token: str, generation: int, before: Iterable[str]) -> None:
+        """Raise if `claim` would be refused now."""
+        self._look()
+        self._claimable(run, token, generation, before)
+
+    def _claimable(self, run: str, token: str, generation: int, before: Iterable[str]) -> int:
+        """The last generation, if the run may be gone on with from this one."""
+        last, ended, latest = self._totals.generation(token)
+        if ended:
+            raise InputError(
+                f"The run {run!r} has ended, by this ledger: a copy of it cannot go on, since "
+                "it would be released twice."
+            )
+        if generation != last and (not latest or latest not in before):
+            raise InputError(
+                f"The run {run!r} was gone on with elsewhere, by this ledger: only one copy of "
+                "it can, since it would be released twice."
+            )
+        return last
+
+    def end(self, run: str, token: str, generation: int) -> None:
+        """Record that this generation ended the run, if none was claimed after it."""
+        with self._transaction():
+            self._catch_up()
+            last, ended, _ = self._totals.generation(token)
+            if generation != last:
+                raise InputError(
+                    f"The run {run!r} was gone on with elsewhere, by this ledger: what this copy "
+                    "found is not released."
+                )
+            if not ended:
+                self._mark(run, f"{ENDED} {token} {generation}")
+
+    def _mark(self, run: str, note: str) -> None:
+        """An entry that costs nothing."""
+        body = self._body(run, [], note)
+        self._append(Row.of(Entry.from_dict({**body, "digest": digest_of(body)})))
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _look(self) -> Totals:
+        """What the entries add up to by now."""
+        with self._transaction("BEGIN"):
+            self._catch_up()
+        return self._totals
+
+    def _catch_up(self, known: Totals | None = None) -> Totals:
+        """Check the entries that were added to those known, and that none was lost."""
+        known = self._totals if known is None else known
+        verified(
+            self._select(known.number),
+            known.number,
+            known.head,
+            without_nonce=self.about.format == 1,
+            changed=lambda what: changed(self.path, what),
+            count=known.count,
+        )
+        heads = self._connection.execute("SELECT number, digest FROM head").fetchall()
+        if heads != [(known.number, known.head)]:
+            raise changed(self.path, "its newest entry")
+        return known
+
+    def _nonces(self) -> bool:
+        """Whether entries have nonces in this file: another process may have added the column."""
+        if not self._has_nonces:
+            columns = self._connection.execute("PRAGMA table_info(entries)").fetchall()
+            self._has_nonces = any(column[1] == "nonce" for column in columns)
+        return self._has_nonces
+
+    def _select(self, after: int = 0) -> sqlite3.Cursor:
+        """The rows of entries, in the order of a `Row`."""
+        nonce = "nonce" if self._nonces() else "NULL"
+        return self._connection.execute(
+            "SELECT number, time, run, partition, slot, events, note, first, second, previous,"
+            f" digest, {nonce} FROM entries WHERE number > ? ORDER BY number",
+            (after,),
+        )
+
+    def _verified_rows(self) -> list[Row]:
+        """All rows, the whole chain checked again."""
+        with self._transaction("BEGIN"):
+            self._totals = self._catch_up(Totals(digest_of(self.about.to_dict())))
+            return list(map(Row._make, self._select()))
+
+    def _entries(self, rows: Iterable[Row]) -> Iterator[Entry]:
+        for row in rows:
+            try:
+                yield row.entry()
+            except (ValueError, TypeError, RecursionError) as error:
+                raise changed(self.path, f"entry {row.number}") from error
+
+    def entries(self) -> list[Entry]:
+        """All entries, the oldest first, the whole chain checked again."""
+        return list(self._entries(self._verified_rows()))
+
+    def check(self) -> int:
+        """Check every entry and that it cost no less than its events do; returns how many."""
+        seen: set[tuple[str, Cost]] = set()
+        rows = self._verified_rows()
+        for row, entry in zip(rows, self._entries(rows), strict=True):
+            chosen = self.about.filter
+            if (row.events, entry.cost) in seen:
+                continue
+            seen.add((row.events, entry.cost))
+            if chosen is None:
+                accounting.check(entry.events, self.about.relation)
+            elif not chosen.covers(entry.cost, entry.events, self.about.relation):
+                raise changed(self.path, f"the cost of entry {entry.number}")
+        return len(rows)
+
+    def holds(self, certificate: Certificate) -> bool:
+        """Whether this ledger went through the state that `certificate` was issued at.
+
+        If not, this is another ledger, or one that was restored from a backup or otherwise rolled
+        back, and more may have been spent than it says.
+        """
+        paid = certificate.population
+        if paid is None:
+            raise InputError("This certificate was issued without a ledger.")
+        return self._heads().get(paid.entries) == paid.head
+
+    def anchored(self, path: str | Path) -> bool:
+        """Whether this ledger went through all states noted in the file `path`; notes this one.
+
+        The file has a line for each time that this was asked, with the number of entries and the
+        head. Keep it where whoever may restore the ledger does not restore it too.
+        """
+        heads, target = self._heads(), Path(path)
+        try:
+            lines = files.content(target).decode("ascii").splitlines() if target.exists() else []
+            noted = [(int(number), head) for number, head in (line.split() for line in lines)]
+            if any(heads.get(number) != head for number, head in noted):
+                return False
+            newest = max(heads)
+            if (newest, heads[newest]) not in noted:
+                with target.open("a", encoding="ascii") as file:
+                    file.write(f"{newest} {heads[newest]}\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise InputError(f"{str(path)!r} cannot be used: {error.strerror}.") from None
+        except ValueError:
+            raise InputError(f"{str(path)!r} is not a file of heads of ledgers.") from None
+        return True
+
+    def _heads(self) -> dict[int, str]:
+        """The head after each number of entries."""
+        heads = {row.number: row.digest for row in self._verified_rows()}
+        return {0: digest_of(self.about.to_dict()), **heads}
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return self._look().number
+
+    def __bool__(self) -> bool:
+        return True
+
+    def has_run(self, run: str) -> bool:
+        """Whether any entry is of this run."""
+        return run in self._look().runs
+
+    def expect_new(self, run: str) -> None:
+        """From here on, refuse the first spend under this name if others have spent under it.
+
+        For whoever hands the ledger to something that pays, as `new_run` is for who spends.
+        """
+        self._new_runs.add(run)
+
+    def has_paid(self, run: str, events: Iterable[Event], note: str) -> bool:
+        """Whether an entry of this run is for just these events, and its note ends with `note`."""
+        listed = tuple(events)
+        with self._transaction("BEGIN"):
+            self._catch_up()
+            select = "SELECT events, note FROM entries WHERE run = ?"
+            found = self._connection.execute(select, (run,)).fetchall()
+            return any(told.endswith(note) and events_in(text) == listed for text, told in found)
+
+    def paid(self, delta: float, run: str | None = None) -> accounting.Account:
+        """What the population has paid in all, or for one run, as if it had been planned.
+
+        This is the epsilon of the recorded events fixed in advance. If they were chosen along the
+        way, what is guaranteed is the ledger's limit, which the filter keeps. Where the worst off
+        cannot be told exactly this is an upper bound, and infinite where no finite epsilon is
+        proven at this delta (`totals.at_most`).
+        """
+        known = self._look()
+        if run is not None and run not in known.runs:
+            raise InputError(f"There is no run {run!r} in this ledger.")
+        spent = known.spent if run is None else known.of(run)
+        return totals.at_most(spent, delta, self.about.relation)
+
+    def shown(self, delta: float, newest: int) -> "Shown":
+        """What the ledger says at this moment, with the epsilons of its `newest` runs.
+
+        Runs with equal events are accounted for once.
+        """
+        known, chosen = self._look(), self.about.filter
+        found: dict[frozenset[object], float | None] = {}
+        paid: dict[str, float | None] = {}
+        for run in list(known.runs)[max(0, len(known.runs) - newest) :]:
+            spent = known.of(run)
+            same = frozenset((at, frozenset(texts.items())) for at, texts in spent.items())
+            if same not in found:
+                found[same] = self._at_most(spent, delta)
+            paid[run] = found[same]
+        return Shown(
+            entries=known.number,
+            runs=len(known.runs),
+            epsilon=self._at_most(known.spent, delta),
+            left=None if chosen is None else chosen.left(known.costs.worst()),
+            newest=paid,
+        )
+
+    def _at_most(self, spent: totals.Spent, delta: float) -> float | None:
+        found = totals.at_most(spent, delta, self.about.relation).epsilon
+        return found if math.isfinite(found) else None
+
+    def left(self) -> float | None:
+        """The share of the limit that is left, in the scarcer of the filter's sums, if any."""
+        chosen = self.about.filter
+        if chosen is None:
+            return None
+        return chosen.left(self._look().costs.worst())
+
+    def certify(
+        self,
+        run: str,
+        delta: float,
+        *,
+        source: Source,
+        release: Release = Release.FINAL_MODEL,
+        assumptions: Iterable[Assumption] = (),
+        compiled: bool = False,
+        reward_radius: float | None = None,
+    ) -> Certificate:
+        """A certificate of what `run` cost, which also says what the population has paid in all.
+
+        It can be issued if the run's last spend was told this delta, whatever else is in the
+        ledger: the run's epsilon was found then, and the total may be a bound, or none.
+        """
+        self._warn_if_large(delta, 3)
+        known = self._look()
+        if run not in known.runs:
+            raise InputError(f"There is no run {run!r} in this ledger.")
+        if reward_radius is not None:
+            self._refuse_other_radius(reward_radius)
+        return Certificate.issue(
+            totals.exact(known.of(run), delta, self.about.relation)[1],
+            delta,
+            unit=self.about.unit,
+            relation=self.about.relation,
+            release=release,
+            # Entries have nonces since version 0.2.
+            assumptions=(*assumptions, *((OLD_ENTRIES,) if known.doubtful() else ())),
+            noise=source.key_origin if compiled else source.origin,
+            reward_radius=reward_radius,
+            population=Population(
+                self.about.population,
+                self._at_most(known.spent, delta),
+                delta,
+                known.number,
+                known.head,
+            ),
+        )
+
+    def _warn_if_large(self, delta: float, level: int) -> None:
+        """Warn once of each delta: by `spend`, so that nothing is paid if warnings are errors."""
+        if delta not in self._warned:
+            self._warned.add(delta)
+            try:
+                warn_if_large(delta, self.about.people, level + 1)
+            except LargeDelta:
+                self._warned.remove(delta)
+                raise
+
+    # --- JSON -------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole ledger as JSON."""
+        return {
+            **self.about.to_dict(),
+            "entries": [{**entry.body(), "digest": entry.digest} for entry in self.entries()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, path: str | Path) -> Self:
+        """Write the ledger whose JSON form is `data` to a new file, if its chain holds."""
+        about = Description.from_dict(data)
+        listed = data.get("entries")
+        if not isinstance(listed, list):
+            raise LedgerError("This ledger has no list of entries.")
+        head, entries = digest_of(about.to_dict()), []
+        for number, item in enumerate(listed, 1):
+            try:
+                entry = Entry.from_dict(item)
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise LedgerError(f"Entry {number} of this ledger cannot be read.") from error
+            chained = entry.previous == head and entry.digest == digest_of(entry.body())
+            chained = chained and (entry.nonce is not None or about.format == 1)
+            if entry.number != number or not chained:
+                raise LedgerError(
+                    f"This ledger was changed: entry {number} does not fit its chain."
+                )
+            entries.append(entry)
+            head = entry.digest
+        return cls._made(absolute(path), about, entries)
+
+
+# The certificates that are due: not part of the chain, since they cost nobody anything.
+_DUE = (
+    "CREATE TABLE IF NOT EXISTS due"
+    " (run TEXT NOT NULL, delta REAL NOT NULL, PRIMARY KEY (run, delta)) WITHOUT ROWID"
+)
+_MOST_REFILTERED = 1000  # different entries for which another filter is tried, to name it
+
+
+def _radius_note(radius: float) -> str:
+    """How the note of an entry begins that is about reward functions."""
+    return f"reward radius {checks.positive('reward_radius', radius)!r}"
+
+
+def _figure(events: tuple[Event, ...], delta: float, relation: Relation) -> str:
+    try:
+        return f"epsilon {accounting.epsilon(events, delta, relation):.10g}"
+    except InputError:
+        return f"more than any epsilon at delta {delta:g}"
+
+
+def _storable(name: str, text: object) -> None:
+    """Raise unless `text` comes back from the file as it was."""
+    try:
+        fits = type(text) is str and "\0" not in text and bool(text.encode("utf-8") or True)
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise InputError(f"{name} must be text that can be stored, not {text!r}.")
+
+
+def warn_if_large(delta: float, people: int | None, level: int = 3) -> None:
+    """Warn when delta is not below 1/n: publishing one person at random would be within it."""
+    if people is not None and delta * people >= 1.0:
+        warnings.warn(
+            f"delta {delta:g} is not below 1/{people}: giving away one person of {people} outright "
+            "would be within it.",
+            LargeDelta,
+            stacklevel=level,
+        )

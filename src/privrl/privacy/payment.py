@@ -1,0 +1,170 @@
+"""Who pays for a fit, before any noise is drawn, and where that noise comes from."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from privrl.privacy import accounting
+from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
+from privrl.privacy.errors import InputError, PrivRLError
+from privrl.privacy.events import Event, as_events
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.noise import Source, reproducible, secure
+from privrl.privacy.promise import Relation, Release, Unit
+from privrl.privacy.resuming import Kept
+
+_TOKEN = "run "  # before the run's token, in the note of its payment
+
+
+class Purse:
+    """One run's spending: `pay` for everything first, then draw from `source`, then `certify`.
+
+    With a `ledger` the events are on disk before the noise exists, and a ledger with a limit may
+    refuse them. `seed` makes the run reproducible, which its certificate says: for experiments.
+    `source` is where the noise comes from instead, if a run of several releases has one for each.
+    `reward_radius` is how far apart neighbouring reward functions are.
+    """
+
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        relation: Relation,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+        source: Source | None = None,
+        reward_radius: float | None = None,
+    ) -> None:
+        if ledger is not None:
+            if run is None:
+                raise InputError("A ledger needs the run's name: say run='...'.")
+            if (ledger.about.unit, ledger.about.relation) != (unit, relation):
+                raise InputError(
+                    f"This ledger protects a {ledger.about.unit} under {ledger.about.relation}, "
+                    f"and the fit a {unit} under {relation}: they do not add up."
+                )
+        self.unit, self.relation = unit, relation
+        self.ledger, self.run = ledger, run
+        self.reward_radius = reward_radius
+        self.seed = seed
+        self.source: Source = source or (secure() if seed is None else reproducible(seed))
+        self.kept: Kept | None = None
+        self._paid: tuple[Event, ...] = ()
+
+    def keep(self, kept: Kept) -> None:
+        """What a run that can be gone on with has in its folder: where its noise comes from, and by
+        what its payment is known again."""
+        self.kept = kept
+        if self.seed is None:
+            self.source = kept.source()
+
+    @property
+    def has_paid(self) -> bool:
+        """Whether anything was paid, by this process or by the run it goes on with."""
+        return bool(self._paid)
+
+    def pay(
+        self,
+        events: Event | Iterable[Event],
+        *,
+        delta: float | None = None,
+        new_run: bool = False,
+    ) -> None:
+        """Record what is about to happen, unless the run that goes on had done so before.
+
+        `delta` is the one that `certify` will be asked for: what cannot be certified at it is not
+        paid for. `new_run` refuses a name that the ledger has already.
+        """
+        listed = as_events(events)
+        again = self.kept is not None and not self.kept.begun_here
+        if self.ledger is not None and self.run is not None and not (again and self._knows(listed)):
+            note = "" if self.kept is None else _TOKEN + self.kept.token
+            self.ledger.spend(
+                listed,
+                run=self.run,
+                note=note,
+                reward_radius=self.reward_radius,
+                delta=delta,
+                new_run=new_run,
+            )
+        elif self.ledger is None and delta is not None:
+            accounting.account((*self._paid, *listed), delta, self.relation)
+        self._paid += listed
+
+    @property
+    def may_have_paid(self) -> bool:
+        """Whether the ledger has a payment of this run, or cannot be asked.
+
+        A disk that fails late in a payment says that it failed, and the entry is there.
+        """
+        if self.has_paid:
+            return True
+        if self.ledger is None or self.kept is None:
+            return False
+        try:
+            with Ledger.open(self.ledger.path) as asked:
+                own = _TOKEN + self.kept.token
+                return any(entry.note.endswith(own) for entry in asked.entries())
+        except PrivRLError:
+            return True
+
+    def paid_before(self, events: Event | Iterable[Event]) -> None:
+        """Take over what an interrupted run has paid, of which this one is the rest."""
+        listed = as_events(events)
+        if self.ledger is not None and not self._knows(listed):
+            raise InputError(f"This ledger did not pay for {self.run!r}: say the one that did.")
+        self._paid += listed
+
+    def _knows(self, events: tuple[Event, ...]) -> bool:
+        """Whether the ledger has this run's payment for these events."""
+        assert self.ledger is not None
+        token = "" if self.kept is None else _TOKEN + self.kept.token
+        return self.run is not None and self.ledger.has_paid(self.run, events, token)
+
+    def certify(
+        self,
+        delta: float,
+        *,
+        release: Release = Release.FINAL_MODEL,
+        assumptions: Iterable[Assumption] = (),
+        compiled: bool = False,
+        floating: bool = True,
+    ) -> Certificate:
+        """A certificate of all that was paid; `compiled` if the noise came from one of JAX's keys.
+
+        `floating` says that sums or noise were floating-point numbers.
+        """
+        kept = () if self.kept is None else self.kept.assumptions(self.ledger)
+        listed = (*assumptions, *kept, *([IDEALISED_ARITHMETIC] if floating else []))
+        if self.ledger is not None and self.run is not None:
+            return self.ledger.certify(
+                self.run,
+                delta,
+                source=self.source,
+                release=release,
+                assumptions=listed,
+                compiled=compiled,
+                reward_radius=self.reward_radius,
+            )
+        return Certificate.issue(
+            self._paid,
+            delta,
+            unit=self.unit,
+            relation=self.relation,
+            release=release,
+            assumptions=listed,
+            noise=self.source.key_origin if compiled else self.source.origin,
+            reward_radius=self.reward_radius,
+        )
+
+
+@contextmanager
+def forgotten_unless_paid(purse: Purse) -> Iterator[None]:
+    """A run that begins and is refused before anything was paid leaves no key."""
+    try:
+        yield
+    except PrivRLError:
+        kept = purse.kept
+        if kept is not None and kept.begun_here and not purse.may_have_paid:
+            kept.remove()
+        raise

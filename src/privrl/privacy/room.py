@@ -1,0 +1,99 @@
+"""Memory and disk that a run takes: known before anybody pays, and refused if they are not there.
+
+What is asked for is compared with all memory that this process may have, and not with what is free:
+that is less where more of somebody's rows were read, and a refusal would tell.
+
+What is compiled here is what the run calls later, with the same shapes, so it is compiled once.
+"""
+
+import errno
+import math
+import os
+import resource
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from privrl.privacy.errors import InputError
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory() -> int:
+    """The bytes of memory that this machine has, or lets this process have."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if own != resource.RLIM_INFINITY:
+        found = min(found, own)
+    for limit in _LIMITS:
+        try:
+            found = min(found, int(Path(limit).read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            continue  # None is set, or there are no such groups.
+    return found
+
+
+def refuse_above(needed: float, what: str, remedy: str) -> None:
+    """Raise if `needed` bytes, which follow from public numbers, are more than there are."""
+    if needed > memory():
+        raise InputError(
+            f"{what} would take about {_shown(needed)} of memory, and this machine has "
+            f"{_shown(memory())}: {remedy}."
+        )
+
+
+@contextmanager
+def refusing(what: str, remedy: str) -> Iterator[None]:
+    """What there is no memory for is said in a sentence."""
+    try:
+        yield
+    except MemoryError:
+        raise InputError(f"{what} would take more memory than there is: {remedy}.") from None
+
+
+def compiled(function: Any, *given: Any, what: str, remedy: str, told: bool = True) -> None:
+    """Compile one of JAX's functions for arguments like these, which may be shapes alone.
+
+    Raises if it cannot be compiled, or if what it computes with does not fit into memory. Unless
+    it is `told`, nobody is told how much that is, as it follows from private data.
+    """
+    with refusing(what, remedy):
+        try:
+            stats = function.lower(*given).compile().memory_analysis()
+        except RuntimeError as error:
+            why = f" ({_first(error)})" if told else ""
+            raise InputError(f"{what} cannot be compiled{why}: {remedy}.") from None
+        parts = ("argument", "output", "temp")
+        needed = sum(getattr(stats, f"{part}_size_in_bytes", 0) for part in parts)
+        if told:
+            refuse_above(needed, what, remedy)
+        elif needed > memory():
+            raise MemoryError
+
+
+def on_disk(folder: str | Path | None, needed: int) -> None:
+    """Raise unless the disk has room for `needed` bytes in `folder`, by taking and leaving them."""
+    if folder is None:
+        return
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            if hasattr(os, "posix_fallocate"):  # not on every system
+                os.posix_fallocate(file.fileno(), 0, max(needed, 1))
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+            return  # This kind of disk takes nothing beforehand, which says nothing about its room.
+        raise InputError(
+            f"{str(folder)!r} has no room for a checkpoint of {_shown(needed)}: {error.strerror}."
+        ) from None
+
+
+def _shown(count: float) -> str:
+    units = ("bytes", "kB", "MB", "GB", "TB", "PB")
+    power = min(int(math.log(max(count, 1.0), 1000.0)), len(units) - 1)
+    return f"{count / 1000.0**power:.3g} {units[power]}"
+
+
+def _first(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:100]

@@ -1,0 +1,486 @@
+"""The main job: from trajectories and a policy to a `Study`, under one budget.
+
+    question = Question(reward_range=(0, 1), weight_cap=10, horizon=20, budget=Budget(1.0, 1e-5))
+    study = evaluate(data, policy, question)
+
+The value of the policy, of the one that was followed, and their difference come from
+`PrivateValue`. With `features` the value of states is estimated too, by `PrivateGTD` or
+`PrivateLSTD`; the budget is then shared out by the squares of the Gaussian mechanisms' distances,
+mu_i^2 = share_i mu^2, which compose to mu. Everything is paid for before anything is drawn, and one
+certificate covers it all (`releasing`: what comes before the payment, and how a run that was killed
+goes on). On data declared public there is no budget, and the estimators without
+noise run instead.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.stats import qmc
+
+from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
+from privrl.data.assumed import ESTIMATED, assumed
+from privrl.data.policies import FunctionPolicy
+from privrl.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS, room
+from privrl.evaluation.private_gtd import PrivateGTD, public_gram
+from privrl.evaluation.private_lstd import PrivateLSTD
+from privrl.evaluation.private_value import PrivateValue
+from privrl.evaluation.result import Result
+from privrl.evaluation.simulate import Schema, simulate_like
+from privrl.evaluation.steps import affordable
+from privrl.evaluation.sums import Summing, Sums, gathered
+from privrl.privacy import checks
+from privrl.privacy.accounting import epsilon
+from privrl.privacy.certificate import Certificate
+from privrl.privacy.errors import InputError
+from privrl.privacy.events import Gaussian
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.mechanisms import GaussianMechanism
+from privrl.privacy.promise import Budget
+from privrl.run import releasing
+from privrl.run.provenance import BehaviorSource, PolicySource, Provenance
+from privrl.run.study import CurvePoint, Fact, Slice, Study
+
+ESTIMATORS = ("value", "gtd", "lstd")
+CURVE_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+Curve = tuple[tuple[CurvePoint, ...], int]
+_NO_CURVE: Curve = ((), 0)
+
+# Made-up people and steps for the curve: enough for smooth figures, done in a second.
+_MOST_PEOPLE = 20_000
+_MOST_STEPS = 2_000_000
+_LONGEST = 20_000
+# So that rounding up the parts of a budget does not overspend the whole.
+_CAUTION = 1.0 - 1e-6
+_POINTS = 41
+_SEEDED = "The noise came from a seed: this is an experiment, and protects nobody."
+
+
+class Progress(Protocol):
+    """Told what is being done and, where that is known, which share of everything is done."""
+
+    def __call__(self, what: str, share: float | None = None) -> None:
+        """`what` begins or goes on."""
+        ...
+
+
+def silent(what: str, share: float | None = None) -> None:
+    """Tell nobody."""
+
+
+class Gather(Protocol):
+    """How sums over all data are come by: here, or on a cluster."""
+
+    def __call__(
+        self, judge: Summing, data: Trajectories | TrajectoryStream, policy: Policy | None
+    ) -> Sums:
+        """The sums of `judge` over `data`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and what is public about the data: everything but the data itself."""
+
+    reward_range: tuple[float, float]
+    """What any reward could be."""
+
+    weight_cap: float
+    """No trajectory's product of ratios counts for more."""
+
+    budget: Budget | None = None
+    """What may be spent; None for data declared public."""
+
+    horizon: int | None = None
+    """How many steps count; needed unless gamma is below 1."""
+
+    gamma: float = 1.0
+    """The discount factor."""
+
+    largest_ratio: float | None = None
+    """What a product of ratios can be at most, if the policies say so."""
+
+    level: float = 0.95
+    """Nominal level of the intervals."""
+
+    grid: bool = False
+    """Discrete noise on integer sums for the value: no assumption on arithmetic."""
+
+    estimators: Mapping[str, float] = field(default_factory=lambda: {"value": 1.0})
+    """Which of `value`, `gtd` and `lstd`, and the share of the budget (of mu squared) of each."""
+
+    features: Features | None = None
+    """Of states, for `gtd` and `lstd`."""
+
+    start: Any = None
+    """Public states that trajectories start from, for the estimates of `gtd` and `lstd`."""
+
+    return_bound: float | None = None
+    """How large a return could be, for `gtd`; see `PrivateGTD`."""
+
+    return_range: tuple[float, float] | None = None
+    """What any return could be, if that is less than `reward_range` allows: rewards at the end."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.estimators, Mapping) or not self.estimators:
+            raise InputError("estimators must name at least one of value, gtd and lstd.")
+        for name, share in self.estimators.items():
+            if name not in ESTIMATORS:
+                raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
+            checks.positive(f"The share of {name}", share)
+        if "value" not in self.estimators:
+            raise InputError("estimators must contain value: the others come beside it.")
+        if len(self.estimators) > 1 and self.features is None:
+            raise InputError(
+                "features are needed to estimate the value of states: say what range each state "
+                "could be in (state_range), or how many states there are (num_states)."
+            )
+        if self.return_bound is not None:
+            checks.positive("return_bound", self.return_bound)
+        if self.grid and len(self.estimators) > 1:
+            raise InputError("grid noise is for the estimator value alone.")
+        if self.features is not None and (len(self.estimators) > 1 or self.budget is None):
+            affordable("Estimating the value of states", self.features.dimension)
+        if self.start is not None and self.features is not None:
+            phi = np.asarray(self.features(np.asarray(self.start)))
+            if phi.size == 0 or phi.ndim > 2:
+                raise InputError("start must hold states, one or more.")
+        self.value  # noqa: B018 - refuses what cannot be meant, before any data is read
+
+    @property
+    def value(self) -> PrivateValue:
+        """The estimator of the three values."""
+        return PrivateValue(
+            self._part("value"),
+            weight_cap=self.weight_cap,
+            gamma=self.gamma,
+            horizon=self.horizon,
+            reward_range=self.reward_range if self.return_range is None else None,
+            return_range=self.return_range,
+            largest_ratio=self.largest_ratio,
+            level=self.level,
+            grid=self.grid,
+        )
+
+    def judges(self, off_policy: bool) -> dict[str, PrivateGTD | PrivateLSTD]:
+        """The estimators of value functions."""
+        made: dict[str, PrivateGTD | PrivateLSTD] = {}
+        for name in self.estimators:
+            if name == "value":
+                continue
+            assert self.features is not None
+            common: dict[str, Any] = {
+                "features": self.features,
+                "reward_range": self.reward_range,
+                "budget": self._part(name),
+                "gamma": self.gamma,
+                "weight_cap": self.weight_cap if off_policy else None,
+            }
+            common["precondition"] = self._gram()
+            if name == "gtd":
+                judge = PrivateGTD(**common, return_bound=self._return_bound)
+                made[name] = replace(judge, form=judge.form_for(off_policy))
+            else:
+                made[name] = PrivateLSTD(**common)
+        return made
+
+    def _gram(self) -> Any:
+        """What features would be like on average if states filled their public box evenly."""
+        box = _box(self.features)
+        if box is None or self.features is None:
+            return None
+        low, high = box
+        room.for_features(self.features.dimension)
+        spread = qmc.Sobol(len(low), scramble=False).random(room.EVEN)
+        even = qmc.scale(spread, low, high)
+        return public_gram(self.features, even)
+
+    @property
+    def _return_bound(self) -> float:
+        if self.return_bound is not None:
+            return self.return_bound
+        return max(abs(end) for end in self.value.returns)
+
+    def _part(self, name: str) -> Budget:
+        """The budget of one estimator."""
+        # On public data nothing is drawn: any budget will do to check the other settings.
+        budget = self.budget or Budget(1.0, 1e-5)
+        if len(self.estimators) == 1:
+            return budget
+        if budget.delta == 0.0:
+            raise InputError("budget must have a delta above 0: the noise is Gaussian.")
+        share = self.estimators[name] / sum(self.estimators.values())
+        whole = GaussianMechanism.calibrated(1.0, budget).std
+        spent = epsilon(Gaussian(whole / math.sqrt(share) / _CAUTION, 1.0), budget.delta)
+        if spent == 0.0:
+            raise InputError(
+                f"The share of {name} is too small to be told beside a delta of {budget.delta:g}: "
+                "take a smaller delta, a larger epsilon, or the estimator value alone."
+            )
+        return Budget(spent, budget.delta)
+
+
+def _box(features: Features | None) -> tuple[Any, Any] | None:
+    """The public ranges of states, if the features have some."""
+    low, high = getattr(features, "low", None), getattr(features, "high", None)
+    return None if low is None or high is None else (low, high)
+
+
+def evaluate(
+    data: Trajectories | TrajectoryStream,
+    policy: Policy | None,
+    question: Question,
+    *,
+    behavior: Policy | None = None,
+    title: str = "Private policy evaluation",
+    target_name: str = "new policy",
+    behavior_name: str = "as logged",
+    facts: tuple[Fact, ...] = (),
+    notes: tuple[str, ...] = (),
+    command: str = "",
+    public: bool = False,
+    policy_source: PolicySource | None = None,
+    behavior_source: BehaviorSource | None = None,
+    tables: Iterable[Path] = (),
+    ledger: Ledger | None = None,
+    run: str | None = None,
+    seed: int | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    about: Mapping[str, Any] = MappingProxyType({}),
+    tried: Callable[[Study], object] = lambda _: None,
+    gather: Gather = gathered,
+    progress: Progress = silent,
+) -> Study:
+    """Answer `question` about `data`; `behavior` is used for the curve alone.
+
+    `policy_source` and `behavior_source` are the caller's word on where the policy and the
+    probabilities come from (`privrl.run.provenance`); `tables` are the files of the data, by which
+    a policy that was learned from them is known.
+
+    With a `folder`, the key of the noise is kept there before anything is paid, with `about`, which
+    is JSON of the caller's, until `privrl.report.folder.write_run` has written the study. If the
+    process ends before that, `resume=True` with the same folder, data, policies and question gives
+    the same study, and pays nothing again; name, seed and date are those of the run that was begun.
+    Without a folder a study that is lost must be paid for again.
+
+    `tried` is called before anything is paid, with a study of placeholder figures: whoever renders
+    studies, or replaces something in them, tries that there, and may refuse.
+    """
+    if public != (question.budget is None):
+        raise InputError(
+            "Data declared public has no budget to spend."
+            if public
+            else "budget is needed: say epsilon and delta, or declare the data public."
+        )
+    if ledger is not None:
+        if public:
+            raise InputError("Data declared public spends nothing: leave out the ledger.")
+        if run is None and not resume:
+            raise InputError("A ledger needs the name of the run.")
+    if public and resume:
+        raise InputError("Data declared public draws no noise: begin the run again.")
+    off, curve = _off_policy(data, policy), _NO_CURVE
+    told = Provenance.of(
+        policy,
+        data.paths if isinstance(data, TrajectoryStream) else tables,
+        policy_source,
+        behavior_source,
+        fitted=ESTIMATED in assumed(data),
+    )
+    if off:
+        notes = (*notes, *told.notes)
+        known = {fact.name for fact in facts}
+        facts = (*facts, *(fact for fact in told.facts() if fact.name not in known))
+
+    def study(results: tuple[Result, ...], certificate: Certificate | None) -> Study:
+        said = notes
+        if keeping.seed is not None and not public:
+            said = (*said, _SEEDED)
+        return Study(
+            title=title,
+            results=results,
+            certificate=certificate,
+            facts=facts,
+            target_name=target_name,
+            behavior_name=behavior_name,
+            curve=curve[0],
+            curve_people=curve[1],
+            slices=_slices(results, question.features),
+            notes=said,
+            command=command,
+            created=keeping.created,
+        )
+
+    def prepared(count: int) -> releasing.Told:
+        nonlocal curve
+        progress("the curve, on made-up data")
+        curve = _curve(policy, behavior, question, count)
+        return lambda results, certificate: tried(study(results, certificate))
+
+    with releasing.keeping(
+        folder, resume=resume, ledger=ledger, run=run, seed=seed, about=about
+    ) as keeping:
+        if public:
+            if not isinstance(data, Trajectories):
+                raise InputError("Public data is judged as a whole, not as a stream.")
+            return study(_without_noise(data, policy, question, progress), None)
+        results, certificate = releasing.released(
+            data,
+            policy,
+            question,
+            off_policy=off,
+            behavior=behavior,
+            assumptions=told.assumptions if off else (),
+            gather=gather,
+            ledger=ledger,
+            keeping=keeping,
+            progress=progress,
+            prepared=prepared,
+        )
+        return study(results, certificate)
+
+
+def _off_policy(data: Trajectories | TrajectoryStream, policy: Policy | None) -> bool:
+    logged = (
+        data.target_probs if isinstance(data, Trajectories) else data.plan.target_prob
+    ) is not None
+    return policy is not None or logged
+
+
+# --- public --------------------------------------------------------------------------------------
+
+
+def _without_noise(
+    data: Trajectories, policy: Policy | None, question: Question, progress: Progress
+) -> tuple[Result, ...]:
+    common: dict[str, Any] = {
+        "gamma": question.gamma,
+        "horizon": question.horizon,
+        "level": question.level,
+    }
+    results: list[Result] = []
+    for make in (WIS, IS, PDIS, WPDIS):
+        progress(make.method)
+        results.append(make(**common).fit(data, policy))
+    if question.gamma == 1.0 and not np.any(data.terminated):
+        # Rewards that are never discounted and never end have no value to be found.
+        return tuple(results)
+    if question.features is not None and policy is not None:
+        # Half of the people make the model for the other half.
+        fitted, judged = data.split((0.5, 0.5), 0)
+        q = FQE(question.gamma, question.features).action_values(fitted, policy)
+        for make_robust in (DR, WDR):
+            progress(make_robust.method)
+            results.append(make_robust(**common, q=q).fit(judged, policy))
+        progress("FQE")
+        fqe = FQE(question.gamma, question.features, level=question.level)
+        results.append(fqe.fit(data, policy, start=question.start))
+    if question.features is not None:
+        progress("LSTD")
+        lstd = LSTD(question.features, question.gamma, level=question.level)
+        results.append(lstd.fit(data, policy, start=question.start))
+    return tuple(results)
+
+
+# --- what comes with it --------------------------------------------------------------------------
+
+
+def _slices(results: tuple[Result, ...], features: Features | None) -> tuple[Slice, ...]:
+    """Values along each coordinate, of the first value function there is."""
+    judged = next((one for one in results if one.weights is not None), None)
+    if judged is None or judged.weights is None or features is None:
+        return ()
+    if isinstance(features, OneHot):
+        # The value of a state is its weight: features of all states would be a square matrix.
+        numbers = tuple(map(float, range(features.num_states)))
+        return (Slice("state", numbers, tuple(map(float, judged.weights)), discrete=True),)
+    box = _box(features)
+    if box is None:
+        return ()
+    low, high = box
+    middle, slices = (np.array(low) + np.array(high)) / 2.0, []
+    for k, (a, b) in enumerate(zip(low, high, strict=True)):
+        at = np.linspace(a, b, _POINTS)
+        states = np.tile(middle, (_POINTS, 1))
+        states[:, k] = at
+        found = judged.predict(states)
+        slices.append(Slice(f"state {k}", tuple(map(float, at)), tuple(map(float, found))))
+    return tuple(slices)
+
+
+def _curve(
+    policy: Policy | None,
+    behavior: Policy | None,
+    question: Question,
+    units: int,
+) -> Curve:
+    """Widths of the interval by epsilon, on made-up data of the same public shape."""
+    if question.budget is None or question.budget.delta == 0.0 or policy is None:
+        return _NO_CURVE
+    schema = _schema(policy, question, units)
+    if schema is None:
+        return _NO_CURVE
+    made = simulate_like(schema, 0, behavior or _half_chance(policy, schema))
+    rows = question.value.contributions(made, policy)
+    total, count = rows.sum(axis=0), len(rows)
+    points = []
+    for at in sorted({*CURVE_EPSILONS, float(f"{question.budget.epsilon:.6g}")}):
+        asked = replace(question.value, budget=Budget(at, question.budget.delta), grid=False)
+        mechanism = asked.mechanism
+        assert isinstance(mechanism, GaussianMechanism)
+        widths = [
+            (found.high - found.low) / 2.0
+            for std in (mechanism.std, 0.0)
+            for found in [asked.figures(total, std, count).target()]
+        ]
+        points.append(CurvePoint(at, *widths))
+    return tuple(points), count
+
+
+def _schema(policy: Policy, question: Question, units: int) -> Schema | None:
+    """What is public about the data, if it is enough to make up some."""
+    horizon = question.horizon
+    if horizon is None or horizon > _LONGEST:
+        return None
+    features = question.features
+    low, high = _box(features) or (None, None)
+    states = policy.num_states or getattr(features, "num_states", None)
+    if states is None and (low is None or high is None):
+        return None
+    people = max(min(units, _MOST_PEOPLE, _MOST_STEPS // horizon), 1)
+    return Schema(
+        num_trajectories=people,
+        horizon=horizon,
+        num_actions=policy.num_actions,
+        reward_range=_rewards(question, horizon),
+        num_states=states,
+        low=None if states else low,
+        high=None if states else high,
+    )
+
+
+def _rewards(question: Question, horizon: int) -> tuple[float, float]:
+    """What made-up rewards can be, so that their sums fill the range that was given."""
+    if question.return_range is None:
+        return question.reward_range
+    most = float(np.sum(question.gamma ** np.arange(horizon)))
+    low, high = question.return_range
+    return low / most, high / most
+
+
+def _half_chance(policy: Policy, schema: Schema) -> Policy:
+    """Half of the time as the policy would, half of the time at random."""
+    chance = 1.0 / policy.num_actions
+    if isinstance(policy, Tabular):
+        return Tabular(0.5 * np.asarray(policy.table) + 0.5 * chance)
+    return FunctionPolicy(
+        lambda states: 0.5 * np.asarray(policy.probabilities(states)) + 0.5 * chance,
+        policy.num_actions,
+        schema.num_states,
+    )

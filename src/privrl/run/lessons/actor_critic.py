@@ -1,0 +1,267 @@
+"""The words of `privrl train actor-critic`, and how it is taught."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from privrl.control.actor_critic import (
+    STATE,
+    ActorCritic,
+    CertifiedProgram,
+    Learned,
+    learned_as_printed,
+)
+from privrl.control.increments import Floats
+from privrl.control.paper_actor_critic import PaperProgram
+from privrl.control.program import Program
+from privrl.envs.base import Box, Discrete
+from privrl.envs.host import HostEnvironment
+from privrl.envs.tabular import TabularMDP
+from privrl.privacy.certificate import Certificate
+from privrl.privacy.errors import InputError
+from privrl.privacy.promise import Budget
+from privrl.privacy.resuming import KEY
+from privrl.risk import prospect_of
+from privrl.run.lessons.playing import play_agent, play_program
+from privrl.run.lessons.words import SCALED, Env, Job, Lesson, Played, ask
+from privrl.run.logs import EPISODE, Logs, Row
+from privrl.run.logs import paths as log_paths
+from privrl.run.parsing import number, pair
+from privrl.run.training import CHECKPOINT, forget
+
+# What the agent takes as it was said.
+_SETTINGS = (
+    *("mode", "variant", "gamma", "lambda_", "actor_step", "critic_step", "max_steps", "batch"),
+    *("noise", "optimiser", "schedule", "average", "critic_weight", "entropy", "curve"),
+    *("curve_weight", "bins", "even_share", "forgetting", "correction_step", "acting"),
+    *("exploration", "correction"),
+)
+_EPISODES = "With --episodes it is the same, for simulators with nobody in them"
+
+
+@dataclass(frozen=True)
+class ActorCriticLesson(Lesson):
+    """What an actor-critic was told."""
+
+    learner: str = "actor-critic"
+    variant: str | None = None
+    people: int | None = None
+    episodes: int | None = None
+    """The same as `people`."""
+
+    critic_features: str | None = None
+    lambda_: float | None = None
+    actor_step: float | None = None
+    critic_step: float | None = None
+    correction_step: float | None = None
+    clip: str | None = None
+    """A number, or median in paper mode."""
+
+    max_steps: int | None = None
+    batch: int | None = None
+    noise: str | None = None
+    optimiser: str | None = None
+    schedule: str | None = None
+    average: float | None = None
+    critic_weight: float | None = None
+    entropy: float | None = None
+    return_range: str | None = None
+    curve: str | None = None
+    curve_weight: float | None = None
+    prospect: str | None = None
+    """A name, or a file that `Prospect.save` wrote."""
+
+    bins: int | None = None
+    even_share: float | None = None
+    forgetting: float | None = None
+    acting: str | None = None
+    exploration: float | None = None
+    correction: str | None = None
+    no_preflight: bool = False
+    """Waives the pre-flight of an environment of Gymnasium's."""
+
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT, KEY)
+    LISTS: ClassVar[tuple[str, ...]] = ("return_range",)
+    NUMBERS: ClassVar[tuple[str, ...]] = ("clip",)
+
+    @property
+    def count(self) -> int:
+        """How many people play, an episode each."""
+        if self.people is not None and self.episodes is not None:
+            raise InputError("--people and --episodes say the same in two ways: leave one out.")
+        found = self.episodes if self.people is None else self.people
+        if found is None:
+            ask("people", "how many people play an episode each, such as 500", _EPISODES)
+        return found
+
+    @property
+    def why_no_curve(self) -> str | None:
+        if self.public or self.curve == "paid" or self.prospect is not None:
+            return None
+        return (
+            "A log holds returns, which are about people: say --public if nobody is there to "
+            "protect, or pay for a curve of the batches with --curve paid."
+        )
+
+    def agent(self, env: Env, *, noised: bool = True) -> ActorCritic:
+        """The learner; without `noised` its noise is said elsewhere."""
+        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
+        if self.clip is not None:
+            given["clip"] = self.clip if self.clip == "median" else number("clip", self.clip)
+        if self.return_range is not None:
+            given["return_range"] = pair("return_range", self.return_range)
+        if self.prospect is not None:
+            given["prospect"] = prospect_of(self.prospect)
+            if self.return_range is None:
+                ask(
+                    "return_range",
+                    "what the return of an episode could be, the lowest first, such as -500,0",
+                    "A prospect counts returns between its ends",
+                )
+        said = [one.partition(":")[0] for one in (self.features, self.critic_features) if one]
+        if self.state_range is not None and (
+            isinstance(env.observation, Discrete) or not set(said) & set(SCALED)
+        ):
+            raise InputError(
+                "state_range is for polynomial and fourier features of numbers: leave it out."
+            )
+        for name in ("features", "critic_features"):
+            if getattr(self, name) is not None:
+                given[name] = self.features_of(env, getattr(self, name))
+        if self.features is None and isinstance(env.observation, Box) and not self.is_paper:
+            ask(
+                "features",
+                "in which form to see the states, such as fourier:2, polynomial:2 or network:16",
+                f"{env.name} observes {len(env.observation.low)} numbers, so there is no table",
+            )
+        return ActorCritic(budget=self._budget(noised), **given)
+
+    def program(self, swept: Sequence[str] = ()) -> Program:
+        """The learner as a program, of which `swept` are the settings that lanes have."""
+        env = self.environment()
+        agent = self.agent(env, noised="sigma" not in swept)
+        if not self.is_paper:
+            if isinstance(env, HostEnvironment):
+                raise InputError(
+                    f"{env.name} cannot be compiled, so its runs are played one by one: use privrl "
+                    "train."
+                )
+            return CertifiedProgram(agent, env, self.count)
+        if self.no_preflight:
+            raise InputError("no_preflight does not belong to mode 'paper': leave it out.")
+        if not isinstance(env, TabularMDP):
+            raise InputError(
+                f"The paper's algorithm is for tables of states, and {env.name} has none."
+            )
+        return PaperProgram(agent.paper_config, env, sweeps_lambda="lambda_" in swept)
+
+    def _budget(self, noised: bool) -> Budget | None:
+        if self.variant == "none":
+            if self.epsilon is not None or self.delta is not None:
+                raise InputError(
+                    "The variant none spends nothing: leave --epsilon and --delta out."
+                )
+            return None
+        if not noised:
+            # Stands in for the one that a sweep over sigma has no use for.
+            return Budget(
+                1.0 if self.epsilon is None else self.epsilon,
+                1e-6 if self.delta is None else self.delta,
+            )
+        if self.epsilon is None:
+            ask(
+                "epsilon",
+                "how much is claimed for each step, such as 10"
+                if self.is_paper
+                else "how much may be given away about each person, such as 1",
+                "--variant none learns without noise, and protects nobody",
+            )
+        if self.delta is None:
+            ask(
+                "delta",
+                "how likely the promise may fail, such as 1e-6",
+                "It should be well below one divided by the number of people",
+            )
+        if self.delta == 0.0:
+            raise InputError("delta must be above 0, because the noise is Gaussian.")
+        return Budget(self.epsilon, self.delta)
+
+    # --- how it is taught -------------------------------------------------------------------------
+
+    def play(self, job: Job) -> Played:
+        return self._as_printed(job) if self.is_paper else self._certified(job)
+
+    def _certified(self, job: Job) -> Played:
+        env, people = self.environment(), self.count
+        agent = self.agent(env)
+        if agent.return_range is None and agent.actor_step is None:
+            ask(
+                "return_range",
+                "what the return of an episode could be, the lowest first, such as -500,0",
+                "Steps and bounds are in units of its width; with an --actor-step of your own it "
+                "can be left out",
+            )
+        tried = not self.no_preflight
+        return play_agent(self, agent, env, job, "people", people=people, preflight=tried)
+
+    def _as_printed(self, job: Job) -> Played:
+        program = self.program()
+        assert isinstance(program, PaperProgram)
+        found = play_program(self, program, job)
+        if found.ending != "finished":
+            return Played(None, found.episodes, found.planned)
+        curve = found.seen["return"][0] if found.seen else None
+        try:
+            learned = learned_as_printed(program, found.state, found.episodes, curve, job.seed)
+        except InputError:
+            # It would end the same way again.
+            forget(job.folder)
+            raise
+        return Played(learned, found.episodes, found.planned)
+
+    def write(self, learned: Learned, job: Job) -> dict[str, Path]:
+        written: dict[str, Path] = {}
+        if learned.actor is not None and hasattr(learned.policy, "save"):
+            written["policy"] = job.folder / "policy.json"
+            learned.policy.save(written["policy"])
+        if learned.curve is not None:
+            written |= log_paths(job.folder, job.formats)
+            if not self.is_paper:  # which logs as it goes
+                Logs.open(job.folder, job.formats).write(_curve_rows(learned, learned.curve))
+        return written
+
+    def told(self, learned: Learned) -> tuple[list[str], list[str]]:
+        settings = learned.settings
+        lines = [f"{settings['env']}: an actor-critic from {settings['people']:,} episodes."]
+        if learned.curve is not None and learned.curve.size:
+            tenth = max(1, learned.curve.size // 10)
+            # Rewards may add up to infinities.
+            with np.errstate(invalid="ignore", over="ignore"):
+                first, last = np.mean(learned.curve[:tenth]), np.mean(learned.curve[-tenth:])
+            lines.append(f"  mean return of the first tenth {first:.4g}, of the last {last:.4g}")
+        prospect = learned.prospect
+        if prospect is not None:
+            value = learned.prospect_value
+            lines.append(
+                f"  CPT value of the last returns {value:.4g}, as much as "
+                f"{float(prospect.equivalent(value)):.4g} for certain"
+            )
+        notes = []
+        if isinstance(learned.promise, Certificate) and self.public:
+            notes.append("The returns were declared public: no promise is made about them.")
+        if learned.actor is None or learned.critic is None:
+            notes.append(f"Only the {learned.variant} is given away.")
+        return lines, notes
+
+
+def _curve_rows(learned: Learned, curve: Floats) -> list[Row]:
+    """A row for each person, if they are public, else for each batch that was paid for."""
+    people, batch = learned.settings["people"], learned.settings["batch"]
+    each = 1 if curve.size == people else batch
+    return [
+        {EPISODE: min((number + 1) * each, people), "return": value}
+        for number, value in enumerate(curve.tolist())
+    ]

@@ -1,0 +1,265 @@
+"""A lesson in its folder: played, stopped, gone on with, and written down.
+
+- run.json: the words, from which `teach_on` goes on after a stop or a crash;
+- result.json: what was learned; written last, so that a folder with it is whole;
+- certificate.json or claim.json: the promise by itself;
+- the learner's own files, such as policy.json for `privrl evaluate`, and logs, if the learning
+  curve may be kept;
+- until the end a checkpoint and the key of the noise, which only their owner may read.
+
+A run has its folder to itself: another one in it is refused until it has ended, or was killed.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privrl.control.actor_critic import STATE
+from privrl.control.functional_q import STATE as RELEASED
+from privrl.data import marks
+from privrl.privacy import files
+from privrl.privacy.certificate import Certificate, Claim
+from privrl.privacy.errors import InputError
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.resuming import KEY
+from privrl.run.evaluation import Progress, silent
+from privrl.run.lessons.words import Job, Lesson, Result, refuse_modules
+from privrl.run.logs import paths as log_paths
+from privrl.run.parsing import not_empty
+from privrl.run.releasing import refuse_taken_name
+from privrl.run.training import CHECKPOINT, never
+
+RUN, RESULT = "run.json", "result.json"
+CERTIFICATE, CLAIM = "certificate.json", "claim.json"
+_KIND = "privrl run"
+_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a run came to."""
+
+    lesson: Lesson
+    learned: Result | None
+    """None if it was stopped, and can be resumed."""
+
+    done: int
+    planned: int
+    written: Mapping[str, Path]
+
+
+class NotKept(InputError):  # noqa: N818 (the public name says what happened)
+    """What was learned, and perhaps paid for, could not be written."""
+
+    def __init__(self, message: str, learned: Result) -> None:
+        super().__init__(message)
+        self.learned = learned
+
+
+def teach(
+    lesson: Lesson,
+    folder: str | Path,
+    *,
+    ledger: str | Path | None = None,
+    name: str | None = None,
+    seed: int | None = None,
+    formats: Sequence[str] | None = None,
+    progress: Progress = silent,
+    stop: Callable[[], bool] = never,
+) -> Taught:
+    """Play a lesson into an empty folder; see the module for what is in there afterwards.
+
+    `ledger` is that of those who are protected, which pays before anything is played, under the
+    run's `name`, by default the folder's. Without a `seed` all randomness is secret. `formats` are
+    those of the logs.
+    """
+    with files.alone(folder):
+        return _begun(lesson, Path(folder), ledger, name, seed, formats, progress, stop)
+
+
+def _begun(
+    lesson: Lesson,
+    place: Path,
+    ledger: str | Path | None,
+    name: str | None,
+    seed: int | None,
+    formats: Sequence[str] | None,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> Taught:
+    if _finished(place):
+        raise InputError(f"{str(place)!r} holds a run already: say another folder.")
+    # A key without run.json is that of an evaluation.
+    if not _failed_start(place) if (place / RUN).exists() else (place / KEY).exists():
+        raise InputError(
+            f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
+        )
+    if lesson.is_paper and ledger is not None:
+        raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
+    if name is not None and ledger is None:
+        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    run = place.resolve().name if name is None else not_empty("--name", name)
+    if ledger is not None:
+        # Its certificate is that of all entries under the name, which is more than was asked for.
+        with Ledger.open(ledger) as opened:
+            refuse_taken_name(opened, run)
+    refused = lesson.why_no_curve
+    if formats and refused is not None:
+        raise InputError(refused)
+    listed = ([] if refused else ["csv"]) if formats is None else list(formats)
+    own = [place / one for one in (CLAIM if lesson.is_paper else CERTIFICATE, *lesson.FILES)]
+    for taken_file in (*own, *log_paths(place, listed).values()):
+        # Empty logs are of runs that failed before they had begun.
+        if taken_file.exists() and taken_file.stat().st_size:
+            raise InputError(
+                f"{str(taken_file)!r} is there already, and a run would write its own: say another "
+                "folder."
+            )
+    words = {
+        "words": lesson.to_dict(),
+        "ledger": None if ledger is None else os.path.realpath(ledger),
+        "name": run,
+        "seed": seed,
+        "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
+        "formats": listed,
+    }
+    files.write_json(place / RUN, {"kind": _KIND, "format": _FORMAT, **words})
+    try:
+        return _taught(lesson, _job(place, words, False, progress, stop))
+    except BaseException:
+        # Nothing was begun that could be resumed, also if somebody interrupted.
+        if not lesson.begun(place):
+            with suppress(OSError):
+                (place / RUN).unlink()
+        raise
+
+
+def teach_on(
+    folder: str | Path,
+    *,
+    env: str | None = None,
+    progress: Progress = silent,
+    stop: Callable[[], bool] = never,
+) -> Taught:
+    """Go on with a run that was stopped or killed.
+
+    `env` is the environment's name once more, which is needed if a module is imported for it: what
+    the folder says is not enough for that.
+    """
+    if not Path(folder).is_dir():
+        raise InputError(f"There is no run to resume in {str(folder)!r}.")
+    with files.alone(folder):
+        return _gone_on(Path(folder), env, progress, stop)
+
+
+def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[], bool]) -> Taught:
+    if _finished(place):
+        raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
+    if not (place / RUN).exists():
+        raise InputError(f"There is no run to resume in {str(place)!r}.")
+    words = files.read_json(place / RUN, _KIND, _FORMAT, "a run")
+    refuse_modules(words.get("words"), env, place / RUN)
+    try:
+        lesson: Lesson = Lesson.of(words["words"])
+        job = _job(place, words, True, progress, stop)
+    except (KeyError, TypeError, AttributeError):
+        raise InputError(f"{str(place / RUN)!r} is damaged.") from None
+    if not lesson.begun(place):
+        raise InputError(
+            f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again."
+        )
+    return _taught(lesson, job)
+
+
+def _failed_start(place: Path) -> bool:
+    """Whether the run in a folder was killed before its checkpoint was there, so nobody paid."""
+    try:
+        lesson: Lesson = Lesson.of(files.read_json(place / RUN, _KIND, _FORMAT, "a run")["words"])
+    except (InputError, KeyError, TypeError, AttributeError):
+        return False
+    return not lesson.begun(place)
+
+
+def _job(
+    folder: Path,
+    words: Mapping[str, Any],
+    again: bool,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> Job:
+    return Job(
+        folder=folder,
+        ledger=words["ledger"],
+        name=words["name"],
+        seed=words["seed"],
+        id=words["id"],
+        formats=tuple(words["formats"]),
+        again=again,
+        progress=progress,
+        stop=stop,
+    )
+
+
+def _taught(lesson: Lesson, job: Job) -> Taught:
+    learned, done, planned = lesson.play(job)
+    if learned is None:
+        return Taught(lesson, None, done, planned, {})
+    job.progress("writing the result", None)
+    try:
+        return Taught(lesson, learned, done, planned, _written(lesson, learned, job))
+    except InputError as error:
+        raise NotKept(str(error), learned) from None
+
+
+def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
+    """The files of a finished run."""
+    folder, promise = job.folder, learned.promise
+    written: dict[str, Path] = {}
+    if isinstance(promise, Certificate):
+        written["certificate"] = folder / CERTIFICATE
+        files.write(written["certificate"], promise.to_json().encode(), secret=False)
+    elif isinstance(promise, Claim):
+        written["claim"] = folder / CLAIM
+        files.write_json(written["claim"], promise.to_dict())
+    written |= lesson.write(learned, job)
+    # Last: a folder with a result.json is whole.
+    written["result"] = folder / RESULT
+    learned.save(written["result"])
+    _forgotten(folder)
+    return written
+
+
+def _finished(place: Path) -> bool:
+    """Whether a result is there; what a kill left beside one of ours goes.
+
+    Other programs write files of these names too, and theirs stay.
+    """
+    if not (place / RESULT).exists():
+        return False
+    with suppress(InputError):
+        if (files.kind_of(files.load_json(place / RESULT)) or "").startswith("privrl "):
+            _forgotten(place)
+    return True
+
+
+def _forgotten(folder: Path) -> None:
+    """The checkpoint and the key go, the key last: without it nothing can go on.
+
+    The result is there, so a failure is no error. A kill may come between the result and the end of
+    this, and what run.json says is not needed for it: whoever goes on, or begins, in the folder of
+    a finished run does it again.
+    """
+    for name in (STATE, RELEASED, CHECKPOINT, KEY):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"{str(folder / name)!r} could not be removed: {error.strerror}. With it the noise "
+                "can be taken off the result: remove it.",
+                UserWarning,
+                stacklevel=1,
+            )

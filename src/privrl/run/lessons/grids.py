@@ -1,0 +1,67 @@
+"""A lesson with a grid: what `privrl sweep` was told."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from privrl.privacy.errors import InputError
+from privrl.run.lessons.words import Lesson, spoken
+from privrl.run.parsing import number, whole
+from privrl.run.sweep import Plan
+
+
+def grid_of(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """The values of each setting, out of words such as actor_step=0.1,0.5."""
+    grid: dict[str, tuple[float, ...]] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or not name:
+            raise InputError(f"A grid is said as actor_step=0.1,0.5 and not as {word!r}.")
+        if name in grid:
+            raise InputError(f"{name} is in the grid twice: say all its values at once.")
+        grid[name] = tuple(number(name, one) for one in values.split(",") if one.strip())
+    return grid
+
+
+def planned(
+    words: Mapping[str, Any],
+    grid: Sequence[str],
+    options: Sequence[str],
+    config: str | Path | None = None,
+) -> tuple[Lesson, Plan]:
+    """A sweep: what learns, and what is played of it.
+
+    `words` are options, also those of a `Plan`; `grid` are words such as actor_step=0.1,0.5, and
+    `options` such as acting=softmax. A configuration file has its grid as a table.
+    """
+    given = spoken(words, config)
+    in_file = given.pop("grid", {})
+    if not isinstance(in_file, Mapping):
+        raise InputError("grid must be a table of settings, each with a list of values.")
+    values = {name: _values(name, listed) for name, listed in in_file.items()} | grid_of(grid)
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise InputError(f"Options are set as acting=softmax and not as {option!r}.")
+        given[name] = value == "true" if value in ("true", "false") else value
+    for name in ("ledger", "logs", "name", "seed"):
+        if name in given:
+            raise InputError(f"{name} is no option of a sweep: leave it out.")
+    plan = {name: given.pop(name) for name in ("seeds", "lanes", "segment") if name in given}
+    wholes = {name: whole(name, value) for name, value in plan.items()}
+    curves = given.pop("curves", False)
+    if not isinstance(curves, bool):
+        raise InputError(f"curves must be true or false, not {curves!r}.")
+    lesson: Lesson = Lesson.of(given)
+    episodes = lesson.count
+    if not values:
+        raise InputError(
+            "grid is needed: say with --grid a setting and its values, such as "
+            "actor_step=0.1,0.5, once for each setting."
+        )
+    return lesson, Plan(values, episodes=episodes, curves=curves, **{"seeds": 10} | wholes)
+
+
+def _values(name: str, listed: Any) -> tuple[float, ...]:
+    values = listed if isinstance(listed, list | tuple) else [listed]
+    return tuple(number(name, value) for value in values)

@@ -1,0 +1,228 @@
+"""The words of `privrl train logged-q`, and how it is taught.
+
+The table, and what is public about it, are said and asked for as in `privrl evaluate`: `Request`
+has these words. There is no environment and nothing is played. All that a run keeps on its way is
+the key of its noise, so that one that was killed comes to the same if it goes on, on the same
+table.
+"""
+
+import shlex
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from privrl.control.increments import Network
+from privrl.control.learned_q import LearnedQ
+from privrl.control.logged_q import LoggedQ
+from privrl.control.program import Program
+from privrl.data import Features, Polynomial, marks
+from privrl.privacy.certificate import Certificate
+from privrl.privacy.errors import InputError
+from privrl.privacy.resuming import KEY
+from privrl.run import request
+from privrl.run.lessons.words import Job, Lesson, Played, ask, network_of
+from privrl.run.parsing import box
+from privrl.run.request import Request
+
+# What the learner takes as it was said.
+_SETTINGS = ("gamma", "updates", "step", "clip", "target_every", "optimiser", "average")
+# Words of lessons that are about an environment.
+_OF_ENVIRONMENTS = ("env", "mode")
+_NO_SWEEP = (
+    "There is no sweep over logged-q: every try is paid for by the people in the table. Try "
+    "settings on data that is made up, in Python."
+)
+
+
+@dataclass(frozen=True)
+class LoggedQLesson(Lesson):
+    """What Q-learning from people's trajectories was told."""
+
+    learner: str = "logged-q"
+    table: tuple[str, ...] = ()
+    trajectory: str | None = None
+    time: str | None = None
+    user: str | None = None
+    state: tuple[str, ...] | None = None
+    action: tuple[str, ...] | None = None
+    reward: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    next_state: tuple[str, ...] | None = None
+    states: tuple[str, ...] | None = None
+    actions: tuple[str, ...] | None = None
+    num_states: int | None = None
+    num_actions: int | None = None
+    nulls: str | None = None
+    invalid: str | None = None
+    people: int | None = None
+    sort: bool = False
+    reward_range: str | None = None
+    updates: int | None = None
+    step: float | None = None
+    clip: float | None = None
+    target_every: int | None = None
+    optimiser: str | None = None
+    average: float | None = None
+
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY,)
+
+    @classmethod
+    def _word(cls, name: str, kind: Any, value: Any) -> Any:
+        if name in _OF_ENVIRONMENTS:
+            raise InputError(f"logged-q learns from a table: leave {name} out.")
+        # Numbers and flags are read as in every lesson; columns, words and ranges as in a request.
+        as_asked = kind not in (int | None, float | None, bool) and name in _ASKED
+        return request.word(name, value) if as_asked else super()._word(name, kind, value)
+
+    # --- the learner ------------------------------------------------------------------------------
+
+    @property
+    def request(self) -> Request:
+        """What was said about the table."""
+        given = {name: getattr(self, name) for name in _ASKED}
+        return Request(**given, said=tuple(name for name in self.said if name in _ASKED))
+
+    def agent(self) -> LoggedQ:
+        """The learner; what it needs and was not said is asked for."""
+        asked = self.request
+        budget, reward_range = asked.budget(), asked.rewards()
+        if budget is not None and budget.delta == 0.0:
+            raise InputError("delta must be above 0, because the noise is Gaussian.")
+        count = self.num_actions if self.actions is None else len(self.actions)
+        if count is None:
+            ask(
+                "num_actions",
+                "how many actions there can be, such as 3",
+                "If they are words, or other numbers than 0, 1, 2, list them with --actions",
+            )
+        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
+        return LoggedQ(
+            num_actions=count,
+            reward_range=reward_range,
+            budget=budget,
+            features=self._features(asked),
+            num_states=self._num_states(asked),
+            **given,
+        )
+
+    def _num_states(self, asked: Request) -> int | None:
+        if asked.is_vectors(None):
+            return None
+        count = self.num_states if self.states is None else len(self.states)
+        if count is None:
+            ask(
+                "num_states",
+                "how many states there can be, such as 10",
+                "If they are words, list them with --states; if they are numbers on a scale, say "
+                "with --state-range between which ends",
+            )
+        return count
+
+    def _features(self, asked: Request) -> Features | Network | None:
+        vectors = asked.is_vectors(None)
+        if vectors and self.state_range is None:
+            ask(
+                "state_range",
+                "what each state could be, in the order of --state, such as 30:200,40:140",
+                "It is not measured, because that would give somebody away",
+            )
+        kind, _, sizes = (self.features or "").partition(":")
+        if kind != "network":
+            # States by their numbers have a table.
+            return asked.state_features(None) if vectors or self.features else None
+        if not vectors:
+            return network_of(sizes)
+        assert self.state_range is not None
+        scaled = Polynomial(1, *box(self.state_range, len(self.state or ())))
+        return network_of(sizes, scaled)
+
+    # --- how it is taught -------------------------------------------------------------------------
+
+    @property
+    def counted(self) -> str:
+        return "updates"
+
+    @property
+    def count(self) -> int:
+        raise InputError(_NO_SWEEP)
+
+    def program(self, swept: Sequence[str] = ()) -> Program:
+        raise InputError(_NO_SWEEP)
+
+    @property
+    def why_no_curve(self) -> str | None:
+        return "A log holds returns of episodes, and nothing is played here: leave it out."
+
+    def play(self, job: Job) -> Played:
+        if not self.table:
+            raise InputError("Say which table to read: privrl train logged-q stays.parquet ...")
+        asked = self.request
+        # Whatever was said is checked before a large table is read.
+        with request.in_options():
+            asked.columns(None)
+        agent = self.agent()
+        if self.public and job.ledger is not None:
+            raise InputError("Data declared --public is nobody's: leave --ledger out.")
+        with job.open_ledger() as opened:
+            job.progress("loading", None)
+            with request.in_options():
+                data = asked.load_whole(None)
+            # From here on it is paid for, and goes through to the end.
+            if job.stop():
+                raise KeyboardInterrupt
+            if not marks.mark(asked.paths, job.id):
+                warnings.warn(
+                    "The run could not be listed beside the table, so that judging its policy on "
+                    "the same people will not be noticed.",
+                    UserWarning,
+                    stacklevel=1,
+                )
+            job.progress("learning", None)
+
+            def progress(done: int, updates: int) -> None:
+                job.progress(f"{done:,} of {updates:,} updates", done / updates)
+
+            if job.again:
+                learned = agent.resume(
+                    job.folder, data, ledger=opened, keep=True, progress=progress
+                )
+            else:
+                learned = agent.fit(
+                    data,
+                    ledger=opened,
+                    run=None if opened is None else job.name,
+                    seed=job.seed,
+                    checkpoint=job.folder,
+                    keep=True,
+                    progress=progress,
+                )
+        learned = replace(learned, policy=learned.policy.with_origin(job.id, self.learner))
+        return Played(learned, agent.updates, agent.updates)
+
+    def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
+        written = {"policy": job.folder / "policy.json"}
+        learned.policy.save(written["policy"])
+        return written
+
+    def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
+        first = shlex.quote(Path(self.table[0]).name)
+        source = first if len(self.table) == 1 else f"{first} and more"
+        owners = "trajectories" if self.user is None else "people"
+        lines = [f"{source}: values of actions from {learned.settings['people']:,} {owners}."]
+        notes = []
+        if isinstance(learned.promise, Certificate):
+            notes += [learned.protects, "What rewards are given for is not protected."]
+            if self.user is None:
+                notes.append(request.BY_TRAJECTORY)
+        notes.append("Judge the policy by privrl evaluate on other people before it is used.")
+        return lines, notes
+
+
+_ASKED = tuple(
+    one.name
+    for one in fields(LoggedQLesson)
+    if one.name != "said" and one.name in {other.name for other in fields(Request)}
+)

@@ -1,0 +1,229 @@
+"""The words of `privrl train pgc`, and how it is taught."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+
+from privrl.control.pgc import PGC, CollectionProgram, LearnedPGC
+from privrl.control.pgc_program import OneOf
+from privrl.control.privatiser import Mechanism
+from privrl.envs.host import HostEnvironment
+from privrl.privacy.certificate import Claim
+from privrl.privacy.errors import InputError
+from privrl.run.lessons.playing import play_program
+from privrl.run.lessons.words import Env, Job, Lesson, Played, ask
+from privrl.run.logs import paths as log_paths
+from privrl.run.parsing import number, whole
+from privrl.run.training import CHECKPOINT, forget
+
+# What the agent takes as it was said.
+_SETTINGS = (
+    *(
+        "mode",
+        "submissions",
+        "rate",
+        "buffer",
+        "decay",
+        "optimiser",
+        "staleness",
+        "timing",
+        "flight",
+    ),
+    *("target", "score_share", "enough", "acting"),
+    *("gamma", "activation", "baseline", "clip", "value_weight", "entropy", "control"),
+)
+
+
+@dataclass(frozen=True)
+class PGCLesson(Lesson):
+    """What private gradient collection was told."""
+
+    learner: str = "pgc"
+    agents: int | None = None
+    mechanism: str | None = None
+    """privunit, sign or laplace; none for no noise."""
+
+    hidden: str | None = None
+    """Sizes, by commas."""
+
+    scale: str | None = None
+    """What observations are divided by, a number for each, by commas."""
+
+    activation: str | None = None
+    submissions: int | None = None
+    rate: float | None = None
+    buffer: int | None = None
+    decay: float | None = None
+    acting: str | None = None
+    optimiser: str | None = None
+    staleness: str | None = None
+    timing: str | None = None
+    flight: int | None = None
+    vary: str | None = None
+    """A parameter of the environment and its values: gravity=9.7,9.8,9.9."""
+
+    target: float | None = None
+    score_share: float | None = None
+    enough: float | None = None
+    control: str | None = None
+    baseline: float | None = None
+    clip: float | None = None
+    value_weight: float | None = None
+    entropy: float | None = None
+
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
+    EXAMPLE: ClassVar[str] = "CartPole"
+    INSTEAD: ClassVar[Mapping[str, str]] = {"episodes": "agents", "people": "agents"}
+    LISTS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
+    NUMBERS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
+
+    @property
+    def counted(self) -> str:
+        return "reports"
+
+    @property
+    def count(self) -> int:
+        if self.agents is None:
+            ask(
+                "agents",
+                "how many agents report, such as 20000",
+                "The less each may give away, the more of them it takes",
+            )
+        return self.agents * (self.submissions or 1)
+
+    @property
+    def why_no_curve(self) -> str | None:
+        if self.public:
+            return None
+        return "A log holds scores, which are about agents: say --public if they are no secret."
+
+    def agent(self, env: Env) -> PGC:
+        """The learner."""
+        for name in ("delta", "features", "state_range"):
+            if getattr(self, name) is not None:
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} is for other learners than pgc: leave it out.")
+        if self.enough is not None and self.target is None:
+            raise InputError("enough is about a target: say --target and --score-share too.")
+        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
+        given["mechanism"] = self._mechanism()
+        if self.hidden is not None:
+            sizes = self.hidden.split(",")
+            given["hidden"] = tuple(whole("A size in hidden", size) for size in sizes)
+        if self.scale is not None:
+            each = self.scale.split(",")
+            given["scale"] = tuple(number("A number in scale", one) for one in each)
+        if self.vary is not None:
+            given["dynamics"] = self._dynamics(env, self.vary)
+        return PGC(epsilon=self.epsilon, **given)
+
+    def _mechanism(self) -> Any:
+        words = (*get_args(Mechanism), "none")
+        if self.mechanism not in (*words, None):
+            listed = ", ".join(words[:-1]) + f" or {words[-1]}"
+            raise InputError(f"mechanism must be {listed}, not {self.mechanism!r}.")
+        if self.mechanism == "none":
+            if self.epsilon is not None:
+                raise InputError("The mechanism none spends nothing: leave --epsilon out.")
+            return None
+        if self.mechanism is None and self.is_paper:
+            ask(
+                "mechanism",
+                "how gradients are randomised: laplace or sign",
+                "none is without noise, and protects nobody",
+            )
+        if self.epsilon is None:
+            ask(
+                "epsilon",
+                "how much may be given away about each agent, such as 1",
+                "--mechanism none learns without noise, and protects nobody",
+            )
+        return self.mechanism or "privunit"
+
+    def _dynamics(self, env: Env, word: str) -> OneOf:
+        name, equals, values = word.partition("=")
+        if not equals or not values:
+            raise InputError(f"vary is said as gravity=9.7,9.8,9.9 and not as {word!r}.")
+        if isinstance(env, HostEnvironment):
+            raise InputError(f"{env.name} has no parameters that could vary: leave --vary out.")
+        name = name.strip()
+        return OneOf(env, name, tuple(number(name, one) for one in values.split(",")))
+
+    def program(self, swept: Sequence[str] = ()) -> CollectionProgram:
+        return self._made(swept)[1]
+
+    def _made(self, swept: Sequence[str] = ()) -> tuple[PGC, CollectionProgram]:
+        env = self.environment()
+        agent = self.agent(env)
+        if "buffer" in swept:
+            # Stands in for those of the lanes.
+            agent = replace(agent, buffer=1)
+        if "baseline" in swept:
+            agent = replace(agent, baseline=0.0)
+        reports = self.count
+        return agent, agent.program(env, reports // agent.submissions)
+
+    # --- how it is taught -------------------------------------------------------------------------
+
+    def play(self, job: Job) -> Played:
+        if job.ledger is not None:
+            raise InputError(
+                "Each agent keeps a ledger of its own, and these are simulated: leave it out."
+            )
+        agent, program = self._made()
+        found = play_program(
+            self,
+            program,
+            job,
+            enough=partial(agent.stops, program),
+            # Where agents answer, a run can end after each batch of answers.
+            segment=None if program.answers is None else program.batch,
+        )
+        if found.ending != "finished":
+            return Played(None, found.episodes, found.planned)
+        scores = np.asarray(found.seen["return"][0], np.float64) if found.seen else None
+        try:
+            learned = agent.learned(program, found.state, scores, job.seed)
+        except InputError:
+            # It would end the same way again.
+            forget(job.folder)
+            raise
+        return Played(learned, found.episodes, found.planned)
+
+    def write(self, learned: LearnedPGC, job: Job) -> dict[str, Path]:
+        written = log_paths(job.folder, job.formats)
+        written["policy"] = job.folder / "policy.json"
+        learned.policy.save(written["policy"])
+        return written
+
+    def told(self, learned: LearnedPGC) -> tuple[list[str], list[str]]:
+        settings = learned.settings
+        lines = [f"{settings['env']}: a policy from {settings['reports']:,} reports of agents."]
+        if settings["control"] == "zero":
+            lines.append("  a control: all gradients counted as zero, so nothing was learned")
+        scores = learned.scores
+        if scores is not None:
+            tenth = max(1, scores.size // 10)
+            # Rewards may add up to infinities.
+            with np.errstate(invalid="ignore", over="ignore"):
+                first, last = np.mean(scores[:tenth]), np.mean(scores[-tenth:])
+            lines.append(f"  mean score of the first tenth {first:.4g}, of the last {last:.4g}")
+        if learned.reached is not None:
+            share, error = learned.reached
+            goal = f"{settings['target']:g}"
+            # Noise can bring an estimate below nothing, or above all.
+            shown = min(max(share, 0.0), 1.0)
+            lines.append(f"  reached {goal}, by private answers: {shown:.0%} ± {error:.1%}")
+            if settings["reports"] < settings["agents"] * settings["submissions"]:
+                lines.append("  (which ended the run, and was chosen for being high)")
+        elif scores is None:
+            lines.append("  how well it does was not asked: see --target, or --public")
+        promise = learned.promise
+        notes = [] if isinstance(promise, str) else [learned.protects]
+        if isinstance(promise, Claim):
+            notes.append(f"The claim itself is no certificate: {promise.why_not}")
+        return lines, notes

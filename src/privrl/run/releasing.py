@@ -1,0 +1,455 @@
+"""The private part of an evaluation: read, tried, kept, paid for and drawn, in this order.
+
+1. *Read.* All sums over people are gathered; what the estimators hold is held.
+2. *Kept*, if the run has a folder: `noise.key` (`privrl.privacy.resuming`) is on disk, with keyed
+   digests of the data, the policies, the question and the rounded sums.
+3. *Tried.* Everything that follows the payment is done once with placeholder figures that come from
+   no data: results, certificates, the study, and whatever the caller does with one.
+4. *Paid for*, if there is a ledger: one entry, which also reserves the run's name.
+5. *Drawn.* Each estimator's noise comes from a source of its own, all of them from the key.
+
+A process that ends before 4 has paid nothing. One that ends later has left its key, and computes
+the same from it once more: the noise is a function of the key, and other data is refused by its
+digest. So what is released by a run and all of its copies is one study (the proof is in
+`privrl.privacy.resuming`), with or without a ledger.
+
+The digest of a stream is taken of the batches as they are read, in every pass over it. So it costs
+no pass of its own, and files that change between two passes are noticed before anybody pays.
+"""
+
+import functools
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privrl.data import Policy, Trajectories, TrajectoryStream
+from privrl.evaluation import room
+from privrl.evaluation.private_gtd import PrivateGTD, Ready
+from privrl.evaluation.private_lstd import PrivateLSTD
+from privrl.evaluation.private_value import PrivateValue
+from privrl.evaluation.result import Result
+from privrl.evaluation.sums import Sums
+from privrl.evaluation.table import is_table
+from privrl.privacy import files, resuming
+from privrl.privacy.certificate import Assumption, Certificate
+from privrl.privacy.errors import InputError
+from privrl.privacy.events import Event
+from privrl.privacy.ledger import LargeDelta, Ledger, warn_if_large
+from privrl.privacy.noise import Source, placeholder, reproducible, secure
+from privrl.privacy.payment import Purse, forgotten_unless_paid
+from privrl.privacy.promise import NoiseOrigin, Relation, Release
+from privrl.privacy.resuming import Kept, keyed_digest
+
+if TYPE_CHECKING:
+    from privrl.run.evaluation import Gather, Progress, Question
+
+STUDY, CERTIFICATE, REPORT = "study.json", "certificate.json", "report.html"
+# What runs of all kinds leave in their folders.
+_OF_RUNS = (STUDY, CERTIFICATE, REPORT, "run.json", "result.json", "claim.json")
+
+# Of a person's contribution, in which sums are compared when a run goes on.
+_PARTS = 2.0**20
+
+Data = Trajectories | TrajectoryStream
+Told = Callable[[tuple[Result, ...], Certificate], object]
+"""What becomes of results and their certificate."""
+
+
+# --- the folder ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Keeping:
+    """Where a run is kept until its study is written; nowhere, without a folder."""
+
+    run: str | None
+    seed: int | None
+    created: str
+    folder: Path | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    kept: Kept | None = None
+
+    def keep(self, runs_on: Mapping[str, Any]) -> None:
+        """Write the key; or, of a run that goes on, refuse other things than it was begun on."""
+        if self.folder is None:
+            return
+        if self.kept is None:
+            known = {"run": self.run, "seed": self.seed, "created": self.created}
+            about = {**self.about, **known}
+            self.kept = Kept.begin(self.folder, about, live=False, runs_on=runs_on)
+        else:
+            self.kept.check(runs_on)
+
+    def forget(self) -> None:
+        """Nothing was paid, and nothing was before: leave no key."""
+        if self.kept is not None and self.kept.begun_here:
+            self.kept.remove()
+
+    def source(self, name: str, number: int) -> Source:
+        """Where the noise of one estimator comes from: each has a source of its own."""
+        if self.seed is not None:
+            return reproducible(self.seed + number)
+        return secure() if self.kept is None else self.kept.source(name)
+
+
+@contextmanager
+def keeping(
+    folder: str | Path | None,
+    *,
+    resume: bool,
+    ledger: Ledger | None,
+    run: str | None,
+    seed: int | None,
+    about: Mapping[str, Any],
+) -> Iterator[Keeping]:
+    """Have the folder of a run to oneself, one that begins or one that goes on."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    if resume:
+        if folder is None:
+            raise InputError("Say which folder to resume.")
+        with resuming.resumed(folder) as kept:
+            yield _gone_on(kept, ledger, run)
+        return
+    if ledger is not None and run is not None:
+        refuse_taken_name(ledger, run)
+    if folder is None:
+        yield Keeping(run, seed, now)
+        return
+    with reserved(folder):
+        yield Keeping(run, seed, now, Path(folder), about)
+
+
+def _gone_on(kept: Kept, ledger: Ledger | None, run: str | None) -> Keeping:
+    try:
+        known, seed, created = kept.about["run"], kept.about["seed"], kept.about["created"]
+    except KeyError:
+        raise InputError(
+            f"{str(kept.folder)!r} holds another kind of run: go on with it as it was begun."
+        ) from None
+    typed = isinstance(created, str) and (known is None or isinstance(known, str))
+    if not typed or not (seed is None or type(seed) is int):
+        raise InputError(f"{str(kept.folder / resuming.KEY)!r} is damaged.")
+    if (ledger is None) != (known is None):
+        said = "out a ledger: leave it out" if known is None else " a ledger: say the same"
+        raise InputError(f"This run was begun with{said}.")
+    if run not in (None, known):
+        raise InputError(f"This run is called {known!r}: leave its name out.")
+    return Keeping(known, seed, created, kept.folder, kept.about, kept)
+
+
+@contextmanager
+def reserved(folder: str | Path) -> Iterator[None]:
+    """Have a folder that holds no run yet to oneself; it is gone again if nothing is in it."""
+    place = Path(folder)
+    with files.folder(place), files.alone(place):
+        if (place / resuming.KEY).exists():
+            raise InputError(
+                f"{str(folder)!r} holds an interrupted run: resume it, or say another folder."
+            )
+        for name in _OF_RUNS:
+            if (place / name).exists():
+                raise InputError(f"{str(folder)!r} holds a run already: say another folder.")
+        yield
+
+
+def refuse_taken_name(ledger: Ledger, run: str) -> None:
+    """Refuse a name before anything is computed; that it is free counts only when it is paid."""
+    if ledger.has_run(run):
+        # The certificate is that of all entries of a run, and would cover the older ones too.
+        raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
+
+
+# --- what the digests are of ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hashed(TrajectoryStream):
+    """A stream that takes the digest of each pass over it."""
+
+    passes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, stream: TrajectoryStream) -> "Hashed":
+        """The same stream."""
+        return cls(**{one.name: getattr(stream, one.name) for one in fields(stream)})
+
+    def __iter__(self) -> Iterator[Trajectories]:
+        digest = hashlib.sha256()
+        for batch in super().__iter__():
+            # Not keyed, and so never written: what is written is a keyed digest of it.
+            digest.update(keyed_digest(b"", batch).encode())
+            yield batch
+        self.passes.append(digest.hexdigest())
+
+    def digest(self) -> str:
+        """Of all passes, which must have been over the same batches."""
+        if len(set(self.passes)) != 1:
+            raise InputError("The table was changed while it was read, so nothing was paid.")
+        return self.passes[0]
+
+
+def _runs_on(
+    data: Data,
+    policy: Policy | None,
+    behavior: Policy | None,
+    question: "Question",
+    gather: Any,
+    judges: "Judges",
+) -> dict[str, Any]:
+    """What decides all exact sums, to the last bit; and the sums, in case something else does.
+
+    What a policy or features of the caller's call elsewhere is in no digest of their code.
+    """
+    if isinstance(gather, functools.partial):
+        # Where parts are added up changes nothing; how they are cut does.
+        kept = {name: said for name, said in gather.keywords.items() if name != "workers"}
+        gather = (gather.func, gather.args, kept)
+    return {
+        "agent": (question, gather),
+        "policy": (policy, behavior),
+        "data": data.digest() if isinstance(data, Hashed) else data,
+        "sums": judges.about_sums(),
+    }
+
+
+# --- the release ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judges:
+    """The estimators, what they hold of the data, and what they will charge."""
+
+    value: PrivateValue
+    others: Mapping[str, PrivateGTD | PrivateLSTD]
+    sums: Mapping[str, Sums]
+    events: tuple[Event, ...]
+    start: Any
+
+    @property
+    def names(self) -> list[str]:
+        return ["value", *self.others]
+
+    def results(
+        self,
+        sources: Mapping[str, Source],
+        ready: Ready | None,
+        theta: Callable[[], Any],
+        progress: "Progress",
+    ) -> tuple[Result, ...]:
+        """One of each estimator; `theta` is what gtd came to."""
+        results = [self.value.released(self.sums["value"], source=sources["value"])]
+        for name, judge in self.others.items():
+            progress(f"the values of states ({name})")
+            if isinstance(judge, PrivateLSTD):
+                results.append(
+                    judge.released(self.sums[name], start=self.start, source=sources[name])
+                )
+            else:
+                assert ready is not None
+                purse = Purse(unit=ready.unit, relation=Relation.REPLACE_ONE, source=sources[name])
+                purse.pay(ready.plan.event)
+                results.append(ready.result(theta(), purse, self.start))
+        return tuple(results)
+
+    def about_sums(self) -> dict[str, Any]:
+        """The exact sums in parts of what one person may contribute, as fine as matters.
+
+        Not to the last bit, which the number of threads may change: that would refuse a run that
+        was paid for.
+        """
+        found = {}
+        for name, one in self.sums.items():
+            judge = self.others.get(name)
+            bound = judge.bound if isinstance(judge, PrivateLSTD) else 1.0
+            # Adding 0 makes 0 of -0.
+            found[name] = np.round(one.total / bound * _PARTS) + 0.0
+        return found
+
+    def blank(self) -> "Judges":
+        """The same about no data."""
+        return replace(
+            self,
+            sums={
+                name: replace(
+                    one,
+                    total=np.zeros_like(one.total),
+                    whole=None if one.whole is None else np.zeros_like(one.whole),
+                )
+                for name, one in self.sums.items()
+            },
+        )
+
+
+def released(
+    data: Data,
+    policy: Policy | None,
+    question: "Question",
+    *,
+    off_policy: bool,
+    behavior: Policy | None,
+    assumptions: tuple[Assumption, ...],
+    gather: "Gather",
+    ledger: Ledger | None,
+    keeping: Keeping,
+    progress: "Progress",
+    prepared: Callable[[int], Told],
+) -> tuple[tuple[Result, ...], Certificate]:
+    """Results and their certificate; see the module.
+
+    `prepared` is called with the number of units when all was read, and gives back what is to be
+    tried with placeholder figures before anybody pays.
+    """
+    given: Data = data
+    if keeping.folder is not None and isinstance(data, TrajectoryStream):
+        given = Hashed.of(data)
+    judges = _read(given, policy, question, off_policy, gather, progress)
+    unit, count = judges.sums["value"].unit, judges.sums["value"].count
+    delta = judges.value.budget.delta
+    if ledger is not None and (ledger.about.unit, ledger.about.relation) != (
+        unit,
+        Relation.REPLACE_ONE,
+    ):
+        raise InputError(
+            f"This ledger protects a {ledger.about.unit} under {ledger.about.relation}, and this "
+            f"data is about a {unit} under {Relation.REPLACE_ONE}: they do not add up."
+        )
+    tell = prepared(count)
+    with ExitStack() as stack:
+        try:
+            keeping.keep(_runs_on(given, policy, behavior, question, gather, judges))
+            names = enumerate(judges.names)
+            sources = {name: keeping.source(name, number) for number, name in names}
+            ready: Ready | None = None
+            for name, judge in judges.others.items():
+                if isinstance(judge, PrivateGTD):
+                    progress(f"reading: the values of states ({name})")
+                    ready = stack.enter_context(judge.ready(given, policy, sources[name]))
+            if isinstance(given, Hashed):
+                given.digest()  # refuses what a later pass read otherwise
+            purse = Purse(
+                unit=unit,
+                relation=Relation.REPLACE_ONE,
+                ledger=ledger,
+                run=keeping.run,
+                seed=keeping.seed,
+            )
+            if keeping.kept is not None:
+                purse.keep(keeping.kept)
+            _try_all(judges, ready, assumptions, purse.source.origin, tell)
+            warn_if_large(delta, count)
+        except BaseException:
+            keeping.forget()
+            raise
+        with forgotten_unless_paid(purse):
+            purse.pay(judges.events, delta=delta, new_run=True)
+        with warnings.catch_warnings():
+            # Said once for all of them, above.
+            warnings.simplefilter("ignore", LargeDelta)
+            theta = None if ready is None else ready.walked
+            results = judges.results(sources, ready, theta or _nothing, progress)
+    if [event for one in results for event in one.certificate.events] != list(judges.events):
+        raise AssertionError("Something else was released than was paid for.")
+    release, every = _terms(results, assumptions)
+    certificate = purse.certify(delta, release=release, assumptions=every, floating=False)
+    return results, certificate
+
+
+def _nothing() -> Any:
+    raise AssertionError("There is no estimator gtd.")
+
+
+def _read(
+    data: Data,
+    policy: Policy | None,
+    question: "Question",
+    off_policy: bool,
+    gather: "Gather",
+    progress: "Progress",
+) -> Judges:
+    value, others = question.value, question.judges(off_policy)
+    progress("reading: the values of the policies")
+    sums = {"value": gather(value, data, policy)}
+    count = sums["value"].count
+    events: list[Event] = [value.mechanism.event]
+    for name, judge in others.items():
+        if isinstance(data, Trajectories) and not is_table(judge.features, judge.change, data):
+            dual = isinstance(judge, PrivateGTD) and judge.form == "primal-dual"
+            room.for_units(judge.features.dimension, count, 3 if dual else 1)
+        if isinstance(judge, PrivateLSTD):
+            room.for_features(judge.features.dimension)
+            progress("reading: the values of states (lstd)")
+            sums[name] = gather(judge, data, policy)
+            events.append(judge.mechanism.event)
+        elif isinstance(data, Trajectories):
+            assert judge.form is not None
+            events.append(judge.plan(judge.form, count).event)
+    if "gtd" in others and not isinstance(data, Trajectories):
+        # A stream, which is the caller's word, is gone through once. How a secret allocation adds
+        # up with Gaussian noise has no squares to share out: it gets what the others leave.
+        judge = others.pop("gtd")
+        assert isinstance(judge, PrivateGTD)
+        assert judge.form is not None
+        assert question.budget is not None
+        form = judge.form
+        # As many steps as there would be iterations over all of the data; of public numbers.
+        steps = min(count, judge.plan(form, count).iterations)
+        judge = replace(
+            judge,
+            budget=question.budget,
+            beside=tuple(events),
+            batch_units=count // steps,
+            iterations=steps,
+        )
+        others["gtd"] = judge
+        events.append(judge.plan(form, count).event)
+    return Judges(value, others, sums, tuple(events), question.start)
+
+
+def _try_all(
+    judges: Judges,
+    ready: Ready | None,
+    assumptions: tuple[Assumption, ...],
+    origin: NoiseOrigin,
+    tell: Told,
+) -> None:
+    """Whatever can go wrong after the payment, for want of memory too, goes wrong here."""
+    sources = {name: placeholder(origin) for name in judges.names}
+    unit, delta = judges.sums["value"].unit, judges.value.budget.delta
+
+    def theta() -> Any:
+        assert ready is not None
+        return np.ones(ready.judge.features.dimension)
+
+    def nobody(what: str, share: float | None = None) -> None:
+        pass
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        results = judges.blank().results(sources, ready, theta, nobody)
+        release, every = _terms(results, assumptions)
+        whole = Certificate.issue(
+            judges.events,
+            delta,
+            unit=unit,
+            relation=Relation.REPLACE_ONE,
+            release=release,
+            assumptions=every,
+            noise=origin,
+        )
+        tell(results, whole)
+
+
+def _terms(
+    results: tuple[Result, ...], assumptions: tuple[Assumption, ...]
+) -> tuple[Release, list[Assumption]]:
+    """What the certificate of all results together says beside its events."""
+    every = [one for result in results for one in result.certificate.assumptions]
+    release = Release.EVERY_ITERATE if len(results) > 1 else results[0].certificate.release
+    return release, list(dict.fromkeys((*every, *assumptions)))

@@ -1,0 +1,949 @@
+"""From words to a job: what `privrl evaluate` was told, checked, and answered with what is missing.
+
+A `Request` holds the words of the command line and of a configuration file, which use the same
+names. Each thing that is needed and was not said is asked for in one sentence that tells what it is
+and what to type, with the table's own column names, so that whoever starts from a bare table gets
+to a valid command by following the answers. Nothing is measured on the data to fill a gap.
+"""
+
+import difflib
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn, get_args
+
+import numpy as np
+
+from privrl.data import (
+    Features,
+    Fourier,
+    OneHot,
+    Policy,
+    Polynomial,
+    Trajectories,
+    TrajectoryStream,
+    load_policy,
+    stream_parquet,
+)
+from privrl.data.columns import Invalid
+from privrl.data.readers import files as files_of
+from privrl.data.sources import check_names, header, open_parquet
+from privrl.evaluation.steps import MOST_ROWS
+from privrl.evaluation.sums import gathered
+from privrl.privacy.errors import InputError
+from privrl.privacy.files import is_there
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.promise import Budget
+from privrl.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
+from privrl.run.parsing import box, configured, not_empty, number, pair, whole
+from privrl.run.provenance import BehaviorSource, PolicySource, Provenance
+from privrl.run.releasing import refuse_taken_name
+from privrl.run.study import Fact, Origin, Study
+
+BY_TRAJECTORY = (
+    "Each trajectory is protected by itself: name the column of people with --user if anybody can "
+    "have several."
+)
+
+_LISTS = ("state", "action", "next_state", "states", "actions", "start")
+_FLAGS = ("public", "grid", "sort", "stream")
+# What names a column, or several.
+_COLUMNS = (
+    *("trajectory", "time", "user", "state", "action", "reward", "behavior_prob", "target_prob"),
+    *("terminated", "truncated", "next_state"),
+)
+# About this one run rather than about the question, so that no file can hold them.
+_COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "resume", "seed")
+# A table may have thousands of columns, and a sentence not.
+_MOST_COLUMNS = 30
+
+
+@dataclass(frozen=True)
+class Request:
+    """The words, by the names of the options; None where nothing was said."""
+
+    table: tuple[str, ...] = ()
+    """Parquet or CSV files, patterns or folders."""
+
+    policy: str | None = None
+    """The policy to judge: a policy.json."""
+
+    trajectory: str | None = None
+    time: str | None = None
+    user: str | None = None
+    state: tuple[str, ...] | None = None
+    action: tuple[str, ...] | None = None
+    reward: str | None = None
+    behavior_prob: str | None = None
+    target_prob: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    next_state: tuple[str, ...] | None = None
+    states: tuple[str, ...] | None = None
+    """The words that discrete states are."""
+
+    actions: tuple[str, ...] | None = None
+    """The words that actions are, in the policy's order."""
+
+    num_states: int | None = None
+    num_actions: int | None = None
+    nulls: str | None = None
+    sort: bool = False
+    stream: bool = False
+    invalid: str | None = None
+    """What becomes of values that are not valid: refuse, or neutral."""
+
+    people: int | None = None
+    """How many there are, with invalid neutral."""
+
+    behavior: str | None = None
+    """The policy that was followed, if it is known: a policy.json."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    public: bool = False
+    reward_range: str | None = None
+    return_range: str | None = None
+    """What a sum of rewards could be, where that is less than the rewards' range allows."""
+
+    horizon: int | None = None
+    gamma: float | None = None
+    weight_cap: float | None = None
+    largest_ratio: float | None = None
+    level: float | None = None
+    grid: bool = False
+    state_range: str | None = None
+    features: str | None = None
+    estimators: str | None = None
+    start: tuple[str, ...] | None = None
+    return_bound: float | None = None
+
+    policy_source: PolicySource | None = None
+    """The caller's word: independent, this-data or unknown."""
+
+    behavior_source: BehaviorSource | None = None
+    """The caller's word: logged, estimated, known-protocol or unknown."""
+
+    title: str | None = None
+    target_name: str | None = None
+    behavior_name: str | None = None
+    said: tuple[str, ...] = field(default=())
+    """Names that were said, so that a report can tell them from defaults."""
+
+    @classmethod
+    def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> "Request":
+        """What was said on the command line, over what the configuration file says."""
+        given = {} if config is None else configured(config)
+        # By identity: 0 is something to say, and equals False.
+        given |= {
+            name: value
+            for name, value in words.items()
+            if value is not None and value is not False and value != ()
+        }
+        known = [one.name for one in fields(cls) if one.name != "said"]
+        for name in given:
+            if name in _COMMAND_ONLY:
+                raise InputError(f"{name} belongs on the command line: say --{name} there.")
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise InputError(f"There is no option {name!r}.{hint}")
+        return cls(**{n: word(n, v) for n, v in given.items()}, said=tuple(given))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was said, in JSON's own types: `of` makes the same request of it."""
+        said = {name: getattr(self, name) for name in self.said}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
+
+    # --- the data ---------------------------------------------------------------------------------
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, all of them Parquet or all of them CSV."""
+        if not self.table:
+            raise InputError("Say which table to read: privrl evaluate stays.parquet ...")
+        first = str(self.table[0]).lower()
+        suffixes = [".csv"] if first.endswith(".csv") else [".parquet", ".csv"]
+        found: list[Path] = []
+        for suffix in suffixes:
+            try:
+                found = files_of(list(self.table), suffix)
+                break
+            except InputError:
+                if suffix is suffixes[-1]:
+                    raise
+        for path in found:
+            if path.suffix.lower() not in (".parquet", ".pq", ".csv"):
+                raise InputError(
+                    f"{path} is neither Parquet nor CSV, by its name: unpack it, or save it as one "
+                    "of them."
+                )
+            if not is_there(path):
+                raise InputError(f"There is no file {path}.")
+        if len({_is_csv(path) for path in found}) > 1:
+            raise InputError("Some files are CSV and some are Parquet: give one kind.")
+        return found
+
+    def columns(self, policy: Policy | None) -> dict[str, Any]:
+        """The keyword arguments of the reader."""
+        paths = self.paths
+        names = _column_names(paths[0])
+        self._ask_columns(names)
+        vectors = self.is_vectors(policy)
+        num_states = self.num_states
+        if num_states is None and self.states is None and policy is not None and not vectors:
+            num_states = policy.num_states
+        num_actions = self.num_actions
+        if num_actions is None and self.actions is None and policy is not None:
+            num_actions = policy.num_actions
+        told = {
+            "trajectory": self.trajectory,
+            "time": self.time,
+            "user": self.user,
+            "state": list(self.state or ()) if vectors else self._one_or_all(self.state),
+            "action": self._one_or_all(self.action),
+            "reward": self.reward,
+            "behavior_prob": self.behavior_prob,
+            "target_prob": self.target_prob,
+            "terminated": _flag_or_name(self.terminated),
+            "truncated": _flag_or_name(self.truncated),
+            "next_state": list(self.next_state)
+            if vectors and self.next_state
+            else self._one_or_all(self.next_state),
+            "num_states": num_states,
+            "num_actions": num_actions,
+            "state_vocabulary": _numbers_if_all(self.states),
+            "action_vocabulary": _numbers_if_all(self.actions),
+            **self._null_rules(),
+            "invalid": self.invalid,
+            "people": self.people,
+        }
+        if self.public and self.invalid == "neutral":
+            raise InputError("Data declared --public has nothing to hide: leave --invalid out.")
+        return {name: value for name, value in told.items() if value is not None}
+
+    def _null_rules(self) -> dict[str, Any]:
+        """The rules for nulls by columns, as readers take them, and the values to fill with."""
+        rules, fill = {}, {}
+        for name, rule in null_rules(self.nulls or "").items():
+            said = getattr(self, name) if name in _COLUMNS else name
+            columns = (said,) if isinstance(said, str) else said
+            if columns is None or _flag_or_name(columns[0]) in (True, False):
+                raise InputError(f"--nulls names {name}, which no column was named for.")
+            for column in columns:
+                rules[column] = rule if rule in ("refuse", "carry") else "fill"
+                if rules[column] == "fill":
+                    fill[column] = self._null_value(column, rule)
+        return {"nulls": rules, "fill": fill} if rules else {}
+
+    def _null_value(self, column: str, text: str) -> str | float:
+        """What nulls of a column are filled with: a word, if the column holds words."""
+        if column in (self.trajectory, self.user, self.time):
+            return text  # refused by the reader, whatever it is
+        for columns, words in ((self.state, self.states), (self.action, self.actions)):
+            if column in (columns or ()) and isinstance((_numbers_if_all(words) or [0])[0], str):
+                return text
+        return number(f"What --nulls gives {column}", text)
+
+    def load(self, policy: Policy | None) -> Trajectories | TrajectoryStream:
+        """The trajectories, in memory or, if that was said, as a stream.
+
+        Which algorithm runs follows from it, and the number of rows is private: so it decides
+        nothing here.
+        """
+        paths = self.paths
+        if not self.stream:
+            return self.load_whole(policy)
+        if _is_csv(paths[0]):
+            raise InputError("--stream is for Parquet files: convert the CSV files first.")
+        return stream_parquet(paths, sort=self.sort, **self.columns(policy))
+
+    def load_whole(self, policy: Policy | None) -> Trajectories:
+        """The trajectories in memory, however many there are."""
+        paths, columns = self.paths, self.columns(policy)
+        if _is_csv(paths[0]):
+            data = Trajectories.from_csv(paths, sort=self.sort, **columns)
+        else:
+            data = Trajectories.from_parquet(paths, sort=self.sort, **columns)
+        if not self.public:
+            self._refuse_private_words(data)
+        return data
+
+    def checked(self) -> "Checked":
+        """What the curator's validation finds: exact, and so private, like the refusals of it."""
+        with in_options():
+            columns = self.columns(None)
+            if self.stream and not _is_csv(self.paths[0]):
+                told = stream_parquet(self.paths, sort=self.sort, **columns).check()
+                people = "" if told.num_users is None else f", {told.num_users:,} users"
+                words = f"{told.num_trajectories:,} trajectories{people}, {told.num_steps:,} steps"
+                counts = told.num_trajectories, told.num_users, told.num_steps
+            else:
+                data = self.load_whole(None)
+                words = data.summary()
+                counts = data.num_trajectories, data.num_users, data.num_steps
+        named = zip(("trajectories", "users", "steps"), counts, strict=True)
+        return Checked(words, dict(named))
+
+    def is_vectors(self, policy: Policy | None) -> bool:
+        """Whether states are vectors, even if a single column of whole numbers."""
+        if self.state is None or len(self.state) > 1 or self.state_range is not None:
+            return True
+        counted = self.states is not None or self.num_states is not None
+        return not counted and policy is not None and policy.num_states is None
+
+    def _one_or_all(self, names: tuple[str, ...] | None) -> str | list[str] | None:
+        return None if names is None else names[0] if len(names) == 1 else list(names)
+
+    def _ask_columns(self, names: list[str]) -> None:
+        """Whatever was said must be there before the next thing is asked for."""
+        check_names(str(self.paths[0]), names, self._named_columns())
+        questions = {
+            "trajectory": "which column tells one trajectory (a stay, an episode) from the next",
+            "state": "which columns describe the situation before each decision, by commas",
+            "action": "which column holds the decision that was taken",
+            "reward": "which column holds the reward that followed",
+        }
+        for role, question in questions.items():
+            if getattr(self, role) is None:
+                shown = ", ".join(names[:_MOST_COLUMNS])
+                more = len(names) - _MOST_COLUMNS
+                also = f" and {more:,} more" if more > 0 else ""
+                self._ask(role, question, f"The columns are {shown}{also}")
+
+    def _named_columns(self) -> Iterator[str]:
+        for role in _COLUMNS:
+            said = getattr(self, role)
+            if role in ("terminated", "truncated"):
+                said = _flag_or_name(said)
+            if isinstance(said, str):
+                yield said
+            elif isinstance(said, tuple):
+                yield from said
+
+    def _ask(self, name: str, question: str, hint: str) -> NoReturn:
+        option = name.replace("_", "-")
+        raise InputError(f"{name} is needed: say with --{option} {question}. {hint}.")
+
+    def _refuse_private_words(self, data: Trajectories) -> None:
+        for what, read in (
+            ("state", data.facts.state_vocabulary_read),
+            ("action", data.facts.action_vocabulary_read),
+        ):
+            if read:
+                raise InputError(
+                    f"{what}s are needed: say with --{what}s which words the column of {what}s can "
+                    "hold, by commas and in the policy's order; which of them occur is private."
+                )
+
+    # --- the question -----------------------------------------------------------------------------
+
+    def policies(self) -> tuple[Policy | None, Policy | None]:
+        """The one to judge and, if it was given, the one that was followed."""
+        if self.policy is None and self.target_prob is None:
+            self._ask(
+                "policy",
+                "the file of the policy to judge",
+                "For a table it holds "
+                '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": '
+                "[[0.5, 0.5], [0.9, 0.1]]}, a row of probabilities for each state; "
+                "docs/trajectories.md has the other kinds. If the table has a column with the "
+                "policy's probability of each logged action, say --target-prob instead",
+            )
+        for first, second in (("policy", "target_prob"), ("behavior", "behavior_prob")):
+            if getattr(self, first) is not None and getattr(self, second) is not None:
+                raise InputError(
+                    f"--{first} and --{second.replace('_', '-')} say the same in two ways: "
+                    "leave one out."
+                )
+        target = None if self.policy is None else load_policy(self.policy)
+        followed = None if self.behavior is None else load_policy(self.behavior)
+        if followed is None and self.behavior_prob is None:
+            self._ask(
+                "behavior_prob",
+                "which column holds the probability with which the logged action was taken",
+                "If a known protocol was followed, give it as a policy.json with --behavior",
+            )
+        if target is not None and followed is not None:
+            counts = target.num_actions, followed.num_actions
+            if counts[0] != counts[1]:
+                raise InputError(
+                    f"The policy to judge has {counts[0]} actions, but the one that was followed "
+                    f"has {counts[1]}: give both the same, in the same order."
+                )
+        return target, followed
+
+    def _fit(self, *given: Policy | None) -> None:
+        """Refuse policies over vectors of another length, before the table is read."""
+        for policy, file in zip(given, (self.policy, self.behavior), strict=True):
+            if policy is None or policy.num_states is not None or not self.is_vectors(policy):
+                continue
+            count = len(self.state or ())
+            try:
+                shape = np.shape(policy.probabilities(np.zeros((1, count))))
+            except (InputError, ValueError):
+                shape = ()
+            if shape != (1, policy.num_actions):
+                raise InputError(
+                    f"{file} is not about states of {count} columns: name with --state those it "
+                    "is about, in its order."
+                )
+
+    def question(self, policy: Policy | None) -> Question:
+        """What is asked, with everything that has to be public."""
+        budget = self.budget()
+        # Without noise nothing needs a bound; then what stands in for one is not used.
+        weight_cap = self.weight_cap
+        if self.public and weight_cap is None:
+            weight_cap = 1.0
+        unbounded = self.public and self.reward_range is None
+        reward_range = (0.0, 1.0) if unbounded else self.rewards()
+        gamma = 1.0 if self.gamma is None else self.gamma
+        if self.horizon is None and gamma == 1.0:
+            self._ask(
+                "horizon",
+                "after how many steps to stop counting, such as 20",
+                "Or discount later rewards, with --gamma 0.99",
+            )
+        if weight_cap is None:
+            self._ask(
+                "weight_cap",
+                "how much one trajectory may count at most, such as 10",
+                "More lets in more noise, less hides more of what the policy would do differently",
+            )
+        return_range = self.return_range
+        features = self.state_features(policy)
+        if features is not None and self.features is None and self.estimators is None:
+            # Whoever did not ask for values of states goes without, where they cost too much.
+            rows = features.dimension * (policy.num_actions if policy and self.public else 1)
+            features = features if rows <= MOST_ROWS else None
+        return Question(
+            reward_range=reward_range,
+            weight_cap=weight_cap,
+            budget=budget,
+            horizon=self.horizon,
+            gamma=gamma,
+            largest_ratio=self.largest_ratio,
+            level=0.95 if self.level is None else self.level,
+            grid=self.grid,
+            estimators=self._estimators(features, gamma),
+            features=features,
+            start=self._start(policy, features),
+            return_bound=self.return_bound,
+            return_range=None if return_range is None else pair("return_range", return_range),
+        )
+
+    def rewards(self) -> tuple[float, float]:
+        """What any reward could be."""
+        if self.reward_range is None:
+            self._ask(
+                "reward_range",
+                "the smallest and the largest that any reward could be, such as 0,1",
+                "It is not measured, because that would give somebody away",
+            )
+        return pair("reward_range", self.reward_range)
+
+    def budget(self) -> Budget | None:
+        """What may be given away about anybody; None for data that is nobody's."""
+        if self.public:
+            if self.epsilon is not None or self.delta is not None:
+                raise InputError("Data declared --public has no --epsilon and --delta to spend.")
+            return None
+        if self.epsilon is None:
+            self._ask(
+                "epsilon",
+                "how much may be given away about anybody, such as 1",
+                "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
+                "for data that is nobody's, say --public",
+            )
+        if self.delta is None:
+            self._ask(
+                "delta",
+                "how likely the promise may fail, such as 1e-6",
+                "It should be well below one in the number of people",
+            )
+        return Budget(self.epsilon, self.delta)
+
+    def state_features(self, policy: Policy | None) -> Features | None:
+        """Features of states, for their values; None where too little was said for any."""
+        kind, _, order = (self.features or "").partition(":")
+        if not self.is_vectors(policy):
+            count = len(self.states) if self.states else self.num_states
+            count = count or (None if policy is None else policy.num_states)
+            if kind not in ("", "table"):
+                raise InputError("features of discrete states are a table: say --features table.")
+            return None if count is None else OneHot(count)
+        if self.state_range is None:
+            if self.features is not None:
+                raise InputError(
+                    "state_range is needed with features: say what each state could be, in the "
+                    "order of --state, such as 30:200,40:140."
+                )
+            return None
+        low, high = box(self.state_range, len(self.state or ()))
+        degree = whole("The order of features", order or "2")
+        if kind in ("", "polynomial"):
+            return Polynomial(degree, low, high)
+        if kind == "fourier":
+            return Fourier(degree, low, high)
+        raise InputError(f"features must be polynomial:2 or fourier:3, not {self.features!r}.")
+
+    def _estimators(self, features: Features | None, gamma: float) -> dict[str, float]:
+        # Rewards that are never discounted and never end add up to nothing that can be estimated.
+        endless = gamma == 1.0 and _flag_or_name(self.terminated) in (None, False)
+        if self.estimators is None:
+            # Most of the budget for the number people ask for.
+            alone = features is None or self.grid or endless
+            return {"value": 1.0} if alone else {"value": 3.0, "gtd": 1.0}
+        shares: dict[str, float] = {}
+        for part in self.estimators.split(","):
+            name, colon, share = part.strip().partition(":")
+            if name in shares:
+                raise InputError(f"estimators names {name} twice.")
+            if name not in ESTIMATORS:
+                raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
+            shares[name] = number(f"The share of {name}", share) if colon else 1.0
+        if endless and set(shares) > {"value"} and not self.grid:
+            raise InputError(
+                "gtd and lstd need rewards that end: say with --terminated whether trajectories "
+                "really end (a column, or true for all), or take --gamma below 1."
+            )
+        return shares
+
+    def _start(self, policy: Policy | None, features: Features | None) -> Any:
+        if self.start is None:
+            return None
+        if self.states is not None:
+            if not set(self.start) <= set(self.states):
+                raise InputError("start must give states by the words of --states, by commas.")
+            return np.array([self.states.index(one) for one in self.start])
+        rows = [[number("start", x) for x in one.split(":")] for one in self.start]
+        if len({len(row) for row in rows}) > 1 or len(rows[0]) != len(self.state or ()):
+            raise InputError(
+                "start must give each start state as numbers with colons between, one for each "
+                "column of --state, and commas between states."
+            )
+        if self.is_vectors(policy):
+            return np.array(rows)
+        count = getattr(features, "num_states", None)
+        for (state,) in rows:
+            if not state.is_integer() or not 0 <= state < (count or np.inf):
+                limit = "" if count is None else f" from 0 to {count - 1}"
+                raise InputError(f"start must give states by their whole numbers{limit}.")
+        return np.array([int(row[0]) for row in rows])
+
+    # --- the answer -------------------------------------------------------------------------------
+
+    def study(
+        self,
+        *,
+        ledger: Ledger | None = None,
+        run: str | None = None,
+        seed: int | None = None,
+        folder: str | Path | None = None,
+        resume: bool = False,
+        about: Mapping[str, Any] = MappingProxyType({}),
+        tried: Callable[[Study], object] = lambda _: None,
+        gather: Gather = gathered,
+        progress: Progress = silent,
+    ) -> Study:
+        """Ask for what is missing, load, evaluate; `evaluate` says what the arguments are."""
+        if ledger is not None and run is not None and not resume:
+            refuse_taken_name(ledger, run)
+        with in_options():
+            # Whatever was said is checked before a large table is read.
+            self.columns(None)
+            policy, followed = self.policies()
+            question = self.question(policy)
+            self._fit(policy, followed)
+            progress("loading")
+            data = self.load(policy)
+            if followed is not None:
+                data = data.with_behavior(followed)
+            if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
+                data = _watched(data, len(question.estimators), progress)
+            study = evaluate(
+                data,
+                policy,
+                question,
+                behavior=followed,
+                title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
+                target_name=self.target_name or "new policy",
+                behavior_name=self.behavior_name or "as logged",
+                notes=self._notes(),
+                command=self.command(),
+                public=self.public,
+                policy_source=self.policy_source,
+                behavior_source=self.behavior_source,
+                tables=self.paths,
+                ledger=ledger,
+                run=run,
+                seed=seed,
+                folder=folder,
+                resume=resume,
+                about=about,
+                tried=lambda blank: tried(self._completed(blank, question, policy)),
+                gather=gather,
+                progress=progress,
+            )
+            return self._completed(study, question, policy)
+
+    def _completed(self, study: Study, question: Question, policy: Policy | None) -> Study:
+        """With what the words say, which `evaluate` was not told."""
+        units = study.main.details["units"]
+        slices = tuple(
+            replace(one, coordinate=name)
+            for one, name in zip(study.slices, self.state or (), strict=False)
+        )
+        if len(slices) == 1 and self.states is not None:
+            slices = (replace(slices[0], labels=self.states),)
+        notes = study.notes
+        if question.budget is not None and question.budget.delta * units >= 1.0:
+            notes += (
+                f"Delta, {question.budget.delta:g}, is not below one in the {units:,} who are "
+                "protected: the promise may fail for some of them.",
+            )
+        facts = self.facts(question, policy, f"{units:,}", study.facts)
+        return replace(study, facts=facts, slices=slices, notes=notes)
+
+    def _notes(self) -> tuple[str, ...]:
+        """What the words alone call for: nothing here may depend on what is in the table."""
+        notes = []
+        if self.user is None:
+            notes.append(BY_TRAJECTORY)
+        if any(rule != "refuse" for rule in null_rules(self.nulls or "").values()):
+            notes.append(f"Nulls, if there are any, are answered by the rule {self.nulls}.")
+        return tuple(notes)
+
+    @property
+    def _policy_name(self) -> str:
+        return self.target_name or (Path(self.policy).name if self.policy else "another policy")
+
+    @property
+    def _table_name(self) -> str:
+        first = Path(self.table[0]).name
+        return first if len(self.table) == 1 else f"{first} and more"
+
+    # --- for people -------------------------------------------------------------------------------
+
+    def facts(
+        self,
+        question: Question,
+        policy: Policy | None,
+        units: str,
+        declared: tuple[Fact, ...] = (),
+    ) -> tuple[Fact, ...]:
+        """Everything that was taken to be public, with what was declared of policies."""
+        low, high = question.reward_range
+        returns = question.value.returns
+
+        def origin(name: str) -> Origin:
+            return "given" if name in self.said else "default"
+
+        listed = [
+            Fact(
+                "number of people" if self.user else "number of trajectories",
+                units,
+                "How many are in the data is no secret.",
+                "counted" if self.people is None else "given",
+            ),
+            Fact(
+                "invalid",
+                self.invalid or "refuse",
+                "Whoever is not valid counts as one fixed person, unseen by anybody."
+                if self.invalid == "neutral"
+                else "A table that is not valid is refused, which only its curator sees.",
+                origin("invalid"),
+            ),
+            Fact(
+                "reward_range",
+                f"{low:g} to {high:g}",
+                "No reward can be outside: one that is counts as the nearer end.",
+            ),
+            Fact(
+                "horizon",
+                "none" if question.horizon is None else str(question.horizon),
+                "Steps beyond it do not count.",
+                origin("horizon"),
+            ),
+            Fact(
+                "gamma",
+                f"{question.gamma:g}",
+                "How much a reward one step later counts.",
+                origin("gamma"),
+            ),
+            Fact(
+                "return_range",
+                f"{returns[0]:g} to {returns[1]:g}",
+                "No sum of rewards can be outside.",
+                "derived" if self.return_range is None else "given",
+            ),
+            Fact(
+                "weight_cap",
+                f"{question.weight_cap:g}",
+                "No trajectory counts for more than this many.",
+            ),
+        ]
+        if question.largest_ratio is not None:
+            listed.append(
+                Fact(
+                    "largest_ratio",
+                    f"{question.largest_ratio:g}",
+                    "The two policies differ by no larger a factor over a whole trajectory.",
+                )
+            )
+        for fact in declared:
+            # By the option that was said: a file, or a column.
+            other = {"policy": "target_prob", "behavior_prob": "behavior"}[fact.name]
+            name = other if getattr(self, fact.name) is None else fact.name
+            listed.append(replace(fact, name=name, value=str(getattr(self, name))))
+        for name in ("states", "actions", "num_states", "num_actions", "state_range", "features"):
+            value = getattr(self, name)
+            if value is not None:
+                shown = ", ".join(value) if isinstance(value, tuple) else str(value)
+                listed.append(Fact(name, shown, _MEANINGS[name]))
+        if question.start is not None:
+            listed.append(
+                Fact("start", f"{len(question.start)} states", "Where trajectories start.")
+            )
+        listed.append(
+            Fact(
+                "estimators",
+                ", ".join(f"{n} {s:g}" for n, s in question.estimators.items()),
+                "How the budget is shared out.",
+                origin("estimators"),
+            )
+        )
+        if self.public:
+            listed = [fact for fact in listed if fact.name not in _FOR_NOISE]
+        return tuple(listed)
+
+    def command(self) -> str:
+        """The command line that asks the same again."""
+        words = ["privrl", "evaluate", *map(str, self.table)]
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name in ("table", "said") or value is None or value is False:
+                continue
+            words.append("--" + one.name.replace("_", "-"))
+            if value is not True:
+                words.append(",".join(value) if isinstance(value, tuple) else f"{value}")
+        return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A table that is valid: for people, and as counts."""
+
+    words: str
+    counts: Mapping[str, int | None]
+
+
+# What only estimators with noise are told.
+_FOR_NOISE = ("reward_range", "return_range", "weight_cap", "largest_ratio", "estimators")
+
+_MEANINGS = {
+    "states": "Which states there can be.",
+    "actions": "Which actions there can be.",
+    "num_states": "How many states there can be.",
+    "num_actions": "How many actions there can be.",
+    "state_range": "States outside are taken to be at the edge.",
+    "features": "In which form the value of states is sought.",
+}
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def word(name: str, value: Any) -> Any:
+    """A configuration's value as the command line would have it."""
+    if name == "table":
+        return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
+    if name in _LISTS:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            parts = [parts]
+        parts = [
+            ":".join(map(str, part)) if isinstance(part, list | tuple) else str(part)
+            for part in parts
+        ]
+        return tuple(part.strip() for part in parts)
+    if name in _FLAGS:
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be true or false, not {value!r}.")
+        return value
+    if name in ("num_states", "num_actions", "horizon", "people"):
+        return whole(name, value)
+    if name in (
+        "epsilon",
+        "delta",
+        "gamma",
+        "weight_cap",
+        "largest_ratio",
+        "level",
+        "return_bound",
+    ):
+        return number(name, value)
+    if name in ("reward_range", "return_range") and isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if name == "state_range" and isinstance(value, list | tuple):
+        return ",".join(":".join(map(str, one)) for one in value)
+    if name == "estimators" and isinstance(value, Mapping):
+        return ",".join(f"{key}:{share}" for key, share in value.items())
+    if name == "estimators" and isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if name in ("terminated", "truncated") and isinstance(value, bool):
+        return str(value).lower()
+    if name == "nulls" and isinstance(value, Mapping):
+        value = ",".join(f"{key}={rule}" for key, rule in value.items())
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be text, not {value!r}.")
+    not_empty(name, value)
+    if name == "nulls":
+        null_rules(value)
+    if name in ("policy_source", "behavior_source"):
+        said: Any = {name.removesuffix("_source"): value}
+        Provenance(**said)
+    if name == "invalid" and value not in get_args(Invalid):
+        raise InputError(f"invalid must be refuse or neutral, not {value!r}.")
+    return value
+
+
+def null_rules(text: str) -> dict[str, str]:
+    """What `--nulls` says: rules by the role or the name of a column; carry is about states."""
+    rules: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, rule = (one.strip() for one in part.partition("="))
+        if part == "refuse":
+            continue
+        if part == "carry":
+            name, equals, rule = "state", "=", "carry"
+        if not (name and equals and rule):
+            raise InputError(
+                f"nulls must be refuse, carry (for states), or rules for columns such as "
+                f"state=carry,reward=0, not {text!r}."
+            )
+        name = name.replace("-", "_") if name.replace("-", "_") in _COLUMNS else name
+        if name in rules:
+            raise InputError(f"nulls gives {name} two rules.")
+        rules[name] = rule
+    return rules
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """What readers say in the words of Python, said in those of the command line."""
+    try:
+        yield
+    except InputError as error:
+        if type(error) is not InputError:
+            raise
+        text = str(error)
+        for pattern, words in _IN_OPTIONS:
+            text = re.sub(pattern, words, text)
+        raise InputError(text) from None
+
+
+_LISTED = r"so say with --\1s which words there can be, by commas and in the policy's order"
+_IN_OPTIONS = (
+    (r"or pass sort=True", "or say --sort"),
+    (
+        r"(\.csv.*: the value is null) \(nulls='carry' or 'fill' would answer it\)",
+        r"\1, as empty cells and NA are: put quotes around NA if it is a word, or give its column "
+        "a rule with --nulls",
+    ),
+    (
+        r"\(nulls='carry' or 'fill' would answer it\)",
+        "(--nulls gives its column a rule, such as state=carry or reward=0)",
+    ),
+    (
+        r"column '(.*)' may hold nulls, by its type, and nulls gives no rule for it: say 'refuse', "
+        "or 'fill' and a value",
+        r"column '\1' may hold nulls, by its type, and --nulls gives no rule for it: add "
+        r"\1=refuse, or \1=0 if that is what none means",
+    ),
+    (r"\bfill (gives|must give)", r"--nulls \1"),
+    (r"(?<!-)\bnulls names", "--nulls names"),
+    (
+        r"people is needed with invalid='neutral': say how many",
+        "people is needed with --invalid neutral: say with --people how many",
+    ),
+    (r"invalid='neutral'", "--invalid neutral"),
+    (
+        r", or that states are vectors, as state=\['\.\.\.'\]",
+        ", or with --state-range between which ends they lie",
+    ),
+    (r"(holds none before it to carry forward)", r"\1: fill it in the table first"),
+    (
+        r"but num_(?:state|action)s is for whole numbers "
+        r"\(say which words there can be by (state|action)_vocabulary\)",
+        _LISTED,
+    ),
+    (r"so a stream needs (state|action)_vocabulary: say which words there can be", _LISTED),
+    (r"is not in (state|action)_vocabulary", r"is not among --\1s"),
+    (
+        r"(the (state|action) lies outside the \d+ \w+ 0 to \d+)",
+        r"\1 (if the codes are others, list them with --\2s, in the policy's order)",
+    ),
+    (r"by (state|action)_vocabulary", r"with --\1s"),
+    (r"(state|action)_vocabulary", r"--\1s"),
+    (r"num_(state|action)s", r"--num-\1s"),
+    (r"name the column as (\w+)='...', not as a list", r"name one column with --\1"),
+    (r"or say 'ray'", "or say --ray local"),
+    (
+        r"(the probability lies outside \(0, 1\])",
+        r"\1 (percentages must be divided by 100 first)",
+    ),
+)
+
+
+def _flag_or_name(text: str | None) -> str | bool | None:
+    if text is not None and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return text
+
+
+def _numbers_if_all(words: Sequence[str] | None) -> list[str] | list[int] | None:
+    """Codes that are whole numbers are numbers in the table too."""
+    if words is None:
+        return None
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        return list(words)
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+def _column_names(path: Path) -> list[str]:
+    """The header of a table; names are no secret."""
+    if _is_csv(path):
+        return header(path)
+    with open_parquet(path) as file:
+        return list(file.schema_arrow.names)
+
+
+def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:
+    """The same stream, which says how far it has been read, over all passes."""
+    total, seen = max(1, passes * _rows(list(data.paths))), 0
+
+    def told(rows: int) -> None:
+        nonlocal seen
+        seen += rows
+        progress("reading", min(seen / total, 1.0))
+
+    return replace(data, watcher=told)
+
+
+def _rows(paths: list[Path]) -> int:
+    rows = 0
+    for path in paths:
+        with open_parquet(path) as file:
+            rows += file.metadata.num_rows
+    return rows

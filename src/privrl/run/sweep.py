@@ -1,0 +1,526 @@
+"""Sweeps: every combination of settings, on every seed, in compiled chunks that can be resumed.
+
+    plan = Plan({"actor_step": (0.1, 0.5), "lambda_": (0.0, 0.8)}, seeds=10, episodes=500)
+    found = sweep(program, plan, "sweeps/x")
+
+A *lane* is one combination with one seed; lanes are numbered, the seeds of a combination side by
+side, the last name of the grid changing fastest. They are played in chunks of `lanes` at a time,
+each a run of `privrl.run.training`: compiled, in segments, with a checkpoint after each. A chunk
+that is done leaves its rows in the folder and is never played again; one that was cut off goes on
+from its checkpoint. At the end all rows become one Parquet file.
+
+A lane's key comes from its seed alone. So all combinations meet the same worlds, and a difference
+between two of them on the same seeds is theirs and not the worlds'.
+
+On a cluster each chunk is a task. A chunk depends on nothing but the plan and its number, so the
+results are those of one process, bit for bit, on machines of the same kind.
+
+Sweeps keep every return, so they are for public simulators and never for people: each lane over
+the same people's data would be another release about them.
+"""
+
+import difflib
+import json
+import math
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from privrl.control.program import Program
+from privrl.privacy import checks, files
+from privrl.privacy.errors import InputError
+from privrl.run import cluster
+from privrl.run.evaluation import Progress, silent
+from privrl.run.statistics import Estimate, interquartile_mean, stratified_interval
+from privrl.run.training import CHECKPOINT, Lanes, Trained, never, resume, train
+
+RESULTS = "results.parquet"
+PLAN = "plan.json"
+_CHUNKS = "chunks"
+_KIND = "privrl sweep"
+_FORMAT = 1
+# Beyond this the list of lanes alone takes gigabytes.
+_MOST_LANES = 50_000_000
+_LAST = 10  # the last tenth of the episodes
+# Rows that the results' groups have at most, if a chunk has no more.
+_GROUP_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep plays."""
+
+    grid: Mapping[str, tuple[float, ...]]
+    """The values of each setting; every combination is played."""
+
+    seeds: int
+    """Each combination is played on the seeds 0, 1, ... below this."""
+
+    episodes: int
+    lanes: int = 64
+    """How many lanes a chunk has."""
+
+    segment: int | None = None
+    """The most episodes between two checkpoints; a twentieth of all if None."""
+
+    curves: bool = False
+    """Whether the return of every episode is kept in the results."""
+
+    def __post_init__(self) -> None:
+        grid = {}
+        for name, values in self.grid.items():
+            listed = tuple(checks.number(name, value) for value in values)
+            if not listed:
+                raise InputError(f"{name} has no values: say at least one.")
+            if not all(map(math.isfinite, listed)):
+                raise InputError(f"The values of {name} must be finite.")
+            if len(set(listed)) < len(listed):
+                raise InputError(f"{name} has a value twice: say each once.")
+            if name in _COLUMNS:
+                raise InputError(f"{name!r} is a column of the results, and no setting.")
+            grid[name] = listed
+        object.__setattr__(self, "grid", MappingProxyType(grid))
+        for name in ("seeds", "episodes", "lanes"):
+            checks.count(name, getattr(self, name))
+        if self.segment is not None:
+            checks.count("segment", self.segment)
+        if self.count > _MOST_LANES:
+            raise InputError(
+                f"The grid has {self.combinations:,} combinations, {self.count:,} lanes with their "
+                f"seeds: at most {_MOST_LANES:,} can be played in one sweep."
+            )
+
+    @property
+    def combinations(self) -> int:
+        return math.prod(map(len, self.grid.values()))
+
+    @property
+    def count(self) -> int:
+        """How many lanes there are."""
+        return self.combinations * self.seeds
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.count // self.lanes)
+
+    def fits(self, program: Program) -> None:
+        """Refuse a grid over what the program cannot vary."""
+        for name in self.grid:
+            if name not in program.sweepable:
+                near = difflib.get_close_matches(name, program.sweepable, 1)
+                hint = f"Did you mean {near[0]!r}?" if near else ""
+                raise InputError(
+                    f"{name!r} cannot be swept over: it must be one of "
+                    f"{', '.join(program.sweepable)}. {hint}".strip()
+                )
+        # Each value once, so that the program refuses what it must before anything is written.
+        most = max(map(len, self.grid.values()), default=1)
+        padded = {k: v + v[-1:] * (most - len(v)) for k, v in self.grid.items()}
+        with jax.enable_x64(True):
+            Lanes(tuple(range(most)), padded).begun(program)
+
+    def chunk(self, number: int) -> tuple[Lanes, int]:
+        """The lanes of a chunk, and how many of them count.
+
+        A last chunk that is not full is filled up with its last lane, so that all have one size and
+        are compiled once.
+        """
+        first = number * self.lanes
+        size = min(self.lanes, self.count - first)
+        places = np.minimum(first + np.arange(min(self.lanes, self.count)), self.count - 1)
+        settings, seeds = self._at(places)
+        return (
+            Lanes(tuple(seeds.tolist()), {k: tuple(v.tolist()) for k, v in settings.items()}),
+            size,
+        )
+
+    def _at(self, lanes: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+        """The settings and the seeds of lanes, by their numbers."""
+        combination, seeds = np.divmod(lanes, self.seeds)
+        settings = {}
+        for name, values in reversed(list(self.grid.items())):
+            combination, which = np.divmod(combination, len(values))
+            settings[name] = np.array(values)[which]
+        return dict(reversed(settings.items())), seeds
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {**vars(self), "grid": {name: list(values) for name, values in self.grid.items()}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Plan":
+        return cls(**{**data, "grid": {k: tuple(v) for k, v in data["grid"].items()}})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a combination did: over its seeds, the mean return of the last tenth of the episodes."""
+
+    settings: Mapping[str, float]
+    score: Estimate | None
+    """The interquartile mean over seeds with its interval; None if any lane diverged."""
+
+    diverged: int
+    """Lanes whose returns were not all finite."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        score = None if self.score is None else self.score.to_dict()
+        return {"settings": dict(self.settings), "score": score, "diverged": self.diverged}
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep came to."""
+
+    plan: Plan
+    folder: Path
+    chunks: int
+    """How many are done."""
+
+    @property
+    def finished(self) -> bool:
+        return self.chunks == self.plan.chunks
+
+    @property
+    def results(self) -> Path:
+        """The Parquet file, once it is finished."""
+        return self.folder / RESULTS
+
+    def best(self, count: int = 10, level: float = 0.95) -> list[Standing]:
+        """The best combinations by interquartile mean of `return_last`, the best first.
+
+        Those with a lane that diverged come last, the fewest such lanes first. Intervals are over
+        seeds, of each combination by itself: the best of many is also the luckiest, so play it
+        again on other seeds before believing its figure.
+        """
+        if not self.finished:
+            raise InputError("The sweep is not finished: resume it.")
+        checks.count("count", count)
+        plan = self.plan
+        with _whole(self.results):
+            column = pq.read_table(self.results, columns=["return_last"])["return_last"]
+            scores = column.to_numpy().reshape(plan.combinations, plan.seeds).astype(np.float64)
+        diverged = np.sum(~np.isfinite(scores), axis=1)
+        finite = diverged == 0
+        means = interquartile_mean(np.where(finite[:, None], scores, 0.0))
+        order = np.lexsort((-means, diverged))[:count]
+        settings, _ = plan._at(order * plan.seeds)
+        return [
+            Standing(
+                {name: float(values[rank]) for name, values in settings.items()},
+                stratified_interval(scores[place], level=level) if finite[place] else None,
+                int(diverged[place]),
+            )
+            for rank, place in enumerate(order)
+        ]
+
+
+def sweep(
+    program: Program,
+    plan: Plan,
+    folder: str | Path,
+    *,
+    about: Mapping[str, Any] = MappingProxyType({}),
+    go_on: bool = False,
+    workers: str = "local",
+    progress: Progress = silent,
+    stop: Callable[[], bool] = never,
+) -> Swept:
+    """Play the plan, or what is left of it with `go_on`, and write its results.
+
+    `about` is JSON that says what program this is; a folder of another is refused. `workers` is
+    "local" for this process, "ray" for a Ray cluster on this machine that is started for the
+    purpose, or the address of one that is running. `stop` is asked before each segment; on a
+    cluster, before each chunk.
+    """
+    plan.fits(program)
+    place = Path(folder)
+    if not go_on:
+        _make(place)
+    elif not (place / PLAN).exists():
+        raise InputError(f"There is no sweep to resume in {str(place)!r}.")
+    with files.alone(place):
+        return _swept(program, plan, place, about, go_on, workers, progress, stop)
+
+
+def _swept(
+    program: Program,
+    plan: Plan,
+    place: Path,
+    about: Mapping[str, Any],
+    go_on: bool,
+    workers: str,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> Swept:
+    asked = {"plan": plan.to_dict(), "about": dict(about)}
+    if (place / PLAN).exists():
+        if not go_on:
+            raise InputError(f"{str(place)!r} holds a sweep already: resume it, or say another.")
+        # As they come back from a file.
+        if _read(place) != json.loads(json.dumps(asked)):
+            raise InputError(f"{str(place)!r} holds another sweep, with other settings.")
+    else:
+        _make(place / _CHUNKS)
+        files.write_json(place / PLAN, {"kind": _KIND, "format": _FORMAT, **asked})
+    if not (place / RESULTS).exists():
+        left = [number for number in range(plan.chunks) if not _rows_of(place, number).exists()]
+        played = _here if workers == "local" else _on_cluster(workers)
+        told = _Told(plan, plan.chunks - len(left), progress)
+        for number, table in played(program, plan, place, left, told, stop):
+            _write_table(_rows_of(place, number), table)
+            shutil.rmtree(_chunk_folder(place, number), ignore_errors=True)
+            told.finished()
+        if any(not _rows_of(place, number).exists() for number in range(plan.chunks)):
+            return Swept(plan, place, told.chunks)
+        progress("writing the results", 1.0)
+        _merge(plan, place)
+    shutil.rmtree(place / _CHUNKS, ignore_errors=True)
+    return Swept(plan, place, plan.chunks)
+
+
+def load_plan(folder: str | Path) -> tuple[Plan, dict[str, Any]]:
+    """The plan in a folder, and what it says about its program."""
+    data = _read(Path(folder))
+    try:
+        return Plan.from_dict(data["plan"]), dict(data["about"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InputError(f"{str(Path(folder) / PLAN)!r} is damaged.") from None
+
+
+# --- chunks --------------------------------------------------------------------------------------
+
+
+class _Told:
+    """How far everything is, for those who wait."""
+
+    def __init__(self, plan: Plan, chunks: int, progress: Progress) -> None:
+        self.plan, self.chunks, self.progress = plan, chunks, progress
+        self.of_chunk("", 0.0)
+
+    def of_chunk(self, what: str, share: float | None = None) -> None:
+        """The share of the chunk under way; how it calls that is of no use here."""
+        lanes = min(self.chunks * self.plan.lanes, self.plan.count)
+        self.progress(
+            f"{lanes:,} of {self.plan.count:,} lanes",
+            (self.chunks + (share or 0.0)) / self.plan.chunks,
+        )
+
+    def finished(self) -> None:
+        self.chunks += 1
+        self.of_chunk("", 0.0)
+
+
+Played = Iterator[tuple[int, pa.Table]]
+
+
+def _here(
+    program: Program,
+    plan: Plan,
+    folder: Path,
+    numbers: Sequence[int],
+    told: _Told,
+    stop: Callable[[], bool],
+) -> Played:
+    """The rows of chunks, one after the other in this process."""
+    for number in numbers:
+        found = _played(program, plan, number, folder, told.of_chunk, stop)
+        if found is None:
+            return
+        yield number, found
+
+
+def _on_cluster(workers: str) -> Callable[..., Played]:
+    """The rows of chunks, as they come back from a cluster."""
+
+    def played(
+        program: Program,
+        plan: Plan,
+        folder: Path,
+        numbers: Sequence[int],
+        told: _Told,
+        stop: Callable[[], bool],
+    ) -> Played:
+        with cluster.connected(workers) as ray:
+            task = ray.remote(_task)
+            # In bytes: a worker must read 64-bit numbers in JAX's 64-bit mode, lest it halve them.
+            packed = ray.cloudpickle.dumps(program)
+            shared = ray.put((packed, plan, os.path.realpath(folder)))
+            most = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            waiting = iter(numbers)
+            running: dict[Any, int] = {}
+            while True:
+                while len(running) < most and not stop():
+                    number = next(waiting, None)
+                    if number is None:
+                        break
+                    running[task.remote(shared, number)] = number
+                if not running:
+                    return
+                for done in ray.wait(list(running), num_returns=1)[0]:
+                    yield running.pop(done), _fetched(ray, done)
+
+    return played
+
+
+def _task(shared: tuple[bytes, Plan, str], number: int) -> pa.Table:
+    """What a worker does: a chunk, with checkpoints if it sees the folder of the sweep."""
+    packed, plan, folder = shared
+    with jax.enable_x64(True):
+        program: Program = pickle.loads(packed)
+    seen = (Path(folder) / PLAN).exists()
+    return _played(program, plan, number, Path(folder) if seen else None, silent, never)
+
+
+def _fetched(ray: Any, done: Any) -> pa.Table:
+    try:
+        return ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, InputError) else error from None
+    except ray.exceptions.RayError as error:
+        raise InputError(
+            f"The workers could not finish: {type(error).__name__}. What was done stays: resume "
+            "the sweep, with fewer lanes at a time if memory was short."
+        ) from None
+
+
+def _played(
+    program: Program,
+    plan: Plan,
+    number: int,
+    folder: Path | None,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> pa.Table | None:
+    """The rows of a chunk; None if it was told to stop before the end."""
+    lanes, size = plan.chunk(number)
+    place = None if folder is None else _chunk_folder(folder, number)
+    # The number of the chunk, so that folders which were moved are not taken for one another.
+    about = {"chunk": number}
+    if place is not None and (place / CHECKPOINT).exists():
+        found = resume(program, place, about=about, progress=progress, stop=stop)
+    else:
+        if place is not None:
+            _make(place)
+        found = train(
+            program,
+            plan.episodes,
+            lanes,
+            folder=place,
+            segment=plan.segment,
+            curve=True,
+            about=about,
+            progress=progress,
+            stop=stop,
+        )
+    return _table(plan, number, size, found) if found.ending == "finished" else None
+
+
+def _table(plan: Plan, number: int, size: int, found: Trained) -> pa.Table:
+    """A row for each lane of a chunk."""
+    places = number * plan.lanes + np.arange(size)
+    settings, seeds = plan._at(places)
+    returns = np.asarray(found.seen["return"][:size], dtype=np.float64)
+    lengths = np.asarray(found.seen["length"][:size], dtype=np.float64)
+    last = returns[:, -max(1, plan.episodes // _LAST) :]
+    columns: dict[str, Any] = {**settings, "seed": seeds.astype(np.int64)}
+    # Lanes may diverge: then their figures are not finite.
+    with np.errstate(invalid="ignore", over="ignore"):
+        columns |= {
+            "return_last": np.mean(last, axis=1),
+            "std_last": np.std(last, axis=1),
+            "return_all": np.mean(returns, axis=1),
+            "std_all": np.std(returns, axis=1),
+            "length_all": np.mean(lengths, axis=1),
+        }
+    if plan.curves:
+        columns["curve"] = pa.FixedSizeListArray.from_arrays(
+            pa.array(returns.reshape(-1)), plan.episodes
+        )
+    return pa.table(columns)
+
+
+_COLUMNS = ("seed", "return_last", "std_last", "return_all", "std_all", "length_all", "curve")
+
+
+# --- the folder ----------------------------------------------------------------------------------
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    data = files.read_json(folder / PLAN, _KIND, _FORMAT, "the plan of a sweep")
+    return {name: value for name, value in data.items() if name not in ("kind", "format")}
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{str(folder)!r} cannot be made: {error.strerror}.") from None
+
+
+def _chunk_folder(folder: Path, number: int) -> Path:
+    return folder / _CHUNKS / f"{number:07d}"
+
+
+def _rows_of(folder: Path, number: int) -> Path:
+    return folder / _CHUNKS / f"{number:07d}.parquet"
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    content = pa.BufferOutputStream()
+    pq.write_table(table, content)
+    files.write(path, content.getvalue().to_pybytes(), secret=False)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Say in a sentence that `path` is not what a sweep wrote, whatever its reader makes of it."""
+    try:
+        files.regular(path)
+        yield
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{str(path)!r} is damaged: delete it, and resume the sweep to have it again."
+        ) from None
+
+
+def _rows_read(path: Path, schema: Any) -> pa.Table:
+    with _whole(path):
+        found = pq.read_table(path)
+        return found if schema is None else found.cast(schema)
+
+
+def _merge(plan: Plan, folder: Path) -> None:
+    """All rows in the order of their lanes, in one file, there as a whole or not at all."""
+    schema = _rows_read(_rows_of(folder, 0), None).schema
+    together = max(1, _GROUP_ROWS // plan.lanes)
+    half = folder / f".{RESULTS}"
+    try:
+        with half.open("wb") as file:
+            with pq.ParquetWriter(file, schema) as writer:
+                for first in range(0, plan.chunks, together):
+                    numbers = range(first, min(first + together, plan.chunks))
+                    parts = [_rows_read(_rows_of(folder, number), schema) for number in numbers]
+                    writer.write_table(pa.concat_tables(parts))
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(folder / RESULTS)
+    except InputError:
+        half.unlink(missing_ok=True)
+        raise
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise InputError(f"{str(folder)!r} cannot be written: {files.reason(error)}.") from None
