@@ -20,7 +20,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from privrl.evaluation.private_figures import MAP, Floats
+from privrl.core.types import Floats
+from privrl.evaluation.private_figures import MAP
 from privrl.evaluation.private_value import PrivateValue
 from privrl.privacy import Budget, epsilon, witness
 

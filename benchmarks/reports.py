@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.measure import compare, seconds
-from privrl.privacy.grid import Array
+from privrl.core.types import Array
 from privrl.privacy.mechanisms.piecewise import HybridMechanism, PiecewiseMechanism
 from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport, LaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
 
 from benchmarks.measure import compare, seconds
+from privrl.core.types import Array
 from privrl.privacy import Budget, epsilon, witness
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms.correlated import (
     LONGEST_OPTIMAL,
     CorrelatedMechanism,

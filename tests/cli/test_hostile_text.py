@@ -16,10 +16,10 @@ import pytest
 
 from privrl import cli
 from privrl.cli.common import progress
+from privrl.core.text import named, printable, printable_line
 from privrl.privacy import Assumption, Budget, Certificate, Ledger, PureDP, Unit
 from privrl.privacy.certificate import _digest
 from privrl.privacy.noise import secure
-from privrl.privacy.text import named, printable, printable_line
 from tests.run.test_request import JUDGED, stays, table
 
 # Each of these, printed raw, moves, hides, breaks or turns around what is printed beside it.

@@ -18,7 +18,7 @@ from scipy import optimize, stats
 
 from privrl.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
 from privrl.control.functional_q import STATE, Course
-from privrl.control.increments import Floats, Layers, Linear, Table
+from privrl.control.increments import Layers, Linear, Table
 from privrl.control.program import read_about
 from privrl.control.reward_basis import (
     PerAction,
@@ -30,6 +30,7 @@ from privrl.control.reward_basis import (
     reward_features_from_dict,
 )
 from privrl.control.walks import Walk, greedy, walk, walk_greedily
+from privrl.core.types import Floats
 from privrl.data import Fourier, FunctionPolicy, OneHot, Polynomial, Tabular
 from privrl.envs import Interval, TabularMDP
 from privrl.envs.host import HostEnvironment

@@ -22,9 +22,9 @@ from privrl.control.pgc import (
 )
 from privrl.control.pgc_program import Arm
 from privrl.control.program import Program
+from privrl.core.errors import InputError
 from privrl.envs import make
 from privrl.envs.control import CartPole
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import PureDP
 from privrl.privacy.mechanisms.report_laplace import LaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign, share

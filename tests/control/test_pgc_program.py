@@ -25,10 +25,10 @@ from privrl.control.pgc_program import (
 )
 from privrl.control.privatiser import Privatiser
 from privrl.control.program import Program, load_state, save_state
+from privrl.core.errors import InputError
 from privrl.envs.base import Discrete
 from privrl.envs.chain import Chain
 from privrl.envs.control import CartPole
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms import report_laplace_jax, sign_jax, unit_vector_jax
 from privrl.privacy.mechanisms.report_laplace import LaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign

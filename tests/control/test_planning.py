@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privrl.control import planning
-from privrl.control.increments import Floats, Layers, Linear, Table
+from privrl.control.increments import Layers, Linear, Table
 from privrl.control.walks import Walk, walk
+from privrl.core.types import Floats
 from privrl.data import Fourier, OneHot
 from privrl.envs import Interval, TabularMDP
 from privrl.privacy import InputError

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privrl.control.privatiser import Agent, Mechanism, Privatiser, shares, unit
+from privrl.core.errors import CertificateError, OverBudget
 from privrl.privacy import InputError, PureDP, RandomizedResponse, Relation, Repeated, accounting
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC
-from privrl.privacy.errors import CertificateError, OverBudget
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign, share

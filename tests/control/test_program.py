@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privrl.control.program import Program, load_state, read_about, save_state, strong
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from tests.run.walk import WALK
 
 

@@ -26,12 +26,13 @@ from privrl.control import (
     prospect_planning,
 )
 from privrl.control.functional_q import STATE
-from privrl.control.increments import Floats, Layers, Linear, Table
+from privrl.control.increments import Layers, Linear, Table
 from privrl.control.noised_q import Data, ProspectUpdates
 from privrl.control.paper_prospect_settings import Config
 from privrl.control.program import read_about
 from privrl.control.shrinkage import posterior_means
 from privrl.control.walks import SampledWalk, Walk, pooled, walk, walk_sampling
+from privrl.core.types import Floats
 from privrl.data import Fourier, OneHot, Tabular
 from privrl.envs import Interval, TabularMDP
 from privrl.envs.host import HostEnvironment

@@ -85,13 +85,13 @@ def _writes_the_key_after_paying() -> list[Any]:
 
 
 def _names_not_synchronised() -> list[Any]:
-    from privrl.privacy import files
+    from privrl.core import files
 
     return [_put(files, "synced", lambda folder: None)]
 
 
 def _contents_not_synchronised() -> list[Any]:
-    from privrl.privacy import files
+    from privrl.core import files
 
     def write(path: Any, content: bytes, *, secret: bool) -> None:
         target = Path(path)
@@ -130,7 +130,7 @@ def _a_late_failure_forgets_the_key() -> list[Any]:
 
 
 def _no_lock() -> list[Any]:
-    from privrl.privacy import files
+    from privrl.core import files
 
     return [_put(files, "alone", lambda path: nullcontext())]
 

@@ -161,7 +161,7 @@ def _books(folder: Path) -> None:
 
     with (folder / "people.json").open("w") as file, redirect_stdout(file):
         _run("ledger", "export", "people.ledger")
-    from privrl.privacy import files
+    from privrl.core import files
     from privrl.risk import Prospect
 
     files.write_json(folder / "prospect.json", Prospect.tversky_kahneman().to_dict())

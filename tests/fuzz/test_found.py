@@ -11,11 +11,12 @@ import pytest
 
 from privrl import cli
 from privrl.control import LoggedQ, noised_q
+from privrl.core import files
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import LSTD
 from privrl.evaluation.importance import weighted
 from privrl.evaluation.steps import MOST_ROWS
-from privrl.privacy import Budget, InputError, files
+from privrl.privacy import Budget, InputError
 from privrl.run import clinic, training
 from privrl.run.evaluation import Question, _schema
 from privrl.run.sweep import Plan, Swept

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 
+from privrl.core.errors import InputError
 from privrl.envs.control import CartPole
 from privrl.papers import ono2020
 from privrl.papers.ono2020 import Experiment, Outcome
-from privrl.privacy.errors import InputError
 
 SHORT = CartPole(step_limit=12)
 

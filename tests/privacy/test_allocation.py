@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import logsumexp, ndtr
 
+from privrl.core.errors import InputError, UnsupportedError
 from privrl.privacy import allocation
 from privrl.privacy.accounting import account, calibrate, delta, epsilon
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.errors import InputError, UnsupportedError
 from privrl.privacy.events import (
     Disjoint,
     Event,

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from privrl.core.types import Array
 from privrl.privacy import (
     Budget,
     Certificate,
@@ -36,7 +37,6 @@ from privrl.privacy.audit.canaries import Coins
 from privrl.privacy.audit.mutations import attacked
 from privrl.privacy.audit.targets import TARGETS, find, gaussian
 from privrl.privacy.exact import bernoulli
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import Source, secure
 from tests.statistics import FALSE_ALARM
 

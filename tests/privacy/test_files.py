@@ -10,9 +10,10 @@ import pytest
 
 from privrl import cli
 from privrl.control.aggregation import from_line
+from privrl.core import files
+from privrl.core.text import printable
 from privrl.data import Tabular, load_policy
-from privrl.privacy import Certificate, CertificateError, InputError, Ledger, PureDP, Unit, files
-from privrl.privacy.text import printable
+from privrl.privacy import Certificate, CertificateError, InputError, Ledger, PureDP, Unit
 from privrl.risk.prospect import Prospect
 from privrl.run.parsing import configured
 from privrl.run.study import Study

@@ -25,16 +25,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import privrl
-from privrl.privacy import (
-    Budget,
-    InputError,
-    Ledger,
-    NoiseOrigin,
-    Relation,
-    Unit,
-    files,
-    resuming,
-)
+from privrl.core import files
+from privrl.privacy import Budget, InputError, Ledger, NoiseOrigin, Relation, Unit, resuming
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Gaussian
 from privrl.privacy.noise import stored

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+from privrl.core.errors import InputError, UnsupportedError
 from privrl.privacy import witness
-from privrl.privacy.errors import InputError, UnsupportedError
 from privrl.privacy.events import (
     ApproxDP,
     DiscreteGaussian,

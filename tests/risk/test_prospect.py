@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import integrate, stats
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.risk import (
     PowerUtility,
     Prelec,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from privrl.core.errors import InputError
 from privrl.envs import ObstacleGrid, TabularMDP
-from privrl.privacy.errors import InputError
 from privrl.risk import PowerUtility, Prospect, Straight, solve
 
 PAPER = Prospect.rajabi2022()

@@ -19,7 +19,8 @@ import pytest
 from privrl import cli
 from privrl.control import noised_q
 from privrl.control.functional_q import FunctionalQ
-from privrl.privacy import InputError, Ledger, LedgerError, Relation, Unit, files, resuming, room
+from privrl.core import files, resources
+from privrl.privacy import InputError, Ledger, LedgerError, Relation, Unit, resuming
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.resuming import KEY
 from privrl.run.lessons import folder as folders
@@ -106,7 +107,7 @@ def test_a_reward_that_cannot_be_planned_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(room, "memory", lambda: 1000)
+    monkeypatch.setattr(resources, "memory", lambda: 1000)
     told = refused(REWARDS, rewards, capsys, tmp_path / "run")
     assert "would take about" in told
 
@@ -130,7 +131,7 @@ def test_a_table_that_memory_does_not_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """How much it takes follows from how many rows people have, so nobody is told."""
-    monkeypatch.setattr(room, "memory", lambda: 1000)
+    monkeypatch.setattr(resources, "memory", lambda: 1000)
     told = refused(logged[:-2], people, capsys, tmp_path / "run")
     assert "more memory than there is" in told
     assert "B of memory" not in told
@@ -173,11 +174,11 @@ def test_a_disk_that_takes_nothing_beforehand_is_not_called_full(
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
     monkeypatch.setattr(os, "posix_fallocate", unable)
-    room.on_disk(tmp_path, 100)
+    resources.on_disk(tmp_path, 100)
     monkeypatch.delattr(os, "posix_fallocate")
-    room.on_disk(tmp_path, 100)
+    resources.on_disk(tmp_path, 100)
     with pytest.raises(InputError, match="has no room"):
-        room.on_disk(tmp_path / "nowhere", 100)
+        resources.on_disk(tmp_path / "nowhere", 100)
 
 
 def test_a_run_that_could_not_be_certified_is_not_paid_for(
@@ -387,8 +388,8 @@ def test_names_are_on_disk_when_a_file_is(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_memory_is_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0 < room.memory() <= pages
+    assert 0 < resources.memory() <= pages
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
-    assert room.memory() == 2**20
-    assert room._shown(32_100_000_000) == "32.1 GB"
-    assert room._shown(0) == "0 bytes"
+    assert resources.memory() == 2**20
+    assert resources._shown(32_100_000_000) == "32.1 GB"
+    assert resources._shown(0) == "0 bytes"

@@ -25,18 +25,10 @@ from gymnasium import spaces
 from privrl import cli
 from privrl.control import FunctionalQ, LoggedQ, noised_q
 from privrl.control.actor_critic import STATE, ActorCritic
+from privrl.core import files
 from privrl.data import Tabular, Trajectories
 from privrl.envs.tabular import TabularMDP
-from privrl.privacy import (
-    Budget,
-    Certificate,
-    InputError,
-    Ledger,
-    NoiseOrigin,
-    Relation,
-    Unit,
-    files,
-)
+from privrl.privacy import Budget, Certificate, InputError, Ledger, NoiseOrigin, Relation, Unit
 from privrl.privacy.resuming import KEY
 from privrl.run import training
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privrl.core.errors import OverBudget
 from privrl.data import OneHot, Polynomial, Tabular, Trajectories
 from privrl.evaluation import PrivateValue, Schema, simulate_like
 from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
-from privrl.privacy.errors import OverBudget
 from privrl.run.evaluation import CURVE_EPSILONS, Question, evaluate
 from privrl.run.study import Study
 

@@ -24,12 +24,13 @@ import pytest
 
 from privrl import cli
 from privrl.cli import judging
+from privrl.core import files
+from privrl.core import resources as memory
+from privrl.core.errors import LedgerError
 from privrl.data import FunctionPolicy, OneHot, Tabular, Trajectories
 from privrl.evaluation import room
 from privrl.evaluation.sums import gathered
-from privrl.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, files, resuming
-from privrl.privacy import room as memory
-from privrl.privacy.errors import LedgerError
+from privrl.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, resuming
 from privrl.privacy.noise import Source
 from privrl.privacy.resuming import KEY
 from privrl.report import findings

@@ -10,7 +10,8 @@ import pytest
 from privrl import cli
 from privrl.control.actor_critic import STATE
 from privrl.control.functional_q import STATE as RELEASED
-from privrl.privacy import InputError, files
+from privrl.core import files
+from privrl.privacy import InputError
 from privrl.privacy.resuming import KEY
 from privrl.run.training import CHECKPOINT
 

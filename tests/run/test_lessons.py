@@ -10,10 +10,10 @@ from gymnasium import spaces
 
 from privrl.control.increments import Network
 from privrl.control.paper_actor_critic import PaperProgram
+from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs.registry import make
 from privrl.privacy import Budget
-from privrl.privacy.errors import InputError
 from privrl.run.lessons import grid_of, planned
 from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
 from privrl.run.sweep import Plan

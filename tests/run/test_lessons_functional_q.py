@@ -10,10 +10,10 @@ from gymnasium import spaces
 
 from privrl.control import FunctionalQ, Network
 from privrl.control.noised_q import DESCENTS
+from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot
 from privrl.envs.registry import make
 from privrl.privacy import Budget
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.run.lessons import LEARNERS, Lesson
 from privrl.run.lessons.actor_critic import ActorCriticLesson

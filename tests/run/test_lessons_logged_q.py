@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl.control import Network
+from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.privacy import Budget
-from privrl.privacy.errors import InputError
 from privrl.run.lessons import Lesson, planned, teach, teach_on
 from privrl.run.lessons.logged_q import LoggedQLesson
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.run.logs import FORMATS, CsvLog, Logs, Row, TensorBoardLog, crc32c, paths
 
 ROWS: list[Row] = [

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.run.statistics import (
-    Floats,
     interquartile_mean,
     probability_of_improvement,
     resampled,

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.run import cluster
 from privrl.run.statistics import interquartile_mean
 from privrl.run.sweep import Plan, Swept, load_plan, sweep

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 import pytest
 
+from privrl.core.errors import InputError
 from privrl.privacy import Budget, Gaussian, Ledger, Relation, Unit
-from privrl.privacy.errors import InputError
 from privrl.run.logs import FORMATS
 from privrl.run.training import (
     CHECKPOINT,

@@ -75,7 +75,7 @@ def run(arguments: list[str] | None = None) -> int:
     except (OverflowError, MemoryError, RecursionError):
         return _refuse("These numbers are too large, or too deeply nested, to compute with.")
     except Exception as error:  # sorted below; what is not for people keeps its traceback
-        from privrl.privacy.errors import PrivRLError
+        from privrl.core.errors import PrivRLError
 
         if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, _UsageError):
             say(
@@ -115,14 +115,14 @@ def _about_file(error: OSError) -> str:
 
 def _refuse(message: str) -> int:
     # One line, and not a long one, whatever a file that is complained of has put into it.
-    from privrl.privacy.text import shortened
+    from privrl.core.text import shortened
 
     say(f"privrl: {shortened(message)}", aside=True)
     return 2
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    from privrl.privacy.text import uncoloured
+    from privrl.core.text import uncoloured
 
     # Gymnasium colours its warnings.
     say(f"privrl: warning: {uncoloured(str(message))}", aside=True)

@@ -114,7 +114,8 @@ def _save(
     reward_radius: float | None,
     path: Path,
 ) -> None:
-    from privrl.privacy import Certificate, InputError, Relation, Release, Unit, files
+    from privrl.core import files
+    from privrl.privacy import Certificate, InputError, Relation, Release, Unit
 
     if unit is None:
         if relation not in (Relation.REWARD_RADIUS, Relation.LOCAL):
@@ -221,8 +222,8 @@ def verify(
     """Recompute a certificate with two accountants that share no code."""
     import textwrap
 
+    from privrl.core.text import printable
     from privrl.privacy import Certificate, signing
-    from privrl.privacy.text import printable
 
     read = Certificate.read(certificate)
     if as_json and read.invalid is not None:
@@ -280,7 +281,8 @@ def sign(
     """Sign a certificate, if it can be verified; the signature is put into its file."""
     from dataclasses import replace
 
-    from privrl.privacy import Certificate, files, signing
+    from privrl.core import files
+    from privrl.privacy import Certificate, signing
 
     # A signature that was there before is replaced.
     read = replace(Certificate.read(certificate), signature=None)

@@ -99,7 +99,7 @@ def _attacked(
     names: list[str], jobs: int, given: dict[str, Any]
 ) -> "Iterator[Audit | CanaryAudit]":
     """What attacks on these targets find, in their order."""
-    from privrl.privacy import checks
+    from privrl.core import checks
 
     if checks.count("jobs", jobs) == 1 or len(names) == 1:
         yield from (_attack(name, given) for name in names)

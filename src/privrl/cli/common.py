@@ -10,7 +10,7 @@ import typer
 from privrl.cli.printing import say, shown
 
 if TYPE_CHECKING:
-    from privrl.run.evaluation import Progress
+    from privrl.core.progress import Progress
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 EnvName = Annotated[
@@ -110,7 +110,7 @@ def progress(steps: int | None) -> Iterator["Progress"]:
         TimeRemainingColumn,
     )
 
-    from privrl.privacy.text import printable_line
+    from privrl.core.text import printable_line
 
     console = Console(stderr=True)
     columns = (

@@ -225,7 +225,8 @@ def _evaluate(
     """Answer, and write the run's folder: `out`, or one that was not there before."""
     from datetime import datetime
 
-    from privrl.privacy import InputError, files
+    from privrl.core import files
+    from privrl.privacy import InputError
     from privrl.run.parsing import not_empty
     from privrl.run.releasing import reserved
     from privrl.run.request import Request
@@ -247,7 +248,8 @@ def _evaluate(
 
 def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: bool) -> None:
     """Go on with an evaluation that was interrupted."""
-    from privrl.privacy import InputError, files
+    from privrl.core import files
+    from privrl.privacy import InputError
     from privrl.privacy.resuming import KEY, Kept
     from privrl.report import folder as folders
     from privrl.run.releasing import STUDY
@@ -380,7 +382,7 @@ def _study_lines(study: "Study") -> list[str]:
     """The figures, and what they promise, for a screen of 79 columns."""
     import textwrap
 
-    from privrl.privacy.text import named, printable
+    from privrl.core.text import named, printable
 
     main = study.main
     level = f"{100 * main.interval.level:g} %" if main.interval else ""
@@ -425,7 +427,7 @@ def _study_lines(study: "Study") -> list[str]:
 
 
 def _row(label: str, *numbers: float | None) -> str:
-    from privrl.privacy.text import named
+    from privrl.core.text import named
 
     figures = ("-" if x is None else format(x, ".4g") for x in numbers)
     return f"  {named(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)

@@ -163,7 +163,8 @@ def ledger_import(
     as_json: Json = False,
 ) -> None:
     """Make a ledger from its JSON form, if its chain is unbroken."""
-    from privrl.privacy import Ledger, files
+    from privrl.core import files
+    from privrl.privacy import Ledger
 
     with Ledger.from_dict(files.load_json(source), path) as ledger:
         entries = len(ledger)

@@ -1,7 +1,7 @@
 """All that the commands print: no other module in this package may (ruff's T20 forbids it).
 
 A command hands over lines. The breaks between them are the only ones that reach the terminal: what
-a file or an option has put into a line is escaped (`privrl.privacy.text`), so that no name can move
+a file or an option has put into a line is escaped (`privrl.core.text`), so that no name can move
 the cursor, start a line of its own, or turn around the numbers beside it.
 """
 
@@ -10,7 +10,7 @@ import shlex
 import sys
 from typing import Any
 
-from privrl.privacy.text import printable_line
+from privrl.core.text import printable_line
 
 
 def say(*lines: object, aside: bool = False) -> None:

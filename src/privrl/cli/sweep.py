@@ -84,7 +84,8 @@ def sweep_command(
     privrl sweep pgc --env CartPole --epsilon 2 --agents 5000 --grid rate=0.05,0.1 --out sweeps/y
     """
     words = {k: v for k, v in locals().items() if k not in _NOT_SWEPT}
-    from privrl.privacy import InputError, checks, files
+    from privrl.core import checks, files
+    from privrl.privacy import InputError
     from privrl.run import lessons, training
     from privrl.run.sweep import load_plan, sweep
 

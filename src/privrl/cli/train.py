@@ -47,7 +47,7 @@ train_app = typer.Typer(cls=_Learners, rich_markup_mode=None)
 
 def train(learner: str, options: dict[str, Any]) -> None:
     """Play what a learner's command was told, and print what came of it."""
-    from privrl.privacy import files
+    from privrl.core import files
     from privrl.run import lessons, training
 
     words = {k: v for k, v in options.items() if k not in _OF_THE_RUN} | {"learner": learner}
@@ -95,8 +95,8 @@ def _lines(found: "Taught") -> list[str]:
     """What was learned, and what it promises, for a screen of 79 columns."""
     import textwrap
 
+    from privrl.core.text import printable
     from privrl.privacy import Certificate, Claim
-    from privrl.privacy.text import printable
 
     learned = found.learned
     assert learned is not None

@@ -29,7 +29,7 @@ about people instead of steps.
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, partial
 from pathlib import Path
@@ -42,20 +42,23 @@ import numpy as np
 
 from privrl.control import certified
 from privrl.control.certified import SWEEPABLE, Plan, State
-from privrl.control.increments import Floats, Head, Network, Rows, Table, head_from_dict, head_of
+from privrl.control.increments import Head, Network, Rows, Table, head_from_dict, head_of
 from privrl.control.paper_actor_critic import Config, PaperProgram, claims, flush
 from privrl.control.program import load_state, save_state
 from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from privrl.control.prospect_rows import Outlook, projected
+from privrl.core import checks, files, resources
+from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.core.types import Floats
 from privrl.data import Features, Policy
 from privrl.envs.base import Environment
 from privrl.envs.host import HostEnvironment, is_live, simulator
 from privrl.envs.preflight import ASSUMPTIONS, checked
 from privrl.envs.registry import make
 from privrl.envs.tabular import TabularMDP
-from privrl.privacy import checks, files, resuming, room
+from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption, Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.noise import reproducible, secure
@@ -65,7 +68,6 @@ from privrl.privacy.resuming import Kept
 from privrl.risk import Prospect
 
 Env = Environment[Any, Any] | HostEnvironment
-Progress = Callable[[int, int], None]
 
 NOT_PRIVATE = "Not private: the variant 'none' adds no noise."
 
@@ -308,7 +310,7 @@ class ActorCritic:
         seed: int | None = None,
         public: bool = False,
         critic: Any = None,
-        progress: Progress | None = None,
+        progress: Counted | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
         preflight: bool = True,
@@ -377,7 +379,7 @@ class ActorCritic:
         size = program.try_room(first, public)
         # The folder before anybody pays, since a run without its checkpoint would be lost.
         with resuming.begun(checkpoint, STATE):
-            room.on_disk(checkpoint, 2 * size)
+            resources.on_disk(checkpoint, 2 * size)
             if checkpoint is not None:
                 live = is_live(made)
                 runs_on = {"env": None if live else simulator(made)}
@@ -405,7 +407,7 @@ class ActorCritic:
         *,
         critic: Any = None,
         ledger: Ledger | None = None,
-        progress: Progress | None = None,
+        progress: Counted | None = None,
         keep: bool = False,
         preflight_env: Any = None,
     ) -> "Learned":
@@ -490,7 +492,7 @@ class ActorCritic:
         return rows.critic.scaled(start.weights, 1.0 / rows.width)
 
     def _as_printed(
-        self, env: Env, episodes: int, seed: int | None, public: bool, progress: Progress | None
+        self, env: Env, episodes: int, seed: int | None, public: bool, progress: Counted | None
     ) -> "Learned":
         """Paper mode: Algorithms 1 to 4."""
         if not isinstance(env, TabularMDP):
@@ -528,7 +530,7 @@ class ActorCritic:
         purse: Purse,
         start: "_Start",
         about: Mapping[str, Any],
-        progress: Progress | None,
+        progress: Counted | None,
         keep: bool,
     ) -> "Learned":
         plan, path, kept = program.plan, None, purse.kept
@@ -864,19 +866,19 @@ class CertifiedProgram:
         """Compile the run, and refuse one that memory does not hold; the bytes of a checkpoint."""
         plan, what, remedy = self.plan, "Such a run", "use a smaller batch, or fewer features"
         shown = 8 * plan.people if public else 0
-        room.refuse_above(4 * shown, what, remedy)
-        with jax.enable_x64(True), room.refusing(what, remedy):
+        resources.refuse_above(4 * shown, what, remedy)
+        with jax.enable_x64(True), resources.refusing(what, remedy):
             key = jax.eval_shape(lambda: jax.random.key(0))
             begun = partial(certified.begin_one, plan)
             state = jax.eval_shape(begun, key, key, self.numbers, first)
             if isinstance(self.env, Environment):
                 lanes = jax.eval_shape(lambda x: jax.tree.map(lambda y: y[None], x), state)
                 given: tuple[Any, ...] = (plan, self.env, self.length, lanes, 1)
-                room.compiled(certified.advance, *given, what=what, remedy=remedy)
+                resources.compiled(certified.advance, *given, what=what, remedy=remedy)
             else:
                 batch = certified.shapes_on_host(plan, self.env, self.length)
                 given = (plan, state, self.length, batch)
-                room.compiled(certified.take_in, *given, what=what, remedy=remedy)
+                resources.compiled(certified.take_in, *given, what=what, remedy=remedy)
             held = sum(math.prod(map(int, x.shape)) * 8 for x in jax.tree.leaves(state))
         return held + shown + 16 * plan.horizon
 

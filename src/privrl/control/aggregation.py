@@ -50,10 +50,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privrl.control.privatiser import Privatiser
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.exact import Booleans, Integers
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import numbers
 from privrl.privacy.promise import Word
 

@@ -25,12 +25,12 @@ import numpy as np
 from gymnasium import spaces
 
 from privrl.control.actor_critic import ActorCritic, CertifiedProgram, Learned
+from privrl.core.types import Array
 from privrl.data import OneHot
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.audit.attacks import Outputs, everything
 from privrl.privacy.audit.auditor import Target
 from privrl.privacy.audit.targets import target, watched
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget
 from privrl.risk import Prospect

@@ -66,14 +66,15 @@ from jax import lax
 from numpy.typing import NDArray
 
 from privrl.control.aggregation import adam
-from privrl.control.increments import Floats, Rows
+from privrl.control.increments import Rows
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.data.policies import choose
 from privrl.envs.base import Carry, Discrete, Environment, Episodes, Transitions, begin
 from privrl.envs.host import HostEnvironment
 from privrl.privacy import noise
 from privrl.privacy.accounting import calibrate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Disjoint, Event, Gaussian
 from privrl.privacy.mechanisms import correlated_jax
 from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy

@@ -48,15 +48,7 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q, planning
-from privrl.control.increments import (
-    Floats,
-    Head,
-    Layers,
-    Network,
-    Rows,
-    Table,
-    head_of,
-)
+from privrl.control.increments import Head, Layers, Network, Rows, Table, head_of
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.noised_q import DESCENTS, Descent, total
 from privrl.control.paper_functional_q import Config, PaperProgram, claims
@@ -71,16 +63,19 @@ from privrl.control.reward_basis import (
     returns,
 )
 from privrl.control.walks import Env, Walk, greedy, walk, walk_greedily
+from privrl.core import checks, resources
+from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.core.types import Floats
 from privrl.data import Features, Fourier, OneHot, Policy, Polynomial
 from privrl.data.collection import collect
 from privrl.envs.base import Box, Discrete
 from privrl.envs.host import HostEnvironment, is_live, simulator
 from privrl.envs.preflight import ASSUMPTIONS, checked
 from privrl.envs.registry import make
-from privrl.privacy import checks, resuming, room
+from privrl.privacy import resuming
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption, Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, Gaussian, Repeated
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms.reward_model import (
@@ -92,8 +87,6 @@ from privrl.privacy.noise import Source, reproducible, secure
 from privrl.privacy.payment import Purse, forgotten_unless_paid
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 from privrl.privacy.resuming import Kept
-
-Progress = Callable[[int, int], None]
 
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
 
@@ -319,7 +312,7 @@ class FunctionalQ:
         seed: int | None = None,
         public: bool = False,
         behaviour: Policy | None = None,
-        progress: Progress | None = None,
+        progress: Counted | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
         preflight: bool = True,
@@ -392,7 +385,7 @@ class FunctionalQ:
         *,
         ledger: Ledger | None = None,
         behaviour: Policy | None = None,
-        progress: Progress | None = None,
+        progress: Counted | None = None,
         keep: bool = False,
         preflight_env: Any = None,
     ) -> LearnedQ:
@@ -454,7 +447,7 @@ class FunctionalQ:
         return self._by_rewards(course, behaviour, released)
 
     def _as_printed(
-        self, env: Env, seed: int | None, public: bool, progress: Progress | None
+        self, env: Env, seed: int | None, public: bool, progress: Counted | None
     ) -> LearnedQ:
         """Paper mode: Algorithm 1, for all of its samples."""
         program, planned = self._program(cast(Any, env))
@@ -510,7 +503,7 @@ class FunctionalQ:
             source = course.purse.source
             walked = self._walk(course, behaviour, source.key())
             with jax.enable_x64(True):
-                with room.refusing("Such a run", _SMALLER):
+                with resources.refusing("Such a run", _SMALLER):
                     data = self._transitions(head, walked)
                 noised_q.try_room(plan, data, _SMALLER, told=True)
                 course.pay(event, {}, 16 * math.prod(head.shape))
@@ -581,7 +574,7 @@ class FunctionalQ:
 
     def _released_model(self, course: "Course", walked: Walk, features: Any) -> "Arrays":
         """The coefficients of a reward model, with noise if there is a budget."""
-        with room.refusing("Such a reward model", _SMALLER):
+        with resources.refusing("Such a reward model", _SMALLER):
             mechanism, means = self.modelled(walked, features)
         course.pay(
             mechanism.event if self.budget is not None else None,
@@ -894,7 +887,7 @@ class Course:
     head: Head
     purse: Purse
     about: Mapping[str, Any]
-    progress: Progress | None
+    progress: Counted | None
     keep: bool
 
     @property
@@ -918,8 +911,8 @@ class Course:
         """
         size = more + sum(np.asarray(array).nbytes for array in public.values())
         if self.purse.kept is not None:
-            room.on_disk(self.purse.kept.folder, 2 * size)
-        room.refuse_above(
+            resources.on_disk(self.purse.kept.folder, 2 * size)
+        resources.refuse_above(
             self.agent.planning_bytes(self.head), "Planning with such features", _SMALLER
         )
         if event is not None:

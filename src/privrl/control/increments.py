@@ -47,18 +47,17 @@ from typing import Any, Literal, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from privrl.control.prospect_rows import Outlook
+from privrl.core import checks, resources
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Softmax, Tabular
 from privrl.data.features import features_from_dict
 from privrl.data.policies import Network as NetworkPolicy
 from privrl.envs.base import Box, Discrete, Episodes
-from privrl.privacy import checks, room
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms import clip
 
-Floats = NDArray[np.float64]
 Settings = Mapping[str, Any]
 
 # Less likely actions count as this likely where a logarithm is taken.
@@ -388,7 +387,7 @@ class Rows:
         """Refuse heads that cannot take what is observed, and those that memory does not hold."""
         # Released, averaged, those of the target, two moments, a slope, and noise.
         remedy = "use fewer features, or a smaller network"
-        room.refuse_above(64.0 * sum(self.sizes), "So many parameters", remedy)
+        resources.refuse_above(64.0 * sum(self.sizes), "So many parameters", remedy)
         if isinstance(observed, Box):
             length = len(observed.low)
             seen, what = jnp.zeros((1, length)), f"vectors of {length} numbers"

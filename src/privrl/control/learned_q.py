@@ -11,14 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.control.increments import Floats, Head, described, head_from_dict
+from privrl.control.increments import Head, described, head_from_dict
 from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from privrl.control.reward_basis import reward_features_from_dict
+from privrl.core import files
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.data.policies import policy_from_dict
-from privrl.privacy import files
 from privrl.privacy.certificate import Claim
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms.reward_model import RewardModel
 from privrl.privacy.promise import Relation
 

@@ -36,14 +36,16 @@ from privrl.control.increments import Network, Rows, head_of
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.noised_q import People, Plan
 from privrl.control.walks import greedy
+from privrl.core import checks, resources
+from privrl.core.errors import InputError
+from privrl.core.progress import Counted
 from privrl.data import Features, Trajectories
 from privrl.data.assumed import assumed
 from privrl.data.policies import check_table
 from privrl.data.words import refuse_read_words
 from privrl.envs.base import Box, Discrete
-from privrl.privacy import checks, resuming, room
+from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.payment import Purse, forgotten_unless_paid
@@ -144,7 +146,7 @@ class LoggedQ:
         seed: int | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
-        progress: noised_q.Progress | None = None,
+        progress: Counted | None = None,
     ) -> LearnedQ:
         """Learn from `data`; with a `ledger` all is paid for before anything is computed.
 
@@ -168,7 +170,7 @@ class LoggedQ:
         *,
         ledger: Ledger | None = None,
         keep: bool = False,
-        progress: noised_q.Progress | None = None,
+        progress: Counted | None = None,
     ) -> LearnedQ:
         """What `fit(..., checkpoint=folder)` would have come to, bit for bit.
 
@@ -226,13 +228,13 @@ class LoggedQ:
         plan: Plan,
         purse: Purse,
         keep: bool,
-        progress: noised_q.Progress | None,
+        progress: Counted | None,
     ) -> LearnedQ:
         head, count, kept = plan.rule.head, data.num_units, purse.kept
         largest = max(map(abs, self.reward_range))
         remedy = "use fewer features, or a smaller network"
         with forgotten_unless_paid(purse), jax.enable_x64(True):
-            with room.refusing("Such features of these rows", remedy):
+            with resources.refusing("Such features of these rows", remedy):
                 moves = data.transitions()
                 rows = noised_q.of_people(
                     head,

@@ -58,7 +58,6 @@ them) is the caller's part for all rules but the last. Arithmetic: 64-bit floati
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -69,12 +68,15 @@ import numpy as np
 from jax import lax
 
 from privrl.control.aggregation import adam
-from privrl.control.increments import Floats, Head
+from privrl.control.increments import Head
 from privrl.control.prospect_planning import weighed
 from privrl.control.walks import SampledWalk, pooled
-from privrl.privacy import checks, noise, room
+from privrl.core import checks, resources
+from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.core.types import Floats
+from privrl.privacy import noise
 from privrl.privacy.accounting import calibrate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, Gaussian, Repeated
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.mechanisms.reward_model import RewardModelMechanism
@@ -87,9 +89,6 @@ _ALL = 2**31 - 1
 _MOST_UPDATES = 10**7
 # A piece of a run that shows progress is made twice as long while it takes less, in seconds.
 _PIECE = 0.5
-
-Progress = Callable[[int, int], None]
-"""`progress(done, planned)`, in updates."""
 
 
 class Data(NamedTuple):
@@ -549,7 +548,7 @@ def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> S
 
 
 def to_the_end(
-    plan: Plan, data: Data, state: State, sigma: float, progress: Progress | None
+    plan: Plan, data: Data, state: State, sigma: float, progress: Counted | None
 ) -> State:
     """All updates; with `progress`, in pieces of about a second, after each of which it is told."""
     done, size = 0, plan.updates if progress is None else 1
@@ -571,7 +570,7 @@ def try_room(plan: Plan, data: Data, remedy: str, *, told: bool) -> None:
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(partial(begin, plan), data, key)
     given = (plan, data, state, 1.0, 1)
-    room.compiled(advance, *given, what="Such a run", remedy=remedy, told=told)
+    resources.compiled(advance, *given, what="Such a run", remedy=remedy, told=told)
 
 
 def released(plan: Plan, data: Data, state: State) -> Floats:

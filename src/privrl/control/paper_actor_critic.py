@@ -55,13 +55,12 @@ from privrl.control.paper_parts import State as State
 from privrl.control.paper_parts import Variant as Variant
 from privrl.control.ranks import Ranks
 from privrl.control.waiting import Gap, Gaps
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs.tabular import TabularMDP
-from privrl.privacy import checks
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import seo2020_equation3
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

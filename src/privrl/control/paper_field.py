@@ -24,8 +24,8 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
 
 Kind = Literal["features", "cells"]
 # More weights would make each evaluation cost more than the learner.

@@ -46,7 +46,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from privrl.control import paper_draws as draws
 from privrl.control import paper_path as paths
@@ -57,11 +57,11 @@ from privrl.control.paper_q_settings import check_setting
 from privrl.control.paper_q_settings import claims as claims
 from privrl.control.paper_q_settings import printed as printed
 from privrl.control.paper_q_settings import public_code as public_code
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs.base import Box, Environment
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
-Floats = NDArray[np.float64]
 Tree = TypeVar("Tree")
 
 # Of the public code's exploration, and of RMSprop as its library has it.

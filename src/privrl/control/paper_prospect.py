@@ -56,7 +56,7 @@ from numpy.typing import ArrayLike
 
 from privrl.control import paper_draws as draws
 from privrl.control.functional_q import NO_CLAIM
-from privrl.control.increments import Floats, Head, Layers, Linear
+from privrl.control.increments import Head, Layers, Linear
 from privrl.control.lanes import by_parts
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.paper_field import Field
@@ -69,11 +69,12 @@ from privrl.control.paper_prospect_settings import public_code as public_code
 from privrl.control.paper_q_settings import check_setting
 from privrl.control.promises import Promise
 from privrl.control.walks import greedy
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Cells, CosineProducts, Joined, NetworkOutputs
 from privrl.data.collection import collect
 from privrl.envs.base import Box, Environment
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 # So many lanes are compiled together; more are further calls of the same, on as many cores as there
 # are.

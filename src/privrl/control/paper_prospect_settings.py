@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 from privrl.control import paper_q_settings
 from privrl.control.paper_field import Kind
 from privrl.control.paper_q_settings import check_setting, one_of
-from privrl.privacy import checks
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import rajabi2022_theorem1
-from privrl.privacy.errors import InputError
 from privrl.risk import Prospect
 
 Acting = Literal["greedy", "proportional"]

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from privrl.control.paper_path import Edge
-from privrl.privacy import checks
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import wang2019_theorem5
-from privrl.privacy.errors import InputError
 
 
 @dataclass(frozen=True)

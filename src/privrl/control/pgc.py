@@ -44,20 +44,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.control.aggregation import Optimiser, Staleness
-from privrl.control.increments import Floats
 from privrl.control.pgc_losses import Activation, Model
 from privrl.control.pgc_program import Acting, Arm, Dynamics, OneOf, PGCProgram, State, Timing
 from privrl.control.privatiser import Mechanism, Privatiser
 from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.data.policies import policy_from_dict
 from privrl.envs.base import Environment
 from privrl.envs.control import CartPole
 from privrl.envs.host import HostEnvironment
 from privrl.envs.registry import make
-from privrl.privacy import checks, claims, files
+from privrl.privacy import claims
 from privrl.privacy.certificate import Assumption, Claim
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms.sign import ProjectedSign, share
 from privrl.privacy.mechanisms.sign_jax import truthful
 from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
@@ -65,7 +67,6 @@ from privrl.privacy.noise import reproducible, secure
 from privrl.privacy.promise import NoiseOrigin
 
 Env = Environment[Any, Any] | HostEnvironment
-Progress = Callable[[int, int], None]
 
 NOT_PRIVATE = "Not private: without a mechanism gradients are reported as they are."
 
@@ -383,7 +384,7 @@ class PGC:
         *,
         seed: int | None = None,
         public: bool = False,
-        progress: Progress | None = None,
+        progress: Counted | None = None,
     ) -> "LearnedPGC":
         """Learn from so many simulated agents in `env`, an environment or its name.
 

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from privrl.control.privatiser import Mechanism, Privatiser
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.audit.attacks import Outputs
 from privrl.privacy.audit.auditor import Target
 from privrl.privacy.audit.targets import target
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, RandomizedResponse
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Relation
 

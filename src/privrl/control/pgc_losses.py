@@ -50,11 +50,11 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.data import OneHot, Policy
 from privrl.data.policies import Network
 from privrl.envs.base import Box, Discrete
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 Activation = Literal["relu", "tanh"]
 Weights = tuple[Any, ...]

@@ -63,10 +63,10 @@ from privrl.control.pgc_losses import (
 )
 from privrl.control.privatiser import Norm, Privatiser, unit
 from privrl.control.program import strong
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.envs.base import Environment
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms import clip, report_laplace_jax, sign_jax, unit_vector_jax
 from privrl.privacy.mechanisms.report_laplace import LaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign

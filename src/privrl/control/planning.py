@@ -33,9 +33,10 @@ import numpy as np
 from jax import lax
 
 from privrl.control.aggregation import adam
-from privrl.control.increments import Floats, Head, Layers, Linear, Table
+from privrl.control.increments import Head, Layers, Linear, Table
 from privrl.control.walks import Walk
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 
 # Values that move by less, relative to themselves or to 1, stand still.
 _STILL = 1e-12

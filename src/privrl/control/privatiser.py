@@ -40,11 +40,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.privacy import checks
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, PureDP, RandomizedResponse
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign, share, truthful
 from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.privacy import files
-from privrl.privacy.errors import InputError
+from privrl.core import files
+from privrl.core.errors import InputError
 
 Tree = TypeVar("Tree")
 

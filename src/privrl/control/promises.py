@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from privrl.privacy import files
+from privrl.core import files
+from privrl.core.errors import InputError
 from privrl.privacy.certificate import Certificate, Claim
-from privrl.privacy.errors import InputError
 
 Promise = Certificate | Claim | str
 """A text where there is neither."""

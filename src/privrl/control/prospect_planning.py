@@ -26,8 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.control import planning
-from privrl.control.increments import Floats, Head, Layers
+from privrl.control.increments import Head, Layers
 from privrl.control.walks import SampledWalk
+from privrl.core.types import Floats
 from privrl.risk import Prospect
 
 # Beyond it differences of values would be rounding errors.

@@ -40,15 +40,16 @@ import numpy as np
 
 from privrl.control import noised_q, paper_prospect, prospect_planning, shrinkage
 from privrl.control.functional_q import Arrays, Course, FunctionalQ
-from privrl.control.increments import Floats, Head, Layers
+from privrl.control.increments import Head, Layers
 from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import Descent
 from privrl.control.paper_prospect_settings import Config
 from privrl.control.reward_basis import PerAction, distinct
 from privrl.control.walks import Env, SampledWalk, Walk, greedy, pooled, walk_sampling
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import OneHot, Policy
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms.reward_model import RewardModel
 from privrl.risk import Prospect
 

@@ -56,13 +56,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs.base import Episodes
-from privrl.privacy.errors import InputError
 from privrl.risk import Prospect
-
-Floats = NDArray[np.float64]
 
 # Quotients by less could be infinite.
 _NARROW = 1e-100

@@ -30,12 +30,12 @@ from privrl.control.logged_q import LoggedQ
 from privrl.control.noised_q import Data, Descent, Plan
 from privrl.control.prospect_q import ProspectQ
 from privrl.control.reward_basis import horizon_weight
+from privrl.core.types import Array
 from privrl.data import Fourier, Trajectories
 from privrl.envs import TabularMDP
 from privrl.privacy.audit.attacks import Outputs, everything, evidence
 from privrl.privacy.audit.auditor import Target
 from privrl.privacy.audit.targets import target, watched
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget
 

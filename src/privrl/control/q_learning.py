@@ -39,16 +39,15 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import EpsilonGreedy, Features, Fourier, OneHot, Policy, Softmax
 from privrl.data.features import features_from_dict
 from privrl.data.keys import is_jax
 from privrl.data.policies import choose
 from privrl.envs.base import Carry, Discrete, Environment, begin, episodes, typed_key
 from privrl.envs.registry import make
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 WHY = "the learner adds no noise"
 

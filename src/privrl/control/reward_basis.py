@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from privrl.control.increments import Floats
 from privrl.control.walks import Walk
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data.features import features_from_dict
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre, RewardModelMechanism
 
 # Beyond this, making features orthonormal takes minutes.

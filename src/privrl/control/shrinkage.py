@@ -16,7 +16,7 @@ Nothing here sees a private number.
 
 import numpy as np
 
-from privrl.control.increments import Floats
+from privrl.core.types import Floats
 
 # Equally spaced atoms, and rounds: enough that more of either do not matter to a plan.
 _LATTICE, _ROUNDS = 201, 200

@@ -28,7 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.control.certified import silence
-from privrl.control.increments import Floats, Head, Layers, Linear
+from privrl.control.increments import Head, Layers, Linear
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import EpsilonGreedy, Policy
 from privrl.data.policies import Network as NetworkPolicy
 from privrl.data.policies import choose
@@ -36,7 +38,6 @@ from privrl.envs.base import Box, Discrete, Environment, Transitions, random_pol
 from privrl.envs.base import Policy as Acts
 from privrl.envs.host import HostEnvironment
 from privrl.privacy import noise
-from privrl.privacy.errors import InputError
 
 Env = Environment[Any, Any] | HostEnvironment
 RewardOf = Literal["arrival", "step"]

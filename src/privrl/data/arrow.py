@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from privrl.core.types import AnyArray
 
 
 def plain(array: Any) -> Any:
@@ -41,7 +40,7 @@ def is_number(t: Any) -> bool:
     )
 
 
-def to_numpy(array: Any) -> Array:
+def to_numpy(array: Any) -> AnyArray:
     """A NumPy view of numbers without nulls; truth values and words are copied.
 
     Arrow's own `to_numpy` imports pandas on first use, if it is installed, which takes a second.
@@ -64,11 +63,11 @@ def to_numpy(array: Any) -> Array:
     return words
 
 
-def valid_mask(array: Any) -> Array | None:
+def valid_mask(array: Any) -> AnyArray | None:
     return None if array.null_count == 0 else to_numpy(array.is_valid())
 
 
-def floats(array: Any) -> Array:
+def floats(array: Any) -> AnyArray:
     """64-bit floats, with 0 in place of nulls."""
     if pa.types.is_boolean(array.type):
         array = pc.cast(array, pa.uint8())
@@ -76,11 +75,11 @@ def floats(array: Any) -> Array:
         array = pc.cast(array, pa.float64(), safe=False)
     if array.null_count:
         array = pc.fill_null(array, 0.0)
-    values: Array = to_numpy(array)
+    values: AnyArray = to_numpy(array)
     return values
 
 
-def differ(ids: Any) -> Array:
+def differ(ids: Any) -> AnyArray:
     """Whether each entry but the first differs from the one before it."""
     if isinstance(ids, np.ndarray):
         return np.asarray(ids[1:] != ids[:-1])
@@ -91,14 +90,14 @@ def item(ids: Any, row: int) -> Any:
     return int(ids[row]) if isinstance(ids, np.ndarray) else ids[row].as_py()
 
 
-def taken(ids: Any, rows: Array) -> Array:
+def taken(ids: Any, rows: AnyArray) -> AnyArray:
     if isinstance(ids, np.ndarray):
         return ids[rows]
-    taken: Array = to_numpy(ids.take(pa.array(rows)))
+    taken: AnyArray = to_numpy(ids.take(pa.array(rows)))
     return taken
 
 
-def first_true(mask: Array) -> int:
+def first_true(mask: AnyArray) -> int:
     return int(np.argmax(mask))
 
 

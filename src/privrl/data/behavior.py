@@ -14,17 +14,16 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data.features import Features, OneHot
 from privrl.data.trajectories import Behavior, Note
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 if TYPE_CHECKING:
     from privrl.data.trajectories import Trajectories
 
-Floats = NDArray[np.float64]
 
 # No logged action is given a probability below this, so that weights stay finite.
 FLOOR = 1e-12

@@ -15,15 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.types import AnyArray
 from privrl.data.features import _whole
 from privrl.data.keys import generator, is_jax
 from privrl.data.policies import Policy, choose
 from privrl.data.trajectories import Behavior, Note, Trajectories
-from privrl.privacy.errors import InputError
-
-Array = NDArray[Any]
 
 # Episodes side by side, and steps between looks at which of them have ended.
 LANES = 4096
@@ -81,7 +79,7 @@ def _compiled(
         raise InputError("The environment sets no limit to an episode: pass max_steps.")
     start = key if is_jax(key) else jax.random.key(_whole("key", key, 0))
     given = env.default_params if params is None else params
-    pieces: list[dict[str, Array]] = []
+    pieces: list[dict[str, AnyArray]] = []
     first = 0
     begin, run = _programs(env, policy, given, min(limits))
     for keys in _portions(jax.random.split(start, n)):
@@ -151,7 +149,7 @@ def _programs(env: Any, policy: Policy, params: Any, limit: int) -> tuple[Any, A
     return jax.jit(jax.vmap(begin)), run
 
 
-def _segments(carry: Any, run: Any) -> Iterator[dict[str, Array]]:
+def _segments(carry: Any, run: Any) -> Iterator[dict[str, AnyArray]]:
     """The steps of some episodes, segment by segment, without those after an end."""
     while True:
         carry, rows = run(carry)

@@ -12,7 +12,7 @@ from typing import Any, Literal, Required, TypedDict, get_args
 
 import numpy as np
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 
 NullRule = Literal["refuse", "carry", "fill"]
 Invalid = Literal["refuse", "neutral"]

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from privrl.core.errors import InputError
 from privrl.data.features import Features, _Ranged, _set, _size, _whole, features_from_dict
 from privrl.data.keys import is_jax
-from privrl.privacy.errors import InputError
 
 # Well within what 32 bits hold, sums on the way included.
 _LARGEST = 1e30

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privrl.core.errors import InputError
+from privrl.core.types import AnyArray
 from privrl.data.arrow import (
-    Array,
     differ,
     first_null,
     first_true,
@@ -33,7 +34,6 @@ from privrl.data.arrow import (
 )
 from privrl.data.columns import MOST_VALUES, Plan, Word
 from privrl.data.sources import Chunk, at, private
-from privrl.privacy.errors import InputError
 
 Kind = Literal["index", "word", "vector"]
 
@@ -54,11 +54,11 @@ class Block:
     """Checked rows. `ends` has one entry for each trajectory now known to have ended."""
 
     rows: int
-    starts: Array
-    ids: Array
-    users: Array | None
-    columns: dict[str, Array]
-    ends: dict[str, Array]
+    starts: AnyArray
+    ids: AnyArray
+    users: AnyArray | None
+    columns: dict[str, AnyArray]
+    ends: dict[str, AnyArray]
 
 
 @dataclass
@@ -70,7 +70,7 @@ class _Last:
     user: Any
     time: Any
     flags: dict[str, bool]
-    successor: Array | None
+    successor: AnyArray | None
     successor_known: bool
 
 
@@ -83,9 +83,9 @@ class Seen:
     """
 
     def __init__(self) -> None:
-        self._levels: list[Array] = []
+        self._levels: list[AnyArray] = []
 
-    def add(self, ids: Array) -> int | None:
+    def add(self, ids: AnyArray) -> int | None:
         """Remember `ids`; the position of the first that was there before, if any."""
         if ids.size == 0:
             return None
@@ -167,7 +167,7 @@ class Decoder:
                 # Sorted by user and trajectory, this is the only way left.
                 else "several users have a trajectory of this id, which must be unique",
             )
-        columns: dict[str, Array] = {}
+        columns: dict[str, AnyArray] = {}
         if plan.time is not None:
             columns["times"] = self._times(chunk, plan.time, new)
         users, last_user = self._users(chunk, new, starts)
@@ -194,11 +194,11 @@ class Decoder:
         self.rows += rows
         return Block(rows, starts, started, users, columns, ends)
 
-    def close(self) -> dict[str, Array]:
+    def close(self) -> dict[str, AnyArray]:
         """The end of the last trajectory."""
         last = self._last
         assert last is not None
-        ends: dict[str, Array] = {
+        ends: dict[str, AnyArray] = {
             name: np.array([last.flags[name]]) for name in ("terminated", "truncated")
         }
         if self.plan.next_state is not None:
@@ -234,7 +234,7 @@ class Decoder:
             raise at(chunk.place(first_null(array)), name, f"the {role} id is null")
         return _integers(chunk, name, array) if kind == "whole numbers" else array
 
-    def _users(self, chunk: Chunk, new: Array, starts: Array) -> tuple[Array | None, Any]:
+    def _users(self, chunk: Chunk, new: AnyArray, starts: AnyArray) -> tuple[AnyArray | None, Any]:
         name, last = self.plan.user, self._last
         if name is None:
             return None, None
@@ -261,12 +261,12 @@ class Decoder:
                 )
         return taken(users, starts), item(users, new.size - 1)
 
-    def _times(self, chunk: Chunk, name: str, new: Array) -> Array:
+    def _times(self, chunk: Chunk, name: str, new: AnyArray) -> AnyArray:
         array, last = plain(chunk.column(name)), self._last
         if array.null_count:
             raise at(chunk.place(first_null(array)), name, "the time is null")
         kind = array.type
-        times: Array
+        times: AnyArray
         if pa.types.is_integer(kind):
             narrow = kind.bit_width < 32 or kind == pa.int32()
             times = (
@@ -301,7 +301,7 @@ class Decoder:
             )
         return times
 
-    def _timestamps(self, chunk: Chunk, name: str, array: Any) -> Array:
+    def _timestamps(self, chunk: Chunk, name: str, array: Any) -> AnyArray:
         """In the unit of the first file, if every later one fits into it exactly."""
         if pa.types.is_date(array.type):
             array = pc.cast(array, pa.timestamp("s"))
@@ -316,13 +316,13 @@ class Decoder:
                     f"{chunk.file}: column {name!r} holds {array.type}, with times that do not fit "
                     f"the timestamp[{unit}] before."
                 ) from None
-        times: Array = to_numpy(pc.cast(array, pa.int64())).view(f"datetime64[{unit}]")
+        times: AnyArray = to_numpy(pc.cast(array, pa.int64())).view(f"datetime64[{unit}]")
         if np.isnat(times).any():
             row = first_true(np.isnat(times))
             raise at(chunk.place(row), name, "the time lies outside the range of timestamps")
         return times
 
-    def _same_times(self, chunk: Chunk, name: str, times: Array, zoned: bool) -> None:
+    def _same_times(self, chunk: Chunk, name: str, times: AnyArray, zoned: bool) -> None:
         """Files may hold different types of time, if those can be compared and joined."""
         if times.dtype.kind == "M":
             found = "timestamps with a time zone" if zoned else "timestamps without a time zone"
@@ -343,8 +343,13 @@ class Decoder:
     # --- states and actions --------------------------------------------------------------------
 
     def _field(
-        self, chunk: Chunk, role: str, names: str | tuple[str, ...], new: Array, free: bool = False
-    ) -> tuple[Array, Array | None]:
+        self,
+        chunk: Chunk,
+        role: str,
+        names: str | tuple[str, ...],
+        new: AnyArray,
+        free: bool = False,
+    ) -> tuple[AnyArray, AnyArray | None]:
         """States or actions: 32-bit indices, or rows of 64-bit floats. `free` lets nulls pass.
 
         Also which entries are there, when `free`.
@@ -410,7 +415,9 @@ class Decoder:
             "word or a list of numbers"
         )  # fmt: skip
 
-    def _index(self, chunk: Chunk, role: str, name: str, array: Any) -> tuple[Array, Array | None]:
+    def _index(
+        self, chunk: Chunk, role: str, name: str, array: Any
+    ) -> tuple[AnyArray, AnyArray | None]:
         facts = self.plan.facts
         count = facts.num_states if role == "state" else facts.num_actions
         valid = valid_mask(array)
@@ -438,7 +445,9 @@ class Decoder:
             )
         return values.astype(np.int32, copy=False), valid
 
-    def _word(self, chunk: Chunk, role: str, name: str, array: Any) -> tuple[Array, Array | None]:
+    def _word(
+        self, chunk: Chunk, role: str, name: str, array: Any
+    ) -> tuple[AnyArray, AnyArray | None]:
         known = self.vocabularies[role]
         if not known.given:
             if not pa.types.is_large_string(array.type):
@@ -465,7 +474,9 @@ class Decoder:
             )
         return to_numpy(codes.fill_null(0)).astype(np.int32), valid
 
-    def _vector(self, chunk: Chunk, role: str, name: str, array: Any) -> tuple[Array, Array | None]:
+    def _vector(
+        self, chunk: Chunk, role: str, name: str, array: Any
+    ) -> tuple[AnyArray, AnyArray | None]:
         if not is_list(array.type):
             values, valid = self._number(chunk, name, role)
             dimension = self.dimensions.setdefault(role, 1)
@@ -517,21 +528,21 @@ class Decoder:
 
     # --- numbers -------------------------------------------------------------------------------
 
-    def _number(self, chunk: Chunk, name: str, role: str) -> tuple[Array, Array | None]:
+    def _number(self, chunk: Chunk, name: str, role: str) -> tuple[AnyArray, AnyArray | None]:
         """64-bit floats, with 0 where there is a null, and where there is none."""
         array = plain(chunk.column(name))
         if not (is_number(array.type) or pa.types.is_null(array.type)):
             raise self._wrong_type(chunk, name, array, f"the {role} must be a number")
         return floats(array), valid_mask(array)
 
-    def _reward(self, chunk: Chunk, new: Array) -> Array:
+    def _reward(self, chunk: Chunk, new: AnyArray) -> AnyArray:
         name = self.plan.reward
         values, valid = self._number(chunk, name, "reward")
         values, _ = self._answer(chunk, "reward", name, values, valid, new)
         self._finite(chunk, name, values, "reward")
         return values
 
-    def _probability(self, chunk: Chunk, name: str, new: Array, zero: bool) -> Array:
+    def _probability(self, chunk: Chunk, name: str, new: AnyArray, zero: bool) -> AnyArray:
         values, valid = self._number(chunk, name, "probability")
         values, _ = self._answer(chunk, "probability", name, values, valid, new)
         density = self.kinds["action"] == "vector"
@@ -546,7 +557,7 @@ class Decoder:
             )
         return values
 
-    def _finite(self, chunk: Chunk, name: str, values: Array, role: str) -> None:
+    def _finite(self, chunk: Chunk, name: str, values: AnyArray, role: str) -> None:
         finite = np.isfinite(values)
         if not finite.all():
             row = first_true(np.asarray(~finite.reshape(len(values), -1).all(axis=1)))
@@ -556,8 +567,8 @@ class Decoder:
     # --- ends ----------------------------------------------------------------------------------
 
     def _ends(
-        self, chunk: Chunk, new: Array, starts: Array
-    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        self, chunk: Chunk, new: AnyArray, starts: AnyArray
+    ) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
         """Both flags for every row, and for each trajectory now known to have ended."""
         last, flags, ends = self._last, {}, {}
         for role, given in (
@@ -581,7 +592,7 @@ class Decoder:
             ends[role] = ended
         return flags, ends
 
-    def _flag(self, chunk: Chunk, name: str, new: Array) -> Array:
+    def _flag(self, chunk: Chunk, name: str, new: AnyArray) -> AnyArray:
         array = plain(chunk.column(name))
         known = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_null)
         if not any(test(array.type) for test in known):
@@ -598,12 +609,12 @@ class Decoder:
     def _successors(
         self,
         chunk: Chunk,
-        states: Array,
-        new: Array,
-        starts: Array,
-        flags: dict[str, Array],
-        ends: dict[str, Array],
-    ) -> tuple[Array | None, bool]:
+        states: AnyArray,
+        new: AnyArray,
+        starts: AnyArray,
+        flags: dict[str, AnyArray],
+        ends: dict[str, AnyArray],
+    ) -> tuple[AnyArray | None, bool]:
         """Check `next_state` against the next row; keep it where a trajectory ends."""
         names, last = self.plan.next_state, self._last
         if names is None:
@@ -656,11 +667,11 @@ class Decoder:
         chunk: Chunk,
         role: str,
         name: str,
-        values: Array,
-        valid: Array | None,
-        new: Array,
+        values: AnyArray,
+        valid: AnyArray | None,
+        new: AnyArray,
         free: bool = False,
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[AnyArray, AnyArray | None]:
         """Apply the rule for nulls. `free` leaves them be, to be judged by the caller."""
         if free:
             return values, valid
@@ -683,7 +694,9 @@ class Decoder:
             self._carried[name] = values[-1].copy()
         return values, None
 
-    def _carry(self, chunk: Chunk, name: str, values: Array, valid: Array, new: Array) -> Array:
+    def _carry(
+        self, chunk: Chunk, name: str, values: AnyArray, valid: AnyArray, new: AnyArray
+    ) -> AnyArray:
         here = np.arange(new.size)
         source = np.maximum.accumulate(np.where(valid, here, -1))
         begin = np.maximum.accumulate(np.where(new, here, -1))
@@ -748,9 +761,9 @@ def _from_decimals(chunk: Chunk, name: str, array: Any) -> Any:
         raise at(chunk.place(long.index(True)), name, _TOO_LONG) from None
 
 
-def _integers(chunk: Chunk, name: str, array: Any) -> Array:
+def _integers(chunk: Chunk, name: str, array: Any) -> AnyArray:
     """64-bit integers; the array holds no null."""
-    values: Array = to_numpy(array)
+    values: AnyArray = to_numpy(array)
     if values.dtype == np.uint64 and values.size and values.max() > np.uint64(2**63 - 1):
         row = first_true(values > np.uint64(2**63 - 1))
         raise at(chunk.place(row), name, _TOO_LONG)

@@ -26,13 +26,10 @@ from types import ModuleType
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.data.keys import is_jax
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 # A map with more features than this is a slip of the order, not a wish.
 MOST_FEATURES = 1_000_000

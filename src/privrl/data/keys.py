@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 
 
 def generator(key: object) -> np.random.Generator:

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from privrl.privacy import files
+from privrl.core import files
 
 
 def new_run(seed: int | None = None, tables: Iterable[Path] = ()) -> str:

@@ -62,10 +62,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from privrl.data.arrow import Array, floats, is_list, is_number, plain, to_numpy
+from privrl.core.errors import InputError
+from privrl.core.types import AnyArray
+from privrl.data.arrow import floats, is_list, is_number, plain, to_numpy
 from privrl.data.columns import MOST_VALUES, Plan, Word
 from privrl.data.sources import READ_ROWS, Chunk, check_names, header, sort_order
-from privrl.privacy.errors import InputError
 
 Ids = Literal["number", "text"]
 Times = Literal["whole", "fraction"]
@@ -341,7 +342,7 @@ def _is_date(kind: Any) -> bool:
 # --- cells ---------------------------------------------------------------------------------------
 
 
-def _numbers(cells: Any, flags: bool = False) -> tuple[Array, Array]:
+def _numbers(cells: Any, flags: bool = False) -> tuple[AnyArray, AnyArray]:
     """64-bit floats, NaN where a cell is no finite number; and where there is a cell at all."""
     if isinstance(cells, list):
         there = np.array([cell not in NULL_WORDS for cell in cells], dtype=bool)
@@ -359,7 +360,7 @@ def _number(cell: str, flags: bool) -> float:
     return float(cell) if _NUMBER.fullmatch(cell) else np.nan
 
 
-def _written(values: Array, there: Array) -> Any:
+def _written(values: AnyArray, there: AnyArray) -> Any:
     return pa.array(values, pa.float64(), mask=~there, from_pandas=False)
 
 
@@ -388,7 +389,7 @@ def _lists(cells: Any, length: int) -> list[Any]:
     return [_written(part, valid) for part in values.reshape(-1, length).T]
 
 
-def _coded(cells: Any, words: tuple[Word, ...]) -> tuple[Array, Array]:
+def _coded(cells: Any, words: tuple[Word, ...]) -> tuple[AnyArray, AnyArray]:
     """The place of each cell among `words`; NaN for what is none of them."""
     if isinstance(words[0], str):
         if isinstance(cells, list):
@@ -534,10 +535,10 @@ def _cells(line: bytes) -> list[str] | None:
 class People:
     """Valid rows in order: those of owner k are the trajectories with `owners` k."""
 
-    columns: dict[str, Array]
-    per_trajectory: dict[str, Array]
-    starts: Array
-    owners: Array
+    columns: dict[str, AnyArray]
+    per_trajectory: dict[str, AnyArray]
+    starts: AnyArray
+    owners: AnyArray
     count: int
 
 
@@ -589,7 +590,7 @@ def people(table: Any, shape: Shape, most_rows: int | None = None) -> People:
     last = np.append(new[1:], True)
     owner = np.cumsum(begins) - 1
     wrong = ~to_numpy(table.column("trajectory").is_valid())
-    columns: dict[str, Array] = {}
+    columns: dict[str, AnyArray] = {}
     if shape.times is not None:
         times, there = _read(table, "time")
         late = np.append(False, times[1:] <= times[:-1]) & ~new
@@ -614,7 +615,7 @@ def people(table: Any, shape: Shape, most_rows: int | None = None) -> People:
                 fits = values >= 0.0 if role == "target_prob" else values > 0.0
                 bad |= ~(fits & (values < np.inf if continuous else values <= 1.0))
         columns[key], wrong = values, wrong | bad | np.isnan(values)
-    ends: dict[str, Array] = {}
+    ends: dict[str, AnyArray] = {}
     for role in ("terminated", "truncated"):
         name = getattr(asked, role)
         values = np.full(rows, bool(name))
@@ -655,12 +656,12 @@ def neutral(shape: Shape, count: int) -> People:
     """So many neutral persons: a row each, see the module."""
     asked = shape.plan
 
-    def values(field: Field) -> Array:
+    def values(field: Field) -> AnyArray:
         if field.count is not None:
             return np.zeros(count, dtype=np.int32)
         return np.zeros((count, field.length))
 
-    columns: dict[str, Array] = {
+    columns: dict[str, AnyArray] = {
         "states": values(shape.state),
         "actions": values(shape.action),
         "rewards": np.zeros(count),
@@ -670,7 +671,9 @@ def neutral(shape: Shape, count: int) -> People:
             columns[key] = np.ones(count)
     if shape.times is not None:
         columns["times"] = np.zeros(count, np.int64 if shape.times == "whole" else np.float64)
-    ends: dict[str, Array] = {name: np.zeros(count, bool) for name in ("terminated", "truncated")}
+    ends: dict[str, AnyArray] = {
+        name: np.zeros(count, bool) for name in ("terminated", "truncated")
+    }
     if asked.next_state is not None:
         ends["final_states"] = values(shape.state)
     return People(columns, ends, np.arange(count), np.arange(count), count)
@@ -694,7 +697,7 @@ def first(found: People, count: int) -> People:
 def joined(one: People, other: People) -> People:
     """Both, in this order."""
 
-    def both(a: dict[str, Array], b: dict[str, Array]) -> dict[str, Array]:
+    def both(a: dict[str, AnyArray], b: dict[str, AnyArray]) -> dict[str, AnyArray]:
         return {name: np.concatenate([a[name], b[name]]) for name in a}
 
     return People(
@@ -706,14 +709,16 @@ def joined(one: People, other: People) -> People:
     )
 
 
-def _read(table: Any, name: str) -> tuple[Array, Array]:
+def _read(table: Any, name: str) -> tuple[AnyArray, AnyArray]:
     """Values, with 0 for nulls, and where there are any."""
     column = table.column(name).combine_chunks()
     there = to_numpy(column.is_valid())
     return to_numpy(column.fill_null(0)).copy(), there
 
 
-def _answered(table: Any, asked: Plan, role: str, field: Field, new: Array) -> tuple[Array, Array]:
+def _answered(
+    table: Any, asked: Plan, role: str, field: Field, new: AnyArray
+) -> tuple[AnyArray, AnyArray]:
     """States or actions with nulls answered, and which rows are not valid all the same."""
     wrong, parts = np.zeros(new.size, dtype=bool), []
     for position, name in enumerate(field.names):
@@ -728,7 +733,9 @@ def _answered(table: Any, asked: Plan, role: str, field: Field, new: Array) -> t
     return np.where(wrong, 0, parts[0]).astype(np.int32), wrong
 
 
-def _by_rule(values: Array, there: Array, rule: str, given: Any, new: Array) -> tuple[Array, Array]:
+def _by_rule(
+    values: AnyArray, there: AnyArray, rule: str, given: Any, new: AnyArray
+) -> tuple[AnyArray, AnyArray]:
     """Nulls answered by the rule for their column, and which rows have none to be answered by."""
     if rule == "fill":
         return np.where(there, values, float(given)), np.zeros(new.size, dtype=bool)
@@ -754,7 +761,9 @@ def _fill(asked: Plan, field: Field, column: str) -> float:
     return number if number.is_integer() and 0 <= number < min(field.count, MOST_VALUES) else np.nan
 
 
-def _following(table: Any, shape: Shape, states: Array, last: Array) -> tuple[Array, Array, Array]:
+def _following(
+    table: Any, shape: Shape, states: AnyArray, last: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """The state after each row, which rows are not valid for it, and where it is known."""
     parts, bad = [], np.zeros(last.size, dtype=bool)
     known = np.ones(last.size, dtype=bool)
@@ -773,7 +782,7 @@ def _following(table: Any, shape: Shape, states: Array, last: Array) -> tuple[Ar
     return np.where(np.isnan(after), 0.0, after).astype(states.dtype), bad, known
 
 
-def _changes(column: Any) -> Array:
+def _changes(column: Any) -> AnyArray:
     """Whether each entry differs from the one before it; the first does."""
     ids = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     apart = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).fill_null(True)

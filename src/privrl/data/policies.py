@@ -29,16 +29,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data.features import Features, _array, _set, _whole, features_from_dict
 from privrl.data.keys import generator, is_jax
 from privrl.data.sources import private
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError
 
 if TYPE_CHECKING:
     from privrl.data.trajectories import Trajectories
 
-Floats = NDArray[np.float64]
 
 FORMAT = "privrl-policy"
 _EARLIER_FORMAT = "tacit-policy"

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.files import is_there, parse_json, reason, regular
+from privrl.core.types import AnyArray
 from privrl.data import neutral
 from privrl.data.arrow import to_numpy
 from privrl.data.columns import Arrays, Facts, Plan, check_options, plan
@@ -32,10 +34,7 @@ from privrl.data.sources import (
     table_chunks,
 )
 from privrl.data.trajectories import Behavior, Note, Trajectories
-from privrl.privacy.errors import InputError
-from privrl.privacy.files import is_there, parse_json, reason, regular
 
-Array = NDArray[Any]
 Paths = str | Path | Sequence[str | Path]
 
 # Cells of a CSV file that are nulls, unless in quotes. NaN is not among them: it is refused.
@@ -120,7 +119,7 @@ def schemas(paths: Iterable[Path]) -> Iterator[tuple[str, Any]]:
 
 def of_people(found: neutral.People, checked: Plan, before: int = 0) -> Trajectories:
     """Trajectories of people who are numbered, from `before` on; so are their trajectories."""
-    owned: dict[str, Array] = {
+    owned: dict[str, AnyArray] = {
         "trajectory_ids": np.arange(len(found.starts)) + before,
         **found.per_trajectory,
     }
@@ -267,11 +266,11 @@ class Growing:
 
     def __init__(self, capacity: int | None) -> None:
         self._capacity = capacity
-        self._whole: Array | None = None
-        self._parts: list[Array] = []
+        self._whole: AnyArray | None = None
+        self._parts: list[AnyArray] = []
         self._filled = 0
 
-    def add(self, values: Array) -> None:
+    def add(self, values: AnyArray) -> None:
         if self._whole is None and self._capacity is not None:
             try:
                 self._whole = np.empty((self._capacity, *values.shape[1:]), values.dtype)
@@ -291,7 +290,7 @@ class Growing:
         self._whole[self._filled : end] = values
         self._filled = end
 
-    def done(self) -> Array:
+    def done(self) -> AnyArray:
         if self._whole is not None:
             return self._whole[: self._filled]
         # A copy even of a single part: it may be the caller's own memory, who may change it later.
@@ -305,8 +304,8 @@ def _load(
         chunks, capacity = sorted_chunks(chunks, checked), None
     decoder = Decoder(checked)
     columns: dict[str, Growing] = {}
-    per_trajectory: dict[str, list[Array]] = {}
-    starts: list[Array] = []
+    per_trajectory: dict[str, list[AnyArray]] = {}
+    starts: list[AnyArray] = []
     for chunk in chunks:
         if chunk.batch.num_rows == 0:
             continue
@@ -330,7 +329,7 @@ def _load(
     )
 
 
-def _owned(block: Block) -> dict[str, Array]:
+def _owned(block: Block) -> dict[str, AnyArray]:
     owned = {"trajectory_ids": block.ids, **block.ends}
     if block.users is not None:
         owned["users"] = block.users
@@ -339,9 +338,9 @@ def _owned(block: Block) -> dict[str, Array]:
 
 def built(
     decoder: Decoder,
-    offsets: Array,
-    columns: dict[str, Array],
-    per_trajectory: dict[str, Array],
+    offsets: AnyArray,
+    columns: dict[str, AnyArray],
+    per_trajectory: dict[str, AnyArray],
     was_sorted: bool,
 ) -> Trajectories:
     """Trajectories from checked columns, with everything noted that was done to them."""
@@ -559,7 +558,7 @@ def _column(label: str, values: Any, rows: int, two: bool = False) -> Any:
         raise InputError(f"{label} has {len(values)} entries, but there are {rows} rows.")
     if np.ma.is_masked(values):
         raise InputError(f"{label} has masked entries: every entry must be there.")
-    if isinstance(values, pa.Array | pa.ChunkedArray):
+    if isinstance(values, pa.AnyArray | pa.ChunkedArray):
         return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     try:
         array = np.asarray(values)
@@ -578,7 +577,7 @@ def _column(label: str, values: Any, rows: int, two: bool = False) -> Any:
         raise InputError(f"{label} must hold numbers or words, and of one kind only.") from None
 
 
-def _repeated(label: str, values: Any, sizes: Array) -> Any:
+def _repeated(label: str, values: Any, sizes: AnyArray) -> Any:
     column = _column(label, values, sizes.size)
     return column.take(pa.array(np.repeat(np.arange(sizes.size), sizes)))
 
@@ -603,7 +602,7 @@ def from_minari(
             raise InputError(f"Minari cannot load the data set: {first_line(error)}.") from None
     if not hasattr(dataset, "iterate_episodes"):
         raise InputError(f"A {type(dataset).__name__} is not a Minari data set or the name of one.")
-    parts: dict[str, list[Array]] = {}
+    parts: dict[str, list[AnyArray]] = {}
     for position, episode in enumerate(dataset.iterate_episodes()):
         where = f"Minari episode {position} (counting from 0)"
         steps = len(episode.rewards)
@@ -657,6 +656,6 @@ def from_minari(
     return data.with_notes(Note("origin", "from a Minari data set"))
 
 
-def _flat(values: Array) -> Array:
+def _flat(values: AnyArray) -> AnyArray:
     """One row for each step, whatever the shape of an observation."""
     return values if values.ndim == 1 else values.reshape(len(values), -1)

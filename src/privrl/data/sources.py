@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from privrl.data.arrow import Array, is_list, plain_batch, to_numpy
+from privrl.core.errors import InputError
+from privrl.core.files import reason, regular
+from privrl.core.types import AnyArray
+from privrl.data.arrow import is_list, plain_batch, to_numpy
 from privrl.data.columns import Plan
-from privrl.privacy.errors import InputError
-from privrl.privacy.files import reason, regular
 
 # What a refusal says that depends on values: it is the curator's own step, and not a release.
 PRIVATE = "This message is about private data: keep it to yourself."
@@ -36,8 +37,8 @@ class Origin:
     """Where rows stood before they were sorted: files, where each begins, and the permutation."""
 
     files: tuple[str, ...]
-    begins: Array
-    rows: Array
+    begins: AnyArray
+    rows: AnyArray
 
     def place(self, row: int) -> tuple[str, int]:
         before = int(self.rows[row])
@@ -239,7 +240,7 @@ def sorted_chunks(chunks: Iterator[Chunk], plan: Plan) -> Iterator[Chunk]:
         first += batch.num_rows
 
 
-def sort_order(table: Any, plan: Plan, file: str) -> Array:
+def sort_order(table: Any, plan: Plan, file: str) -> AnyArray:
     """The permutation that sorts plain rows by user, trajectory and time, ties in their order."""
     names = dict.fromkeys(n for n in (plan.user, plan.trajectory, plan.time) if n is not None)
     for name in names:
@@ -250,5 +251,5 @@ def sort_order(table: Any, plan: Plan, file: str) -> Array:
         order = pc.sort_indices(table, [(name, "ascending") for name in names])
     except pa.ArrowException as error:
         raise InputError(f"{file} cannot be sorted: {first_line(error)}.") from None
-    found: Array = to_numpy(order).astype(np.int64)
+    found: AnyArray = to_numpy(order).astype(np.int64)
     return found

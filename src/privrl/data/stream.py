@@ -25,8 +25,9 @@ from typing import IO, TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.types import AnyArray
 from privrl.data import neutral
 from privrl.data.arrow import plain, plain_batch, to_numpy
 from privrl.data.columns import Columns, Plan
@@ -53,12 +54,10 @@ from privrl.data.sources import (
     sort_order,
 )
 from privrl.data.trajectories import Trajectories
-from privrl.privacy.errors import InputError
 
 if TYPE_CHECKING:
     from privrl.data.policies import Policy
 
-Array = NDArray[Any]
 
 # Parts on disk, all open at the same time. A constant: the number of rows is private, and with it
 # whatever is derived from it.
@@ -180,9 +179,9 @@ class _Waiting:
     carried: Mapping[str, Any]
     rows: int = 0
     place: Chunk | None = None
-    columns: dict[str, list[Array]] = field(default_factory=dict)
-    owned: dict[str, list[Array]] = field(default_factory=dict)
-    starts: list[Array] = field(default_factory=list)
+    columns: dict[str, list[AnyArray]] = field(default_factory=dict)
+    owned: dict[str, list[AnyArray]] = field(default_factory=dict)
+    starts: list[AnyArray] = field(default_factory=list)
 
     def add(self, chunk: Chunk) -> None:
         block = self.decoder.block(chunk)
@@ -324,7 +323,7 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
-def _part(ids: Any) -> Array:
+def _part(ids: Any) -> AnyArray:
     """Which part each row goes to: the same for the same id, in every batch and file."""
     if not isinstance(ids, np.ndarray):
         words = plain(ids).dictionary_encode()
@@ -332,5 +331,5 @@ def _part(ids: Any) -> Array:
         ids = np.array(sums, dtype=np.int64)[to_numpy(words.indices)]
     # Multiplication by an odd constant spreads ids that differ in their low bits only.
     mixed = (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    spread: Array = (mixed % np.uint64(_PARTS)).astype(np.int64)
+    spread: AnyArray = (mixed % np.uint64(_PARTS)).astype(np.int64)
     return spread

@@ -27,21 +27,20 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.text import printable
+from privrl.core.types import AnyArray
 from privrl.data.arrow import to_numpy
 from privrl.data.columns import Arrays, Columns, Facts, Invalid, Word
 from privrl.data.keys import generator
 from privrl.data.sources import private
-from privrl.privacy.errors import InputError
 from privrl.privacy.promise import Unit
-from privrl.privacy.text import printable
 
 if TYPE_CHECKING:
     from privrl.data.features import Features
     from privrl.data.policies import Policy
 
-Array = NDArray[Any]
 
 # Rows per written row group.
 WRITE_ROWS = 1 << 18
@@ -89,12 +88,12 @@ class Trajectory:
 
     id: Any
     user: Any
-    states: Array
-    actions: Array
-    rewards: Array
-    behavior_probs: Array | None
-    target_probs: Array | None
-    times: Array | None
+    states: AnyArray
+    actions: AnyArray
+    rewards: AnyArray
+    behavior_probs: AnyArray | None
+    target_probs: AnyArray | None
+    times: AnyArray | None
     terminated: bool
     truncated: bool
     final_state: Any
@@ -112,15 +111,15 @@ class Transitions:
     `trajectories` says to which each belongs.
     """
 
-    states: Array
-    actions: Array
-    rewards: Array
-    next_states: Array
-    bootstraps: Array
-    behavior_probs: Array | None
-    target_probs: Array | None
-    rows: Array
-    trajectories: Array
+    states: AnyArray
+    actions: AnyArray
+    rewards: AnyArray
+    next_states: AnyArray
+    bootstraps: AnyArray
+    behavior_probs: AnyArray | None
+    target_probs: AnyArray | None
+    rows: AnyArray
+    trajectories: AnyArray
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -134,16 +133,16 @@ class Padded:
     probabilities are 1, so that their logarithms and ratios add nothing.
     """
 
-    states: Array
-    actions: Array
-    rewards: Array
-    mask: Array
-    lengths: Array
-    terminated: Array
-    truncated: Array
-    behavior_probs: Array | None
-    target_probs: Array | None
-    final_states: Array | None
+    states: AnyArray
+    actions: AnyArray
+    rewards: AnyArray
+    mask: AnyArray
+    lengths: AnyArray
+    terminated: AnyArray
+    truncated: AnyArray
+    behavior_probs: AnyArray | None
+    target_probs: AnyArray | None
+    final_states: AnyArray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,18 +154,18 @@ class Trajectories:
     whole, and a batch of a stream has the number so far. It is as private as the rows.
     """
 
-    offsets: Array
-    states: Array
-    actions: Array
-    rewards: Array
-    trajectory_ids: Array
-    terminated: Array
-    truncated: Array
-    users: Array | None = None
-    behavior_probs: Array | None = None
-    target_probs: Array | None = None
-    times: Array | None = None
-    final_states: Array | None = None
+    offsets: AnyArray
+    states: AnyArray
+    actions: AnyArray
+    rewards: AnyArray
+    trajectory_ids: AnyArray
+    terminated: AnyArray
+    truncated: AnyArray
+    users: AnyArray | None = None
+    behavior_probs: AnyArray | None = None
+    target_probs: AnyArray | None = None
+    times: AnyArray | None = None
+    final_states: AnyArray | None = None
     facts: Facts = field(default_factory=Facts)
     behavior: Behavior = field(default_factory=Behavior)
     notes: tuple[Note, ...] = ()
@@ -259,7 +258,7 @@ class Trajectories:
         return len(self.rewards)
 
     @cached_property
-    def lengths(self) -> Array:
+    def lengths(self) -> AnyArray:
         """Steps of each trajectory."""
         return _read_only(np.diff(self.offsets))
 
@@ -287,13 +286,13 @@ class Trajectories:
         return Unit.TRAJECTORY if self.users is None else Unit.USER
 
     @cached_property
-    def _grouped(self) -> tuple[Array, Array]:
+    def _grouped(self) -> tuple[AnyArray, AnyArray]:
         """Distinct users in the order of their first trajectory, and each trajectory's position."""
         if self.users is None:
             return self.trajectory_ids, _read_only(np.arange(self.num_trajectories))
         dictionary = pa.array(self.users).dictionary_encode()
-        names: Array = to_numpy(dictionary.dictionary)
-        index: Array = to_numpy(dictionary.indices).astype(np.int64)
+        names: AnyArray = to_numpy(dictionary.dictionary)
+        index: AnyArray = to_numpy(dictionary.indices).astype(np.int64)
         return _read_only(names), _read_only(index)
 
     @property
@@ -302,12 +301,12 @@ class Trajectories:
         return None if self.users is None else len(self._grouped[0])
 
     @property
-    def unit_ids(self) -> Array:
+    def unit_ids(self) -> AnyArray:
         """The users, or without a user column the trajectories, each once."""
         return self._grouped[0]
 
     @property
-    def unit_index(self) -> Array:
+    def unit_index(self) -> AnyArray:
         """For each trajectory, the position of its owner in `unit_ids`."""
         return self._grouped[1]
 
@@ -346,7 +345,7 @@ class Trajectories:
         which = int(which) % len(self)
         rows = slice(int(self.offsets[which]), int(self.offsets[which + 1]))
 
-        def part(column: Array | None) -> Array | None:
+        def part(column: AnyArray | None) -> AnyArray | None:
             return None if column is None else column[rows]
 
         return Trajectory(
@@ -476,7 +475,7 @@ class Trajectories:
         bootstraps = np.ones(self.num_steps)
         bootstraps[last[self.terminated]] = 0.0
 
-        def part(column: Array | None) -> Array | None:
+        def part(column: AnyArray | None) -> AnyArray | None:
             return None if column is None else column[rows]
 
         return Transitions(
@@ -513,7 +512,7 @@ class Trajectories:
         mask = np.arange(max_length) < lengths[:, None]
         rows = (self.offsets[:-1, None] + np.arange(max_length))[mask]
 
-        def spread(column: Array | None, empty: float) -> Array | None:
+        def spread(column: AnyArray | None, empty: float) -> AnyArray | None:
             if column is None:
                 return None
             out = np.full((*mask.shape, *column.shape[1:]), empty, dtype=column.dtype)
@@ -570,7 +569,7 @@ class Trajectories:
         note = Note("origin", "behaviour probabilities computed from a policy that was given")
         return self._behaving(probabilities, Behavior("logged", "policy"), note)
 
-    def _probabilities(self, policy: "Policy") -> Array:
+    def _probabilities(self, policy: "Policy") -> AnyArray:
         """Of the logged actions, by a policy that may be any function."""
         found = np.asarray(policy.prob(self.states, self.actions), dtype=np.float64)
         # Rows of a policy may add up to 1 within 1e-6.
@@ -585,7 +584,7 @@ class Trajectories:
             )
         return np.minimum(found, 1.0)
 
-    def _behaving(self, probabilities: Array, behavior: Behavior, note: Note) -> "Trajectories":
+    def _behaving(self, probabilities: AnyArray, behavior: Behavior, note: Note) -> "Trajectories":
         """With other behaviour probabilities; what was said of those before is dropped."""
         kept = tuple(n for n in self.notes if n.text != str(self.behavior))
         data = replace(self, behavior_probs=probabilities, behavior=behavior, notes=kept)
@@ -755,13 +754,13 @@ class Trajectories:
         )
 
 
-def _read_only(values: Array) -> Array:
+def _read_only(values: AnyArray) -> AnyArray:
     view = values.view()
     view.flags.writeable = False
     return view
 
 
-def _entries(values: Array, vocabulary: tuple[Word, ...] | None) -> Any:
+def _entries(values: AnyArray, vocabulary: tuple[Word, ...] | None) -> Any:
     """A column of states or actions: indices, words, or lists of one length."""
     if values.ndim == 2:
         flat = pa.array(np.ascontiguousarray(values).ravel())
@@ -769,7 +768,7 @@ def _entries(values: Array, vocabulary: tuple[Word, ...] | None) -> Any:
     return pa.array(values) if vocabulary is None else pa.array(vocabulary).take(pa.array(values))
 
 
-def _described(values: Array, count: int | None) -> str:
+def _described(values: AnyArray, count: int | None) -> str:
     if values.ndim == 2:
         return f"vectors of {values.shape[1]}"
     return f"discrete, {count} of them" if count is not None else "discrete, number not said"

@@ -1,7 +1,7 @@
 """Words that were made numbers by reading the data, which no payment covers."""
 
+from privrl.core.errors import InputError
 from privrl.data.trajectories import Trajectories
-from privrl.privacy.errors import InputError
 
 
 def refuse_read_words(data: Trajectories) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 

@@ -25,9 +25,9 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike, NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.envs import arrays
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 Inner = TypeVar("Inner")
 Params = TypeVar("Params")

@@ -10,11 +10,11 @@ from typing import Literal
 import jax
 import numpy as np
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.envs import arrays
 from privrl.envs.base import State
 from privrl.envs.tabular import TableParams, Tables, TabularMDP
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 
 def _line(position: int, length: int) -> str:

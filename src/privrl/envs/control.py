@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
 from privrl.envs import draw
 from privrl.envs.base import Box, Environment, State
-from privrl.privacy import checks
 
 
 class CartPoleParams(NamedTuple):

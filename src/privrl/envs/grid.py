@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.envs import arrays
 from privrl.envs.base import State
 from privrl.envs.tabular import TableParams, Tables, TabularMDP
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 MOVES = ((-1, 0), (1, 0), (0, 1), (0, -1))
 ACTIONS = ("left", "right", "up", "down")

@@ -24,10 +24,10 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.envs import draw
 from privrl.envs.base import Box, Environment, State
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 NAMES = ("T1", "T2", "T1*", "T2*", "V", "E")
 ACTIONS = ("none", "RTI", "PI", "both")

@@ -17,6 +17,8 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.envs.base import (
     Box,
     Discrete,
@@ -31,8 +33,6 @@ from privrl.envs.base import (
     typed_key,
 )
 from privrl.envs.tabular import TabularMDP
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 # The environment is a static argument: environments are equal when their settings are, so that
 # several wrappers of the same environment share one compilation.

@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.envs.base import Discrete, Environment
 from privrl.envs.host import HostEnvironment
 from privrl.envs.registry import make
-from privrl.privacy import checks
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 
 Outcome = Literal["passed", "waived"]
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import gymnasium
 
+from privrl.core import files
+from privrl.core.errors import InputError
 from privrl.envs.base import Environment
 from privrl.envs.chain import MDP100, Chain
 from privrl.envs.control import CartPole, Interval, MountainCar
@@ -14,8 +16,6 @@ from privrl.envs.hiv import HIV
 from privrl.envs.host import GymnasiumEnv, HostEnvironment, from_gymnasium
 from privrl.envs.square import ObstacleSquare
 from privrl.envs.taxi import Taxi
-from privrl.privacy import files
-from privrl.privacy.errors import InputError
 
 OURS: dict[str, Any] = {
     "Chain": Chain,

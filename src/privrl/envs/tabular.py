@@ -26,11 +26,12 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import spsolve
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs import arrays
-from privrl.envs.arrays import Flags, Floats, Integers
+from privrl.envs.arrays import Flags, Integers
 from privrl.envs.base import Discrete, Environment, State
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
 ENDLESS = "gamma must be below 1: under this policy some episodes never terminate."
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from privrl.core import checks
 from privrl.envs import arrays
 from privrl.envs.base import State
 from privrl.envs.tabular import TableParams, Tables, TabularMDP
-from privrl.privacy import checks
 
 # Colons can be driven through and bars cannot.
 MAP = ("|R: | : :G|", "| : | : : |", "| : : : : |", "| | : | : |", "|Y| : |B: |")

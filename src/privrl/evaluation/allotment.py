@@ -25,14 +25,12 @@ from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Trajectories, TrajectoryStream
 from privrl.evaluation.steps import Data
-from privrl.privacy.errors import InputError
 from privrl.privacy.promise import Unit
-
-Floats = NDArray[np.float64]
 
 # Open at the same time while a stream is dealt. Public, like everything that decides an order.
 _PARTS = 64

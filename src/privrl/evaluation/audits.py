@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from privrl.core.types import Array
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import gpope as gpope_module
 from privrl.evaluation.bellman_error import UnitMoments, unit_moments
@@ -45,7 +46,6 @@ from privrl.privacy.audit.attacks import Outputs, everything, evidence
 from privrl.privacy.audit.auditor import Target
 from privrl.privacy.audit.targets import target, watched
 from privrl.privacy.events import ApproxDP
-from privrl.privacy.grid import Array
 from privrl.privacy.ledger import LargeDelta
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.mechanisms.smooth import SmoothMechanism

@@ -27,6 +27,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.policies import check_table
 from privrl.evaluation.steps import (
@@ -37,14 +40,11 @@ from privrl.evaluation.steps import (
     refuse_unpaid,
     steps,
 )
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 from privrl.privacy.promise import Unit
 
 if TYPE_CHECKING:
     from privrl.envs.tabular import TabularMDP
 
-Floats = NDArray[np.float64]
 
 # Directions in which the Gram matrix is smaller than this, relatively, carry no error.
 RELATIVE_RANK = 1e-10

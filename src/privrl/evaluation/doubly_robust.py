@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.evaluation.importance import (
     ValueEstimator,
@@ -31,10 +32,8 @@ from privrl.evaluation.importance import (
     relative_weights,
 )
 from privrl.evaluation.intervals import Contributions, by_unit
-from privrl.privacy.errors import InputError
 from privrl.privacy.noise import numbers
 
-Floats = NDArray[np.float64]
 ActionValues = Callable[[Any], Any]
 
 

@@ -39,18 +39,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Policy
-from privrl.evaluation.dplsw import (
-    Floats,
-    OutputPerturbed,
-    Visits,
-    first_visits,
-    on_policy_only,
-)
+from privrl.evaluation.dplsw import OutputPerturbed, Visits, first_visits, on_policy_only
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Relation

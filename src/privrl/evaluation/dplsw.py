@@ -37,6 +37,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.assumed import assumed
 from privrl.data.policies import check_table
@@ -52,15 +55,12 @@ from privrl.evaluation.bellman_error import (
 from privrl.evaluation.private_gtd import PUBLIC_SETTINGS
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, batches, discount
-from privrl.privacy import checks
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
 from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation, Unit
 
-Floats = NDArray[np.float64]
 Constants = Literal["calibrated", "published"]
 
 RETURNS_CLIPPED = Assumption(

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories, Transitions
 from privrl.data.policies import check_covers, check_table
 from privrl.data.sources import private
@@ -30,10 +32,6 @@ from privrl.evaluation import intervals
 from privrl.evaluation.lstd import backwards, checked_sums, solve, starts
 from privrl.evaluation.result import NotPrivate, PolicyFeatures, Result
 from privrl.evaluation.steps import affordable, discount
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,25 +33,23 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, Policy
 from privrl.data.assumed import assumed
 from privrl.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
 from privrl.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from privrl.evaluation.result import Promise, Result
 from privrl.evaluation.steps import Data, discount
-from privrl.privacy import checks
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.claims import xie2019_lemma1
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, FixedSizeSampled, Gaussian, Repeated
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation, Release
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

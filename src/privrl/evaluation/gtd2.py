@@ -20,17 +20,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories
 from privrl.evaluation.bellman_error import moments, mspbe
 from privrl.evaluation.lstd import starts
 from privrl.evaluation.result import NotPrivate, Result
 from privrl.evaluation.steps import discount, steps
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

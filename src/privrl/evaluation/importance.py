@@ -31,15 +31,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.evaluation import intervals
 from privrl.evaluation.intervals import Contributions, by_unit
 from privrl.evaluation.result import Interval, NotPrivate, Result
 from privrl.evaluation.steps import discount, importance_ratios
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
-Floats = NDArray[np.float64]
 Kind = Literal["student", "bernstein", "bootstrap", "fieller"]
 
 

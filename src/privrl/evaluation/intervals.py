@@ -33,11 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.evaluation.result import Interval
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 # Entries of the table of counts that the bootstrap holds at a time.
 _ENTRIES = 2_000_000

@@ -31,15 +31,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories
 from privrl.data.policies import check_table
 from privrl.evaluation import intervals
 from privrl.evaluation.result import NotPrivate, Result
 from privrl.evaluation.steps import Data, affordable, batches, discount, importance_ratios, steps
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 # Entries of the matrices V that WIS-LSTD holds at a time.
 _ENTRIES = 4_000_000

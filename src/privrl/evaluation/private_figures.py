@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
+from privrl.core.types import Floats
 from privrl.evaluation.result import Interval
-
-Floats = NDArray[np.float64]
 
 # A contribution is MAP moments; see `private_value` for where it comes from. Its entries are exact.
 MAP: Floats = (

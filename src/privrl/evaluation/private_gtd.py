@@ -67,6 +67,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.assumed import assumed
 from privrl.data.policies import check_table, known_states
@@ -95,10 +98,8 @@ from privrl.evaluation.sums import (
     shrinking,
 )
 from privrl.evaluation.table import ROWS, Table, is_table
-from privrl.privacy import checks
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import (
     Event,
     Gaussian,
@@ -112,7 +113,6 @@ from privrl.privacy.noise import Source, reproducible, secure
 from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 
-Floats = NDArray[np.float64]
 Form = Literal["residual", "primal-dual"]
 
 # The most iterations, step, and first and last clip bound as shares of the return bound; found on

@@ -29,10 +29,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.linalg import blas
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories
 from privrl.data.assumed import assumed
 from privrl.evaluation.bellman_error import (
@@ -59,15 +61,11 @@ from privrl.evaluation.sums import (
     shrinking,
 )
 from privrl.evaluation.table import ROWS, Table, is_table
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source
 from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

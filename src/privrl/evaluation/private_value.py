@@ -84,6 +84,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.data.assumed import assumed
 from privrl.evaluation.intervals import by_unit, confidence_level
@@ -91,17 +94,13 @@ from privrl.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures,
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, discount, logged_chances, refuse_unpaid
 from privrl.evaluation.sums import Sums, gathered
-from privrl.privacy import checks
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
 from privrl.privacy.noise import Source
 from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation
-
-Floats = NDArray[np.float64]
 
 # Half of the largest distance between two contributions, and a margin for rounding.
 BOUND = math.sqrt(1025 / 1024) / 2.0 * (1.0 + 1e-6)

@@ -12,15 +12,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data.features import Features, features_from_dict
 from privrl.data.policies import Policy, policy_from_dict
-from privrl.privacy import checks, files
 from privrl.privacy.certificate import Certificate, Claim
-from privrl.privacy.errors import InputError
-
-Floats = NDArray[np.float64]
 
 _KIND = "privrl evaluation"
 _FORMAT = 1

@@ -4,7 +4,7 @@ Only public numbers go into it (how many units and features there are), so that 
 nothing about anybody.
 """
 
-from privrl.privacy import room
+from privrl.core import resources
 
 # States over which the public guess of the features' moments is averaged.
 EVEN = 1 << 12
@@ -23,4 +23,4 @@ def for_units(dimension: int, count: int, matrices: int) -> None:
 
 def _refuse_beyond(dimension: int, numbers: int) -> None:
     remedy = "take fewer features, or the estimator value alone"
-    room.refuse_above(_BYTES * numbers, f"{dimension:,} features", remedy)
+    resources.refuse_above(_BYTES * numbers, f"{dimension:,} features", remedy)

@@ -43,9 +43,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privrl.privacy import checks, exact
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.privacy import exact
 from privrl.privacy.certificate import Assumption, Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, PureDP
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.noise import Source, numbers

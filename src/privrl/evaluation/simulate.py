@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import FunctionPolicy, Note, Policy, Tabular, Trajectories
 from privrl.data.keys import generator
 from privrl.data.policies import choose
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
-Floats = NDArray[np.float64]
 _SUCCESSORS = 4
 
 

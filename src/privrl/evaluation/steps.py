@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories, TrajectoryStream
 from privrl.data.policies import check_table, known_states
 from privrl.data.words import refuse_read_words
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 
-Floats = NDArray[np.float64]
 Data = Trajectories | TrajectoryStream
 
 

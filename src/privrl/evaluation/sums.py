@@ -25,17 +25,17 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.evaluation.bellman_error import is_sparse
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, batches
 from privrl.evaluation.table import Entries
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Unit
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 R = TypeVar("R")
 

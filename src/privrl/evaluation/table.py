@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.policies import check_table
 from privrl.evaluation.bellman_error import unit_moves
 
-Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 # Rows of a table that is made at a time.

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from privrl.control.pgc import PGC, first_success, sustained
 from privrl.control.pgc_program import OneOf, play
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs.control import CartPole, CartPoleParams
-from privrl.privacy.errors import InputError
 
 Row = dict[str, Any]
-Floats = NDArray[np.float64]
 Algorithm = Literal["laplace", "sign", "recipe"]
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, None)

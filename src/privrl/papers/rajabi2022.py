@@ -36,15 +36,14 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from privrl.control.paper_prospect import Acting, Config, Trained, printed, public_code, train
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs import ObstacleSquare
 from privrl.envs.grid import ObstacleGrid
-from privrl.privacy.errors import InputError
 from privrl.risk import Prospect, Solved, solve
 
-Floats = NDArray[np.float64]
 Row = dict[str, Any]
 Preset = Literal["printed", "public-code"]
 Objective = Literal["CPT", "expectation"]

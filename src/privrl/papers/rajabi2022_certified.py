@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from privrl.control import ProspectQ
-from privrl.control.increments import Floats
+from privrl.core.types import Floats
 from privrl.envs import ObstacleGrid, TabularMDP
 from privrl.privacy.promise import Budget
 from privrl.risk import Prospect, prospect_of, solve

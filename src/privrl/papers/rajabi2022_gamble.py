@@ -24,15 +24,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from privrl.control import ActorCritic, CertifiedProgram
+from privrl.core.types import Floats
 from privrl.envs.tabular import TabularMDP
 from privrl.privacy.promise import Budget
 from privrl.risk import Prospect
 
 Row = dict[str, Any]
-Floats = NDArray[np.float64]
 
 DELTA = 1e-6
 EPSILONS = (1.0, 10.0)

@@ -34,6 +34,7 @@ from privrl.control.paper_actor_critic import (
     train,
 )
 from privrl.control.paper_parts import Acting, Variant
+from privrl.core.errors import InputError
 from privrl.data import OneHot, Policy, Polynomial, Tabular, collect
 from privrl.envs import MDP100, Taxi
 from privrl.envs.tabular import TabularMDP
@@ -41,7 +42,6 @@ from privrl.evaluation import DPLSL
 from privrl.privacy.accounting import epsilon as spent
 from privrl.privacy.audit.attacks import Outputs
 from privrl.privacy.audit.auditor import Audit, Target, audit
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation

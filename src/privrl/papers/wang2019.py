@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from privrl.control.paper_functional_q import Config, printed, public_code, train
 from privrl.control.paper_path import Edge
+from privrl.core.errors import InputError
 from privrl.envs import Interval
-from privrl.privacy.errors import InputError
 
 Row = dict[str, Any]
 Preset = Literal["printed", "public-code"]

@@ -5,6 +5,14 @@
 4.377
 """
 
+from privrl.core.errors import (
+    CertificateError,
+    InputError,
+    LedgerError,
+    OverBudget,
+    PrivRLError,
+    UnsupportedError,
+)
 from privrl.privacy.accounting import Account, account, calibrate, delta, epsilon, movement
 from privrl.privacy.certificate import (
     IDEALISED_ARITHMETIC,
@@ -13,14 +21,6 @@ from privrl.privacy.certificate import (
     Claim,
     Population,
     Verification,
-)
-from privrl.privacy.errors import (
-    CertificateError,
-    InputError,
-    LedgerError,
-    OverBudget,
-    PrivRLError,
-    UnsupportedError,
 )
 from privrl.privacy.events import (
     ApproxDP,

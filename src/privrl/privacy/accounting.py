@@ -30,8 +30,8 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError, UnsupportedError
+from privrl.core import checks
+from privrl.core.errors import InputError, UnsupportedError
 from privrl.privacy.events import (
     ApproxDP,
     DiscreteGaussian,

@@ -45,7 +45,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.privacy.grid import Array
+from privrl.core.types import Array
 
 Complexes = NDArray[np.complex128]
 

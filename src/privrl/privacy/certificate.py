@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from privrl.privacy import accounting, checks, earlier, files
-from privrl.privacy.errors import CertificateError, InputError, UnsupportedError
+from privrl.core import checks, files
+from privrl.core.errors import CertificateError, InputError, UnsupportedError
+from privrl.core.text import printable
+from privrl.privacy import accounting, earlier
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit, Word, fitting
-from privrl.privacy.text import printable
 
 _FORMAT = 1
 _KIND = "privrl certificate"

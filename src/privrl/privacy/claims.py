@@ -9,9 +9,9 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 
-from privrl.privacy import checks
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.privacy.certificate import Assumption, Certificate, Claim
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import (
     Event,
     FixedSizeSampled,

@@ -14,8 +14,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple, Self
 
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError, LedgerError
+from privrl.core import checks, files
+from privrl.core.errors import InputError, LedgerError
 from privrl.privacy.events import Event
 from privrl.privacy.filters import Cost, Filter, FilterKind
 from privrl.privacy.promise import Budget, Relation, Unit, fitting

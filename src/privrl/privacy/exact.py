@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import fields
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.privacy.events import Event
 
 _UNKNOWN = "_unknown_"

@@ -35,8 +35,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from privrl.privacy import accounting, checks
-from privrl.privacy.errors import InputError, UnsupportedError
+from privrl.core import checks
+from privrl.core.errors import InputError, UnsupportedError
+from privrl.privacy import accounting
 from privrl.privacy.events import ApproxDP, Event, Gaussian, as_events
 from privrl.privacy.promise import Budget, Relation, Word
 

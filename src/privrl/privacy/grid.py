@@ -17,12 +17,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+from privrl.core.types import Array
 
 # A window of the FFT leaves out at most e^-36 of the tilted mass at either end, and has at most
 # this many points; laws with fewer points in all are composed whole.

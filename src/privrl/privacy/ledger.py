@@ -45,7 +45,10 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from privrl.privacy import accounting, checks, files, totals
+from privrl.core import checks, files
+from privrl.core.errors import InputError, LedgerError, OverBudget, UnsupportedError
+from privrl.core.types import Array
+from privrl.privacy import accounting, totals
 from privrl.privacy.certificate import Assumption, Certificate, Population
 from privrl.privacy.entries import (
     Description,
@@ -56,10 +59,8 @@ from privrl.privacy.entries import (
     events_in,
     verified,
 )
-from privrl.privacy.errors import InputError, LedgerError, OverBudget, UnsupportedError
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.filters import Cost, Filter, FilterKind
-from privrl.privacy.grid import Array
 from privrl.privacy.ledger_file import (
     Name,
     absolute,

@@ -50,7 +50,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from privrl.privacy.errors import LedgerError, PrivRLError
+from privrl.core.errors import LedgerError, PrivRLError
 
 PATIENCE = 30.0  # seconds to wait for another process to finish its entry
 _MOUNTS = Path("/proc/self/mountinfo")

@@ -11,9 +11,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from privrl.core.errors import UnsupportedError
+from privrl.core.types import Array
 from privrl.privacy import allocation, grid
-from privrl.privacy.errors import UnsupportedError
-from privrl.privacy.grid import Array, GridPair, Tails
+from privrl.privacy.grid import GridPair, Tails
 
 # Losses beyond this many standard deviations of a Gaussian go to the infinite loss: Phi(-14) is
 # 8e-45, so that even 10^9 compositions add less than 1e-35 to delta.

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy import exact
-from privrl.privacy.errors import InputError
 from privrl.privacy.exact import Integers
 from privrl.privacy.forking import guard
-from privrl.privacy.grid import Array
 from privrl.privacy.promise import NoiseOrigin
 
 if TYPE_CHECKING:

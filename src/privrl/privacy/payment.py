@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from privrl.core.errors import InputError, PrivRLError
 from privrl.privacy import accounting
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
-from privrl.privacy.errors import InputError, PrivRLError
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.noise import Source, reproducible, secure

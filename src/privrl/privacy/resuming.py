@@ -65,9 +65,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privrl.privacy import files
+from privrl.core import files
+from privrl.core.errors import InputError
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 
 if TYPE_CHECKING:
     from privrl.privacy.ledger import Ledger

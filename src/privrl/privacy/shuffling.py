@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privrl.privacy import files
+from privrl.core import files
+from privrl.core.errors import CertificateError, InputError, UnsupportedError
 from privrl.privacy.certificate import Certificate, Signature
-from privrl.privacy.errors import CertificateError, InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

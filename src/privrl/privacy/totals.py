@@ -31,9 +31,10 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from privrl.privacy import accounting, checks, earlier
+from privrl.core import checks
+from privrl.core.errors import UnsupportedError
+from privrl.privacy import accounting, earlier
 from privrl.privacy.entries import Row, events_in
-from privrl.privacy.errors import UnsupportedError
 from privrl.privacy.events import (
     Disjoint,
     Event,

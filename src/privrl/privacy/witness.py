@@ -36,8 +36,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx, gammaln, log_ndtr, xlogy
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError, UnsupportedError
+from privrl.core import checks
+from privrl.core.errors import InputError, UnsupportedError
+from privrl.core.types import Floats
 from privrl.privacy.events import (
     ApproxDP,
     DiscreteGaussian,
@@ -55,8 +56,6 @@ from privrl.privacy.events import (
     as_events,
 )
 from privrl.privacy.promise import Relation
-
-Floats = NDArray[np.float64]
 
 # Orders of the ceiling. Sampled parts have formulas for integers only, and none above the last.
 _INTEGERS: Floats = np.unique(np.r_[2.0:101.0, np.geomspace(101, 2048, 60).round()])

@@ -8,8 +8,9 @@ killed goes on.
 import json
 from pathlib import Path
 
-from privrl.privacy import files, resuming
-from privrl.privacy.errors import InputError
+from privrl.core import files
+from privrl.core.errors import InputError
+from privrl.privacy import resuming
 from privrl.privacy.resuming import KEY, Kept
 from privrl.report.page import render, write
 from privrl.run.releasing import CERTIFICATE, REPORT, STUDY

@@ -10,7 +10,7 @@ two says that the line goes on from left to right.
 import html
 import unicodedata
 
-from privrl.privacy.text import is_right_to_left
+from privrl.core.text import is_right_to_left
 
 # Characters that hide, break lines, or make text appear in another order than it is stored, by
 # their categories; but for the two joiners, without which some scripts cannot be written.

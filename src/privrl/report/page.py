@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from privrl import __version__
-from privrl.privacy import files
+from privrl.core import files
 from privrl.report import findings, promises
 from privrl.report.layout import Reading
 from privrl.report.markup import Html, join, tag

@@ -9,18 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privrl.core import files
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs.grid import MOVES, ObstacleGrid
-from privrl.privacy import files
-from privrl.privacy.errors import InputError
 from privrl.report import layout, plots
 from privrl.report.layout import Column
 from privrl.report.markup import Html, tag
 from privrl.report.page import document
 from privrl.risk import Prospect, solve
-
-Floats = NDArray[np.float64]
 
 GAMMA = 0.9
 """Of the grid's solutions, as in rajabi2022."""

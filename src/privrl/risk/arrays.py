@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from privrl.core.errors import InputError
 from privrl.data.keys import is_jax
-from privrl.privacy.errors import InputError
 
 
 def floating(name: str, *values: Any) -> tuple[ModuleType, list[Any]]:

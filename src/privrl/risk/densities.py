@@ -14,15 +14,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 
 if TYPE_CHECKING:
     from privrl.risk.prospect import Prospect
 
-Floats = NDArray[np.float64]
 
 # Nodes of the trapezoidal rule in t from -_REACH to _REACH, and of the rules between them.
 _NODES, _REACH, _BETWEEN = 1025, 5.5, 16

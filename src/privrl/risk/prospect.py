@@ -30,15 +30,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privrl.privacy import files
-from privrl.privacy.errors import InputError
+from privrl.core import files
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.risk.arrays import floating
 from privrl.risk.utilities import PowerUtility, Utility, utility_from_dict
 from privrl.risk.weights import Straight, TverskyKahneman, Weight, weight_from_dict
-
-Floats = NDArray[np.float64]
 
 # How far chances may be from summing to 1.
 _ROUNDING = 1e-6

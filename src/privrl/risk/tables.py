@@ -31,14 +31,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs.tabular import Tables, TabularMDP
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
 from privrl.risk.prospect import Prospect
-
-Floats = NDArray[np.float64]
 
 _STILL = 1e-13
 _ROUNDS = 100_000

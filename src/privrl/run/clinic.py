@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privrl.core import checks, files
+from privrl.core.errors import InputError
 from privrl.data import Polynomial, Softmax, Trajectories
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError
 
 _MOST_PEOPLE = 200_000
 

@@ -36,13 +36,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.text import printable, uncoloured
 from privrl.data import Policy, Trajectories, TrajectoryStream
 from privrl.evaluation.bellman_error import pieces
 from privrl.evaluation.result import Result
 from privrl.evaluation.sums import Summing, Sums, gathered, summed
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
-from privrl.privacy.text import printable, uncoloured
 
 Source = Trajectories | TrajectoryStream
 

@@ -22,6 +22,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.stats import qmc
 
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.progress import Progress, silent
 from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
 from privrl.data.assumed import ESTIMATED, assumed
 from privrl.data.policies import FunctionPolicy
@@ -33,10 +36,8 @@ from privrl.evaluation.result import Result
 from privrl.evaluation.simulate import Schema, simulate_like
 from privrl.evaluation.steps import affordable
 from privrl.evaluation.sums import Summing, Sums, gathered
-from privrl.privacy import checks
 from privrl.privacy.accounting import epsilon
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Gaussian
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms import GaussianMechanism
@@ -59,18 +60,6 @@ _LONGEST = 20_000
 _CAUTION = 1.0 - 1e-6
 _POINTS = 41
 _SEEDED = "The noise came from a seed: this is an experiment, and protects nobody."
-
-
-class Progress(Protocol):
-    """Told what is being done and, where that is known, which share of everything is done."""
-
-    def __call__(self, what: str, share: float | None = None) -> None:
-        """`what` begins or goes on."""
-        ...
-
-
-def silent(what: str, share: float | None = None) -> None:
-    """Tell nobody."""
 
 
 class Gather(Protocol):

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.privacy import files
-from privrl.privacy.errors import InputError
+from privrl.core import files
+from privrl.core.errors import InputError
 
 Row = Mapping[str, int | float]
 Clock = Callable[[], float]

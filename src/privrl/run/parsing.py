@@ -4,8 +4,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError
+from privrl.core import checks, files
+from privrl.core.errors import InputError
 
 
 def configured(path: str | Path) -> dict[str, Any]:

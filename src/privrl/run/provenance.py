@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from privrl.core.errors import InputError
 from privrl.data import Policy, marks
 from privrl.data.assumed import ESTIMATED
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.errors import InputError
 from privrl.run.study import Fact, Origin
 
 PolicySource = Literal["independent", "this-data", "unknown"]

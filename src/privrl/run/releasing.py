@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privrl.core import files
+from privrl.core.errors import InputError
 from privrl.data import Policy, Trajectories, TrajectoryStream
 from privrl.evaluation import room
 from privrl.evaluation.private_gtd import PrivateGTD, Ready
@@ -37,9 +39,8 @@ from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result
 from privrl.evaluation.sums import Sums
 from privrl.evaluation.table import is_table
-from privrl.privacy import files, resuming
+from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption, Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import LargeDelta, Ledger, warn_if_large
 from privrl.privacy.noise import Source, placeholder, reproducible, secure
@@ -48,7 +49,8 @@ from privrl.privacy.promise import NoiseOrigin, Relation, Release
 from privrl.privacy.resuming import Kept, keyed_digest
 
 if TYPE_CHECKING:
-    from privrl.run.evaluation import Gather, Progress, Question
+    from privrl.core.progress import Progress
+    from privrl.run.evaluation import Gather, Question
 
 STUDY, CERTIFICATE, REPORT = "study.json", "certificate.json", "report.html"
 # What runs of all kinds leave in their folders.

@@ -18,6 +18,9 @@ from typing import Any, NoReturn, get_args
 
 import numpy as np
 
+from privrl.core.errors import InputError
+from privrl.core.files import is_there
+from privrl.core.progress import Progress, silent
 from privrl.data import (
     Features,
     Fourier,
@@ -34,11 +37,9 @@ from privrl.data.readers import files as files_of
 from privrl.data.sources import check_names, header, open_parquet
 from privrl.evaluation.steps import MOST_ROWS
 from privrl.evaluation.sums import gathered
-from privrl.privacy.errors import InputError
-from privrl.privacy.files import is_there
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget
-from privrl.run.evaluation import ESTIMATORS, Gather, Progress, Question, evaluate, silent
+from privrl.run.evaluation import ESTIMATORS, Gather, Question, evaluate
 from privrl.run.parsing import box, configured, not_empty, number, pair, whole
 from privrl.run.provenance import BehaviorSource, PolicySource, Provenance
 from privrl.run.releasing import refuse_taken_name

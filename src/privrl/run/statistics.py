@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 
-Floats = NDArray[np.float64]
 Scores = ArrayLike | Mapping[str, ArrayLike]
 """One task's, or those of each task by its name."""
 

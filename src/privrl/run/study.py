@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from privrl.core import files
+from privrl.core.errors import InputError
 from privrl.evaluation.result import Result, plain
-from privrl.privacy import files
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.errors import InputError
 
 _KIND = "privrl study"
 _FORMAT = 1

@@ -39,10 +39,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from privrl.control.program import Program
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.progress import Progress, silent
 from privrl.run import cluster
-from privrl.run.evaluation import Progress, silent
 from privrl.run.statistics import Estimate, interquartile_mean, stratified_interval
 from privrl.run.training import CHECKPOINT, Lanes, Trained, never, resume, train
 

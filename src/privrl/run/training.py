@@ -38,11 +38,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.control.program import Program, batch_of, load_state, read_about, save_state, strong
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError, OverBudget
+from privrl.core import checks, files
+from privrl.core.errors import InputError, OverBudget
+from privrl.core.progress import Progress, silent
 from privrl.privacy.noise import secure
 from privrl.privacy.resuming import keyed_digest, machine
-from privrl.run.evaluation import Progress, silent
 from privrl.run.logs import EPISODE, SEED, Logs, Row
 
 CHECKPOINT = "checkpoint.npz"

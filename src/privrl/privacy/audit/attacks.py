@@ -17,8 +17,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.privacy.errors import InputError
-from privrl.privacy.grid import Array
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 
 Outputs = NDArray[np.generic] | Sequence[object]
 """An array with a row for each run, or for each run an array, a number, bytes or a `Failure`."""

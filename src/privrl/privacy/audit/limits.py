@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.privacy import accounting, checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
+from privrl.privacy import accounting
 from privrl.privacy.events import Event
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import numbers
 from privrl.privacy.promise import Budget, Relation
 

@@ -18,11 +18,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from privrl.core.errors import InputError
 from privrl.privacy.audit.auditor import FALSE_ALARM as EVERYDAY
 from privrl.privacy.audit.auditor import Audit, Target, audit
 from privrl.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 from privrl.privacy.audit.targets import TARGETS
-from privrl.privacy.errors import InputError
 
 FALSE_ALARM = 1e-3
 """How often code without a fault is called a mutant that was caught."""

@@ -19,12 +19,12 @@ from unittest.mock import patch
 
 import numpy as np
 
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.audit.attacks import Outputs
 from privrl.privacy.audit.auditor import Target
 from privrl.privacy.audit.canaries import CanaryTarget, Coins
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, Repeated
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms import (
     GaussianMechanism,
     GridGaussianMechanism,

@@ -30,8 +30,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
 
 A = TypeVar("A", bound=Any)
 

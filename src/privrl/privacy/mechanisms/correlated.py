@@ -93,11 +93,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privrl.privacy import checks, files
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, Gaussian
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.noise import Source, finite, numbers, secure
 from privrl.privacy.promise import Budget, NoiseOrigin, Relation, Word

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.privacy import checks
+from privrl.core import checks
 from privrl.privacy.mechanisms.correlated import (
     CorrelatedMechanism,
     Strategy,

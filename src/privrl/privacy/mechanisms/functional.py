@@ -71,11 +71,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.privacy import checks, files
-from privrl.privacy.errors import InputError
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.events import Event, Gaussian
 from privrl.privacy.exact import Integers
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms.gaussian import GaussianMechanism
 from privrl.privacy.noise import Source, numbers
 from privrl.privacy.promise import Budget, Relation

@@ -47,10 +47,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.events import Event, Gaussian
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms.functional import NoisedFunction, components
 from privrl.privacy.mechanisms.gaussian import GaussianMechanism
 from privrl.privacy.noise import Source, numbers

@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.privacy.mechanisms.functional import FunctionalMechanism, Grid, bridge, components
 from privrl.privacy.noise import jax_normal
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from privrl.privacy import checks
+from privrl.core import checks
+from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Event, Laplace, Repeated
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import Source, finite
 from privrl.privacy.promise import Budget, Relation
 

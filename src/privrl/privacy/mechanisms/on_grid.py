@@ -29,12 +29,12 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.privacy import checks
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import DiscreteGaussian, DiscreteLaplace, Event, Repeated
 from privrl.privacy.exact import Integers
-from privrl.privacy.grid import Array
 from privrl.privacy.losses import MOST_ATOMS
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.noise import Source, numbers

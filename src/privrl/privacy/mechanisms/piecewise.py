@@ -34,11 +34,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.privacy import checks, exact
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
+from privrl.privacy import exact
 from privrl.privacy.events import Event, PureDP
 from privrl.privacy.exact import Integers
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms.report_laplace import as_rows
 from privrl.privacy.mechanisms.sign import parts_of, rounded_sign, share, truthful
 from privrl.privacy.noise import Source, numbers

@@ -23,10 +23,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.events import Event
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.mechanisms.laplace import LaplaceMechanism
 from privrl.privacy.mechanisms.on_grid import GridLaplaceMechanism

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.mechanisms.report_laplace import LaplaceReport
 from privrl.privacy.noise import jax_normal, numbers

@@ -51,11 +51,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.privacy import checks, files
+from privrl.core import checks, files
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate
-from privrl.privacy.errors import InputError
 from privrl.privacy.events import Event, Gaussian, Repeated
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import Source, numbers
 from privrl.privacy.promise import Budget, Relation, Unit
 

@@ -38,11 +38,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privrl.privacy import checks, exact
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
+from privrl.privacy import exact
 from privrl.privacy.events import Event, PureDP
 from privrl.privacy.exact import Booleans
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms.report_laplace import as_rows
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Relation

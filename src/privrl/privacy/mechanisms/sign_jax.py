@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.privacy.mechanisms.sign import ProjectedSign
 from privrl.privacy.noise import jax_normal, numbers
 

@@ -55,10 +55,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privrl.privacy import checks
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
 from privrl.privacy.events import ApproxDP, Event
-from privrl.privacy.grid import Array
 from privrl.privacy.noise import Source, numbers
 from privrl.privacy.promise import Budget, Relation
 

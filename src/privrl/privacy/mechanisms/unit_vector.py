@@ -46,10 +46,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from privrl.privacy import checks, exact
-from privrl.privacy.errors import InputError
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.types import Array
+from privrl.privacy import exact
 from privrl.privacy.events import Event, PureDP
-from privrl.privacy.grid import Array
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.mechanisms.report_laplace import as_rows, from_bytes, to_bytes
 from privrl.privacy.noise import Source

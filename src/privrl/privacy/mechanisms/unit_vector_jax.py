@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.privacy.mechanisms.unit_vector import PrivUnit, from_draws, log_cap_moment
 from privrl.privacy.noise import jax_normal, numbers
 

@@ -14,14 +14,14 @@ from privrl.control.actor_critic import (
     Learned,
     learned_as_printed,
 )
-from privrl.control.increments import Floats
 from privrl.control.paper_actor_critic import PaperProgram
 from privrl.control.program import Program
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
 from privrl.envs.base import Box, Discrete
 from privrl.envs.host import HostEnvironment
 from privrl.envs.tabular import TabularMDP
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY
 from privrl.risk import prospect_of

@@ -20,13 +20,13 @@ from typing import Any
 
 from privrl.control.actor_critic import STATE
 from privrl.control.functional_q import STATE as RELEASED
+from privrl.core import files
+from privrl.core.errors import InputError
+from privrl.core.progress import Progress, silent
 from privrl.data import marks
-from privrl.privacy import files
 from privrl.privacy.certificate import Certificate, Claim
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY
-from privrl.run.evaluation import Progress, silent
 from privrl.run.lessons.words import Job, Lesson, Result, refuse_modules
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import not_empty

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 from privrl.run.lessons.words import Lesson, spoken
 from privrl.run.parsing import number, whole
 from privrl.run.sweep import Plan

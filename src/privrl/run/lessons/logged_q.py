@@ -17,9 +17,9 @@ from privrl.control.increments import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
 from privrl.control.program import Program
+from privrl.core.errors import InputError
 from privrl.data import Features, Polynomial, marks
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.errors import InputError
 from privrl.privacy.resuming import KEY
 from privrl.run import request
 from privrl.run.lessons.words import Job, Lesson, Played, ask, network_of

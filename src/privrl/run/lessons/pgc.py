@@ -11,9 +11,9 @@ import numpy as np
 from privrl.control.pgc import PGC, CollectionProgram, LearnedPGC
 from privrl.control.pgc_program import OneOf
 from privrl.control.privatiser import Mechanism
+from privrl.core.errors import InputError
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Claim
-from privrl.privacy.errors import InputError
 from privrl.run.lessons.playing import play_program
 from privrl.run.lessons.words import Env, Job, Lesson, Played, ask
 from privrl.run.logs import paths as log_paths

@@ -11,9 +11,9 @@ from privrl.control.increments import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import Descent
 from privrl.control.program import Program
+from privrl.core.errors import InputError
 from privrl.envs.base import Discrete
 from privrl.privacy.certificate import Certificate, Claim
-from privrl.privacy.errors import InputError
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY

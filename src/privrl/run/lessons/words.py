@@ -19,14 +19,14 @@ import numpy as np
 
 from privrl.control.increments import Network
 from privrl.control.program import Program
+from privrl.core.errors import InputError
+from privrl.core.progress import Progress
 from privrl.data import Features, Fourier, OneHot, Polynomial
 from privrl.envs.base import Discrete, Environment
 from privrl.envs.host import HostEnvironment
 from privrl.envs.registry import OURS, make
 from privrl.privacy.certificate import Certificate, Claim
-from privrl.privacy.errors import InputError
 from privrl.privacy.ledger import Ledger
-from privrl.run.evaluation import Progress
 from privrl.run.parsing import box, configured, not_empty, number, whole
 
 Env = Environment[Any, Any] | HostEnvironment

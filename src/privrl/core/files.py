@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from typing import SupportsFloat, SupportsIndex, cast
 
 import numpy as np
 
-from privrl.privacy.errors import InputError
+from privrl.core.errors import InputError
 
 
 def number(name: str, value: object) -> float:
