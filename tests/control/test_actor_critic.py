@@ -21,7 +21,8 @@ from scipy import stats
 from privrl.control import ActorCritic, CertifiedProgram, Network, certified
 from privrl.control.actor_critic import Learned
 from privrl.control.certified import Plan, calibrated, take_in
-from privrl.control.increments import Head, Layers, Linear, Rows, Table
+from privrl.control.heads import Head, Layers, Linear, Table
+from privrl.control.increments import Rows
 from privrl.control.paper_actor_critic import train
 from privrl.data import Fourier, OneHot, Polynomial, Softmax
 from privrl.data import Tabular as TabularPolicy

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privrl.control import aggregation
+from privrl import nets
 from privrl.control.aggregation import (
     Accepted,
     Aggregator,
@@ -146,8 +146,8 @@ def test_adam_is_that_of_the_paper() -> None:
         np.testing.assert_allclose(moments, [m, v], rtol=1e-12)
         theta = moved
     with jax.enable_x64(True):
-        traced = jax.jit(aggregation.adam)(jnp.asarray(total / 7), jnp.asarray(moments), 3.0)
-    for compiled, ours in zip(traced, aggregation.adam(total / 7, moments, 3.0), strict=True):
+        traced = jax.jit(nets.adam)(jnp.asarray(total / 7), jnp.asarray(moments), 3.0)
+    for compiled, ours in zip(traced, nets.adam(total / 7, moments, 3.0), strict=True):
         np.testing.assert_allclose(compiled, ours, rtol=1e-12)
 
 

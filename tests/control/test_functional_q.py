@@ -18,7 +18,7 @@ from scipy import optimize, stats
 
 from privrl.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
 from privrl.control.functional_q import STATE, Course
-from privrl.control.increments import Layers, Linear, Table
+from privrl.control.heads import Layers, Linear, Table
 from privrl.control.program import read_about
 from privrl.control.reward_basis import (
     PerAction,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privrl.control import noised_q
-from privrl.control.increments import Layers, Linear
+from privrl.control.heads import Layers, Linear
 from privrl.control.noised_q import Data, People, Plan, Rule, Updates, Weights
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs import TabularMDP

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privrl.control import planning
-from privrl.control.increments import Layers, Linear, Table
+from privrl.control.heads import Layers, Linear, Table
 from privrl.control.walks import Walk, walk
 from privrl.core.types import Floats
 from privrl.data import Fourier, OneHot

@@ -22,7 +22,8 @@ from privrl import cli
 from privrl.control import ActorCritic, CertifiedProgram, certified
 from privrl.control.actor_critic import Learned
 from privrl.control.certified import Plan, take_in
-from privrl.control.increments import Rows, Table
+from privrl.control.heads import Table
+from privrl.control.increments import Rows
 from privrl.control.prospect_rows import Outlook, projected
 from privrl.envs.base import Episodes, Transitions
 from privrl.envs.host import HostEnvironment

@@ -26,7 +26,7 @@ from privrl.control import (
     prospect_planning,
 )
 from privrl.control.functional_q import STATE
-from privrl.control.increments import Layers, Linear, Table
+from privrl.control.heads import Layers, Linear, Table
 from privrl.control.noised_q import Data, ProspectUpdates
 from privrl.control.paper_prospect_settings import Config
 from privrl.control.program import read_about

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privrl.control import LoggedQ
-from privrl.control.increments import Network
+from privrl.control.heads import Network
 from privrl.data import Fourier, OneHot, Polynomial, Trajectories, stream_parquet
 from privrl.evaluation import DPLSL, DPLSW, GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
 from privrl.privacy import Budget, Ledger

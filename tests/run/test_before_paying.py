@@ -114,7 +114,7 @@ def test_a_reward_that_cannot_be_planned_on(
 
 def test_planning_takes_what_features_take() -> None:
     """Thirty powers of four numbers are 46,376 features, whose Gram matrix alone is 17 GB."""
-    from privrl.control.increments import head_of
+    from privrl.control.heads import head_of
     from privrl.data import Polynomial
     from privrl.envs.base import Box
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from privrl.control.increments import Network
+from privrl.control.heads import Network
 from privrl.control.paper_actor_critic import PaperProgram
 from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot, Polynomial

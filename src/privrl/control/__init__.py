@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privrl.control.actor_critic import ActorCritic, CertifiedProgram
     from privrl.control.functional_q import FunctionalQ
-    from privrl.control.increments import Network
+    from privrl.control.heads import Network
     from privrl.control.learned_q import LearnedQ
     from privrl.control.logged_q import LoggedQ
     from privrl.control.noised_q import Descent

@@ -42,7 +42,8 @@ import numpy as np
 
 from privrl.control import certified
 from privrl.control.certified import SWEEPABLE, Plan, State
-from privrl.control.increments import Head, Network, Rows, Table, head_from_dict, head_of
+from privrl.control.heads import Head, Network, Table, head_from_dict, head_of
+from privrl.control.increments import Rows
 from privrl.control.paper_actor_critic import Config, PaperProgram, claims, flush
 from privrl.control.program import load_state, save_state
 from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict

@@ -53,6 +53,7 @@ from privrl.control.privatiser import Privatiser
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Array
+from privrl.nets import adam
 from privrl.privacy.exact import Booleans, Integers
 from privrl.privacy.noise import numbers
 from privrl.privacy.promise import Word
@@ -60,8 +61,6 @@ from privrl.privacy.promise import Word
 Optimiser = Literal["sgd", "adam"]
 Staleness = Literal["root", "none"]
 
-# Adam's two decays, and what its denominator is at least.
-_ADAM = (0.9, 0.999, 1e-8)
 _USED = -1
 _PAGE = 256
 _KIND, _FORMAT = "privrl aggregator", 1
@@ -115,16 +114,6 @@ def scheduled(rate: Any, done: Any, buffer: Any, agents: Any, decay: Any) -> Any
     """The rate of the update after `done` others: rate (1 - done buffer / agents)^decay."""
     left = 1.0 - done * buffer / agents
     return rate * ((left > 0.0) * left) ** decay
-
-
-def adam(mean: Any, moments: Any, count: Any) -> tuple[Any, Any]:
-    """Adam's direction (Kingma and Ba 2015) and its moments, the `count`th time."""
-    xp = mean.__array_namespace__()
-    first, second, tiny = _ADAM
-    m = first * moments[0] + (1.0 - first) * mean
-    v = second * moments[1] + (1.0 - second) * mean**2
-    direction = (m / (1.0 - first**count)) / (xp.sqrt(v / (1.0 - second**count)) + tiny)
-    return direction, xp.stack([m, v])
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -52,9 +52,8 @@ Arithmetic: 64-bit floating point, compiled. Three random streams: of the enviro
 """
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
@@ -65,14 +64,15 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from privrl.control.aggregation import adam
 from privrl.control.increments import Rows
 from privrl.core.errors import InputError
+from privrl.core.silence import silence
 from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.data.policies import choose
 from privrl.envs.base import Carry, Discrete, Environment, Episodes, Transitions, begin
 from privrl.envs.host import HostEnvironment
+from privrl.nets import adam
 from privrl.privacy import noise
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Disjoint, Event, Gaussian
@@ -526,14 +526,6 @@ def _episode(
         if terminated or truncated:
             break
     return rows
-
-
-@contextmanager
-def silence() -> Iterator[None]:
-    """No warnings of Python's or of NumPy's."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def steps_of(env: Environment[Any, Any] | HostEnvironment, max_steps: int | None) -> int:

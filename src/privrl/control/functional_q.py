@@ -48,7 +48,8 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q, planning
-from privrl.control.increments import Head, Layers, Network, Rows, Table, head_of
+from privrl.control.heads import Head, Layers, Network, Table, head_of
+from privrl.control.increments import Rows
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.noised_q import DESCENTS, Descent, total
 from privrl.control.paper_functional_q import Config, PaperProgram, claims

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.control.increments import Head, described, head_from_dict
+from privrl.control.heads import Head, described, head_from_dict
 from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
 from privrl.control.reward_basis import reward_features_from_dict
 from privrl.core import files

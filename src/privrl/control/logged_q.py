@@ -32,7 +32,8 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q
-from privrl.control.increments import Network, Rows, head_of
+from privrl.control.heads import Network, head_of
+from privrl.control.increments import Rows
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.noised_q import People, Plan
 from privrl.control.walks import greedy

@@ -67,14 +67,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from privrl.control.aggregation import adam
-from privrl.control.increments import Head
+from privrl.control.heads import Head
 from privrl.control.prospect_planning import weighed
 from privrl.control.walks import SampledWalk, pooled
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
 from privrl.core.progress import Counted
 from privrl.core.types import Floats
+from privrl.nets import adam
 from privrl.privacy import noise
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Event, Gaussian, Repeated

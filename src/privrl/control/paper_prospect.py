@@ -56,7 +56,7 @@ from numpy.typing import ArrayLike
 
 from privrl.control import paper_draws as draws
 from privrl.control.functional_q import NO_CLAIM
-from privrl.control.increments import Head, Layers, Linear
+from privrl.control.heads import Head, Layers, Linear
 from privrl.control.lanes import by_parts
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.paper_field import Field

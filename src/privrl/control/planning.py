@@ -32,11 +32,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from privrl.control.aggregation import adam
-from privrl.control.increments import Head, Layers, Linear, Table
+from privrl.control.heads import Head, Layers, Linear, Table
 from privrl.control.walks import Walk
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
+from privrl.nets import adam
 
 # Values that move by less, relative to themselves or to 1, stand still.
 _STILL = 1e-12

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.control import planning
-from privrl.control.increments import Head, Layers
+from privrl.control.heads import Head, Layers
 from privrl.control.walks import SampledWalk
 from privrl.core.types import Floats
 from privrl.risk import Prospect

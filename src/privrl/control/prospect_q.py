@@ -40,7 +40,7 @@ import numpy as np
 
 from privrl.control import noised_q, paper_prospect, prospect_planning, shrinkage
 from privrl.control.functional_q import Arrays, Course, FunctionalQ
-from privrl.control.increments import Head, Layers
+from privrl.control.heads import Head, Layers
 from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import Descent
 from privrl.control.paper_prospect_settings import Config

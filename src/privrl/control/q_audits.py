@@ -24,7 +24,7 @@ import numpy as np
 
 from privrl.control import noised_q
 from privrl.control.functional_q import FunctionalQ
-from privrl.control.increments import Network
+from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
 from privrl.control.noised_q import Data, Descent, Plan

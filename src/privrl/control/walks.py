@@ -27,9 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control.certified import silence
-from privrl.control.increments import Head, Layers, Linear
+from privrl.control.heads import Head, Layers, Linear
 from privrl.core.errors import InputError
+from privrl.core.silence import silence
 from privrl.core.types import Floats
 from privrl.data import EpsilonGreedy, Policy
 from privrl.data.policies import Network as NetworkPolicy

@@ -14,6 +14,7 @@ import numpy as np
 from privrl.core.errors import InputError
 from privrl.data.features import Features, _Ranged, _set, _size, _whole, features_from_dict
 from privrl.data.keys import is_jax
+from privrl.nets import ACTIVATIONS, mlp
 
 # Well within what 32 bits hold, sums on the way included.
 _LARGEST = 1e30
@@ -101,7 +102,7 @@ class NetworkOutputs(_Ranged):
     kind: ClassVar[str] = "network-outputs"
 
     def __init__(self, layers: Any, low: Any, high: Any, activation: Any = "relu") -> None:
-        if activation not in ("relu", "tanh"):
+        if activation not in ACTIVATIONS:
             raise InputError(f"activation must be 'relu' or 'tanh', not {activation!r}.")
         try:
             pairs = [
@@ -137,12 +138,8 @@ class NetworkOutputs(_Ranged):
         return bound
 
     def __call__(self, states: Any) -> Any:
-        xp, x = self.unit(states)
-        for number, (weights, biases) in enumerate(map(_pair, self.layers)):
-            x = x @ xp.asarray(weights, dtype=x.dtype) + xp.asarray(biases, dtype=x.dtype)
-            if number < len(self.layers) - 1:
-                x = xp.maximum(x, 0.0) if self.activation == "relu" else xp.tanh(x)
-        return x
+        _, x = self.unit(states)
+        return mlp(map(_pair, self.layers), x, self.activation)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -35,6 +35,7 @@ from privrl.core.types import Floats
 from privrl.data.features import Features, _array, _set, _whole, features_from_dict
 from privrl.data.keys import generator, is_jax
 from privrl.data.sources import private
+from privrl.nets import ACTIVATIONS, mlp
 
 if TYPE_CHECKING:
     from privrl.data.trajectories import Trajectories
@@ -258,9 +259,6 @@ class EpsilonGreedy(Policy):
         return found
 
 
-_ACTIVATIONS = ("relu", "tanh")
-
-
 @dataclass(frozen=True, eq=False)
 class Network(Policy):
     """A fully connected network from plain arrays; its last layer's outputs pass through a softmax.
@@ -278,7 +276,7 @@ class Network(Policy):
     kind: ClassVar[str] = "network"
 
     def __post_init__(self) -> None:
-        if self.activation not in _ACTIVATIONS:
+        if self.activation not in ACTIVATIONS:
             raise InputError(f"activation must be 'relu' or 'tanh', not {self.activation!r}.")
         if self.epsilon is not None:
             _set(self, epsilon=_share(self.epsilon))
@@ -317,11 +315,8 @@ class Network(Policy):
             raise InputError(
                 f"The network takes (n, {self.layers[0][0].shape[0]}) states, not {x.shape}."
             )
-        for position, (w, b) in enumerate(self.layers):
-            if position:
-                x = xp.maximum(x, 0.0) if self.activation == "relu" else xp.tanh(x)
-            with np.errstate(over="ignore", invalid="ignore"):
-                x = x @ xp.asarray(w, dtype=x.dtype) + xp.asarray(b, dtype=x.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = mlp(self.layers, x, self.activation)
         return _softmax(xp, x) if self.epsilon is None else _greedy(xp, x, self.epsilon)
 
     def _settings(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from privrl.control.increments import Network
+from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
 from privrl.control.program import Program

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from privrl.control.functional_q import STATE, FunctionalQ
-from privrl.control.increments import Network
+from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import Descent
 from privrl.control.program import Program

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
 
 import numpy as np
 
-from privrl.control.increments import Network
+from privrl.control.heads import Network
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress
