@@ -35,7 +35,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("module", "words"),
     [
         ("typer", ["--version"]),
-        ("privrl.cli.judging", ["--help"]),
+        ("privrl.cli.evaluate", ["--help"]),
         ("numpy", ["check", "stays.csv", *TABLE]),
         ("pyarrow", ["check", "stays.csv", *TABLE]),
         ("privrl.run.request", ["check", "stays.csv", *TABLE]),

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl import cli
-from privrl.cli import judging
+from privrl.cli import evaluate as evaluate_command
 from privrl.core import files
 from privrl.core import resources as memory
 from privrl.core.errors import LedgerError
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
 ) -> None:
     """With the same key, to the last byte of every file; only a test can draw a key twice."""
     real = secrets.token_bytes
-    monkeypatch.setattr(judging, "_on_ray", lambda _: gathered)
+    monkeypatch.setattr(evaluate_command, "_on_ray", lambda _: gathered)
     monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(count))
     words = asked(*more, ledger=False)
     assert cli.run(words) == 0
@@ -400,7 +400,7 @@ def test_no_rows_are_sent_to_a_cluster_that_only_a_folder_names(
         sent.append(address)
         return gathered
 
-    monkeypatch.setattr(judging, "_on_ray", on_ray)
+    monkeypatch.setattr(evaluate_command, "_on_ray", on_ray)
     with at(3, False, Killed), pytest.raises(Killed):
         cli.run(asked("--ray", "somewhere.example:10001"))
     assert sent == ["somewhere.example:10001"]
@@ -576,7 +576,7 @@ def run_words(ledger: bool = True) -> dict[str, Any]:
 
 
 def evaluated(out: str | None = None, name: str | None = None) -> None:
-    judging._evaluate(
+    evaluate_command.run_evaluation(
         run_words(), ledger=Path("people"), name=name, out=None if out is None else Path(out)
     )
 

@@ -17,19 +17,28 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from privrl import __version__
-from privrl.cli.accounts import budget, keygen, sign, verify
-from privrl.cli.attacks import audit, limits
-from privrl.cli.judging import check, demo, evaluate, report
-from privrl.cli.ledgers import ledger_app
+from privrl.cli import (
+    audit,
+    budget,
+    check,
+    demo,
+    evaluate,
+    keygen,
+    ledger,
+    limits,
+    report,
+    risk,
+    sign,
+    sweep,
+    train,
+    train_actor_critic,
+    train_functional_q,
+    train_logged_q,
+    train_pgc,
+    train_prospect,
+    verify,
+)
 from privrl.cli.printing import say
-from privrl.cli.risks import risk
-from privrl.cli.sweep import sweep_command
-from privrl.cli.train import train_app
-from privrl.cli.train_actor_critic import actor_critic
-from privrl.cli.train_functional_q import functional_q
-from privrl.cli.train_logged_q import logged_q
-from privrl.cli.train_pgc import pgc
-from privrl.cli.train_prospect import prospect
 
 # The base of typer's own usage errors, which moved between packages over its versions.
 _UsageError = typer.BadParameter.__mro__[2]
@@ -148,14 +157,22 @@ def _top(
     """Differentially private reinforcement learning."""
 
 
-for _command in (budget, verify, keygen, sign, audit, limits, check, evaluate, report, risk):
-    app.command()(_command)
-app.command("sweep")(sweep_command)
-app.command()(demo)
-app.add_typer(ledger_app, name="ledger", help="What a population of people has paid.")
-app.add_typer(train_app, name="train", help="Learn a policy privately: say which learner.")
-train_app.command("actor-critic")(actor_critic)
-train_app.command("functional-q")(functional_q)
-train_app.command("logged-q")(logged_q)
-train_app.command("prospect")(prospect)
-train_app.command("pgc")(pgc)
+app.command()(budget.budget)
+app.command()(verify.verify)
+app.command()(keygen.keygen)
+app.command()(sign.sign)
+app.command()(audit.audit)
+app.command()(limits.limits)
+app.command()(check.check)
+app.command()(evaluate.evaluate)
+app.command()(report.report)
+app.command()(risk.risk)
+app.command("sweep")(sweep.sweep_command)
+app.command()(demo.demo)
+app.add_typer(ledger.ledger_app, name="ledger", help="What a population of people has paid.")
+app.add_typer(train.train_app, name="train", help="Learn a policy privately: say which learner.")
+train.train_app.command("actor-critic")(train_actor_critic.actor_critic)
+train.train_app.command("functional-q")(train_functional_q.functional_q)
+train.train_app.command("logged-q")(train_logged_q.logged_q)
+train.train_app.command("prospect")(train_prospect.prospect)
+train.train_app.command("pgc")(train_pgc.pgc)

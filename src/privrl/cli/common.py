@@ -92,6 +92,14 @@ NoPreflight = Annotated[
         help="Do not try an environment of Gymnasium's in a second instance before anybody pays.",
     ),
 ]
+BehaviorProb = Annotated[str | None, typer.Option(help="Column: how likely the decision was.")]
+TargetProb = Annotated[
+    str | None, typer.Option(help="Column, instead of --policy: its probabilities.")
+]
+Stream = Annotated[
+    bool,
+    typer.Option("--stream", help="Read in parts, if larger than memory; gtd makes one pass."),
+]
 Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows first.")]
 
 

@@ -558,7 +558,7 @@ def _column(label: str, values: Any, rows: int, two: bool = False) -> Any:
         raise InputError(f"{label} has {len(values)} entries, but there are {rows} rows.")
     if np.ma.is_masked(values):
         raise InputError(f"{label} has masked entries: every entry must be there.")
-    if isinstance(values, pa.AnyArray | pa.ChunkedArray):
+    if isinstance(values, pa.Array | pa.ChunkedArray):
         return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     try:
         array = np.asarray(values)

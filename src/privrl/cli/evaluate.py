@@ -1,4 +1,4 @@
-"""`privrl evaluate`, `report` and `demo`: the value of a policy from logged decisions."""
+"""`privrl evaluate`: the value of a policy from logged decisions."""
 
 import io
 import os
@@ -12,6 +12,7 @@ import typer
 from privrl.cli.common import (
     ActionColumn,
     ActionWords,
+    BehaviorProb,
     Invalid,
     Json,
     NextState,
@@ -25,7 +26,9 @@ from privrl.cli.common import (
     Sort,
     StateColumns,
     StateWords,
+    Stream,
     Table,
+    TargetProb,
     Terminated,
     TimeColumn,
     TrajectoryColumn,
@@ -39,15 +42,6 @@ from privrl.cli.printing import say, say_json, shown
 if TYPE_CHECKING:
     from privrl.run.request import Request
     from privrl.run.study import Study
-
-BehaviorProb = Annotated[str | None, typer.Option(help="Column: how likely the decision was.")]
-TargetProb = Annotated[
-    str | None, typer.Option(help="Column, instead of --policy: its probabilities.")
-]
-Stream = Annotated[
-    bool,
-    typer.Option("--stream", help="Read in parts, if larger than memory; gtd makes one pass."),
-]
 
 
 def evaluate(
@@ -159,59 +153,13 @@ def evaluate(
         said = words | {"config": config, "ledger": ledger, "name": name, "seed": seed}
         _resume(said, out, ray, as_json)
         return
-    _evaluate(words, config, ledger, name, out, seed, ray, as_json)
-
-
-def check(
-    table: Table = None,
-    trajectory: TrajectoryColumn = None,
-    user: UserColumn = None,
-    time: TimeColumn = None,
-    state: StateColumns = None,
-    action: ActionColumn = None,
-    reward: RewardColumn = None,
-    behavior_prob: BehaviorProb = None,
-    target_prob: TargetProb = None,
-    terminated: Terminated = None,
-    truncated: Truncated = None,
-    next_state: NextState = None,
-    states: StateWords = None,
-    actions: ActionWords = None,
-    num_states: NumStates = None,
-    num_actions: NumActions = None,
-    state_range: Annotated[
-        str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
-    ] = None,
-    nulls: Nulls = None,
-    sort: Sort = False,
-    stream: Stream = False,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML or JSON file with these options.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Validate a table as evaluate and train logged-q do, for its curator alone.
-
-    What is printed, and the exit code, are about private data: nobody else may see them.
-    """
-    from privrl.run.request import Request
-
-    words = {k: v for k, v in locals().items() if k not in ("config", "as_json", "Request")}
-    words["table"] = tuple(table or ())
-    with progress(None) as advance:
-        advance("loading")
-        found = Request.of(words, config).checked()
-    if as_json:
-        say_json({"valid": True, "private": True, **found.counts})
-        return
-    say(*found.words.split("\n"))
-    say("The table is valid. This is about private data: keep it to yourself.")
+    run_evaluation(words, config, ledger, name, out, seed, ray, as_json)
 
 
 _NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "as_json")
 
 
-def _evaluate(
+def run_evaluation(
     words: dict[str, Any],
     config: Path | None = None,
     ledger: Path | None = None,
@@ -431,59 +379,3 @@ def _row(label: str, *numbers: float | None) -> str:
 
     figures = ("-" if x is None else format(x, ".4g") for x in numbers)
     return f"  {named(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)
-
-
-def report(
-    run_folder: Annotated[Path, typer.Argument(help="A run's folder, with its study.json.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; by default report.html in the folder.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Write the report of a run again."""
-    from privrl.privacy import InputError, PrivRLError
-    from privrl.privacy.resuming import KEY
-    from privrl.report import write
-    from privrl.run.lessons import RUN
-    from privrl.run.study import Study
-
-    target = out or run_folder / "report.html"
-    if (run_folder / RUN).exists() and not (run_folder / "study.json").exists():
-        raise InputError(
-            f"{str(run_folder)!r} holds what `privrl train` learned: a report is about what "
-            "`privrl evaluate` found."
-        )
-    if (run_folder / KEY).exists() and not (run_folder / "study.json").exists():
-        raise InputError(
-            f"{str(run_folder)!r} holds an interrupted run: go on with it by privrl evaluate --out "
-            f"{shown(run_folder)} --resume"
-        )
-    try:
-        write(Study.load(run_folder / "study.json"), target)
-    except PrivRLError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        # Details of results are of any form; those that were edited need not fit together.
-        held = str(run_folder / "study.json")
-        raise InputError(f"{held!r} is damaged: what it holds cannot be shown.") from None
-    if as_json:
-        say_json({"report": str(target)})
-    else:
-        say(f"The report is {shown(target)}.")
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Where to put the data and the run.")] = Path(
-        "privrl-demo"
-    ),
-    people: Annotated[int, typer.Option(help="How many patients to make up.")] = 6000,
-    seed: Annotated[int, typer.Option(help="Which patients; the noise is always fresh.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """A made-up HIV clinic: is the new protocol better, and what does it say of each patient?"""
-    from privrl.run import clinic
-
-    with progress(None) as advance:
-        advance("making up a clinic")
-        words = clinic.write(out, people, seed)
-    _evaluate(words, unused=out / "run", as_json=as_json)

@@ -1,4 +1,4 @@
-"""`privrl audit`, `privrl limits`: attacks on promises, and what no private learner can do."""
+"""`privrl audit`: attacks on what is promised."""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -184,45 +184,3 @@ def _failed(item: "Audit | CanaryAudit") -> str:
 def _shaped(item: "Audit | CanaryAudit") -> str:
     fit = getattr(item, "gaussian", None)
     return f"{fit.epsilon:.3g}" if fit is not None and item.delta else "-"
-
-
-def limits(
-    epsilon: Annotated[float, typer.Option(help="What is promised.")],
-    delta: Annotated[float, typer.Option(help="The delta it is promised at.")] = 0.0,
-    tasks: Annotated[int, typer.Option(help="How many tasks it may be.")] = 2,
-    distance: Annotated[
-        float | None, typer.Option(help="How far apart the tasks are, if above the radius.")
-    ] = None,
-    radius: Annotated[
-        float | None, typer.Option(help="How far apart neighbours may be, with --distance.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """The best that any private learner can do when it may face one of several tasks.
-
-    \b
-    privrl limits --epsilon 0.9 --delta 1e-4 --tasks 16
-    privrl limits --epsilon 0.9 --delta 1e-4 --distance 0.05 --radius 0.01
-    """
-    from privrl.privacy import Budget, InputError
-    from privrl.privacy.audit import limits as ceilings
-
-    if (distance is None) != (radius is None):
-        raise InputError("--distance and --radius belong together.")
-    promised = Budget(epsilon, delta)
-    answer: dict[str, Any] = {"tasks": tasks, "epsilon": epsilon, "delta": delta}
-    if distance is not None and radius is not None:
-        steps = ceilings.steps_between(distance, radius)
-        promised = ceilings.group(promised, steps)
-        answer |= {"steps": steps, "group": [promised.epsilon, promised.delta]}
-    answer["accuracy"] = ceilings.best_accuracy(tasks, promised)
-    if as_json:
-        say_json(answer)
-        return
-    say(f"One of {tasks} tasks, under epsilon {epsilon:g} at delta {delta:g}.")
-    if "steps" in answer:
-        say(
-            f"They are {answer['steps']} steps between neighbours apart, which makes it "
-            f"epsilon {promised.epsilon:g} at delta {promised.delta:.3g}."
-        )
-    say(f"No private learner is right with a probability above {answer['accuracy']:.4f}.")

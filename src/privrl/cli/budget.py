@@ -1,4 +1,4 @@
-"""`privrl budget`, `verify`, `keygen`, `sign`: what noise costs, and certificates of it."""
+"""`privrl budget`: what noise costs, and what papers claim of theirs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json
 
 if TYPE_CHECKING:
-    from privrl.privacy import Certificate, Claim, Event, Relation
-    from privrl.privacy.certificate import Signed
+    from privrl.privacy import Claim, Event, Relation
 
 
 def budget(
@@ -207,94 +206,3 @@ def _print_claim(made: "Claim") -> None:
     )
     for text in (why, covers):
         say(*textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="  "))
-
-
-def verify(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by privrl.")],
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse noise that is not secret.")
-    ] = False,
-    public_key: Annotated[
-        Path | None, typer.Option(help="Refuse what this key has not signed.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Recompute a certificate with two accountants that share no code."""
-    import textwrap
-
-    from privrl.core.text import printable
-    from privrl.privacy import Certificate, signing
-
-    read = Certificate.read(certificate)
-    if as_json and read.invalid is not None:
-        # Refused below like any other; programs find the reason here.
-        answer = {"verified": False, "invalid": read.invalid, "certificate": read.to_dict()}
-        say_json(answer)
-    key = None if public_key is None else signing.public_key(public_key)
-    found = read.verify(strict=strict, public_key=key)
-    if as_json:
-        answer = {"verified": True, "invalid": None, **found.to_dict()}
-        say_json({**answer, "certificate": read.to_dict()})
-        return
-    say(*read.card().split("\n"), "")
-    say(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
-    say(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
-    say(*textwrap.wrap(printable(_signed_words(read, found.signed, public_key)), 79))
-
-
-def _signed_words(read: "Certificate", signed: "Signed", given: Path | None) -> str:
-    """What is known of the signature, and no more."""
-    if read.signature is None:
-        return "Not signed."
-    key = read.signature.public_key
-    match signed.value:
-        case "by-the-given-key":
-            return f"Signed by the key in {shown(given)}; who has that key is for you to know."
-        case "by-the-key-it-names":
-            return (
-                f"Signed by the key {key}, which may be anybody's: compare it with one that you "
-                "know, with --public-key."
-            )
-    return "A signature is there, and was not checked: that needs pip install 'privrl[sign]'."
-
-
-def keygen(
-    key: Annotated[Path, typer.Argument(help="Where to put the private key.", metavar="KEY")],
-    as_json: Json = False,
-) -> None:
-    """Make a pair of keys for `privrl sign`: KEY, for its owner only, and KEY.pub, for others."""
-    from privrl.privacy import signing
-
-    public = signing.make_key(key)
-    told = {"private_key": str(key), "public_key": str(public), "key": signing.public_key(public)}
-    if as_json:
-        say_json(told)
-    else:
-        say(f"Made {shown(key)} (keep it) and {shown(public)} (give it away).")
-
-
-def sign(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by privrl.")],
-    key: Annotated[Path, typer.Option(help="The private key, as made by privrl keygen.")],
-    as_json: Json = False,
-) -> None:
-    """Sign a certificate, if it can be verified; the signature is put into its file."""
-    from dataclasses import replace
-
-    from privrl.core import files
-    from privrl.privacy import Certificate, signing
-
-    # A signature that was there before is replaced.
-    read = replace(Certificate.read(certificate), signature=None)
-    found = read.verify()
-    signed = signing.sign(read, key)
-    files.write(certificate, signed.to_json().encode(), secret=False)
-    assert signed.signature is not None
-    if as_json:
-        told = {"key": signed.signature.public_key, "warnings": list(found.warnings)}
-        say_json({"signed": True, **told})
-    else:
-        say(f"Signed {shown(certificate)} with the key")
-        say(f"{signed.signature.public_key}.")
-        for warning in found.warnings:
-            say(f"privrl: warning: {warning}", aside=True)

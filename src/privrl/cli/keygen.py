@@ -1,0 +1,27 @@
+"""`privrl keygen`: a pair of keys by which certificates are signed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privrl.cli.common import Json
+from privrl.cli.printing import say, say_json, shown
+
+if TYPE_CHECKING:
+    pass
+
+
+def keygen(
+    key: Annotated[Path, typer.Argument(help="Where to put the private key.", metavar="KEY")],
+    as_json: Json = False,
+) -> None:
+    """Make a pair of keys for `privrl sign`: KEY, for its owner only, and KEY.pub, for others."""
+    from privrl.privacy import signing
+
+    public = signing.make_key(key)
+    told = {"private_key": str(key), "public_key": str(public), "key": signing.public_key(public)}
+    if as_json:
+        say_json(told)
+    else:
+        say(f"Made {shown(key)} (keep it) and {shown(public)} (give it away).")
