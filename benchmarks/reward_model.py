@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import seconds
+from privrl.audit.limits import best_accuracy_gdp, group_gdp, steps_between
 from privrl.envs import Interval, episodes
 from privrl.privacy import Budget
-from privrl.privacy.audit.limits import best_accuracy_gdp, group_gdp, steps_between
 from privrl.privacy.mechanisms.reward_model import (
     Cosine,
     Legendre,

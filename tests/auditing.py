@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from privrl.privacy.audit.targets import TARGETS
+from privrl.audit.catalogue import TARGETS
 
 
 def own_targets(module: ModuleType) -> list[str]:

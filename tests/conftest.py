@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if name:
         from hypothesis import Phase, settings
 
-        from privrl.privacy.audit.mutants import MUTANTS
+        from privrl.audit.mutants import MUTANTS
 
         # A counterexample is enough; a smaller one takes longer than finding it.
         settings.register_profile("mutant", phases=[Phase.explicit, Phase.generate])

@@ -15,18 +15,11 @@ import sys
 import time
 from pathlib import Path
 
-from privrl.privacy.audit.mutants import MUTANTS
-from privrl.privacy.audit.mutations import Finding, Mutant, audited
+from privrl.audit.catalogue import load
+from privrl.audit.mutants import MUTANTS
+from privrl.audit.mutations import Finding, Mutant, audited
 
 ROOT = Path(__file__).parent.parent
-
-
-def import_targets() -> None:
-    """Importing these modules puts their targets into the catalogue."""
-    import privrl.control.audits
-    import privrl.control.pgc_audits
-    import privrl.control.q_audits
-    import privrl.evaluation.audits  # noqa: F401 (imported for the targets they register)
 
 
 def passed(mutant: Mutant) -> list[str]:
@@ -55,7 +48,7 @@ def passed(mutant: Mutant) -> list[str]:
 
 def caught(mutant: Mutant, target: str) -> Finding:
     """What the audit of a mutant finds, with attack and threshold fixed beforehand."""
-    import_targets()
+    load()
     return audited(mutant, target)
 
 

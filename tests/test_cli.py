@@ -270,7 +270,7 @@ def test_a_refuted_promise_is_a_failure(
 ) -> None:
     (tmp_path / "leaks.py").write_text(
         "from privrl.privacy import Budget\n"
-        "from privrl.privacy.audit import Target\n"
+        "from privrl.audit import Target\n"
         "target = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=200)\n"
     )
     monkeypatch.chdir(tmp_path)
@@ -293,7 +293,7 @@ def test_an_audit_that_could_not_have_shown_a_fault_does_not_reassure(
     """A third of the noise, and so few runs that 7.9 of the promised 10 could have been shown."""
     (tmp_path / "third.py").write_text(
         "from privrl.privacy import Budget\n"
-        "from privrl.privacy.audit import Target\n"
+        "from privrl.audit import Target\n"
         "from privrl.privacy.mechanisms import GaussianMechanism\n"
         "budget = Budget(10.0, 1e-5)\n"
         "std = GaussianMechanism.calibrated(0.5, budget).std / 3.0\n"

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from privrl.audit import mutations
+from privrl.audit.catalogue import TARGETS, load
+from privrl.audit.mutants import MUTANTS
+from privrl.audit.mutations import Mutant, audited, exchanged
 from privrl.evaluation import PrivateValue
 from privrl.privacy import Budget, InputError, noise
-from privrl.privacy.audit import mutations
-from privrl.privacy.audit.mutants import MUTANTS
-from privrl.privacy.audit.mutations import Mutant, audited, exchanged
-from privrl.privacy.audit.targets import TARGETS
 from privrl.privacy.mechanisms import GaussianMechanism, clip
 from privrl.privacy.noise import Source
-from tests.mutation import ROOT, import_targets, passed
+from tests.mutation import ROOT, passed
 
-import_targets()
+load()
 
 # One of each kind, and quick; all others run at night.
 QUICK_TESTS = {"noise-laplace", "sample-reused"}
@@ -142,7 +142,7 @@ def test_a_mutant_leaves_nothing_behind() -> None:
     """Modules that are first imported while a mutant is at work must not keep its noise."""
     code = (
         "from privrl.privacy import noise\n"
-        "from privrl.privacy.audit.mutants import MUTANTS\n"
+        "from privrl.audit.mutants import MUTANTS\n"
         "with MUTANTS['noise-jax'].applied():\n"
         "    from privrl.privacy.mechanisms import correlated_jax, functional_jax\n"
         "assert functional_jax.jax_normal is noise.jax_normal is correlated_jax.jax_normal\n"

@@ -66,13 +66,11 @@ def warm(stock: Path) -> None:
     import gc
     from importlib import import_module
 
-    import privrl.control.audits
-    import privrl.control.pgc_audits
-    import privrl.control.q_audits
-    import privrl.evaluation.audits  # noqa: F401
+    from privrl.audit import catalogue
     from privrl.run.lessons.words import LEARNERS, lesson_of
     from tests.fuzz import judging, oracle  # noqa: F401
 
+    catalogue.load()
     for learner in LEARNERS:
         lesson_of(learner)
     for name in _rehearsed(stock):

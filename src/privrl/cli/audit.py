@@ -12,8 +12,8 @@ from privrl.cli.common import Json, progress
 from privrl.cli.printing import say, say_json
 
 if TYPE_CHECKING:
-    from privrl.privacy.audit import Audit, CanaryAudit
-    from privrl.privacy.audit.mutations import Finding
+    from privrl.audit import Audit, CanaryAudit
+    from privrl.audit.mutations import Finding
 
 
 def audit(
@@ -51,19 +51,19 @@ def audit(
     privrl audit gaussian laplace --runs 1000000
     privrl audit my_module:my_target
     """
-    _import_targets()
+    from privrl.audit import mutations
+    from privrl.audit.catalogue import find, load
+    from privrl.audit.mutants import MUTANTS
     from privrl.privacy import InputError
-    from privrl.privacy.audit import mutations
-    from privrl.privacy.audit.mutants import MUTANTS
-    from privrl.privacy.audit.targets import TARGETS, find
 
+    listed = load()
     if names:
         if as_json:
-            say_json(list(TARGETS))
+            say_json(list(listed))
         else:
-            say(*TARGETS)
+            say(*listed)
         return
-    chosen = {name: find(name) for name in [*(targets or []), *(TARGETS if everything else [])]}
+    chosen = {name: find(name) for name in [*(targets or []), *(listed if everything else [])]}
     if not chosen and not mutants:
         raise InputError("Say what to attack: --all, --mutants, or names from --list.")
     pairs = [(one, name) for one in MUTANTS.values() for name in one.targets] if mutants else []
@@ -110,19 +110,10 @@ def _attacked(
 
 def _attack(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit":
     """One audit, in a process of its own perhaps."""
-    _import_targets()
-    from privrl.privacy.audit.mutations import attacked
-    from privrl.privacy.audit.targets import find
+    from privrl.audit.catalogue import find
+    from privrl.audit.mutations import attacked
 
     return attacked(find(name)(), **given)
-
-
-def _import_targets() -> None:
-    """Importing these modules puts their targets into the catalogue."""
-    import privrl.control.audits
-    import privrl.control.pgc_audits
-    import privrl.control.q_audits
-    import privrl.evaluation.audits  # noqa: F401 (imported for the targets they register)
 
 
 def _show_audits(

@@ -29,8 +29,8 @@ def limits(
     privrl limits --epsilon 0.9 --delta 1e-4 --tasks 16
     privrl limits --epsilon 0.9 --delta 1e-4 --distance 0.05 --radius 0.01
     """
+    from privrl.audit import limits as ceilings
     from privrl.privacy import Budget, InputError
-    from privrl.privacy.audit import limits as ceilings
 
     if (distance is None) != (radius is None):
         raise InputError("--distance and --radius belong together.")

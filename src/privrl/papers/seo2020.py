@@ -25,6 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from privrl.audit.attacks import Outputs
+from privrl.audit.auditor import Audit, Target, audit
 from privrl.control.actor_critic import ActorCritic, CertifiedProgram
 from privrl.control.paper_actor_critic import (
     MEASURE,
@@ -40,8 +42,6 @@ from privrl.envs import MDP100, Taxi
 from privrl.envs.tabular import TabularMDP
 from privrl.evaluation import DPLSL
 from privrl.privacy.accounting import epsilon as spent
-from privrl.privacy.audit.attacks import Outputs
-from privrl.privacy.audit.auditor import Audit, Target, audit
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation

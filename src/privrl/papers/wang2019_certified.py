@@ -25,13 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from privrl.audit import limits
 from privrl.control import Descent, FunctionalQ, Network
 from privrl.data import Policy
 from privrl.data.policies import choose
 from privrl.envs import Interval
 from privrl.envs.base import episodes
 from privrl.envs.control import IntervalParams
-from privrl.privacy.audit import limits
 from privrl.privacy.promise import Budget
 
 Row = dict[str, Any]

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from privrl import cli
+from privrl.audit import Target, Verdict
+from privrl.audit.attacks import observed
+from privrl.audit.catalogue import TARGETS
+from privrl.audit.mutations import attacked
+from privrl.audit.targets import evaluation as audits
 from privrl.data import OneHot, Trajectories
-from privrl.evaluation import PrivateLSTD, audits
+from privrl.evaluation import PrivateLSTD
 from privrl.evaluation.selection import choose
 from privrl.privacy import Unit
-from privrl.privacy.audit import Target, Verdict
-from privrl.privacy.audit.attacks import observed
-from privrl.privacy.audit.mutations import attacked
-from privrl.privacy.audit.targets import TARGETS
 from privrl.privacy.noise import secure
 from tests.auditing import own_targets, target_params
 

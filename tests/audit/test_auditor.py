@@ -11,6 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from privrl.audit import (
+    CanaryTarget,
+    Counts,
+    Target,
+    Verdict,
+    audit,
+    audit_with_canaries,
+    bounds,
+)
+from privrl.audit import attacks as attack_module
+from privrl.audit.canaries import Coins
+from privrl.audit.catalogue import TARGETS, find
+from privrl.audit.mutations import attacked
+from privrl.audit.targets.mechanisms import gaussian
 from privrl.core.types import Array
 from privrl.privacy import (
     Budget,
@@ -23,19 +37,6 @@ from privrl.privacy import (
     Release,
     Unit,
 )
-from privrl.privacy.audit import (
-    CanaryTarget,
-    Counts,
-    Target,
-    Verdict,
-    audit,
-    audit_with_canaries,
-    bounds,
-)
-from privrl.privacy.audit import attacks as attack_module
-from privrl.privacy.audit.canaries import Coins
-from privrl.privacy.audit.mutations import attacked
-from privrl.privacy.audit.targets import TARGETS, find, gaussian
 from privrl.privacy.exact import bernoulli
 from privrl.privacy.noise import Source, secure
 from tests.statistics import FALSE_ALARM
@@ -610,7 +611,7 @@ def test_targets_of_ones_own(tmp_path: object, monkeypatch: pytest.MonkeyPatch) 
     with open("my_targets.py", "w", encoding="utf-8") as file:
         file.write(
             "from privrl.privacy import Budget\n"
-            "from privrl.privacy.audit import Target\n"
+            "from privrl.audit import Target\n"
             "leak = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=100)\n"
             "number = 3\n"
             "def make():\n    return leak\n"

@@ -18,11 +18,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from privrl.audit.auditor import FALSE_ALARM as EVERYDAY
+from privrl.audit.auditor import Audit, Target, audit
+from privrl.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
+from privrl.audit.catalogue import find
 from privrl.core.errors import InputError
-from privrl.privacy.audit.auditor import FALSE_ALARM as EVERYDAY
-from privrl.privacy.audit.auditor import Audit, Target, audit
-from privrl.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
-from privrl.privacy.audit.targets import TARGETS
 
 FALSE_ALARM = 1e-3
 """How often code without a fault is called a mutant that was caught."""
@@ -166,9 +166,7 @@ def audited(
     """A target built and audited while the fault is at work."""
     with nothing_remembered(), mutant.applied():
         first = mutant.runs if runs is None else runs
-        found = attacked(
-            TARGETS[name](), runs=first, confidence=confidence, false_alarm=FALSE_ALARM
-        )
+        found = attacked(find(name)(), runs=first, confidence=confidence, false_alarm=FALSE_ALARM)
         return Finding(mutant.name, found)
 
 

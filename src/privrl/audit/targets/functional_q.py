@@ -1,6 +1,6 @@
 """Private Q-learning under attack: whole runs of `learn` and `fit`, and all that they give away.
 
-Importing this module puts its targets into the catalogue of `privrl.privacy.audit`. Each run has
+Importing this module puts its targets into the catalogue of `privrl.audit`. Each run has
 fresh secret noise; what an attacker sees is every number and every word of the result as it would
 be saved, and where every iterate is covered, every iterate. The promise is the certificate's. Of
 updates an attacker who knows all but the secret sees more: what noise there would be in the first
@@ -22,6 +22,9 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
+from privrl.audit.attacks import Outputs, everything, evidence
+from privrl.audit.auditor import Target
+from privrl.audit.catalogue import target, watched
 from privrl.control import noised_q
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
@@ -33,9 +36,6 @@ from privrl.control.reward_basis import horizon_weight
 from privrl.core.types import Array
 from privrl.data import Fourier, Trajectories
 from privrl.envs import TabularMDP
-from privrl.privacy.audit.attacks import Outputs, everything, evidence
-from privrl.privacy.audit.auditor import Target
-from privrl.privacy.audit.targets import target, watched
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from privrl import cli
-from privrl.control import audits
-from privrl.privacy.audit import Target, Verdict
-from privrl.privacy.audit.mutations import attacked
-from privrl.privacy.audit.targets import TARGETS
+from privrl.audit import Target, Verdict
+from privrl.audit.catalogue import TARGETS
+from privrl.audit.mutations import attacked
+from privrl.audit.targets import actor_critic as audits
 from privrl.privacy.noise import secure
 from tests.auditing import own_targets, target_params
 

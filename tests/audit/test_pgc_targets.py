@@ -2,10 +2,10 @@
 
 import pytest
 
-from privrl.control import pgc_audits
-from privrl.privacy.audit import Verdict
-from privrl.privacy.audit.mutations import attacked
-from privrl.privacy.audit.targets import TARGETS
+from privrl.audit import Verdict
+from privrl.audit.catalogue import TARGETS
+from privrl.audit.mutations import attacked
+from privrl.audit.targets import pgc as pgc_audits
 from tests.auditing import target_params
 
 QUICK = {"pgc-privunit-broken"}

@@ -1,6 +1,6 @@
 """The private actor-critic under attack: whole runs of `learn`, and all that they give away.
 
-Importing this module puts its targets into the catalogue of `privrl.privacy.audit`, where
+Importing this module puts its targets into the catalogue of `privrl.audit`, where
 `privrl audit` finds them. Each run is a call of `ActorCritic.learn` with fresh secret noise; what
 an attacker sees is every number and every word of the result as it would be saved, and the
 parameters after every batch, which the certificate covers. The promise is the certificate's. In the
@@ -24,13 +24,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from privrl.audit.attacks import Outputs, everything
+from privrl.audit.auditor import Target
+from privrl.audit.catalogue import target, watched
 from privrl.control.actor_critic import ActorCritic, CertifiedProgram, Learned
 from privrl.core.types import Array
 from privrl.data import OneHot
 from privrl.envs.host import HostEnvironment
-from privrl.privacy.audit.attacks import Outputs, everything
-from privrl.privacy.audit.auditor import Target
-from privrl.privacy.audit.targets import target, watched
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget
 from privrl.risk import Prospect

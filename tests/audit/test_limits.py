@@ -11,6 +11,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+from privrl.audit.limits import (
+    best_accuracy,
+    best_accuracy_gdp,
+    best_accuracy_of,
+    ceiling,
+    group,
+    group_gdp,
+    steps_between,
+)
 from privrl.privacy import (
     ApproxDP,
     Budget,
@@ -20,15 +29,6 @@ from privrl.privacy import (
     RandomizedResponse,
     Relation,
     Repeated,
-)
-from privrl.privacy.audit.limits import (
-    best_accuracy,
-    best_accuracy_gdp,
-    best_accuracy_of,
-    ceiling,
-    group,
-    group_gdp,
-    steps_between,
 )
 from privrl.privacy.losses import gaussian_delta
 from privrl.privacy.mechanisms import GaussianMechanism

@@ -1,6 +1,6 @@
 """Locally private reports under attack: the bytes that leave an agent.
 
-Importing this module puts its targets into the catalogue of `privrl.privacy.audit`. An attacker is
+Importing this module puts its targets into the catalogue of `privrl.audit`. An attacker is
 the aggregator: it sees every byte of every payload, and what
 can be computed of them. The promise is the plan's, epsilon for all payloads of an agent together.
 
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from privrl.audit.attacks import Outputs
+from privrl.audit.auditor import Target
+from privrl.audit.catalogue import target
 from privrl.control.privatiser import Mechanism, Privatiser
 from privrl.core.errors import InputError
 from privrl.core.types import Array
-from privrl.privacy.audit.attacks import Outputs
-from privrl.privacy.audit.auditor import Target
-from privrl.privacy.audit.targets import target
 from privrl.privacy.events import Event, RandomizedResponse
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Relation

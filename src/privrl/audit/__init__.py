@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> from privrl.privacy import Budget
->>> from privrl.privacy.audit import Target, Verdict, audit
+>>> from privrl.audit import Target, Verdict, audit
 >>> from privrl.privacy.mechanisms import GaussianMechanism
 >>> plan = GaussianMechanism.calibrated(1.0, Budget(4.0, 1e-5))
 >>> def mechanism(people, source):
@@ -13,9 +13,9 @@
 True
 """
 
-from privrl.privacy.audit.auditor import FALSE_ALARM, Audit, GaussianFit, Target, Verdict, audit
-from privrl.privacy.audit.bounds import Counts
-from privrl.privacy.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
+from privrl.audit.auditor import FALSE_ALARM, Audit, GaussianFit, Target, Verdict, audit
+from privrl.audit.bounds import Counts
+from privrl.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 
 __all__ = [
     "FALSE_ALARM",

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.audit import bounds
+from privrl.audit.auditor import FALSE_ALARM, Verdict, checked_false_alarm, concluded
 from privrl.core import checks
 from privrl.core.errors import InputError, PrivRLError
 from privrl.core.types import Array
 from privrl.privacy import accounting
-from privrl.privacy.audit import bounds
-from privrl.privacy.audit.auditor import FALSE_ALARM, Verdict, checked_false_alarm, concluded
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.noise import Source, secure
 from privrl.privacy.promise import Relation

@@ -1,29 +1,24 @@
-"""What `privrl audit --all` attacks: every shipped mechanism, on neighbours chosen to hurt.
+"""Targets: every shipped mechanism, on neighbours chosen to hurt.
 
-Each function builds its target when it is called, plan and promise included, so that a mutant
-(`mutations.py`) is built from mutated parts by the very same lines. The contributions of the
-people in a target go in raw, far over every bound, and come out through the shipped clipping.
+The contributions of the people in a target go in raw, far over every bound, and come out through
+the shipped clipping.
 """
 
 import importlib
 import math
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
-from unittest.mock import patch
+from typing import Protocol
 
 import numpy as np
 
-from privrl.core.errors import InputError
+from privrl.audit.attacks import Outputs
+from privrl.audit.auditor import Target
+from privrl.audit.canaries import CanaryTarget, Coins
+from privrl.audit.catalogue import target
 from privrl.core.types import Array
-from privrl.privacy.audit.attacks import Outputs
-from privrl.privacy.audit.auditor import Target
-from privrl.privacy.audit.canaries import CanaryTarget, Coins
 from privrl.privacy.events import Event, Repeated
 from privrl.privacy.mechanisms import (
     GaussianMechanism,
@@ -43,11 +38,6 @@ from privrl.privacy.mechanisms.smooth import SmoothMechanism
 from privrl.privacy.mechanisms.unit_vector import DuchiL2, PrivUnit
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation
-
-Build = Callable[[], Target | CanaryTarget]
-
-TARGETS: dict[str, Build] = {}
-"""By name, in the order of the table."""
 
 REPLACE, LOCAL = Relation.REPLACE_ONE, Relation.LOCAL
 BUDGET = Budget(4.0, 1e-5)
@@ -70,52 +60,6 @@ class LocalPlan(Protocol):
     def release(self, rows: Array, source: Source) -> tuple[Array, Event]:
         """A report for each row."""
         ...
-
-
-def target(build: Build) -> Build:
-    """Put a function that builds a target into the catalogue, under the name of the function."""
-    TARGETS[build.__name__.replace("_", "-")] = build
-    return build
-
-
-@contextmanager
-def watched(
-    owner: type, name: str, see: Callable[[Any, tuple[Any, ...], Any], Any]
-) -> Iterator[list[Array]]:
-    """What every call of a shipped method gives away while the block lasts: `see(self, given,
-    result)` of each."""
-    shipped, seen = getattr(owner, name), list[Array]()
-
-    def watching(self: Any, *given: Any, **named: Any) -> Any:
-        found = shipped(self, *given, **named)
-        seen.append(np.array(see(self, given, found), np.float64))
-        return found
-
-    with patch.object(owner, name, watching):
-        yield seen
-
-
-def find(name: str) -> Build:
-    """What builds the target of that name, which may be `module:attribute` of the caller's own.
-
-    The attribute is a target or a function without arguments that makes one.
-    """
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        if name not in TARGETS:
-            raise InputError(f"There is no target {name!r}: see `privrl audit --list`.")
-        return TARGETS[name]
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-        made = found() if callable(found) else found
-    except Exception as error:  # whatever the caller's module may do when it is imported
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"{name!r} cannot be used: {said}") from error
-    if not isinstance(made, Target | CanaryTarget):
-        raise InputError(f"{name!r} must be a Target, or a function that makes one.")
-    return lambda: made
 
 
 def _people(world: int, dimension: int) -> Array:

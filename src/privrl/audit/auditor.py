@@ -41,13 +41,13 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from privrl.audit import attacks, bounds
+from privrl.audit.attacks import Attack, Failure, Outputs
+from privrl.audit.bounds import Counts
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy import accounting
-from privrl.privacy.audit import attacks, bounds
-from privrl.privacy.audit.attacks import Attack, Failure, Outputs
-from privrl.privacy.audit.bounds import Counts
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.events import ApproxDP, Event, PureDP, as_events
 from privrl.privacy.noise import Source, secure

@@ -1,6 +1,6 @@
 """The private estimators under attack: whole fits on neighbouring data, and all they give away.
 
-Importing this module puts its targets into the catalogue of `privrl.privacy.audit`, where
+Importing this module puts its targets into the catalogue of `privrl.audit`, where
 `privrl audit` finds them. Each run is a call of a public `fit`, with fresh secret noise. What an
 attacker sees of it is every number and every word of the result as it would be saved, and all else
 that the promise covers: the noised sums, and where every iterate is covered, every iterate. The
@@ -30,6 +30,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from privrl.audit.attacks import Outputs, everything, evidence
+from privrl.audit.auditor import Target
+from privrl.audit.catalogue import target, watched
 from privrl.core.types import Array
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import gpope as gpope_module
@@ -42,9 +45,6 @@ from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result
 from privrl.evaluation.selection import Choice, choose
-from privrl.privacy.audit.attacks import Outputs, everything, evidence
-from privrl.privacy.audit.auditor import Target
-from privrl.privacy.audit.targets import target, watched
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.ledger import LargeDelta
 from privrl.privacy.mechanisms import clip

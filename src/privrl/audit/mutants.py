@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from privrl.privacy.audit.mutations import MUTANTS, Change, Mutant, register
+from privrl.audit.mutations import MUTANTS, Change, Mutant, register
 from privrl.privacy.promise import Relation
 
 __all__ = ["LESS", "MUTANTS"]

@@ -1,0 +1,1 @@
+"""What is attacked, module by module; `privrl.audit.catalogue` lists it."""
