@@ -28,6 +28,7 @@ from privrl.evaluation.gpope import GPOPE
 from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD, weighed_sum
 from privrl.privacy import Budget
+from privrl.privacy.session import PrivacySession
 
 BUDGET = Budget(0.1, 1e-5)
 GAMMA = 0.99
@@ -150,7 +151,7 @@ def run(sizes: tuple[int, ...] = SIZES, seeds: range = SEEDS) -> Iterator[dict[s
                 if "," in name and "GTD" in name and m > 10_000 and seed not in FEWER:
                     continue
                 begun = time.perf_counter()
-                weights = judge.fit(data, seed=seed).weights
+                weights = judge.fit(data, session=PrivacySession(seed=seed)).weights
                 times.setdefault(name, []).append(time.perf_counter() - begun)
                 errors.setdefault(name, []).append(mspbe(weights, exact()))
             for mode, judge in modes.items():
@@ -196,7 +197,10 @@ def tune(m: int, seeds: range = range(10)) -> Iterator[dict[str, object]]:
         for step in (0.3, 1.0):
             for bounds in ((0.05, 0.01), (0.02, 0.02), (0.02, 0.005)):
                 judge_gtd = private_gtd(m, iterations=iterations, step=step, clip=bounds)
-                fits = [judge_gtd.fit(data, seed=seed).weights for seed, data in sets]
+                fits = [
+                    judge_gtd.fit(data, session=PrivacySession(seed=seed)).weights
+                    for seed, data in sets
+                ]
                 error = statistics.mean(mspbe(w, exact()) for w in fits if w is not None)
                 yield {
                     "m": m,

@@ -59,6 +59,7 @@ from privrl.privacy import Budget
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import reproducible
 from privrl.privacy.promise import Unit
+from privrl.privacy.session import PrivacySession
 
 Floats = NDArray[np.float64]
 
@@ -381,7 +382,9 @@ def add_output_perturbed(table: Table, data: Trajectories, seeds: range) -> None
     for seed in seeds:
         for epsilon in EPSILONS:
             for constants in ("calibrated", "published"):
-                fitted = output_perturbed(epsilon, constants).fit(data, seed=seed)
+                fitted = output_perturbed(epsilon, constants).fit(
+                    data, session=PrivacySession(seed=seed)
+                )
                 assert fitted.weights is not None
                 table.add(f"DP-LSW on cells, {constants}", epsilon, 1.0, fitted.weights)
 
@@ -523,15 +526,15 @@ def differences(task: Task, data: Trajectories, gram: Floats) -> dict[str, float
         ),
         "GPOPE": (
             walk._run(units, walk.noise(len(units.b)), keys, [walk.step])[0, 0],
-            walk.fit(data, task.target, seed=seed).weights,
+            walk.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
         ),
         "PrivateLSTD": (
             change.T @ released_lstd(lstd, whitened, seed),
-            lstd.fit(data, task.target, seed=seed).weights,
+            lstd.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
         ),
         "PrivateGTD": (
             change.T @ gtd.plan(task.form, units.count).run(whitened, reproducible(seed)),
-            gtd.fit(data, task.target, seed=seed).weights,
+            gtd.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
         ),
     }
     return {

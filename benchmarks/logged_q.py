@@ -15,6 +15,7 @@ from privrl.data import Fourier, Softmax, collect
 from privrl.envs import Interval
 from privrl.papers.wang2019_certified import REWARD_RANGE, judged, optima
 from privrl.privacy import Budget
+from privrl.privacy.session import PrivacySession
 
 ENV = Interval()
 FEATURES = Fourier(3, (0.0,), (1.0,))
@@ -34,7 +35,10 @@ def run(
         for epsilon in EPSILONS:
             budget = None if epsilon is None else Budget(epsilon, DELTA)
             learner = LoggedQ(ENV.num_actions, REWARD_RANGE, budget, FEATURES)
-            returns = [judged(ENV, learner.fit(data[s], seed=s).policy, s) for s in seeds]
+            returns = [
+                judged(ENV, learner.fit(data[s], session=PrivacySession(seed=s)).policy, s)
+                for s in seeds
+            ]
             yield {
                 "people": count,
                 "epsilon": epsilon,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privrl import control, data, envs, evaluation, privacy
     from privrl.data import Trajectories
-    from privrl.privacy import Budget, Certificate, Claim, Ledger
+    from privrl.privacy import Budget, Certificate, Claim, Ledger, PrivacySession
 
 __version__ = "0.2.0"
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Certificate",
     "Claim",
     "Ledger",
+    "PrivacySession",
     "Trajectories",
     "__version__",
     "control",

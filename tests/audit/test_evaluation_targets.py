@@ -17,6 +17,7 @@ from privrl.evaluation import PrivateLSTD
 from privrl.evaluation.selection import choose
 from privrl.privacy import Unit
 from privrl.privacy.noise import secure
+from privrl.privacy.session import PrivacySession
 from tests.auditing import own_targets, target_params
 
 OWN = own_targets(audits)
@@ -71,7 +72,7 @@ def test_neighbours_differ_in_the_last_person_only() -> None:
 
 def test_everything_in_a_result_is_seen() -> None:
     judge = PrivateLSTD(OneHot(2), audits.RANGE, audits.BUDGET)
-    result = judge.fit(audits._walks(0, 3), seed=1)
+    result = judge.fit(audits._walks(0, 3), session=PrivacySession(seed=1))
     assert result.weights is not None
     seen = observed([audits.given_away(result)])
     others = [
@@ -84,12 +85,14 @@ def test_everything_in_a_result_is_seen() -> None:
     ]
     for other in others:
         assert not np.array_equal(seen, observed([audits.given_away(other)]))
-    again = judge.fit(audits._walks(0, 3), seed=1)
+    again = judge.fit(audits._walks(0, 3), session=PrivacySession(seed=1))
     assert np.array_equal(seen, observed([audits.given_away(again)]))
 
 
 def test_a_choice_is_seen() -> None:
-    taken = choose([[1.0, 0.0]], low=0.0, high=1.0, epsilon=1.0, unit=Unit.USER, seed=0)
+    taken = choose(
+        [[1.0, 0.0]], low=0.0, high=1.0, epsilon=1.0, unit=Unit.USER, session=PrivacySession(seed=0)
+    )
     other = replace(taken, index=1 - taken.index)
     assert not np.array_equal(audits.given_away(taken), audits.given_away(other))
 

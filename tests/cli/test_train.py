@@ -18,6 +18,7 @@ from privrl.control.actor_critic import ActorCritic, Learned
 from privrl.data import load_policy
 from privrl.privacy import Budget, Certificate, Claim, Gaussian, InputError, Ledger, Relation, Unit
 from privrl.privacy.mechanisms import CorrelatedMechanism, Strategy
+from privrl.privacy.session import PrivacySession
 from privrl.run.lessons import LEARNERS
 
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
@@ -227,7 +228,7 @@ def test_paper_mode_claims_and_does_not_certify(
     np.testing.assert_array_equal(found.actor, learned.actor)
     # In Python it is the same.
     agent = ActorCritic(mode="paper", budget=Budget(5.0, 1e-6), max_steps=6)
-    same = agent.learn("Chain", 40, seed=0, public=True)
+    same = agent.learn("Chain", 40, session=PrivacySession(seed=0, public=True))
     assert json.loads(json.dumps(same.to_dict())) == json.loads((run / "result.json").read_text())
 
 

@@ -13,6 +13,7 @@ from privrl.control.paper_functional_q import printed
 from privrl.data import load_policy
 from privrl.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
 from privrl.privacy.mechanisms.reward_model import RewardModel
+from privrl.privacy.session import PrivacySession
 
 TRAIN = ["train", "functional-q"]
 HERE = [*TRAIN, "--env", "Interval", "--steps", "200", "--rounds", "20"]
@@ -76,7 +77,7 @@ def test_a_public_run_shows_its_score_and_equals_that_in_python(
         steps=200,
         rounds=20,
     )
-    same = agent.learn("Interval", seed=3, public=True)
+    same = agent.learn("Interval", session=PrivacySession(seed=3, public=True))
     assert json.loads(json.dumps(same.to_dict())) == saved
     assert isinstance(saved["score"], float)
 
@@ -200,7 +201,7 @@ def test_paper_mode_claims_and_does_not_certify(
     # In Python it is the same.
     config = printed(samples=300, resets=2)
     agent = FunctionalQ(mode="paper", budget=Budget(0.9, 1e-4), paper=config)
-    same = agent.learn("Interval", seed=0, public=True)
+    same = agent.learn("Interval", session=PrivacySession(seed=0, public=True))
     assert json.loads(json.dumps(same.to_dict())) == json.loads((run / "result.json").read_text())
 
 

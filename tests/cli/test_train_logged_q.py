@@ -14,6 +14,7 @@ from privrl.control import LearnedQ, LoggedQ, noised_q
 from privrl.data import Fourier, Trajectories, load_policy
 from privrl.privacy import Budget, Certificate, Ledger, Relation, Unit
 from privrl.privacy.resuming import KEY
+from privrl.privacy.session import PrivacySession
 
 TRAIN = ["train", "logged-q"]
 COLUMNS = [
@@ -105,7 +106,7 @@ def test_a_run_equals_that_in_python(
     )
     features = Fourier(1, (30.0, 40.0), (200.0, 140.0))
     learner = LoggedQ(2, (-1.0, 1.0), Budget(1.0, 1e-3), features, updates=4)
-    same = learner.fit(data, seed=3)
+    same = learner.fit(data, session=PrivacySession(seed=3))
     # Which run it was is not known in Python.
     assert set(saved["policy"].pop("origin")) == {"run", "learner"}
     assert json.loads(json.dumps(same.to_dict())) == saved

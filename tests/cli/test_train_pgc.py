@@ -13,6 +13,7 @@ from privrl.control import PGC, LearnedPGC, OneOf, pgc
 from privrl.data import load_policy
 from privrl.envs.control import CartPole
 from privrl.privacy import Certificate, InputError, Ledger, Unit
+from privrl.privacy.session import PrivacySession
 from privrl.run import lessons
 
 HERE = ["train", "pgc", "--env", "CartPole"]
@@ -58,7 +59,7 @@ def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
     agent = PGC(
         2.0, "laplace", hidden=(2,), flight=3, buffer=4, dynamics=OneOf(env, "gravity", (9.7, 9.8))
     )
-    same = agent.learn(env, 40, seed=3, public=True)
+    same = agent.learn(env, 40, session=PrivacySession(seed=3, public=True))
     assert same.to_dict() == learned.to_dict()
 
     stops(5)
@@ -123,7 +124,7 @@ def test_a_run_ends_when_enough_agents_answer_that_they_reached_the_target(
         target=1.0,
         score_share=0.5,
     )
-    assert agent.learn(env, 40, seed=3).to_dict() == learned.to_dict()
+    assert agent.learn(env, 40, session=PrivacySession(seed=3)).to_dict() == learned.to_dict()
     # Nobody stays up for 201 steps; what was cut off goes on to the same end.
     never = [*asked, "--target", "201"]
     assert cli.run([*never, "--out", str(run.with_name("whole"))]) == 0

@@ -10,6 +10,7 @@ from privrl import cli
 from privrl.control import LearnedQ, ProspectQ
 from privrl.data import load_policy
 from privrl.privacy import Budget, Certificate, Ledger, Relation, Unit
+from privrl.privacy.session import PrivacySession
 from privrl.risk import Prospect
 
 HERE = ["train", "prospect", "--env", "ObstacleGrid", "--steps", "300", "--samples", "5"]
@@ -58,7 +59,7 @@ def test_a_certified_run_fills_its_folder_and_is_paid_once(
         steps=300,
         samples=5,
     )
-    same = agent.learn("ObstacleGrid", seed=3)
+    same = agent.learn("ObstacleGrid", session=PrivacySession(seed=3))
     np.testing.assert_array_equal(same.parameters, learned.parameters)
     assert cli.run(["train", "prospect", "--out", str(run), "--resume"]) == 2
     capsys.readouterr()

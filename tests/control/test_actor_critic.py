@@ -35,6 +35,7 @@ from privrl.privacy.mechanisms import correlated_jax
 from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
 from privrl.privacy.noise import reproducible
 from privrl.privacy.promise import NoiseOrigin, Unit
+from privrl.privacy.session import PrivacySession
 from tests.statistics import FALSE_ALARM, follows
 
 BUDGET = Budget(4.0, 1e-5)
@@ -280,7 +281,7 @@ NOISELESS = ActorCritic(**EXACTLY, batch=50, actor_step=3.0, critic_step=0.3)
 
 
 def test_without_noise_the_policy_becomes_optimal() -> None:
-    learned = NOISELESS.learn(SMALL, people=10_000, seed=0)
+    learned = NOISELESS.learn(SMALL, people=10_000, session=PrivacySession(seed=0))
     best = SMALL.optimal(0.9)
     table = learned.predict(np.arange(3))
     assert np.array_equal(np.argmax(table[:2], axis=1), np.argmax(best.action_values[:2], axis=1))
@@ -319,7 +320,7 @@ class HostChain(gymnasium.Env[int, int]):
 )
 def test_values_of_a_fixed_policy_become_exact(env: Any) -> None:
     agent = ActorCritic(**EXACTLY, batch=5, actor_step=0.0, critic_step=0.5, max_steps=12)
-    learned = agent.learn(env, people=500, seed=0, preflight=False)
+    learned = agent.learn(env, people=500, session=PrivacySession(seed=0), preflight=False)
     np.testing.assert_allclose(learned.values([0, 1]), [1.0 + 0.9 * 2.0, 2.0], atol=1e-9)
     np.testing.assert_allclose(learned.values([0, 1]), CHAIN.values([[1.0]] * 3, 0.9)[:2])
 
@@ -556,7 +557,9 @@ def test_all_is_paid_for_before_anybody_plays(tmp_path: Path) -> None:
     with ledger_at(tmp_path / "l") as ledger:
         paid: list[int] = []
         env = Visits(lambda: paid.append(len(ledger.entries())))
-        learned = COIN.learn(env, people=20, ledger=ledger, run="one", preflight=False)
+        learned = COIN.learn(
+            env, people=20, session=PrivacySession(ledger=ledger, run="one"), preflight=False
+        )
         assert paid == [1] * 20
         assert ledger.entries()[0].events == learned.certificate.events
         learned.certificate.verify(strict=True)
@@ -570,8 +573,7 @@ def test_a_ledger_that_refuses_leaves_everybody_in_peace(tmp_path: Path) -> None
             COIN.learn(
                 env,
                 people=20,
-                ledger=ledger,
-                run="one",
+                session=PrivacySession(ledger=ledger, run="one"),
                 checkpoint=tmp_path / "run",
                 preflight=False,
             )
@@ -588,8 +590,7 @@ def test_nobody_pays_for_a_run_that_cannot_be(agent: dict[str, Any], tmp_path: P
             ActorCritic(**{**_fields(COIN), **agent}).learn(
                 Visits(),
                 people=20,
-                ledger=ledger,
-                run="one",
+                session=PrivacySession(ledger=ledger, run="one"),
                 checkpoint=tmp_path / "file" / "run",
                 preflight=False,
             )
@@ -601,10 +602,14 @@ def test_who_is_public_needs_no_ledger_and_the_certificate_says_so(
 ) -> None:
     with ledger_at(tmp_path / "l") as ledger:
         with pytest.raises(InputError, match="leave one of them out"):
-            COIN.learn(Visits(), people=20, ledger=ledger, run="one", public=True)
+            COIN.learn(
+                Visits(), people=20, session=PrivacySession(ledger=ledger, run="one", public=True)
+            )
         assert not ledger.entries()
     assert any("nothing is promised" in a.statement for a in coin.certificate.assumptions)
-    hidden = COIN.learn(Visits(), people=20, seed=1, preflight=False).certificate
+    hidden = COIN.learn(
+        Visits(), people=20, session=PrivacySession(seed=1), preflight=False
+    ).certificate
     assert not any("nothing is promised" in a.statement for a in hidden.assumptions)
 
 
@@ -649,13 +654,21 @@ TROUBLES = ("error", "warning", "observation", "far", "reward", "form")
 def test_trouble_with_a_person_shows_in_nothing_but_noised_sums() -> None:
     """What happens to one person is an empty slot, whatever it is; warnings would be errors."""
     results = [
-        COIN.learn(Trouble(what), people=20, seed=1, preflight=False).to_dict() for what in TROUBLES
+        COIN.learn(
+            Trouble(what), people=20, session=PrivacySession(seed=1), preflight=False
+        ).to_dict()
+        for what in TROUBLES
     ]
     assert all(one == results[0] for one in results)
     agent = ActorCritic(**{**_fields(COIN), "variant": "none", "budget": None})
     for open_one, public in ((COIN, True), (agent, False)):
         with pytest.raises(RuntimeError, match="seventh"):
-            open_one.learn(Trouble("error"), people=20, seed=1, public=public, preflight=False)
+            open_one.learn(
+                Trouble("error"),
+                people=20,
+                session=PrivacySession(seed=1, public=public),
+                preflight=False,
+            )
 
 
 def test_an_episode_that_fails_is_one_of_no_steps() -> None:
@@ -679,7 +692,9 @@ def test_parameters_beyond_all_numbers_end_the_run_in_one_sentence(tmp_path: Pat
 
 
 def test_returns_without_end_can_be_kept(tmp_path: Path) -> None:
-    learned = COIN.learn(Visits(pay=math.inf), people=20, seed=1, public=True)
+    learned = COIN.learn(
+        Visits(pay=math.inf), people=20, session=PrivacySession(seed=1, public=True)
+    )
     learned.save(tmp_path / "agent.json")
     back = Learned.load(tmp_path / "agent.json").curve
     assert back is not None
@@ -746,13 +761,13 @@ def _padded(people: list[Episodes]) -> Episodes:
 
 @pytest.fixture(scope="module")
 def coin() -> Learned:
-    return COIN.learn(Visits(), people=20, seed=1, public=True)
+    return COIN.learn(Visits(), people=20, session=PrivacySession(seed=1, public=True))
 
 
 def test_variants_hide_outputs_and_change_nothing_else(coin: Learned) -> None:
     for variant in ("actor", "critic"):
         agent = ActorCritic(**{**_fields(COIN), "variant": variant})
-        other = agent.learn(Visits(), people=20, seed=1, preflight=False)
+        other = agent.learn(Visits(), people=20, session=PrivacySession(seed=1), preflight=False)
         hidden = {"actor": other.critic, "critic": other.actor}[variant]
         shown = {"actor": other.actor, "critic": other.critic}[variant]
         assert hidden is None
@@ -769,7 +784,7 @@ def _fields(agent: ActorCritic) -> dict[str, Any]:
 
 def test_without_noise_there_is_no_certificate() -> None:
     agent = ActorCritic(variant="none", batch=4, max_steps=1)
-    learned = agent.learn(Visits(), people=20, seed=1, preflight=False)
+    learned = agent.learn(Visits(), people=20, session=PrivacySession(seed=1), preflight=False)
     with pytest.raises(InputError, match="Not private"):
         _ = learned.certificate
     with pytest.raises(InputError, match="no paper's claim"):
@@ -808,8 +823,8 @@ def test_a_paid_curve_tells_the_mean_return_of_each_batch() -> None:
         curve="paid",
         curve_weight=0.5,
     )
-    paid = agent.learn(Visits(), people=100, seed=3, preflight=False)
-    shown = agent.learn(Visits(), people=100, seed=3, public=True)
+    paid = agent.learn(Visits(), people=100, session=PrivacySession(seed=3), preflight=False)
+    shown = agent.learn(Visits(), people=100, session=PrivacySession(seed=3, public=True))
     assert paid.curve is not None
     assert shown.curve is not None
     spread = paid.settings["sigma"] / (0.5 * 50)
@@ -835,10 +850,14 @@ def interrupt(after: int) -> Any:
 @pytest.mark.parametrize("kind", ["independent", "correlated", "optimal"])
 def test_an_interrupted_run_goes_on_bit_for_bit(kind: Any, tmp_path: Path) -> None:
     agent = ActorCritic(**{**_fields(COIN), "noise": kind})
-    whole = agent.learn(Visits(), people=20, seed=5, public=True)
+    whole = agent.learn(Visits(), people=20, session=PrivacySession(seed=5, public=True))
     with pytest.raises(InterruptedRunError):
         agent.learn(
-            Visits(), people=20, seed=5, public=True, progress=interrupt(8), checkpoint=tmp_path
+            Visits(),
+            people=20,
+            session=PrivacySession(seed=5, public=True),
+            progress=interrupt(8),
+            checkpoint=tmp_path,
         )
     file = tmp_path / "state.npz"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -855,8 +874,7 @@ def test_a_secret_run_goes_on_with_other_noise_and_pays_once(tmp_path: Path) -> 
             COIN.learn(
                 Visits(),
                 people=20,
-                ledger=ledger,
-                run="one",
+                session=PrivacySession(ledger=ledger, run="one"),
                 progress=interrupt(8),
                 checkpoint=tmp_path / "run",
                 preflight=False,
@@ -890,9 +908,13 @@ def test_a_secret_run_goes_on_with_other_noise_and_pays_once(tmp_path: Path) -> 
 
 def test_the_end_of_a_run_is_kept_until_its_result_is(tmp_path: Path) -> None:
     with ledger_at(tmp_path / "l") as ledger:
-        given: dict[str, Any] = {"people": 20, "ledger": ledger, "run": "one"}
         found = COIN.learn(
-            Visits(), **given, checkpoint=tmp_path / "run", keep=True, preflight=False
+            Visits(),
+            people=20,
+            session=PrivacySession(ledger=ledger, run="one"),
+            checkpoint=tmp_path / "run",
+            keep=True,
+            preflight=False,
         )
         env = Visits()
         again = COIN.resume(tmp_path / "run", env, ledger=ledger)
@@ -910,7 +932,8 @@ def test_the_end_of_a_run_is_kept_until_its_result_is(tmp_path: Path) -> None:
 def test_host_and_compiled_learn_the_same_where_nothing_is_left_to_chance() -> None:
     agent = ActorCritic(**EXACTLY, batch=5, actor_step=0.0, critic_step=0.5, max_steps=12)
     ours, theirs = (
-        agent.learn(env, people=500, seed=0, preflight=False).critic for env in (CHAIN, HostChain())
+        agent.learn(env, people=500, session=PrivacySession(seed=0), preflight=False).critic
+        for env in (CHAIN, HostChain())
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)  # type: ignore[arg-type]
 
@@ -918,7 +941,7 @@ def test_host_and_compiled_learn_the_same_where_nothing_is_left_to_chance() -> N
 def test_an_environment_of_gymnasiums_with_a_network(tmp_path: Path) -> None:
     env = gymnasium.make("Acrobot-v1")
     agent = ActorCritic(budget=BUDGET, features=Network((4,)), batch=2, max_steps=20)
-    learned = agent.learn(env, people=4, seed=0)
+    learned = agent.learn(env, people=4, session=PrivacySession(seed=0))
     seen = env.observation_space.sample()
     chances = learned.predict(seen[None])
     assert chances.shape == (1, 3)
@@ -953,7 +976,7 @@ def test_a_compiled_environment_with_vectors_and_features() -> None:
         clip=0.1,
         return_range=(0.0, 200.0),
     )
-    learned = agent.learn("CartPole-v0", people=2_000, seed=0, public=True)
+    learned = agent.learn("CartPole-v0", people=2_000, session=PrivacySession(seed=0, public=True))
     assert isinstance(learned.policy, Softmax)
     assert learned.curve is not None
     # Acting at random balances for some 22 steps.
@@ -1009,7 +1032,7 @@ def test_a_run_starts_from_a_critic_that_others_paid_for() -> None:
 @pytest.mark.slow
 def test_paper_mode_is_the_papers_algorithm_and_makes_a_claim(tmp_path: Path) -> None:
     agent = ActorCritic(mode="paper", budget=Budget(10.0, 1e-6), lambda_=0.0, clip=0.5)
-    learned = agent.learn(SMALL, episodes=6, seed=2, public=True)
+    learned = agent.learn(SMALL, episodes=6, session=PrivacySession(seed=2, public=True))
     with jax.enable_x64(True):
         same = train(reproducible(2).key()[None], agent.paper_config, SMALL, 6)
     np.testing.assert_array_equal(learned.actor, same.actor[0])

@@ -47,6 +47,7 @@ from privrl.privacy.events import Event, Gaussian, Repeated
 from privrl.privacy.mechanisms.reward_model import Cosine, RewardModelMechanism
 from privrl.privacy.noise import Source, reproducible, secure
 from privrl.privacy.promise import NoiseOrigin, Relation, Unit
+from privrl.privacy.session import PrivacySession
 from tests.statistics import follows
 
 BUDGET = Budget(0.9, 1e-4)
@@ -99,7 +100,9 @@ def released(learner: FunctionalQ, env: Any) -> tuple[Floats, Event]:
     try:
         Source.normal = lambda self, std, shape: np.zeros(shape)  # type: ignore[method-assign]
         with tempfile.TemporaryDirectory() as folder:
-            learned = learner.learn(env, seed=3, checkpoint=folder, keep=True, preflight=False)
+            learned = learner.learn(
+                env, session=PrivacySession(seed=3), checkpoint=folder, keep=True, preflight=False
+            )
             with np.load(Path(folder) / STATE) as file:
                 header = json.loads(bytes(file["header"]))
                 arrays = {
@@ -310,7 +313,7 @@ def test_what_is_released_has_the_law_of_the_event(release: Any) -> None:
 
 
 class _Pays:
-    """A purse that takes everything."""
+    """A opened that takes everything."""
 
     kept = None
 
@@ -322,8 +325,8 @@ class _Pays:
 
 
 def _course(learner: FunctionalQ, env: HostEnvironment, source: Source) -> Any:
-    purse: Any = _Pays(source)
-    return Course(learner, env, Table(5, 2), purse, {"seed": None, "public": False}, None, False)
+    opened: Any = _Pays(source)
+    return Course(learner, env, Table(5, 2), opened, {"seed": None, "public": False}, None, False)
 
 
 def test_repeats_of_a_point_share_one_noise() -> None:
@@ -355,7 +358,9 @@ def _same(one: LearnedQ, other: LearnedQ) -> bool:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_results_survive_their_file(release: Any, tmp_path: Path) -> None:
-    learned = agent(release).learn(Paid([0.3, -0.2], box=True), seed=1, preflight=False)
+    learned = agent(release).learn(
+        Paid([0.3, -0.2], box=True), session=PrivacySession(seed=1), preflight=False
+    )
     learned.save(tmp_path / "q.json")
     again = LearnedQ.load(tmp_path / "q.json")
     states = np.linspace(-1.0, 5.0, 7)[:, None]
@@ -383,7 +388,9 @@ def test_results_survive_their_file(release: Any, tmp_path: Path) -> None:
     ],
 )
 def test_other_settings_survive_too(more: dict[str, Any], tmp_path: Path) -> None:
-    learned = agent(**more).learn(Paid([0.3, -0.2], box=True), seed=1, preflight=False)
+    learned = agent(**more).learn(
+        Paid([0.3, -0.2], box=True), session=PrivacySession(seed=1), preflight=False
+    )
     learned.save(tmp_path / "q.json")
     again = LearnedQ.load(tmp_path / "q.json")
     states = np.array([[0.5], [2.0]])
@@ -394,7 +401,7 @@ def test_other_settings_survive_too(more: dict[str, Any], tmp_path: Path) -> Non
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    learned = agent().learn(Paid([0.3]), seed=1, preflight=False)
+    learned = agent().learn(Paid([0.3]), session=PrivacySession(seed=1), preflight=False)
     data = learned.to_dict() | {"parameters": [1.0]}
     (tmp_path / "q.json").write_text(json.dumps(data))
     with pytest.raises(InputError, match="damaged"):
@@ -420,9 +427,7 @@ def test_an_interrupted_run_goes_on_without_paying_again(
         with pytest.raises(Stop):
             learner.learn(
                 env,
-                ledger=ledger,
-                run="a",
-                seed=seed,
+                session=PrivacySession(ledger=ledger, run="a", seed=seed),
                 checkpoint=tmp_path / "run",
                 progress=stop,
                 preflight=False,
@@ -439,7 +444,7 @@ def test_an_interrupted_run_goes_on_without_paying_again(
         assert not state.exists()
         assert learned.certificate.population is not None
     if seed is not None:
-        whole = learner.learn(Paid([0.3, -0.2]), seed=seed, preflight=False)
+        whole = learner.learn(Paid([0.3, -0.2]), session=PrivacySession(seed=seed), preflight=False)
         assert np.array_equal(whole.parameters, learned.parameters)
 
 
@@ -455,15 +460,18 @@ def test_evaluations_are_kept_when_they_are_complete(tmp_path: Path) -> None:
         with pytest.raises(Stop):
             learner.learn(
                 env,
-                ledger=ledger,
-                run="a",
+                session=PrivacySession(ledger=ledger, run="a"),
                 checkpoint=tmp_path / "a",
                 progress=stop,
                 preflight=False,
             )
         assert not (tmp_path / "a" / STATE).exists()
         found = learner.learn(
-            env, ledger=ledger, run="b", checkpoint=tmp_path / "b", keep=True, preflight=False
+            env,
+            session=PrivacySession(ledger=ledger, run="b"),
+            checkpoint=tmp_path / "b",
+            keep=True,
+            preflight=False,
         )
         played = env.taken
         for _ in range(2):
@@ -543,7 +551,10 @@ def test_a_refused_run_leaves_nothing(tmp_path: Path) -> None:
     with ledger_at(tmp_path / "ledger", Budget(0.1, 1e-5)) as ledger:
         with pytest.raises(Exception, match="limit"):
             agent().learn(
-                Paid([0.3]), ledger=ledger, run="a", checkpoint=tmp_path / "new", preflight=False
+                Paid([0.3]),
+                session=PrivacySession(ledger=ledger, run="a"),
+                checkpoint=tmp_path / "new",
+                preflight=False,
             )
         assert not ledger.entries()
     assert not (tmp_path / "new").exists()
@@ -551,7 +562,7 @@ def test_a_refused_run_leaves_nothing(tmp_path: Path) -> None:
 
 def test_scores_are_for_public_rewards() -> None:
     env = Paid([1.0])
-    shown = agent(max_steps=4).learn(env, seed=0, public=True)
+    shown = agent(max_steps=4).learn(env, session=PrivacySession(seed=0, public=True))
     assert shown.score is not None
     assert 1.0 <= shown.score <= 4.0
     assert any("the score is shown" in a.statement for a in shown.certificate.assumptions)
@@ -566,7 +577,7 @@ def test_without_a_budget_there_is_no_noise_and_no_promise() -> None:
     )
     for release in ("reward-model", "rewards"):
         learner = FunctionalQ(release=release, reward_of="step", steps=30_000, gamma=0.5)
-        learned = learner.learn(mdp, seed=0)
+        learned = learner.learn(mdp, session=PrivacySession(seed=0))
         assert isinstance(learned.promise, str)
         assert learned.protects.startswith("Not private")
         with pytest.raises(InputError, match="no certificate"):
@@ -576,7 +587,7 @@ def test_without_a_budget_there_is_no_noise_and_no_promise() -> None:
         exact = mdp.optimal(0.5).action_values
         assert np.max(np.abs(learned.values([0, 1]) - exact)) < 0.02
     points = np.array([[s, a] for s in range(2) for a in range(2)])
-    model = FunctionalQ(reward_of="step").learn(mdp, seed=0)
+    model = FunctionalQ(reward_of="step").learn(mdp, session=PrivacySession(seed=0))
     assert np.allclose(model.rewards(points), [1.0, 0.0, 0.25, 0.5], atol=1e-9)
 
 
@@ -839,7 +850,11 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
     with ledger_at(tmp_path / "l") as ledger:
         folder = tmp_path / "run"
         found = learner.learn(
-            env, ledger=ledger, run="one", seed=4, checkpoint=folder, keep=True, preflight=False
+            env,
+            session=PrivacySession(ledger=ledger, run="one", seed=4),
+            checkpoint=folder,
+            keep=True,
+            preflight=False,
         )
         entry = ledger.entries()[0]
         assert entry.events == (noised_q.event(plan, sigma),)
@@ -850,9 +865,13 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
         again = learner.resume(folder, env, ledger=ledger)
         assert payments(ledger) == 1
     assert _same(found, again)
-    assert np.array_equal(found.parameters, learner.learn(env, seed=4, preflight=False).parameters)
+    assert np.array_equal(
+        found.parameters,
+        learner.learn(env, session=PrivacySession(seed=4), preflight=False).parameters,
+    )
     assert not np.array_equal(
-        found.parameters, learner.learn(env, seed=5, preflight=False).parameters
+        found.parameters,
+        learner.learn(env, session=PrivacySession(seed=5), preflight=False).parameters,
     )
     found.save(tmp_path / "r.json")
     assert _same(found, LearnedQ.load(tmp_path / "r.json"))

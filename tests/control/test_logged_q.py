@@ -18,6 +18,7 @@ from privrl.papers.wang2019_certified import judged
 from privrl.privacy import Budget, CertificateError, InputError, Ledger, OverBudget, Relation, Unit
 from privrl.privacy.events import Gaussian, Repeated
 from privrl.privacy.promise import NoiseOrigin, Release
+from privrl.privacy.session import PrivacySession
 
 BUDGET = Budget(1.0, 1e-3)
 LINE = Fourier(2, (0.0,), (1.0,))
@@ -110,7 +111,7 @@ def test_it_learns_from_people_who_acted_at_random() -> None:
     env, blind = Interval(), Softmax(Polynomial(1, (0.0,), (1.0,)), np.zeros((2, 2)))
     data = collect(env, blind, 2000, 0)
     learner = LoggedQ(2, (0.0, 0.5), Budget(10.0, 1e-5), Fourier(3, (0.0,), (1.0,)))
-    learned = learner.fit(data, seed=0)
+    learned = learner.fit(data, session=PrivacySession(seed=0))
     assert judged(env, learned.policy, 0) > judged(env, blind, 0) + 8.0
     # About 9.3 without noise and with many updates: 0.5 is the largest reward, and 20 steps count.
     assert 8.0 < learned.values([[0.5]]).max() < 9.5
@@ -215,7 +216,7 @@ def test_the_certificate_says_what_was_done() -> None:
     made.verify(strict=True)
     alone = table(budget=Budget(2.0, 1e-4)).fit(replace(data, users=None))
     assert alone.certificate.unit is Unit.TRAJECTORY
-    seeded = table(budget=Budget(2.0, 1e-4)).fit(data, seed=1).certificate
+    seeded = table(budget=Budget(2.0, 1e-4)).fit(data, session=PrivacySession(seed=1)).certificate
     with pytest.raises(CertificateError, match="reproducible"):
         seeded.verify(strict=True)
 
@@ -224,10 +225,10 @@ def test_noise_of_the_size_that_was_paid_for_is_added() -> None:
     """One update of an empty row: what is left is noise, divided by the number of people."""
     data = steps(np.zeros(40, int), np.zeros(40, int), np.zeros(40))
     learner = table(budget=BUDGET, num_states=2000, step=40.0)
-    learned = learner.fit(data, seed=3)
+    learned = learner.fit(data, session=PrivacySession(seed=3))
     spread = learned.settings["sigma"] * 0.5
     assert float(np.std(learned.parameters)) == pytest.approx(spread, rel=0.05)
-    again = learner.fit(data, seed=3).parameters
+    again = learner.fit(data, session=PrivacySession(seed=3)).parameters
     np.testing.assert_array_equal(again, learned.parameters)
     assert np.all(learner.fit(data).parameters != learner.fit(data).parameters)
 
@@ -255,22 +256,22 @@ def test_it_is_paid_for_before_anything_is_drawn_and_after_all_that_can_fail(
         raise ZeroDivisionError
 
     with _ledger(tmp_path / "ledger", 1.5) as ledger:
-        made = learner.fit(data, ledger=ledger, run="first").certificate
+        made = learner.fit(data, session=PrivacySession(ledger=ledger, run="first")).certificate
         assert made.epsilon == pytest.approx(1.0, rel=1e-3)
         with monkeypatch.context() as failing:
             failing.setattr(noised_q, "of_people", crash)
             with pytest.raises(ZeroDivisionError):
-                learner.fit(data, ledger=ledger, run="failing")
+                learner.fit(data, session=PrivacySession(ledger=ledger, run="failing"))
         with monkeypatch.context() as failing:
             failing.setattr(noised_q, "released", crash)
             # The second is refused before the crash could come.
             with pytest.raises(OverBudget):
-                learner.fit(data, ledger=ledger, run="second")
+                learner.fit(data, session=PrivacySession(ledger=ledger, run="second"))
         assert [entry.run for entry in ledger.entries()] == ["first"]
     with _ledger(tmp_path / "other", 1.5) as ledger:
         monkeypatch.setattr(noised_q, "released", crash)
         with pytest.raises(ZeroDivisionError):
-            learner.fit(data, ledger=ledger, run="lost")
+            learner.fit(data, session=PrivacySession(ledger=ledger, run="lost"))
         assert [entry.run for entry in ledger.entries()] == ["lost"]
 
 
@@ -278,9 +279,9 @@ def test_a_ledger_of_others_cannot_pay(tmp_path: Path) -> None:
     data = steps([0, 1], [0, 1], [1.0, -1.0], users=["a", "b"])
     with _ledger(tmp_path / "ledger", 9.0) as ledger:
         with pytest.raises(InputError, match="they do not add up"):
-            table(budget=BUDGET).fit(data, ledger=ledger, run="x")
+            table(budget=BUDGET).fit(data, session=PrivacySession(ledger=ledger, run="x"))
         with pytest.raises(InputError, match="Without a budget there is nothing to pay for"):
-            table().fit(data, ledger=ledger, run="x")
+            table().fit(data, session=PrivacySession(ledger=ledger, run="x"))
 
 
 # --- ends and files -------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from privrl.privacy.mechanisms.report_laplace import LaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign, share
 from privrl.privacy.mechanisms.sign_jax import truthful
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
+from privrl.privacy.session import PrivacySession
 
 ENV = CartPole(step_limit=12)
 GRAVITY = OneOf(ENV, "gravity", (9.7, 9.8, 9.9))
@@ -60,8 +61,10 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     tmp_path: Path,
 ) -> None:
     told: list[tuple[int, int]] = []
-    learned = SMALL.learn(ENV, 60, seed=5, public=True, progress=lambda *at: told.append(at))
-    again = SMALL.learn(ENV, 60, seed=5)
+    learned = SMALL.learn(
+        ENV, 60, session=PrivacySession(seed=5, public=True), progress=lambda *at: told.append(at)
+    )
+    again = SMALL.learn(ENV, 60, session=PrivacySession(seed=5))
     other = SMALL.learn(ENV, 60)
     states = np.random.default_rng(0).normal(size=(5, 4))
     np.testing.assert_array_equal(learned.predict(states), again.predict(states))
@@ -109,7 +112,9 @@ def test_agents_answer_whether_they_reached_the_target_and_the_run_ends() -> Non
     # Everybody reaches a score of 1, and epsilon is so large that nobody lies.
     agent = replace(SMALL, epsilon=60.0, target=1.0, score_share=0.5)
     told: list[int] = []
-    learned = agent.learn(ENV, 3000, seed=1, progress=lambda done, _: told.append(done))
+    learned = agent.learn(
+        ENV, 3000, session=PrivacySession(seed=1), progress=lambda done, _: told.append(done)
+    )
     assert told == [1000]
     assert learned.settings["reports"] == 1000
     assert learned.reached is not None
@@ -119,7 +124,7 @@ def test_agents_answer_whether_they_reached_the_target_and_the_run_ends() -> Non
     assert privatiser is not None
     assert privatiser.report_epsilon == privatiser.score_epsilon == 30.0
     # The test can tell: nobody reaches 13 of 12 steps, and nobody's answer ends the run.
-    never = replace(agent, target=13.0).learn(ENV, 3000, seed=1)
+    never = replace(agent, target=13.0).learn(ENV, 3000, session=PrivacySession(seed=1))
     assert never.settings["reports"] == 3000
     assert never.reached is not None
     assert never.reached[0] == pytest.approx(0.0)
@@ -233,12 +238,14 @@ def test_answers_are_counted_by_the_thousand_in_whatever_pieces_they_come(
 @pytest.mark.slow
 def test_the_recipe_learns_to_hold_the_pole_and_the_control_does_not() -> None:
     agent = PGC(epsilon=5.0, dynamics=OneOf(CartPole(), "gravity", (9.7, 9.8, 9.9)))
-    learned = agent.learn("CartPole", 6000, seed=1, public=True)
+    learned = agent.learn("CartPole", 6000, session=PrivacySession(seed=1, public=True))
     first = learned.first_success()
     assert first is not None
     assert first < 2300
     assert learned.sustained()
-    control = replace(agent, control="zero").learn("CartPole", 6000, seed=1, public=True)
+    control = replace(agent, control="zero").learn(
+        "CartPole", 6000, session=PrivacySession(seed=1, public=True)
+    )
     assert not control.sustained()
     assert control.scores is not None
     assert np.mean(control.scores[-1000:]) < 100.0
@@ -249,7 +256,7 @@ def test_the_recipe_learns_to_hold_the_pole_and_the_control_does_not() -> None:
 def test_paper_mode_claims_and_certifies_the_same_noise(mechanism: Any) -> None:
     epsilon = None if mechanism is None else 2.0
     agent = PGC(epsilon, mechanism, "paper", submissions=2)
-    learned = agent.learn(CartPole(step_limit=12), 50, seed=2)
+    learned = agent.learn(CartPole(step_limit=12), 50, session=PrivacySession(seed=2))
     assert learned.settings["parameters"] == 112
     assert learned.settings["reports"] == 100
     if mechanism is None:
@@ -392,7 +399,7 @@ def test_what_is_wrong_is_said(settings: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize("public", ["no", 1, None])
 def test_public_is_a_switch(public: Any) -> None:
     with pytest.raises(InputError, match="public must be True or False"):
-        SMALL.learn(ENV, 4, public=public)
+        SMALL.learn(ENV, 4, session=PrivacySession(public=public))
 
 
 def test_other_environments_need_a_baseline() -> None:

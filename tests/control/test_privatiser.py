@@ -234,10 +234,10 @@ def test_threads_that_share_an_agent_send_no_more_than_was_agreed() -> None:
 def test_an_agent_that_could_not_pay_may_try_again() -> None:
     def pay(events: object) -> None:
         assert agent.left == 1  # may be looked at meanwhile
-        if purse.pop():
+        if opened.pop():
             raise InputError("No money is left.")
 
-    purse = [False, True]
+    opened = [False, True]
     agent = Agent(Privatiser(2.0, D), pay=pay)
     with pytest.raises(InputError, match="No money"):
         agent.submit([1.0, 2.0, 3.0])

@@ -29,6 +29,7 @@ from privrl.envs.base import Episodes, Transitions
 from privrl.envs.host import HostEnvironment
 from privrl.papers import rajabi2022_gamble as gambles
 from privrl.privacy import Budget, InputError
+from privrl.privacy.session import PrivacySession
 from privrl.risk import PowerUtility, Prelec, Prospect
 from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
 from tests.statistics import FALSE_ALARM
@@ -262,7 +263,7 @@ AGENT = ActorCritic(
 
 @pytest.fixture(scope="module")
 def learned() -> Learned:
-    return AGENT.learn(Bets(), people=18, seed=1, preflight=False)
+    return AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1), preflight=False)
 
 
 def test_without_noise_the_distribution_and_the_curve_are_what_happened(
@@ -271,8 +272,8 @@ def test_without_noise_the_distribution_and_the_curve_are_what_happened(
     # The noise is a number of the run, so that what is compiled is the same.
     event = CertifiedProgram(AGENT, HostEnvironment(Bets()), 18).event
     monkeypatch.setattr(certified, "calibrated", lambda *given: (0.0, event))
-    shown = AGENT.learn(Bets(), people=18, seed=1, public=True).curve
-    found = AGENT.learn(Bets(), people=18, seed=1, preflight=False)
+    shown = AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1, public=True)).curve
+    found = AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1), preflight=False)
     assert shown is not None
     assert found.returns is not None
     batches = [shown[at : at + 4] for at in range(0, 18, 4)]
@@ -378,7 +379,12 @@ def test_an_interrupted_run_goes_on_bit_for_bit(learned: Learned, tmp_path: Path
 
     with pytest.raises(InterruptedRunError):
         AGENT.learn(
-            Bets(), people=18, seed=1, progress=interrupt, checkpoint=tmp_path, preflight=False
+            Bets(),
+            people=18,
+            session=PrivacySession(seed=1),
+            progress=interrupt,
+            checkpoint=tmp_path,
+            preflight=False,
         )
     with pytest.raises(InputError, match="another agent"):
         replace(AGENT, prospect=Prospect.rajabi2022()).resume(tmp_path, Bets())
@@ -395,7 +401,7 @@ def test_without_a_prospect_all_is_as_it_was() -> None:
         curve="paid",
         noise="correlated",
     )
-    found = agent.learn(Coin(), people=18, seed=1, preflight=False)
+    found = agent.learn(Coin(), people=18, session=PrivacySession(seed=1), preflight=False)
     was = {
         "actor": [
             -0.255464708528359,
@@ -500,7 +506,7 @@ def test_a_prospect_is_trained_from_the_command_line(
     assert found.prospect == PEOPLE
     lesson = Lesson.of(WORDS)
     env = lesson.environment()
-    again = lesson.agent(env).learn(env, people=40, seed=0)
+    again = lesson.agent(env).learn(env, people=40, session=PrivacySession(seed=0))
     np.testing.assert_array_equal(found.actor, again.actor)
 
 

@@ -41,6 +41,7 @@ from privrl.privacy.events import Gaussian, Repeated
 from privrl.privacy.mechanisms.reward_model import RewardModel
 from privrl.privacy.noise import reproducible
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
+from privrl.privacy.session import PrivacySession
 from privrl.risk import PowerUtility, Prelec, Prospect, solve
 
 GAMMA = 0.9
@@ -232,7 +233,7 @@ def test_a_learned_plan_is_exact_for_what_was_drawn(mdp: TabularMDP, tmp_path: P
     """`solve` on tables of the drawn chances; these come near the true ones as samples grow."""
     prospect = Prospect.rajabi2022()
     agent = ProspectQ(gamma=0.5, steps=400, samples=50, prospect=prospect)
-    learned = agent.learn(mdp, seed=3)
+    learned = agent.learn(mdp, session=PrivacySession(seed=3))
     sampled = pooled(walk_sampling(mdp, None, reproducible(3).key(), 400, 50, read=True))
     assert sampled.paid is not None
     assert len(sampled.led) == STATES * ACTIONS
@@ -436,7 +437,7 @@ def test_without_noise_a_table_becomes_the_optimum(mdp: TabularMDP) -> None:
         reward_range=(-5.0, 0.0),
         descent=Descent(updates=4000, step=2.0, clip=100.0, average=0.0),
     )
-    learned = agent.learn(mdp, seed=3)
+    learned = agent.learn(mdp, session=PrivacySession(seed=3))
     sampled = pooled(walk_sampling(mdp, None, reproducible(3).key(), 400, 50, read=True))
     assert sampled.paid is not None
     exact = prospect_planning.fitted_q(
@@ -497,9 +498,11 @@ def ledger_at(path: Path) -> Ledger:
 
 def test_in_gymnasiums_world_the_mean_has_the_plan_of_functional_q() -> None:
     ours = ProspectQ(prospect=Prospect.neutral(), steps=300).learn(
-        Ring([0.3, -0.2, 0.9]), seed=2, preflight=False
+        Ring([0.3, -0.2, 0.9]), session=PrivacySession(seed=2), preflight=False
     )
-    theirs = FunctionalQ(steps=300).learn(Ring([0.3, -0.2, 0.9]), seed=2, preflight=False)
+    theirs = FunctionalQ(steps=300).learn(
+        Ring([0.3, -0.2, 0.9]), session=PrivacySession(seed=2), preflight=False
+    )
     assert np.allclose(ours.parameters, theirs.parameters, rtol=0.0, atol=1e-9)
     assert np.ptp(ours.parameters) > 0.1
 
@@ -510,7 +513,11 @@ def test_a_run_pays_once_and_survives_its_files(release: Any, tmp_path: Path) ->
     with ledger_at(tmp_path / "l") as ledger:
         folder = tmp_path / "run"
         found = learner.learn(
-            env, ledger=ledger, run="one", seed=4, checkpoint=folder, keep=True, preflight=False
+            env,
+            session=PrivacySession(ledger=ledger, run="one", seed=4),
+            checkpoint=folder,
+            keep=True,
+            preflight=False,
         )
         entry = ledger.entries()[0]
         assert found.certificate.events == entry.events
@@ -545,7 +552,9 @@ def test_a_run_pays_once_and_survives_its_files(release: Any, tmp_path: Path) ->
 def test_updates_protect_whatever_the_radius() -> None:
     """Left out it is the width of the range, and the noise is the same for all of them."""
     found = [
-        agent("updates", reward_radius=radius).learn(Ring([0.2]), seed=1, preflight=False)
+        agent("updates", reward_radius=radius).learn(
+            Ring([0.2]), session=PrivacySession(seed=1), preflight=False
+        )
         for radius in (None, 0.01, 2.0)
     ]
     assert [one.certificate.reward_radius for one in found] == [2.0, 0.01, 2.0]
@@ -587,7 +596,7 @@ def test_planning_never_sees_rewards(mdp: TabularMDP, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(prospect_planning, "fitted_q", watched)
     learner = agent(reward_range=(-3.0, 0.0), steps=400, samples=50, gamma=0.5)
-    noisy = learner.learn(mdp, seed=0)
+    noisy = learner.learn(mdp, session=PrivacySession(seed=0))
     assert [(steps.reward, steps.paid) for steps in seen] == [(None, None)]
     # What it planned on is what was released: the same coefficients give the same plan.
     assert noisy.reward_model is not None
@@ -604,7 +613,9 @@ def test_vectors_and_rewards_of_steps(planner: Any) -> None:
         planner=planner, network=Network((8,)), steps=300, samples=10, updates=3000, gamma=0.5
     )
     for of in ("arrival", "step"):
-        found = type(learner)(**{**vars(learner), "reward_of": of}).learn(Interval(), seed=0)
+        found = type(learner)(**{**vars(learner), "reward_of": of}).learn(
+            Interval(), session=PrivacySession(seed=0)
+        )
         assert found.values([[0.5], [0.9]]).shape == (2, 2)
         # Towards the middle from either side.
         assert found.predict([[0.05], [0.95]]).argmax(axis=1).tolist() == [0, 1]
@@ -615,7 +626,7 @@ def test_paper_mode_is_the_papers() -> None:
     config = Config(iterations=3, batch=2, samples=2, hidden=(2,), order=1)
     told: list[tuple[int, int]] = []
     found = ProspectQ(mode="paper", paper=config).learn(
-        "ObstacleSquare", seed=0, progress=lambda *at: told.append(at)
+        "ObstacleSquare", session=PrivacySession(seed=0), progress=lambda *at: told.append(at)
     )
     assert found.claim.why_not
     assert told[-1] == (3, 3)
@@ -669,7 +680,9 @@ def test_vectors_that_cannot_be_drawn_twice_are_refused(release: Any, tmp_path: 
     with ledger_at(tmp_path / "l") as ledger:
         with pytest.raises(InputError, match="cannot be stepped twice"):
             agent(release).learn(
-                HostEnvironment(Ring([0.2], box=True)), ledger=ledger, run="a", preflight=False
+                HostEnvironment(Ring([0.2], box=True)),
+                session=PrivacySession(ledger=ledger, run="a"),
+                preflight=False,
             )
         assert not ledger.entries()
 
@@ -691,15 +704,19 @@ def test_radii_do_not_add_up_in_a_ledger(tmp_path: Path) -> None:
         unit=Unit.REWARD_FUNCTION,
         relation=Relation.REWARD_RADIUS,
     ) as ledger:
-        found = model.learn(env, ledger=ledger, run="a", preflight=False)
+        found = model.learn(env, session=PrivacySession(ledger=ledger, run="a"), preflight=False)
         assert found.certificate.reward_radius == 0.01
         with pytest.raises(InputError, match=r"about another radius \(reward radius 0\.01\)"):
-            any_two.learn(env, ledger=ledger, run="a", preflight=False)
+            any_two.learn(env, session=PrivacySession(ledger=ledger, run="a"), preflight=False)
         # A beginning that is the same is not the same radius.
         with pytest.raises(InputError, match="another radius"):
-            replace(model, reward_radius=0.015).learn(env, ledger=ledger, run="a", preflight=False)
+            replace(model, reward_radius=0.015).learn(
+                env, session=PrivacySession(ledger=ledger, run="a"), preflight=False
+            )
         assert payments(ledger) == 1
-        again = model.learn(env, ledger=ledger, run="b", preflight=False).certificate
+        again = model.learn(
+            env, session=PrivacySession(ledger=ledger, run="b"), preflight=False
+        ).certificate
         assert again.population is not None
         assert again.population.epsilon is not None
         assert again.population.epsilon > again.epsilon
@@ -712,7 +729,11 @@ def test_plans_are_not_cut_short_by_cells_that_nobody_visited() -> None:
     who = Prospect(PowerUtility(losses=0.93, loss_aversion=1.5))
     env = tables(3, losses=True)
     agent = ProspectQ(prospect=who, steps=4000, samples=50, reward_range=(-3.0, 0.0), rounds=5000)
-    values = agent.learn(env, seed=0, preflight=False).values(np.arange(STATES)).max(axis=1)
+    values = (
+        agent.learn(env, session=PrivacySession(seed=0), preflight=False)
+        .values(np.arange(STATES))
+        .max(axis=1)
+    )
     np.testing.assert_allclose(values, solve(env, who, GAMMA).values, rtol=0.1)
 
 
@@ -729,4 +750,4 @@ def test_values_that_alternate_are_told_of() -> None:
     env = TabularMDP.from_dense(swap, np.array([[0.1, 0.1], [-0.1, -0.1]]), step_limit=10)
     agent = ProspectQ(steps=100, samples=2, reward_of="step", reward_range=(-1.0, 1.0))
     with pytest.warns(UserWarning, match="Values still moved after 500 rounds"):
-        agent.learn(env, seed=0, preflight=False)
+        agent.learn(env, session=PrivacySession(seed=0), preflight=False)

@@ -17,6 +17,7 @@ from privrl.data import Tabular, Trajectories, neutral, stream_parquet
 from privrl.data.assumed import NEUTRAL, VALIDATED, assumed
 from privrl.data.sources import PRIVATE
 from privrl.privacy import Budget, InputError
+from privrl.privacy.session import PrivacySession
 
 Rng = np.random.Generator
 Row = dict[str, Any]
@@ -370,11 +371,14 @@ def test_fits_take_what_was_loaded() -> None:
     for rows in (neighbours(rng)[0], [], neighbours(rng)[1]):
         data = Trajectories.from_table(as_table(rows), **COLUMNS)
         for judge in judges:
-            found = judge.fit(data, policy, seed=0)
+            found = judge.fit(data, policy, session=PrivacySession(seed=0))
             assert NEUTRAL in found.certificate.assumptions
             assert VALIDATED not in found.certificate.assumptions
         followed = data.with_behavior(policy)
-        assert judges[0].fit(followed, Tabular.uniform(3, 2), seed=0).estimate is not None
+        assert (
+            judges[0].fit(followed, Tabular.uniform(3, 2), session=PrivacySession(seed=0)).estimate
+            is not None
+        )
     once = PrivateGTD(OneHot(3), budget=budget, batch_units=2, **shared).fit(data, policy)
     assert NEUTRAL in once.certificate.assumptions
     with pytest.raises(InputError, match="table has 2 states, but the data has 3"):

@@ -22,6 +22,7 @@ from privrl.evaluation import (
 )
 from privrl.privacy import Budget, InputError, LargeDelta
 from privrl.privacy.certificate import Certificate
+from privrl.privacy.session import PrivacySession
 from privrl.run.evaluation import Question, evaluate
 
 PEOPLE = 40
@@ -61,7 +62,9 @@ def judge(name: str, delta: float) -> Any:
 
 def fitted(name: str, delta: float = 1e-4, **more: Any) -> Certificate:
     policy = None if name in ("lsw", "lsl") else POLICY
-    found: Certificate = judge(name, delta).fit(logged(), policy, seed=0, **more).certificate
+    found: Certificate = (
+        judge(name, delta).fit(logged(), policy, session=PrivacySession(seed=0), **more).certificate
+    )
     return found
 
 
@@ -85,7 +88,7 @@ def test_a_delta_of_one_person_or_more_draws_a_warning(name: str) -> None:
 @pytest.mark.parametrize("name", ["value", "lstd", "gtd", "one-pass", SLOW])
 def test_estimated_probabilities_leave_a_trace(name: str) -> None:
     data = logged().with_estimated_behavior("counts", public=True, overwrite=True)
-    found = judge(name, 1e-4).fit(data, POLICY, seed=0).certificate
+    found = judge(name, 1e-4).fit(data, POLICY, session=PrivacySession(seed=0)).certificate
     assert ESTIMATED in found.assumptions
     assert ESTIMATED not in fitted(name).assumptions
 

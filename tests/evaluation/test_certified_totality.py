@@ -20,6 +20,7 @@ from privrl.evaluation import (
 )
 from privrl.evaluation.steps import logged_chances
 from privrl.privacy import Budget, InputError, Ledger, Unit
+from privrl.privacy.session import PrivacySession
 
 BUDGET = Budget(1.0, 1e-5)
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8]]))
@@ -56,9 +57,9 @@ def test_one_person_the_policy_knows_nothing_of(
     name: str, state: int, action: int, behavior: float
 ) -> None:
     states, actions, chances = np.zeros(12, int), np.zeros(12, int), np.full(12, 0.5)
-    usual = JUDGES[name].fit(people(states, actions), POLICY, seed=0)
+    usual = JUDGES[name].fit(people(states, actions), POLICY, session=PrivacySession(seed=0))
     states[5], actions[5], chances[5] = state, action, behavior
-    odd = JUDGES[name].fit(people(states, actions, chances), POLICY, seed=0)
+    odd = JUDGES[name].fit(people(states, actions, chances), POLICY, session=PrivacySession(seed=0))
     assert odd.certificate == usual.certificate
     for result in (usual, odd):
         weights = [] if result.weights is None else result.weights
@@ -75,9 +76,7 @@ def test_states_beyond_the_table_are_not_taken_for_uniform(name: str, tmp_path: 
                 JUDGES[name].fit(
                     people(states, nothing, num_states=2),
                     Tabular.uniform(count, 2),
-                    ledger=ledger,
-                    run="r",
-                    seed=0,
+                    session=PrivacySession(ledger=ledger, run="r", seed=0),
                 )
             assert not ledger.entries(), "nobody pays for what is refused"
 
@@ -94,7 +93,7 @@ def test_a_table_of_features_has_all_states() -> None:
     data = people(np.array([0, 1, 2] * 4), np.zeros(12, int), num_states=3)
     for name in ("lstd", "gtd", "one pass", "gpope"):
         with pytest.raises(InputError, match="The table has 2 states, but the data has 3"):
-            JUDGES[name].fit(data, seed=0)
+            JUDGES[name].fit(data, session=PrivacySession(seed=0))
     for judge in (
         LSTD(OneHot(2), 0.9),
         WISLSTD(OneHot(2), 0.9),
@@ -114,9 +113,9 @@ def test_words_that_were_read_from_the_data_are_refused(name: str) -> None:
     words = np.array(["b", "c"] * 6)
     read = people(words, np.zeros(12, int))
     with pytest.raises(InputError, match="read from this very data"):
-        JUDGES[name].fit(read, None, seed=0)
+        JUDGES[name].fit(read, None, session=PrivacySession(seed=0))
     known = people(words, np.zeros(12, int), state_vocabulary=["b", "c"])
-    JUDGES[name].fit(known, None, seed=0)
+    JUDGES[name].fit(known, None, session=PrivacySession(seed=0))
 
 
 def test_only_data_is_data() -> None:

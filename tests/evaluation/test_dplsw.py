@@ -21,6 +21,7 @@ from privrl.evaluation.result import Result
 from privrl.privacy import ApproxDP, Budget, InputError, Ledger, Unit
 from privrl.privacy.mechanisms.smooth import SmoothMechanism
 from privrl.privacy.noise import Source
+from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import JUDGED, simulated, weights_of
 from tests.evaluation.test_private_gtd import people, person
 
@@ -204,7 +205,7 @@ def test_the_certificate_tells_nothing_of_the_noise(tmp_path: Path) -> None:
     again = Result.load(tmp_path / "r.json")
     np.testing.assert_array_equal(weights_of(again), weights_of(result))
     assert json.loads((tmp_path / "r.json").read_text()) == json.loads(json.dumps(written))
-    shown = plain().fit(simulated(60, 2), public=True).diagnostics
+    shown = plain().fit(simulated(60, 2), session=PrivacySession(public=True)).diagnostics
     assert shown is not None
     assert shown["noise"] > 0.0
 
@@ -218,7 +219,7 @@ def test_the_ledger_is_charged_before_noise_is_drawn(
     with Ledger.create(tmp_path / "l", "clinic", unit=Unit.TRAJECTORY) as ledger:
         monkeypatch.setattr(Source, "normal", broken)
         with pytest.raises(RuntimeError):
-            plain().fit(simulated(60, 2), ledger=ledger, run="first")
+            plain().fit(simulated(60, 2), session=PrivacySession(ledger=ledger, run="first"))
         assert [entry.run for entry in ledger.entries()] == ["first"]
 
 
@@ -271,6 +272,6 @@ def test_states_numbered_by_reading_the_data_are_refused(judge: Any) -> None:
     for word in ("mild", "a new word"):
         with pytest.raises(InputError, match="read from this very data"):
             judge.fit(of(word))
-    assert judge.fit(of("mild"), public=True).diagnostics is not None
+    assert judge.fit(of("mild"), session=PrivacySession(public=True)).diagnostics is not None
     named = of("mild", state_vocabulary=["mild", "severe", "a new word"])
     assert judge.fit(named).certificate.epsilon == pytest.approx(1.0)

@@ -30,6 +30,7 @@ from privrl.privacy import (
 from privrl.privacy.claims import xie2019_lemma1
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.noise import Source, jax_normal, secure
+from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import JUDGED, simulated, solution, weights_of
 from tests.evaluation.test_private_gtd import people, person
 from tests.statistics import follows_discrete
@@ -178,7 +179,7 @@ def test_certified() -> None:
 
 
 def test_the_papers_claim_stands_beside_what_can_be_certified(tmp_path: Path) -> None:
-    result = plain(mode="paper").fit(simulated(50, 1, users=25), seed=1)
+    result = plain(mode="paper").fit(simulated(50, 1, users=25), session=PrivacySession(seed=1))
     claim = result.claim
     assert isinstance(claim, Claim)
     assert claim.epsilon == pytest.approx(1.0, rel=1e-9)
@@ -220,7 +221,7 @@ def test_the_ledger_is_charged_before_keys_are_drawn(
     with Ledger.create(tmp_path / "l", "clinic", unit=Unit.TRAJECTORY) as ledger:
         monkeypatch.setattr(Source, "key", broken)
         with pytest.raises(RuntimeError):
-            plain().fit(simulated(50, 1), ledger=ledger, run="first")
+            plain().fit(simulated(50, 1), session=PrivacySession(ledger=ledger, run="first"))
         assert [entry.run for entry in ledger.entries()] == ["first"]
 
 
@@ -230,12 +231,12 @@ def test_sweeps_are_fits_side_by_side() -> None:
     assert swept.shape == (2, 2, 3)
     for s, seed in enumerate((4, 5)):
         for k, step in enumerate((0.1, 0.2)):
-            alone = weights_of(plain(step=step).fit(data, seed=seed))
+            alone = weights_of(plain(step=step).fit(data, session=PrivacySession(seed=seed)))
             np.testing.assert_allclose(swept[s, k], alone, rtol=1e-12)
 
 
 def test_public_data_shows_more() -> None:
-    result = plain().fit(simulated(50, 1), public=True)
+    result = plain().fit(simulated(50, 1), session=PrivacySession(public=True))
     assert result.diagnostics is not None
     assert result.diagnostics["mspbe"] >= 0.0
     assert result.estimate is not None

@@ -42,6 +42,7 @@ from privrl.privacy import (
 from privrl.privacy.accounting import epsilon
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source, secure
+from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import (
     JUDGED,
     LOGGED,
@@ -435,7 +436,10 @@ def test_places_are_uniform_independent_and_each_ones_own() -> None:
 
 def test_the_key_comes_from_the_source_of_the_noise() -> None:
     judge, data = plain(batch_units=5), simulated(30, 1)
-    assert (weights_of(judge.fit(data, seed=3)) == weights_of(judge.fit(data, seed=3))).all()
+    assert (
+        weights_of(judge.fit(data, session=PrivacySession(seed=3)))
+        == weights_of(judge.fit(data, session=PrivacySession(seed=3)))
+    ).all()
     keys = {secure().secret() for _ in range(3)}
     assert len(keys) == 3
     assert {len(key) for key in keys} == {32}
@@ -542,9 +546,9 @@ def test_a_single_pass_pays_first_and_shows_nothing_unpaid(
         with monkeypatch.context() as patch:
             patch.setattr(Source, "normal", broken)
             with pytest.raises(RuntimeError, match="no noise"):
-                judge.fit(data, ledger=ledger, run="first")
+                judge.fit(data, session=PrivacySession(ledger=ledger, run="first"))
         assert [entry.run for entry in ledger.entries()] == ["first"]
-    shown = judge.fit(data, public=True, start=[0])
+    shown = judge.fit(data, session=PrivacySession(public=True), start=[0])
     assert shown.diagnostics is not None
     assert shown.diagnostics["mspbe"] >= 0.0
     with pytest.warns(UserWarning, match="private"):
@@ -556,7 +560,7 @@ def test_a_single_pass_pays_first_and_shows_nothing_unpaid(
 def test_a_single_pass_learns() -> None:
     exact = exact_moments(small(), LOGGED, OneHot(3), 0.9)
     judge = plain(budget=Budget(5.0, 1e-5), return_bound=4.0, batch_units=30)
-    fitted = judge.fit(simulated(3000, 8), seed=1)
+    fitted = judge.fit(simulated(3000, 8), session=PrivacySession(seed=1))
     assert mspbe(weights_of(fitted), exact) < 0.1 * mspbe(np.zeros(3), exact)
 
 
@@ -651,23 +655,23 @@ def test_the_ledger_is_charged_before_noise_is_drawn(
         tmp_path / "l", "clinic", unit=Unit.TRAJECTORY, limit=Budget(1.5, 1e-5)
     ) as ledger:
         with pytest.raises(InputError, match="run"):
-            plain().fit(data, ledger=ledger)
+            plain().fit(data, session=PrivacySession(ledger=ledger))
         with monkeypatch.context() as patch:
             patch.setattr(Source, "normal", broken)
             with pytest.raises(RuntimeError):
-                plain().fit(data, ledger=ledger, run="first")
+                plain().fit(data, session=PrivacySession(ledger=ledger, run="first"))
         assert [entry.run for entry in ledger.entries()] == ["first"]
         with pytest.raises(OverBudget):
-            plain().fit(data, ledger=ledger, run="second")
+            plain().fit(data, session=PrivacySession(ledger=ledger, run="second"))
         assert len(ledger.entries()) == 1
 
 
 def test_start_and_public_data() -> None:
     data = simulated(30, 1)
-    result = plain().fit(data, start=[0, 1], seed=3)
+    result = plain().fit(data, start=[0, 1], session=PrivacySession(seed=3))
     assert result.estimate == pytest.approx(float(result.predict([0, 1]).mean()))
     assert result.certificate.noise is NoiseOrigin.REPRODUCIBLE
-    shown = plain().fit(data, public=True, seed=3)
+    shown = plain().fit(data, session=PrivacySession(public=True, seed=3))
     np.testing.assert_array_equal(weights_of(shown), weights_of(result))
     first = data.states[data.offsets[:-1]]
     assert shown.estimate == pytest.approx(float(shown.predict(first).mean()))
@@ -679,7 +683,9 @@ def test_start_and_public_data() -> None:
 def test_it_learns() -> None:
     moments = exact_moments(small(), LOGGED, OneHot(3), 0.9)
     data = simulated(1500, 8)
-    fitted = plain(budget=Budget(5.0, 1e-5), return_bound=4.0).fit(data, seed=1)
+    fitted = plain(budget=Budget(5.0, 1e-5), return_bound=4.0).fit(
+        data, session=PrivacySession(seed=1)
+    )
     assert mspbe(weights_of(fitted), moments) < 0.1 * mspbe(np.zeros(3), moments)
 
 
@@ -704,7 +710,7 @@ def test_changes_of_features() -> None:
     # The same public matrix, as a diagonal and as a whole: the same fit, but for rounding.
     data = simulated(30, 1)
     pair = [
-        weights_of(plain(precondition=c).fit(data, seed=3))
+        weights_of(plain(precondition=c).fit(data, session=PrivacySession(seed=3)))
         for c in (np.array([0.5, 0.25, 0.25]), np.diag([0.5, 0.25, 0.25]))
     ]
     np.testing.assert_allclose(pair[0], pair[1], rtol=1e-9)
@@ -772,7 +778,12 @@ def test_the_chain_at_ten_thousand_trajectories() -> None:
     ours, theirs = [], []
     for seed in SEEDS:
         data = simulate(10_000, seed)
-        ours.append(mspbe(weights_of(private_gtd(10_000).fit(data, seed=seed)), exact()))
+        ours.append(
+            mspbe(
+                weights_of(private_gtd(10_000).fit(data, session=PrivacySession(seed=seed))),
+                exact(),
+            )
+        )
         judge = gpope(10_000)
         theirs.append(mspbe(judge.sweep(data, None, [judge.step], [seed])[0, 0], exact()))
     # Settings and tolerance were frozen on seeds 0 to 9.

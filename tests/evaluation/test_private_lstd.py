@@ -16,6 +16,7 @@ from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, we
 from privrl.evaluation.result import Result
 from privrl.privacy import Budget, Gaussian, InputError, Ledger, Unit
 from privrl.privacy.noise import Source
+from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import (
     JUDGED,
     dense_one_hot,
@@ -159,12 +160,12 @@ def test_the_certificate_and_the_noise() -> None:
 
 def test_people_streams_and_files(tmp_path: Path) -> None:
     data = simulated(40, 5, users=9)
-    whole = plain().fit(data, seed=2)
+    whole = plain().fit(data, session=PrivacySession(seed=2))
     assert whole.certificate.unit is Unit.USER
     assert whole.settings["units"] == 9
     names = data.to_parquet(tmp_path / "d.parquet")
     stream = stream_parquet(tmp_path / "d.parquet", sort=True, batch_rows=40, **names)
-    streamed = plain(weight_cap=5.0).fit(stream, seed=2)
+    streamed = plain(weight_cap=5.0).fit(stream, session=PrivacySession(seed=2))
     assert streamed.settings["units"] == 9
     np.testing.assert_allclose(weights_of(streamed), weights_of(whole), rtol=1e-9)
     whole.save(tmp_path / "r.json")
@@ -182,12 +183,12 @@ def test_the_ledger_is_charged_before_noise_is_drawn(
     with Ledger.create(tmp_path / "l", "clinic", unit=Unit.TRAJECTORY) as ledger:
         monkeypatch.setattr(Source, "normal", broken)
         with pytest.raises(RuntimeError):
-            plain().fit(simulated(40, 5), ledger=ledger, run="first")
+            plain().fit(simulated(40, 5), session=PrivacySession(ledger=ledger, run="first"))
         assert [entry.run for entry in ledger.entries()] == ["first"]
 
 
 def test_public_data_shows_more() -> None:
-    shown = plain().fit(simulated(40, 5), public=True).diagnostics
+    shown = plain().fit(simulated(40, 5), session=PrivacySession(public=True)).diagnostics
     assert shown is not None
     assert 0.0 <= shown["clipped"] <= 1.0
 

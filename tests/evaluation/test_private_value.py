@@ -31,7 +31,7 @@ from privrl.privacy import (
 )
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
-from privrl.privacy.payment import Purse
+from privrl.privacy.session import OpenSession, PrivacySession
 from tests.evaluation import exact
 from tests.statistics import FALSE_ALARM, follows
 
@@ -227,7 +227,11 @@ def capped(cap: float, lower: bool | None = None) -> float:
 
 @pytest.mark.parametrize("cap", [1.1, 4.0, 1.01 * LARGEST])
 def test_without_noise_figures_are_exact(cap: float) -> None:
-    found = judge(cap).fit(exact.population(), exact.TARGET, public=True).diagnostics
+    found = (
+        judge(cap)
+        .fit(exact.population(), exact.TARGET, session=PrivacySession(public=True))
+        .diagnostics
+    )
     assert found is not None
     plain = found["without_noise"]
     assert plain["clipped"]["estimate"] == pytest.approx(capped(cap), abs=1e-12)
@@ -320,7 +324,7 @@ def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
     """Three noises of each fit, on (w, wY, Y), made independent and standardised."""
     # A thousand certificates would all say the same, and take most of the time.
     certificate = judge().fit(exact.dataset([0]), exact.TARGET).certificate
-    monkeypatch.setattr(Purse, "certify", lambda *_, **__: certificate)
+    monkeypatch.setattr(OpenSession, "certify", lambda *_, **__: certificate)
     data = exact.dataset(np.arange(200) % len(exact.paths()))
     plan = judge(1.0, grid=grid, budget=Budget(8.0, 1e-5))
     w, y = plan._weights_and_returns(data, exact.TARGET)
@@ -430,8 +434,8 @@ def test_a_stream_gives_what_the_whole_gives(tmp_path: Path) -> None:
     columns = data.to_parquet(tmp_path / "stays.parquet")
     stream = stream_parquet(tmp_path / "stays.parquet", batch_rows=50, **columns)
     for grid in (False, True):
-        one = judge(grid=grid).fit(data, exact.TARGET, seed=5)
-        other = judge(grid=grid).fit(stream, exact.TARGET, seed=5)
+        one = judge(grid=grid).fit(data, exact.TARGET, session=PrivacySession(seed=5))
+        other = judge(grid=grid).fit(stream, exact.TARGET, session=PrivacySession(seed=5))
         assert other.estimate == pytest.approx(one.estimate, abs=1e-12)
         assert other.details["units"] == 300
         assert other.certificate.unit is Unit.USER
@@ -443,12 +447,12 @@ def test_spending_comes_first_and_may_be_refused(tmp_path: Path) -> None:
     ledger = Ledger.create(
         tmp_path / "ledger", "people", unit=Unit.TRAJECTORY, limit=Budget(1.2, 1e-5)
     )
-    first = judge().fit(data, exact.TARGET, ledger=ledger, run="one")
+    first = judge().fit(data, exact.TARGET, session=PrivacySession(ledger=ledger, run="one"))
     assert first.certificate.population is not None
     with pytest.raises(OverBudget):
-        judge().fit(data, exact.TARGET, ledger=ledger, run="two")
+        judge().fit(data, exact.TARGET, session=PrivacySession(ledger=ledger, run="two"))
     with pytest.raises(InputError, match="run's name"):
-        judge().fit(data, exact.TARGET, ledger=ledger)
+        judge().fit(data, exact.TARGET, session=PrivacySession(ledger=ledger))
 
 
 def test_a_saved_result_keeps_its_figures(tmp_path: Path) -> None:
@@ -475,7 +479,7 @@ def test_nothing_useful_in_little_data_but_nothing_wrong_either() -> None:
 def test_on_policy_data_needs_no_probabilities() -> None:
     data = exact.population()
     bare = replace(data, behavior_probs=None)
-    found = judge(1.0, largest_ratio=1.0).fit(bare, public=True)
+    found = judge(1.0, largest_ratio=1.0).fit(bare, session=PrivacySession(public=True))
     assert found.diagnostics is not None
     plain = found.diagnostics["without_noise"]
     assert plain["target"]["estimate"] == pytest.approx(exact.value(target=False))

@@ -14,6 +14,7 @@ from privrl.evaluation.selection import LEVELS, OWN_ROW, PermuteAndFlip, choose
 from privrl.privacy import InputError, PureDP, Relation, Unit
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.noise import secure
+from privrl.privacy.session import PrivacySession
 from tests.statistics import follows_discrete
 
 PLAN = PermuteAndFlip(1.3, -1.0, 2.0)
@@ -119,8 +120,7 @@ def test_choosing_is_paid_for(tmp_path: Path) -> None:
         epsilon=1.0,
         unit=Unit.USER,
         names=names,
-        ledger=ledger,
-        run="tuning",
+        session=PrivacySession(ledger=ledger, run="tuning"),
     )
     # The others are 400 units behind: chances below exp(-200).
     assert (found.index, found.name) == (1, "middle")
@@ -132,7 +132,9 @@ def test_choosing_is_paid_for(tmp_path: Path) -> None:
     assert "depends on the data of one unit only" in OWN_ROW.statement
     assert OWN_ROW.enforced.startswith("not enforced")
     found.certificate.verify()
-    again = choose(scores, low=0.0, high=1.0, epsilon=1.0, unit=Unit.USER, seed=1)
+    again = choose(
+        scores, low=0.0, high=1.0, epsilon=1.0, unit=Unit.USER, session=PrivacySession(seed=1)
+    )
     assert again.name == "1"
 
 
@@ -155,5 +157,7 @@ def test_wrong_plans() -> None:
 def test_a_score_beyond_all_floats_is_clamped_like_any_other() -> None:
     """An error would tell that somebody has one."""
     assert PLAN.sums([[10**400, -(10**400), None]]).tolist() == [LEVELS, 0, 0]  # type: ignore[arg-type]
-    found = choose([[10**400, 0]], low=0, high=1, epsilon=100, unit=Unit.USER, seed=0)
+    found = choose(
+        [[10**400, 0]], low=0, high=1, epsilon=100, unit=Unit.USER, session=PrivacySession(seed=0)
+    )
     assert found.index == 0

@@ -25,6 +25,7 @@ from privrl.evaluation.sums import (
 from privrl.evaluation.table import Entries
 from privrl.privacy import Budget, InputError, Unit
 from privrl.privacy.noise import Source
+from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import dense_one_hot, simulated, weights_of
 from tests.evaluation.test_private_gtd import people, person
 
@@ -41,7 +42,7 @@ JUDGES: dict[str, Summing] = {
 def test_parts_travel_and_add_up_to_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data, judge = simulated(60, 3, users=13), JUDGES[name]
     fitted: Any = judge
-    whole = fitted.fit(data, seed=4)
+    whole = fitted.fit(data, session=PrivacySession(seed=4))
 
     def travelled(value: Any) -> Any:
         return pickle.loads(pickle.dumps(value))
@@ -57,7 +58,7 @@ def test_parts_travel_and_add_up_to_the_whole(name: str, monkeypatch: pytest.Mon
     forth, back = summed(parts), summed(reversed(parts))
     assert (forth.count, forth.unit) == (13, Unit.USER)
     for sums in (forth, back):
-        result = judge.released(sums, seed=4)
+        result = judge.released(sums, session=PrivacySession(seed=4))
         assert result.certificate == whole.certificate
         if whole.weights is None:
             assert result.estimate == pytest.approx(whole.estimate, rel=1e-12)
@@ -177,6 +178,8 @@ def test_a_stream_of_any_kind_will_do() -> None:
     listed: Any = list(data.batches(40))
     judge = PrivateLSTD(OneHot(3), (-0.5, 2.0), BUDGET, 0.9)
     np.testing.assert_allclose(
-        weights_of(judge.fit(listed, seed=1)), weights_of(judge.fit(data, seed=1)), rtol=1e-9
+        weights_of(judge.fit(listed, session=PrivacySession(seed=1))),
+        weights_of(judge.fit(data, session=PrivacySession(seed=1))),
+        rtol=1e-9,
     )
     assert isinstance(listed[0], Trajectories)

@@ -32,13 +32,13 @@ class Mutant:
 
 
 def _pays_after_the_result() -> list[Any]:
-    from privrl.privacy.payment import Purse
+    from privrl.privacy.session import OpenSession
     from privrl.run.lessons import folder
 
     owed: list[Any] = []
     written = folder._written
 
-    def pay(self: Purse, events: Any, **_: Any) -> None:
+    def pay(self: OpenSession, events: Any, **_: Any) -> None:
         self._paid += (events,)
         owed.append((self.ledger.path if self.ledger else None, self.run, events))
         self.ledger = None
@@ -52,7 +52,7 @@ def _pays_after_the_result() -> list[Any]:
             ledger.spend(events, run=run)
         return found
 
-    return [_put(Purse, "pay", pay), _put(folder, "_written", late)]
+    return [_put(OpenSession, "pay", pay), _put(folder, "_written", late)]
 
 
 def _forgets_the_key_first() -> list[Any]:
@@ -68,18 +68,18 @@ def _forgets_the_key_first() -> list[Any]:
 
 
 def _writes_the_key_after_paying() -> list[Any]:
-    from privrl.privacy.payment import Purse
     from privrl.privacy.resuming import Kept
+    from privrl.privacy.session import OpenSession
 
-    pay, write = Purse.pay, Kept._write
+    pay, write = OpenSession.pay, Kept._write
 
-    def late(self: Purse, *given: Any, **more: Any) -> None:
+    def late(self: OpenSession, *given: Any, **more: Any) -> None:
         pay(self, *given, **more)
         if self.kept is not None:
             write(self.kept)
 
     return [
-        _put(Purse, "pay", late),
+        _put(OpenSession, "pay", late),
         _put(Kept, "_write", lambda self: None),
     ]
 
@@ -112,9 +112,9 @@ def _fresh_noise_on_resuming() -> list[Any]:
 
 
 def _pays_again() -> list[Any]:
-    from privrl.privacy.payment import Purse
+    from privrl.privacy.session import OpenSession
 
-    return [_put(Purse, "_knows", lambda self, events: False)]
+    return [_put(OpenSession, "_knows", lambda self, events: False)]
 
 
 def _no_limit() -> list[Any]:
@@ -124,9 +124,9 @@ def _no_limit() -> list[Any]:
 
 
 def _a_late_failure_forgets_the_key() -> list[Any]:
-    from privrl.privacy.payment import Purse
+    from privrl.privacy.session import OpenSession
 
-    return [_put(Purse, "may_have_paid", property(lambda self: self.has_paid))]
+    return [_put(OpenSession, "may_have_paid", property(lambda self: self.has_paid))]
 
 
 def _no_lock() -> list[Any]:

@@ -17,6 +17,7 @@ from privrl.evaluation import LSTD
 from privrl.evaluation.importance import weighted
 from privrl.evaluation.steps import MOST_ROWS
 from privrl.privacy import Budget, InputError
+from privrl.privacy.session import PrivacySession
 from privrl.run import clinic, training
 from privrl.run.evaluation import Question, _schema
 from privrl.run.sweep import Plan, Swept
@@ -264,9 +265,11 @@ def test_long_runs_show_progress(here: Path, monkeypatch: pytest.MonkeyPatch) ->
     seen: list[int] = []
     monkeypatch.setattr(noised_q, "_PIECE", 0.0)
     agent = LoggedQ(num_actions=2, reward_range=(0.0, 1.0), budget=None, num_states=2, updates=5)
-    told = agent.fit(small(), seed=0, progress=lambda done, planned: seen.append(done))
+    told = agent.fit(
+        small(), session=PrivacySession(seed=0), progress=lambda done, planned: seen.append(done)
+    )
     assert seen == [1, 2, 3, 4, 5]
-    whole = agent.fit(small(), seed=0)
+    whole = agent.fit(small(), session=PrivacySession(seed=0))
     np.testing.assert_array_equal(told.parameters, whole.parameters)
 
 

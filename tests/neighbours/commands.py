@@ -12,6 +12,7 @@ from privrl.control.heads import Network
 from privrl.data import Fourier, OneHot, Polynomial, Trajectories, stream_parquet
 from privrl.evaluation import DPLSL, DPLSW, GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
 from privrl.privacy import Budget, Ledger
+from privrl.privacy.session import PrivacySession
 from privrl.run.evaluation import Question, evaluate
 from tests.neighbours.running import POLICY, Command
 from tests.neighbours.tables import count_rows
@@ -245,8 +246,8 @@ def _fitted(
         data = loaded(path, stance, columns, stream)
         given = {} if policy is None else {"policy": policy}
         with Ledger.open("people.ledger") if pays else nullcontext() as ledger:
-            paid = {} if ledger is None else {"ledger": ledger, "run": "run"}
-            return json.dumps(judge.fit(data, **given, **paid, seed=SEED).to_dict())
+            session = PrivacySession(ledger=ledger, run="run", seed=SEED)
+            return json.dumps(judge.fit(data, **given, session=session).to_dict())
 
     return call
 

@@ -7,6 +7,7 @@ from privrl.control.paper_actor_critic import Trained
 from privrl.data import Tabular
 from privrl.papers import seo2020
 from privrl.privacy import InputError
+from privrl.privacy.session import PrivacySession
 
 
 def test_the_grid_holds_the_best_settings() -> None:
@@ -81,7 +82,7 @@ def test_the_claim_for_one_step_does_not_hold() -> None:
 def test_learning_leaves_the_tables_as_they_were() -> None:
     """Learning runs in 64 bits and judging in 32, with the same tables: JAX may keep a width."""
     env = seo2020.environment("MDP-100")
-    seo2020.SHARED.learn(env, 20, seed=0)
+    seo2020.SHARED.learn(env, 20, session=PrivacySession(seed=0))
     uniform = Tabular(env.uniform())
     # 220 steps in the mean, give or take 16.
     assert seo2020.judged(env, uniform, 0, 50) == pytest.approx(-219.0, abs=6 * 16 / np.sqrt(50))

@@ -43,7 +43,7 @@ from privrl.privacy import (
 )
 from privrl.privacy.entries import canonical
 from privrl.privacy.noise import secure
-from privrl.privacy.payment import Purse
+from privrl.privacy.session import PrivacySession
 from privrl.report import words
 
 
@@ -265,16 +265,16 @@ def test_warnings_that_are_errors_come_before_the_payment(path: Path) -> None:
         ledger.certify("mine", 1e-3, source=secure())  # who spent has been warned
 
 
-def test_a_purse_does_not_pay_for_what_it_cannot_certify(path: Path) -> None:
+def test_a_session_does_not_pay_for_what_it_cannot_certify(path: Path) -> None:
     with Ledger.create(path, "clinic", unit=Unit.USER) as ledger:
         for kept in (None, ledger):
             run = None if kept is None else "mine"
-            purse = Purse(unit=Unit.USER, relation=Relation.REPLACE_ONE, ledger=kept, run=run)
+            opened = PrivacySession(ledger=kept, run=run).open(Unit.USER, Relation.REPLACE_ONE)
             with pytest.raises(InputError, match="No finite epsilon"):
-                purse.pay(ApproxDP(1.0, 1e-3), delta=1e-6)
-            assert not purse.has_paid
-            purse.pay(Gaussian(50, 1), delta=1e-6)
-            assert purse.certify(1e-6).epsilon == epsilon(Gaussian(50, 1), 1e-6)
+                opened.pay(ApproxDP(1.0, 1e-3), delta=1e-6)
+            assert not opened.has_paid
+            opened.pay(Gaussian(50, 1), delta=1e-6)
+            assert opened.certify(1e-6).epsilon == epsilon(Gaussian(50, 1), 1e-6)
         assert len(ledger.entries()) == 1
 
 

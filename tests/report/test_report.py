@@ -25,6 +25,7 @@ from privrl.evaluation.result import Interval, NotPrivate, Result
 from privrl.privacy import Budget, Certificate, Claim, Gaussian, InputError, Ledger, Unit
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Population
 from privrl.privacy.promise import NoiseOrigin, Relation
+from privrl.privacy.session import PrivacySession
 from privrl.report import figures, numbers, plots, render, words, write
 from privrl.report.figures import Figure
 from privrl.report.markup import safe
@@ -88,7 +89,9 @@ def real() -> Study:
     curve = []
     for epsilon in (0.1, 1.0, 10.0):
         tried = replace(judge, budget=Budget(epsilon, 1e-6))
-        made = tried.fit(simulate_like(schema, 1, logged), policy, public=True)
+        made = tried.fit(
+            simulate_like(schema, 1, logged), policy, session=PrivacySession(public=True)
+        )
         assert made.interval is not None
         assert made.diagnostics is not None
         free = made.diagnostics["without_noise"]["target"]["interval"]
@@ -789,8 +792,8 @@ def test_the_total_of_the_population_is_stated(tmp_path: Path) -> None:
     with Ledger.create(
         tmp_path / "ward.ledger", population="ward <3>", unit=Unit.USER, people=300
     ) as ledger:
-        judge.fit(data, ledger=ledger, run="first")
-        found = judge.fit(data, ledger=ledger, run="second")
+        judge.fit(data, session=PrivacySession(ledger=ledger, run="first"))
+        found = judge.fit(data, session=PrivacySession(ledger=ledger, run="second"))
     held = found.certificate
     assert held.population is not None
     said = words_of(tree(render(Study("t", (found,), held))))
@@ -827,7 +830,11 @@ def test_public_data_has_no_certificate() -> None:
     schema = Schema(300, 4, 2, (0.0, 1.0), num_states=3)
     data, policy = simulate_like(schema, 0), Tabular(np.array([[0.4, 0.6]] * 3))
     judge = PrivateValue(Budget(1.0, 1e-3), 4.0, horizon=4, reward_range=(0.0, 1.0))
-    one = Study("t", (judge.fit(data, policy, public=True), WIS().fit(data, policy)), None)
+    one = Study(
+        "t",
+        (judge.fit(data, policy, session=PrivacySession(public=True)), WIS().fit(data, policy)),
+        None,
+    )
     (said,) = banners(one)
     assert said.startswith("No certificate: the data was declared public.")
     page = words_of(tree(render(one)))

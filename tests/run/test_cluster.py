@@ -20,6 +20,7 @@ from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stre
 from privrl.evaluation import PrivateGTD, PrivateLSTD, PrivateValue
 from privrl.evaluation.sums import Summing, Sums
 from privrl.privacy import Budget, InputError, Ledger, Unit
+from privrl.privacy.session import PrivacySession
 from privrl.run import cluster
 from tests.evaluation.test_bellman_error import JUDGED, simulated, weights_of
 from tests.run import test_request
@@ -68,9 +69,9 @@ def same(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("judge", JUDGES)
 def test_here_it_is_what_fit_gives(judge: Any, tmp_path: Path) -> None:
-    wanted = judge.fit(data(), POLICY, seed=3)
-    same(cluster.fit(judge, data(), POLICY, part_rows=50, seed=3), wanted)
-    same(cluster.fit(judge, stream(tmp_path), POLICY, seed=3), wanted)
+    wanted = judge.fit(data(), POLICY, session=PrivacySession(seed=3))
+    same(cluster.fit(judge, data(), POLICY, part_rows=50, session=PrivacySession(seed=3)), wanted)
+    same(cluster.fit(judge, stream(tmp_path), POLICY, session=PrivacySession(seed=3)), wanted)
 
 
 @dataclass
@@ -180,9 +181,11 @@ def two_workers() -> Iterator[Any]:
 def test_two_workers_give_what_one_process_gives(
     judge: Any, two_workers: Any, tmp_path: Path
 ) -> None:
-    wanted = judge.fit(data(), POLICY, seed=3)
+    wanted = judge.fit(data(), POLICY, session=PrivacySession(seed=3))
     for source in (data(), stream(tmp_path)):
-        found = cluster.fit(judge, source, POLICY, workers="auto", part_rows=50, seed=3)
+        found = cluster.fit(
+            judge, source, POLICY, workers="auto", part_rows=50, session=PrivacySession(seed=3)
+        )
         same(found, wanted)
 
 
@@ -205,9 +208,11 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
-    wanted = judge.fit(data(), POLICY, seed=3)
+    wanted = judge.fit(data(), POLICY, session=PrivacySession(seed=3))
     monkeypatch.setattr(cluster, "part_sums", fatal)
-    found = cluster.fit(judge, data(), POLICY, workers="auto", part_rows=50, seed=3)
+    found = cluster.fit(
+        judge, data(), POLICY, workers="auto", part_rows=50, session=PrivacySession(seed=3)
+    )
     tries = {int(file.name): len(file.read_text()) for file in tmp_path.iterdir()}
     assert len(tries) == len(parts) > 4
     # A neighbour on the same worker may have to run again too; the doomed ones certainly do.
@@ -225,7 +230,14 @@ def test_a_part_nobody_can_finish_is_said_and_nothing_is_paid(
     monkeypatch.setattr(cluster, "part_sums", fatal)
     with Ledger.create(tmp_path / "l", "clinic", unit=Unit.USER) as ledger:
         with pytest.raises(InputError, match=r"could not finish part \d+"):
-            cluster.fit(LSTD, data(), POLICY, workers="auto", retries=0, ledger=ledger, run="first")
+            cluster.fit(
+                LSTD,
+                data(),
+                POLICY,
+                workers="auto",
+                retries=0,
+                session=PrivacySession(ledger=ledger, run="first"),
+            )
         assert ledger.entries() == []
 
 
@@ -254,8 +266,10 @@ def test_a_cluster_of_its_own_is_started_and_stopped() -> None:
         ray.shutdown()
     before = dict(os.environ)
     same(
-        cluster.fit(LSTD, data(), POLICY, workers="ray", part_rows=200, seed=3),
-        LSTD.fit(data(), POLICY, seed=3),
+        cluster.fit(
+            LSTD, data(), POLICY, workers="ray", part_rows=200, session=PrivacySession(seed=3)
+        ),
+        LSTD.fit(data(), POLICY, session=PrivacySession(seed=3)),
     )
     assert not ray.is_initialized()
     name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"

@@ -30,6 +30,7 @@ from privrl.data import Tabular, Trajectories
 from privrl.envs.tabular import TabularMDP
 from privrl.privacy import Budget, Certificate, InputError, Ledger, NoiseOrigin, Relation, Unit
 from privrl.privacy.resuming import KEY
+from privrl.privacy.session import PrivacySession
 from privrl.run import training
 
 COPIES = 6
@@ -182,7 +183,9 @@ def test_killed_at_any_write_a_run_goes_on_to_what_its_copies_come_to(
         left[0] = number
         with Ledger.open(book) as ledger:
             try:
-                AGENT.learn(env, people=12, ledger=ledger, run="one", checkpoint=run)
+                AGENT.learn(
+                    env, people=12, session=PrivacySession(ledger=ledger, run="one"), checkpoint=run
+                )
                 break
             except Killed:
                 pass
@@ -435,7 +438,7 @@ def test_a_run_whose_copy_goes_on_gives_nothing_away(at: int, tmp_path: Path) ->
 
     given: dict[str, Any] = {"checkpoint": run, "progress": copy, "preflight": False}
     with Ledger.open(book) as ledger, pytest.raises(InputError, match=r"on (with )?elsewhere"):
-        WARD.learn(Ward(), people=20, ledger=ledger, run="one", **given)
+        WARD.learn(Ward(), people=20, session=PrivacySession(ledger=ledger, run="one"), **given)
     found[0].certificate.verify(strict=True)
     with Ledger.open(book) as ledger, pytest.raises(InputError, match=r"elsewhere|has ended"):
         WARD.resume(run, Ward(), ledger=ledger)
@@ -457,7 +460,13 @@ def test_the_end_of_a_superseded_run_is_not_given_away_later(tmp_path: Path) -> 
     with Ledger.open(book) as ledger:
         given: dict[str, Any] = {"checkpoint": run, "progress": copy, "preflight": False}
         with pytest.raises(InputError, match="what this copy found is not released"):
-            WARD.learn(Ward(), people=20, ledger=ledger, run="one", keep=True, **given)
+            WARD.learn(
+                Ward(),
+                people=20,
+                session=PrivacySession(ledger=ledger, run="one"),
+                keep=True,
+                **given,
+            )
         with pytest.raises(InputError, match="what this copy found is not released"):
             WARD.resume(run, Ward(), ledger=ledger)
         # Without its ledger it is refused as well.
@@ -477,7 +486,9 @@ def test_a_run_that_diverged_has_told_so_and_no_copy_goes_on(tmp_path: Path) -> 
     given: dict[str, Any] = {"checkpoint": run, "progress": copy, "preflight": False}
     with Ledger.open(book) as ledger:
         with pytest.raises(InputError, match="grew without bound"):
-            agent.learn(Ward(), people=20, ledger=ledger, run="one", **given)
+            agent.learn(
+                Ward(), people=20, session=PrivacySession(ledger=ledger, run="one"), **given
+            )
         with pytest.raises(InputError, match="has ended"):
             agent.resume(tmp_path / "run-0", Ward(), ledger=ledger)
     assert not run.exists()
@@ -503,7 +514,9 @@ def test_a_secret_reward_that_is_read_again_is_released_by_one(
     given: dict[str, Any] = {"progress": stop, "preflight": False}
     with Ledger.open(book) as ledger:
         with pytest.raises(Killed):
-            learner.learn(Ward(), ledger=ledger, run="one", checkpoint=run, **given)
+            learner.learn(
+                Ward(), session=PrivacySession(ledger=ledger, run="one"), checkpoint=run, **given
+            )
         first, second = copies(run, 2)
         found = learner.resume(first, Ward(), ledger=ledger, keep=True)
         with pytest.raises(InputError, match=r"has ended|gone on with elsewhere"):

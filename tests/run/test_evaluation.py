@@ -11,6 +11,7 @@ from privrl.core.errors import OverBudget
 from privrl.data import OneHot, Polynomial, Tabular, Trajectories
 from privrl.evaluation import PrivateValue, Schema, simulate_like
 from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
+from privrl.privacy.session import PrivacySession
 from privrl.run.evaluation import CURVE_EPSILONS, Question, evaluate
 from privrl.run.study import Study
 
@@ -73,8 +74,8 @@ def test_each_estimator_draws_noise_of_its_own() -> None:
     """With a seed too: otherwise the same noise twice would cancel in a difference."""
     asked = question(estimators={"value": 1.0, "lstd": 1.0}, features=OneHot(3))
     value, lstd = evaluate(data(), JUDGED, asked, seed=7).results
-    alone = asked.value.fit(data(), JUDGED, seed=7)
-    again = asked.judges(True)["lstd"].fit(data(), JUDGED, seed=7)
+    alone = asked.value.fit(data(), JUDGED, session=PrivacySession(seed=7))
+    again = asked.judges(True)["lstd"].fit(data(), JUDGED, session=PrivacySession(seed=7))
     assert value.estimate == alone.estimate
     assert lstd.weights is not None
     assert again.weights is not None

@@ -202,7 +202,7 @@ def test_a_ledger_that_refuses_ends_the_run_and_what_was_done_stays(tmp_path: Pa
         assert paid == [(first, 10) for first in range(0, found.episodes, 10)]
         assert len(ledger.entries()) == len(paid)
         assert found.seen["return"].shape == (3, found.episodes)
-        # Still refused; and with another purse, the rest of the same run.
+        # Still refused; and with another opened, the rest of the same run.
         assert resume(WALK, folder, pay=pay).episodes == found.episodes
     same(resume(WALK, folder, pay=lambda *_: None), train(WALK, 100, LANES, curve=True))
 

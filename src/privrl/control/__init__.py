@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "actor_critic": ("ActorCritic", "CertifiedProgram"),
     "functional_q": ("FunctionalQ",),
-    "increments": ("Network",),
+    "heads": ("Network",),
     "learned_q": ("LearnedQ",),
     "logged_q": ("LoggedQ",),
     "noised_q": ("Descent",),

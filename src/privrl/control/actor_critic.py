@@ -63,9 +63,9 @@ from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.noise import reproducible, secure
-from privrl.privacy.payment import Purse, forgotten_unless_paid
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 from privrl.privacy.resuming import Kept
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
 from privrl.risk import Prospect
 
 Env = Environment[Any, Any] | HostEnvironment
@@ -306,10 +306,7 @@ class ActorCritic:
         people: int | None = None,
         *,
         episodes: int | None = None,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
-        public: bool = False,
+        session: PrivacySession = SECRET,
         critic: Any = None,
         progress: Counted | None = None,
         checkpoint: str | Path | None = None,
@@ -319,11 +316,11 @@ class ActorCritic:
     ) -> "Learned":
         """Learn from `people` (or `episodes`, which is the same) in `env`.
 
-        `env` is an environment, or its name. `public` says that nobody in it needs protection, and
-        lets the curve of their returns be shown; then no ledger can pay. In an environment of
-        Gymnasium's that fails, an episode of somebody who is not public counts as not played,
-        since an error would tell about them; so it is tried before anybody pays, in another
-        instance that nobody is in: one that is made of the same id, or `preflight_env`.
+        `env` is an environment, or its name. A session that is public says that nobody in it needs
+        protection, and lets the curve of their returns be shown; then no ledger can pay. In an
+        environment of Gymnasium's that fails, an episode of somebody who is not public counts as
+        not played, since an error would tell about them; so it is tried before anybody pays, in
+        another instance that nobody is in: one that is made of the same id, or `preflight_env`.
         `preflight=False` waives that, which the certificate says. `critic` are values to start
         from: what `privrl.evaluation.DPLSL` fitted, or weights that are public. `progress(done,
         people)` is called now and then; `checkpoint` is a folder from which `resume` goes on, and
@@ -331,7 +328,7 @@ class ActorCritic:
         lost. With a `ledger` all is paid for before anybody plays. A `checkpoint` holds the key of
         the noise before that, so that nothing that was paid for is lost.
         """
-        public = checks.switch("public", public)
+        ledger, public, seed = session.ledger, session.public, session.seed
         made = make(env)
         count = _people(people, episodes)
         if self.mode == "paper":
@@ -355,13 +352,7 @@ class ActorCritic:
         first = self._first(program, start)
         if self.budget is not None:
             warn_if_large(self.budget.delta, count)
-        purse = Purse(
-            unit=Unit.TRAJECTORY,
-            relation=Relation.REPLACE_ONE,
-            ledger=ledger,
-            run=run,
-            seed=seed,
-        )
+        opened = session.open(Unit.TRAJECTORY, Relation.REPLACE_ONE)
         tried = checked(
             made,
             private=program.event is not None and not public,
@@ -373,7 +364,7 @@ class ActorCritic:
             "people": count,
             "seed": seed,
             "public": public,
-            "run": None if ledger is None else run,
+            "run": None if ledger is None else session.run,
             "critic": start.described,
             "preflight": tried,
         }
@@ -384,18 +375,18 @@ class ActorCritic:
             if checkpoint is not None:
                 live = is_live(made)
                 runs_on = {"env": None if live else simulator(made)}
-                purse.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
-            with forgotten_unless_paid(purse):
+                opened.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
+            with forgotten_unless_paid(opened):
                 if program.event is not None:
                     assert self.budget is not None
-                    purse.pay(program.event, delta=self.budget.delta)
+                    opened.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
-                journey = _Journey.begin(program, self._begun(program, purse, first), public)
-                return self._go_on(program, journey, purse, start, about, progress, keep)
+                journey = _Journey.begin(program, self._begun(program, opened, first), public)
+                return self._go_on(program, journey, opened, start, about, progress, keep)
 
-    def _begun(self, program: "CertifiedProgram", purse: Purse, first: Any) -> State:
+    def _begun(self, program: "CertifiedProgram", opened: OpenSession, first: Any) -> State:
         """The state before the first batch, whose keys are all the randomness of the run."""
-        source = purse.source
+        source = opened.source
         begun: State = certified.begin_one(
             program.plan, source.key(), source.key(), program.numbers, first
         )
@@ -436,14 +427,9 @@ class ActorCritic:
                 raise InputError("This run was begun without a ledger: leave it out.")
             if ledger is None and about["run"] is not None:
                 raise InputError("This run was begun with a ledger: say the same.")
-            purse = Purse(
-                unit=Unit.TRAJECTORY,
-                relation=Relation.REPLACE_ONE,
-                ledger=ledger,
-                run=about["run"],
-                seed=about["seed"],
-            )
-            purse.keep(kept)
+            session = PrivacySession(ledger=ledger, run=about["run"], seed=about["seed"])
+            opened = session.open(Unit.TRAJECTORY, Relation.REPLACE_ONE)
+            opened.keep(kept)
             begun = path.exists()
 
             def tried() -> None:
@@ -461,24 +447,24 @@ class ActorCritic:
             if program.event is not None:
                 assert self.budget is not None
                 if begun:
-                    purse.paid_before(program.event)
+                    opened.paid_before(program.event)
                 else:
                     program.try_room(first, bool(about["public"]))
-                    purse.pay(program.event, delta=self.budget.delta)
+                    opened.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
                 journey = _Journey.begin(
-                    program, self._begun(program, purse, first), bool(about["public"])
+                    program, self._begun(program, opened, first), bool(about["public"])
                 )
                 if begun:
                     journey, _ = load_state(path, journey)
                 if int(journey.state.batch) < program.plan.horizon:
                     if begun:
                         tried()
-                    purse.kept = kept.go_on(ledger)
+                    opened.kept = kept.go_on(ledger)
                     if kept.live and about["seed"] is None and begun:
-                        fresh = program.plan.rekeyed(journey.state, purse.source.key())
+                        fresh = program.plan.rekeyed(journey.state, opened.source.key())
                         journey = journey._replace(state=fresh)
-                return self._go_on(program, journey, purse, start, about, progress, keep)
+                return self._go_on(program, journey, opened, start, about, progress, keep)
 
     @staticmethod
     def _first(program: "CertifiedProgram", start: "_Start") -> Any:
@@ -528,13 +514,13 @@ class ActorCritic:
         self,
         program: "CertifiedProgram",
         journey: "_Journey",
-        purse: Purse,
+        opened: OpenSession,
         start: "_Start",
         about: Mapping[str, Any],
         progress: Counted | None,
         keep: bool,
     ) -> "Learned":
-        plan, path, kept = program.plan, None, purse.kept
+        plan, path, kept = program.plan, None, opened.kept
         if kept is not None:
             path = kept.folder / STATE
             save_state(path, journey, about)
@@ -543,19 +529,19 @@ class ActorCritic:
         try:
             while (done := int(journey.state.batch)) < plan.horizon:
                 if kept is not None:
-                    kept.still(purse.ledger)
+                    kept.still(opened.ledger)
                 journey = program.travel(journey, min(stride, plan.horizon - done))
                 if path is not None and (keep or int(journey.state.batch) < plan.horizon):
                     save_state(path, journey, about)
                 if progress is not None:
                     progress(min(int(journey.state.batch) * plan.batch, plan.people), plan.people)
             if kept is not None:
-                kept.end(purse.ledger)
-            learned = self._learned(program, journey, purse, start, about)
+                kept.end(opened.ledger)
+            learned = self._learned(program, journey, opened, start, about)
         except Diverged:
             # Resuming would end in the same way. That it ended so is told, so it was the end.
             if kept is not None:
-                kept.end(purse.ledger)
+                kept.end(opened.ledger)
             _forget(path, kept)
             raise
         if not keep:
@@ -566,7 +552,7 @@ class ActorCritic:
         self,
         program: "CertifiedProgram",
         journey: "_Journey",
-        purse: Purse,
+        opened: OpenSession,
         start: "_Start",
         about: Mapping[str, Any],
     ) -> "Learned":
@@ -579,7 +565,7 @@ class ActorCritic:
             raise Diverged
         promise: Promise = NOT_PRIVATE
         if self.budget is not None:
-            promise = purse.certify(
+            promise = opened.certify(
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
                 assumptions=(

@@ -85,9 +85,9 @@ from privrl.privacy.mechanisms.reward_model import (
     RewardModelMechanism,
 )
 from privrl.privacy.noise import Source, reproducible, secure
-from privrl.privacy.payment import Purse, forgotten_unless_paid
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 from privrl.privacy.resuming import Kept
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
 
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
 
@@ -308,10 +308,7 @@ class FunctionalQ:
         self,
         env: Any,
         *,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
-        public: bool = False,
+        session: PrivacySession = SECRET,
         behaviour: Policy | None = None,
         progress: Counted | None = None,
         checkpoint: str | Path | None = None,
@@ -322,15 +319,16 @@ class FunctionalQ:
         """Learn in `env`, an environment or its name.
 
         `behaviour` walks: a policy of states that was chosen without looking at rewards; by default
-        each action is equally likely. `public` says that the reward function needs no protection,
-        and lets the score of the policy be shown; then no ledger can pay. `progress(done, stages)`
-        is called after each stage. `checkpoint` is a folder in which the key of the noise is kept
-        before anybody pays, and what was released at once, and from which `resume` goes on; `keep`
-        leaves it there at the end. Errors of one of Gymnasium's environments would tell about
-        rewards and are hidden; so it is tried first, in another instance: one that is made of the
-        same id, or `preflight_env`. `preflight=False` waives that, which the certificate says.
+        each action is equally likely. A session that is public says that the reward function needs
+        no protection, and lets the score of the policy be shown; then no ledger can pay.
+        `progress(done, stages)` is called after each stage. `checkpoint` is a folder in which the
+        key of the noise is kept before anybody pays, and what was released at once, and from which
+        `resume` goes on; `keep` leaves it there at the end. Errors of one of Gymnasium's
+        environments would tell about rewards and are hidden; so it is tried first, in another
+        instance: one that is made of the same id, or `preflight_env`. `preflight=False` waives
+        that, which the certificate says.
         """
-        public = checks.switch("public", public)
+        ledger, public, seed = session.ledger, session.public, session.seed
         made = make(env)
         if self.mode == "paper":
             given = (("ledger", ledger), ("behaviour", behaviour), ("checkpoint", checkpoint))
@@ -345,7 +343,7 @@ class FunctionalQ:
             )
         if behaviour is not None and not isinstance(behaviour, Policy):
             raise InputError("behaviour must be a policy of privrl.data, or None.")
-        head, purse = self._head(made), self._purse(ledger, run, seed)
+        head, opened = self._head(made), self._open(session)
         tried = checked(
             made,
             private=self.budget is not None and not public,
@@ -356,7 +354,7 @@ class FunctionalQ:
             "agent": self.described(made),
             "seed": seed,
             "public": public,
-            "run": None if ledger is None else run,
+            "run": None if ledger is None else session.run,
             "preflight": tried,
         }
         # The folder before anybody pays, since a run without its checkpoint would be lost.
@@ -364,20 +362,14 @@ class FunctionalQ:
             if checkpoint is not None:
                 live = is_live(made)
                 runs_on = {"env": None if live else simulator(made), "behaviour": behaviour}
-                purse.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
-            course = Course(self, made, head, purse, about, progress, keep)
-            with forgotten_unless_paid(purse):
+                opened.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
+            course = Course(self, made, head, opened, about, progress, keep)
+            with forgotten_unless_paid(opened):
                 return self._taught(course, behaviour, None)
 
-    def _purse(self, ledger: Ledger | None, run: str | None, seed: int | None) -> Purse:
-        return Purse(
-            unit=Unit.REWARD_FUNCTION,
-            relation=Relation.REWARD_RADIUS,
-            ledger=ledger,
-            run=run,
-            seed=seed,
-            reward_radius=self.radius,
-        )
+    def _open(self, session: PrivacySession) -> OpenSession:
+        unit, relation = Unit.REWARD_FUNCTION, Relation.REWARD_RADIUS
+        return session.open(unit, relation, reward_radius=self.radius)
 
     def resume(
         self,
@@ -421,8 +413,9 @@ class FunctionalQ:
             else:
                 runs_on["behaviour"] = behaviour
             kept.check(runs_on)
-            purse = self._purse(ledger, about["run"], about["seed"])
-            purse.keep(kept)
+            session = PrivacySession(ledger=ledger, run=about["run"], seed=about["seed"])
+            opened = self._open(session)
+            opened.keep(kept)
             if released is None:
                 checked(
                     made,
@@ -431,10 +424,10 @@ class FunctionalQ:
                     other=preflight_env,
                     again=True,
                 )
-                purse.kept = kept.go_on(ledger)
+                opened.kept = kept.go_on(ledger)
             else:
                 kept.end(ledger)
-            course = Course(self, made, self._head(made), purse, about, progress, keep)
+            course = Course(self, made, self._head(made), opened, about, progress, keep)
             return self._taught(course, behaviour, released)
 
     def _taught(
@@ -501,7 +494,7 @@ class FunctionalQ:
             sigma = noised_q.calibrated(self.budget, plan.updates, Relation.REWARD_RADIUS)
             event = noised_q.event(plan, sigma)
         if released is None:
-            source = course.purse.source
+            source = course.opened.source
             walked = self._walk(course, behaviour, source.key())
             with jax.enable_x64(True):
                 with resources.refusing("Such a run", _SMALLER):
@@ -513,7 +506,7 @@ class FunctionalQ:
                 released = {"parameters": noised_q.released(plan, data, state)}
             course.keep_released(released)
         elif event is not None:
-            course.purse.paid_before(event)
+            course.opened.paid_before(event)
         parameters = released["parameters"]
         if not np.all(np.isfinite(parameters)):
             raise InputError("The parameters grew without bound: use smaller steps.")
@@ -549,7 +542,7 @@ class FunctionalQ:
         if self.release == "reward-model":
             features = self._model_features(course.env)
         if released is None:
-            walked = self._walk(course, behaviour, course.purse.source.key())
+            walked = self._walk(course, behaviour, course.opened.source.key())
             # Before anybody pays for what could not be planned on.
             planning.refuse_unseen(course.head, walked)
             course.tell(1, 3)
@@ -563,7 +556,7 @@ class FunctionalQ:
         else:
             event = self._event(released)
             if event is not None:
-                course.purse.paid_before(event)
+                course.opened.paid_before(event)
         course.tell(2, 3)
         model = None
         if self.release == "reward-model":
@@ -582,7 +575,7 @@ class FunctionalQ:
             self._public(walked),
             16 * mechanism.transform.size,
         )
-        coefficients, std = self._noised(mechanism, means, course.purse.source)
+        coefficients, std = self._noised(mechanism, means, course.opened.source)
         return {
             "coefficients": coefficients,
             "transform": mechanism.transform,
@@ -609,7 +602,7 @@ class FunctionalQ:
             std = math.nextafter(_unit(self.budget) * bound, math.inf)
             course.pay(Gaussian(std, bound), self._public(walked), 16 * means.size)
             roots = np.sqrt(shares)
-            means = (roots * means + course.purse.source.normal(std, means.shape)) / roots
+            means = (roots * means + course.opened.source.normal(std, means.shape)) / roots
         return {"rewards": means[where], "std": np.array(std), "bound": np.array(bound)}
 
     # --- evaluations ------------------------------------------------------------------------------
@@ -629,7 +622,7 @@ class FunctionalQ:
         else:
             event = self._event(released, rounds)
             if event is not None:
-                course.purse.paid_before(event)
+                course.opened.paid_before(event)
         policy = greedy(head, released["parameters"])
         parameters = released["parameters"].ravel()
         return course.learned(parameters, policy, None, event, Release.EVERY_ITERATE)
@@ -641,7 +634,7 @@ class FunctionalQ:
         head = course.head
         features = PerAction(_features_of(head), course.env.num_actions)
         scale = horizon_weight(self.gamma, self.horizon)
-        source = course.purse.source
+        source = course.opened.source
         state: Arrays = {}
         for number in range(rounds):
             key = source.key()
@@ -886,7 +879,7 @@ class Course:
     agent: FunctionalQ
     env: Env
     head: Head
-    purse: Purse
+    opened: OpenSession
     about: Mapping[str, Any]
     progress: Counted | None
     keep: bool
@@ -894,7 +887,7 @@ class Course:
     @property
     def path(self) -> Path | None:
         """Of the checkpoint, if there is one."""
-        return None if self.purse.kept is None else self.purse.kept.folder / STATE
+        return None if self.opened.kept is None else self.opened.kept.folder / STATE
 
     @property
     def private(self) -> bool:
@@ -911,21 +904,21 @@ class Course:
         `public` is what planning needs of the walk; `more` are the other bytes to keep.
         """
         size = more + sum(np.asarray(array).nbytes for array in public.values())
-        if self.purse.kept is not None:
-            resources.on_disk(self.purse.kept.folder, 2 * size)
+        if self.opened.kept is not None:
+            resources.on_disk(self.opened.kept.folder, 2 * size)
         resources.refuse_above(
             self.agent.planning_bytes(self.head), "Planning with such features", _SMALLER
         )
         if event is not None:
             assert self.agent.budget is not None
-            self.purse.pay(event, delta=self.agent.budget.delta)
+            self.opened.pay(event, delta=self.agent.budget.delta)
 
     def keep_released(self, released: Arrays) -> None:
         """What was released, in the checkpoint; it holds nothing private."""
-        if self.path is not None and self.purse.kept is not None:
+        if self.path is not None and self.opened.kept is not None:
             arrays = {name: [list(a.shape), str(a.dtype)] for name, a in released.items()}
             save_state(self.path, released, {**self.about, "arrays": arrays})
-            self.purse.kept.end(self.purse.ledger)
+            self.opened.kept.end(self.opened.ledger)
 
     def learned(
         self,
@@ -955,13 +948,13 @@ class Course:
             score=score,
             settings={"seed": seed, **self.about["agent"]},
         )
-        if self.path is not None and self.purse.kept is not None and not self.keep:
+        if self.path is not None and self.opened.kept is not None and not self.keep:
             self.path.unlink(missing_ok=True)
-            self.purse.kept.remove()
+            self.opened.kept.remove()
         return found
 
     def _certified(self, release: Release, compiled: bool) -> Certificate:
-        agent, purse = self.agent, self.purse
+        agent, opened = self.agent, self.opened
         assert agent.budget is not None
         limits = agent.reward_range
         clipped = Assumption(
@@ -970,7 +963,7 @@ class Course:
             + "and 0 for what is not finite",
             "by the algorithm, for any rewards; that these are what needs protection, by nobody",
         )
-        return purse.certify(
+        return opened.certify(
             agent.budget.delta,
             release=release,
             assumptions=(

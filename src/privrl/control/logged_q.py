@@ -49,9 +49,9 @@ from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.mechanisms import clip
-from privrl.privacy.payment import Purse, forgotten_unless_paid
 from privrl.privacy.promise import Budget, Relation, Release
 from privrl.privacy.resuming import Kept
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
 
 CLIPPED = Assumption(
     "each person's contribution to an update is clipped to a public bound",
@@ -142,27 +142,25 @@ class LoggedQ:
         self,
         data: Trajectories,
         *,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
         checkpoint: str | Path | None = None,
         keep: bool = False,
         progress: Counted | None = None,
     ) -> LearnedQ:
-        """Learn from `data`; with a `ledger` all is paid for before anything is computed.
+        """Learn from `data`; with a ledger all is paid for before anything is computed.
 
         `checkpoint` is a folder in which the key of the noise is kept before that, so that `resume`
         can compute the same once more, at no further cost; `keep` leaves it there at the end.
         `progress(done, updates)` is called now and then.
         """
-        plan = self._plan(data, ledger)
-        purse = self._purse(data, ledger, run, seed)
+        plan, ledger = self._plan(data, session.ledger), session.ledger
+        opened = session.open(data.unit, Relation.REPLACE_ONE)
         with resuming.begun(checkpoint):
             if checkpoint is not None:
-                about = {"seed": seed, "run": None if ledger is None else run}
+                about = {"seed": session.seed, "run": None if ledger is None else session.run}
                 runs_on = {"agent": self, "data": data}
-                purse.keep(Kept.begin(checkpoint, about, live=False, runs_on=runs_on))
-            return self._fitted(data, plan, purse, keep, progress)
+                opened.keep(Kept.begin(checkpoint, about, live=False, runs_on=runs_on))
+            return self._fitted(data, plan, opened, keep, progress)
 
     def resume(
         self,
@@ -186,17 +184,10 @@ class LoggedQ:
                 raise InputError("This run was begun without a ledger: leave it out.")
             if ledger is None and run is not None:
                 raise InputError("This run was begun with a ledger: say the same.")
-            purse = self._purse(data, ledger, run, seed)
-            purse.keep(kept)
-            return self._fitted(data, plan, purse, keep, progress)
-
-    @staticmethod
-    def _purse(
-        data: Trajectories, ledger: Ledger | None, run: str | None, seed: int | None
-    ) -> Purse:
-        return Purse(
-            unit=data.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
+            session = PrivacySession(ledger=ledger, run=run, seed=seed)
+            opened = session.open(data.unit, Relation.REPLACE_ONE)
+            opened.keep(kept)
+            return self._fitted(data, plan, opened, keep, progress)
 
     def _plan(self, data: Trajectories, ledger: Ledger | None) -> Plan:
         """All but the noise; what cannot be learned from is refused."""
@@ -227,14 +218,14 @@ class LoggedQ:
         self,
         data: Trajectories,
         plan: Plan,
-        purse: Purse,
+        opened: OpenSession,
         keep: bool,
         progress: Counted | None,
     ) -> LearnedQ:
-        head, count, kept = plan.rule.head, data.num_units, purse.kept
+        head, count, kept = plan.rule.head, data.num_units, opened.kept
         largest = max(map(abs, self.reward_range))
         remedy = "use fewer features, or a smaller network"
-        with forgotten_unless_paid(purse), jax.enable_x64(True):
+        with forgotten_unless_paid(opened), jax.enable_x64(True):
             with resources.refusing("Such features of these rows", remedy):
                 moves = data.transitions()
                 rows = noised_q.of_people(
@@ -251,9 +242,9 @@ class LoggedQ:
             if self.budget is not None:
                 warn_if_large(self.budget.delta, count)
                 sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
-                purse.pay(noised_q.event(plan, sigma), delta=self.budget.delta)
+                opened.pay(noised_q.event(plan, sigma), delta=self.budget.delta)
         with jax.enable_x64(True):
-            begun = noised_q.begin(plan, rows, purse.source.key())
+            begun = noised_q.begin(plan, rows, opened.source.key())
             end = noised_q.to_the_end(plan, rows, begun, sigma, progress)
             parameters = head.scaled(noised_q.released(plan, rows, end), largest)
         diverged = not np.all(np.isfinite(parameters))
@@ -263,7 +254,7 @@ class LoggedQ:
             raise InputError("The parameters grew without bound: use smaller steps.")
         promise: Any = NOT_PRIVATE
         if self.budget is not None:
-            promise = purse.certify(
+            promise = opened.certify(
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
                 assumptions=(CLIPPED, COUNTED, TIMING, PUBLIC_SETTINGS, assumed(data)[0]),
@@ -276,7 +267,7 @@ class LoggedQ:
             head=head,
             policy=greedy(head, parameters),
             settings={
-                "seed": purse.seed,
+                "seed": opened.seed,
                 "people": count,
                 "sigma": sigma,
                 "gamma": self.gamma,

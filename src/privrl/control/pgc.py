@@ -63,8 +63,8 @@ from privrl.privacy.certificate import Assumption, Claim
 from privrl.privacy.mechanisms.sign import ProjectedSign, share
 from privrl.privacy.mechanisms.sign_jax import truthful
 from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
-from privrl.privacy.noise import reproducible, secure
 from privrl.privacy.promise import NoiseOrigin
+from privrl.privacy.session import SECRET, PrivacySession
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -382,35 +382,36 @@ class PGC:
         env: Any,
         agents: int = 90_000,
         *,
-        seed: int | None = None,
-        public: bool = False,
+        session: PrivacySession = SECRET,
         progress: Counted | None = None,
     ) -> "LearnedPGC":
         """Learn from so many simulated agents in `env`, an environment or its name.
 
-        `public` says that scores are nobody's secret, and keeps them. `progress(done, reports)` is
-        called now and then.
+        A session that is public says that scores are nobody's secret, and keeps them.
+        `progress(done, reports)` is called now and then.
         """
-        public = checks.switch("public", public)
+        if session.ledger is not None:
+            raise InputError(
+                "Each agent keeps a ledger of its own, and these are simulated: leave it out."
+            )
         made = make(env)
         program = self.program(made, agents)
         planned = program.program.agents
-        source = secure() if seed is None else reproducible(seed)
         seen: list[Floats] = []
         done = 0
         with jax.enable_x64(True):
-            state = program.init(source.key()[None], {})
+            state = program.init(session.source().key()[None], {})
             stride = -(-planned // _STOPS) if program.answers is None else program.batch
             while done < planned and not self.stops(program, state):
                 size = min(stride, planned - done)
                 state, played = program.advance(state, size)
                 done += size
-                if public:
+                if session.public:
                     seen.append(np.asarray(played["return"][0], np.float64))
                 if progress is not None:
                     progress(done, planned)
-        curve = np.concatenate(seen) if public else None
-        return self.learned(program, state, curve, seed)
+        curve = np.concatenate(seen) if session.public else None
+        return self.learned(program, state, curve, session.seed)
 
     def stops(self, program: "CollectionProgram", state: Any) -> bool:
         """Whether a run may end, as far as the last answers tell; never where nobody is asked."""

@@ -46,9 +46,8 @@ from privrl.data import Policy
 from privrl.evaluation.dplsw import OutputPerturbed, Visits, first_visits, on_policy_only
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data
-from privrl.privacy.ledger import Ledger
-from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Relation
+from privrl.privacy.session import SECRET, PrivacySession
 
 
 @dataclass(frozen=True)
@@ -69,13 +68,9 @@ class DPLSL(OutputPerturbed):
         policy: Policy | None = None,
         *,
         start: Any = None,
-        public: bool = False,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
     ) -> Result:
         """The value function of the policy that collected the data."""
-        public = checks.switch("public", public)
         on_policy_only("DP-LSL", data, policy)
         visits = first_visits(
             data,
@@ -83,7 +78,7 @@ class DPLSL(OutputPerturbed):
             self.gamma,
             self.reward_range,
             self.returns_range(),
-            certified=not public,
+            certified=not session.public,
         )
         phi, rho, m = self.phi(), self.weights_of_states(), visits.units
         ridge = 4.0 * math.sqrt(m) if self.ridge is None else self.ridge
@@ -105,12 +100,10 @@ class DPLSL(OutputPerturbed):
 
         mechanism = self.mechanism()
         sensitivity = self.smooth(local, mechanism, m)
-        purse = Purse(
-            unit=visits.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
+        opened = session.open(visits.unit, Relation.REPLACE_ONE)
         settings = {"units": m, "ridge": ridge}
         return self.released(
-            "DP-LSL", exact, sensitivity, mechanism, purse, data, start, public, settings
+            "DP-LSL", exact, sensitivity, mechanism, opened, data, start, session.public, settings
         )
 
 

@@ -56,10 +56,10 @@ from privrl.evaluation.private_gtd import PUBLIC_SETTINGS
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, batches, discount
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
-from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation, Unit
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession
 
 Constants = Literal["calibrated", "published"]
 
@@ -165,7 +165,7 @@ class OutputPerturbed:
         exact: Floats,
         sensitivity: float,
         mechanism: SmoothMechanism,
-        purse: Purse,
+        opened: OpenSession,
         data: Data,
         start: Any,
         public: bool,
@@ -173,8 +173,8 @@ class OutputPerturbed:
     ) -> Result:
         """Pay, add the noise, and wrap up."""
         warn_if_large(self.budget.delta, settings["units"])
-        purse.pay(mechanism.event, delta=self.budget.delta)
-        noised, _ = mechanism.release(exact, sensitivity, purse.source)
+        opened.pay(mechanism.event, delta=self.budget.delta)
+        noised, _ = mechanism.release(exact, sensitivity, opened.source)
         weights = np.asarray(noised, dtype=np.float64)
         low, high = self.returns_range()
         diagnostics = None
@@ -184,7 +184,7 @@ class OutputPerturbed:
             diagnostics = {"mspbe": mspbe(weights, found), "noise": noise}
         return Result(
             method=method,
-            promise=purse.certify(
+            promise=opened.certify(
                 self.budget.delta,
                 assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *assumed(data, public)),
             ),
@@ -219,13 +219,9 @@ class DPLSW(OutputPerturbed):
         policy: Policy | None = None,
         *,
         start: Any = None,
-        public: bool = False,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
     ) -> Result:
         """The value function of the policy that collected the data."""
-        public = checks.switch("public", public)
         on_policy_only("DP-LSW", data, policy)
         visits = first_visits(
             data,
@@ -233,7 +229,7 @@ class DPLSW(OutputPerturbed):
             self.gamma,
             self.reward_range,
             self.returns_range(),
-            certified=not public,
+            certified=not session.public,
         )
         root = np.sqrt(self.weights_of_states())
         inverse = np.linalg.pinv(root[:, None] * self.phi())
@@ -246,12 +242,10 @@ class DPLSW(OutputPerturbed):
 
         mechanism = self.mechanism()
         sensitivity = self.smooth(local, mechanism, visits.units)
-        purse = Purse(
-            unit=visits.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
+        opened = session.open(visits.unit, Relation.REPLACE_ONE)
         settings = {"units": visits.units}
         return self.released(
-            "DP-LSW", exact, sensitivity, mechanism, purse, data, start, public, settings
+            "DP-LSW", exact, sensitivity, mechanism, opened, data, start, session.public, settings
         )
 
 

@@ -47,9 +47,9 @@ from privrl.evaluation.steps import Data, discount
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.claims import xie2019_lemma1
 from privrl.privacy.events import Event, FixedSizeSampled, Gaussian, Repeated
-from privrl.privacy.ledger import Ledger, warn_if_large
-from privrl.privacy.payment import Purse
+from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.promise import Budget, Relation, Release
+from privrl.privacy.session import SECRET, PrivacySession
 
 
 @dataclass(frozen=True)
@@ -119,26 +119,20 @@ class GPOPE:
         policy: Policy | None = None,
         *,
         start: Any = None,
-        public: bool = False,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
-        public = checks.switch("public", public)
-        units = self._units(data, policy, certified=not public)
+        units = self._units(data, policy, certified=not session.public)
         count, times = units.count, self.iterations or units.count
         sigma = self.noise(count)
         warn_if_large(self.budget.delta, count)
-        purse = Purse(
-            unit=units.unit, relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-        )
-        purse.pay(_event(sigma, count, times), delta=self.budget.delta)
-        weights = self._run(units, sigma, purse.source.key()[None], [self.step])[0, 0]
-        certificate = purse.certify(
+        opened = session.open(units.unit, Relation.REPLACE_ONE)
+        opened.pay(_event(sigma, count, times), delta=self.budget.delta)
+        weights = self._run(units, sigma, opened.source.key()[None], [self.step])[0, 0]
+        certificate = opened.certify(
             self.budget.delta,
             release=Release.EVERY_ITERATE,
-            assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, *assumed(data, public)),
+            assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, *assumed(data, session.public)),
             compiled=True,
         )
         promise: Promise = certificate
@@ -146,13 +140,13 @@ class GPOPE:
             claim = xie2019_lemma1(sigma, count, times, self.budget.delta)
             promise = replace(claim, certified=certificate)
         diagnostics = None
-        if public:
+        if session.public:
             found = moments(data, policy, self.features, self.gamma)
             diagnostics = {"mspbe": mspbe(weights, found)}
         return Result(
             method="GPOPE",
             promise=promise,
-            estimate=value_at(self.features, weights, start, data, public),
+            estimate=value_at(self.features, weights, start, data, session.public),
             weights=weights,
             features=self.features,
             settings={

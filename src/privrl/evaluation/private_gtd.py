@@ -107,11 +107,11 @@ from privrl.privacy.events import (
     RandomAllocation,
     Repeated,
 )
-from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
-from privrl.privacy.noise import Source, reproducible, secure
-from privrl.privacy.payment import Purse
+from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation, Release, Unit
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession
 
 Form = Literal["residual", "primal-dual"]
 
@@ -281,26 +281,16 @@ class PrivateGTD:
         policy: Policy | None = None,
         *,
         start: Any = None,
-        public: bool = False,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
-        public = checks.switch("public", public)
-        source = secure() if seed is None else reproducible(seed)
+        source, public = session.source(), session.public
         with self.ready(data, policy, source, public=public) as ready:
-            purse = Purse(
-                unit=ready.unit,
-                relation=Relation.REPLACE_ONE,
-                ledger=ledger,
-                run=run,
-                source=source,
-            )
+            opened = session.open(ready.unit, Relation.REPLACE_ONE, source=source)
             warn_if_large(self.budget.delta, ready.count)
-            purse.pay(ready.plan.event, delta=self.budget.delta)
+            opened.pay(ready.plan.event, delta=self.budget.delta)
             theta = ready.walked()
-            result = ready.result(theta, purse, start)
+            result = ready.result(theta, opened, start)
             if not public:
                 return result
             more = {}
@@ -450,7 +440,7 @@ class PrivateGTD:
         self,
         plan: "Plan",
         theta: Floats,
-        purse: Purse,
+        opened: OpenSession,
         count: int,
         start: Any,
         assumptions: tuple[Assumption, ...],
@@ -459,7 +449,7 @@ class PrivateGTD:
         weights = self.change * theta if self.change.ndim == 1 else self.change.T @ theta
         return Result(
             method="PrivateGTD",
-            promise=purse.certify(
+            promise=opened.certify(
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
                 assumptions=(CLIPPED, PUBLIC_SETTINGS, *assumptions),
@@ -562,9 +552,9 @@ class Ready:
     units: UnitMoments | None
     """Private; None in a single pass."""
 
-    def result(self, theta: Floats, purse: Purse, start: Any = None) -> Result:
-        """What is told of a run that came to `theta`; `purse` has paid for it."""
-        return self.judge.result(self.plan, theta, purse, self.count, start, self.assumptions)
+    def result(self, theta: Floats, opened: OpenSession, start: Any = None) -> Result:
+        """What is told of a run that came to `theta`; `opened` has paid for it."""
+        return self.judge.result(self.plan, theta, opened, self.count, start, self.assumptions)
 
 
 class Walk:

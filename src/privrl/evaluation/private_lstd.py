@@ -61,11 +61,11 @@ from privrl.evaluation.sums import (
     shrinking,
 )
 from privrl.evaluation.table import ROWS, Table, is_table
-from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source
-from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation
+from privrl.privacy.session import SECRET, PrivacySession
 
 
 @dataclass(frozen=True)
@@ -186,29 +186,20 @@ class PrivateLSTD:
         sums: Sums,
         *,
         start: Any = None,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
         source: Source | None = None,
     ) -> Result:
         """The value function, out of the sums over all units: paid and drawn once.
 
-        `source` is where the noise comes from, in place of a seed.
+        `source` is where the noise comes from, in place of the session's.
         """
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
         mechanism = self.mechanism
         warn_if_large(self.budget.delta, count)
-        purse = Purse(
-            unit=sums.unit,
-            relation=Relation.REPLACE_ONE,
-            ledger=ledger,
-            run=run,
-            seed=seed,
-            source=source,
-        )
-        purse.pay(mechanism.event, delta=self.budget.delta)
-        released, _ = mechanism.release(sums.total / clip, purse.source)
+        opened = session.open(sums.unit, Relation.REPLACE_ONE, source=source)
+        opened.pay(mechanism.event, delta=self.budget.delta)
+        released, _ = mechanism.release(sums.total / clip, opened.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
         theta = solved(
             noised[:d] / a, noised[d], self.ridge * d * (mechanism.std * clip / (a * count)) ** 2
@@ -216,7 +207,7 @@ class PrivateLSTD:
         weights = change * theta if change.ndim == 1 else change.T @ theta
         return Result(
             method="PrivateLSTD",
-            promise=purse.certify(
+            promise=opened.certify(
                 self.budget.delta, assumptions=(CLIPPED, PUBLIC_SETTINGS, *sums.assumptions)
             ),
             estimate=value_at(self.features, weights, start),
@@ -240,21 +231,17 @@ class PrivateLSTD:
         policy: Policy | None = None,
         *,
         start: Any = None,
-        public: bool = False,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
-        public = checks.switch("public", public)
-        sums = gathered(self, data, policy, public=public)
-        result = self.released(sums, start=start, ledger=ledger, run=run, seed=seed)
+        sums = gathered(self, data, policy, public=session.public)
+        result = self.released(sums, start=start, session=session)
         weights = result.weights
-        if not public or weights is None:
+        if not session.public or weights is None:
             return result
         return replace(
             result,
-            estimate=value_at(self.features, weights, start, data, public),
+            estimate=value_at(self.features, weights, start, data, session.public),
             diagnostics={
                 "mspbe": mspbe(weights, moments(data, policy, self.features, self.gamma)),
                 "clipped": sums.clipped / sums.count,

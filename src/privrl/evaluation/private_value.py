@@ -96,11 +96,11 @@ from privrl.evaluation.steps import Data, discount, logged_chances, refuse_unpai
 from privrl.evaluation.sums import Sums, gathered
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
 from privrl.privacy.noise import Source
-from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Budget, Relation
+from privrl.privacy.session import SECRET, PrivacySession
 
 # Half of the largest distance between two contributions, and a margin for rounding.
 BOUND = math.sqrt(1025 / 1024) / 2.0 * (1.0 + 1e-6)
@@ -223,33 +223,24 @@ class PrivateValue:
         self,
         sums: Sums,
         *,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
         source: Source | None = None,
     ) -> Result:
         """The three values, out of the sums over all people: paid and drawn once.
 
-        `source` is where the noise comes from, in place of a seed.
+        `source` is where the noise comes from, in place of the session's.
         """
         plan = self.mechanism
         warn_if_large(self.budget.delta, sums.count)
-        purse = Purse(
-            unit=sums.unit,
-            relation=Relation.REPLACE_ONE,
-            ledger=ledger,
-            run=run,
-            seed=seed,
-            source=source,
-        )
-        purse.pay(plan.event, delta=self.budget.delta)
+        opened = session.open(sums.unit, Relation.REPLACE_ONE, source=source)
+        opened.pay(plan.event, delta=self.budget.delta)
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
-            noise = purse.source.discrete_gaussian(plan.width, sums.whole.shape)
+            noise = opened.source.discrete_gaussian(plan.width, sums.whole.shape)
             noised, std = (sums.whole + noise) * plan.step, plan.width * plan.step
         else:
-            noised, std = plan.release(sums.total, purse.source)[0], plan.std
-        certificate = purse.certify(
+            noised, std = plan.release(sums.total, opened.source)[0], plan.std
+        certificate = opened.certify(
             self.budget.delta,
             assumptions=[
                 Assumption(
@@ -277,16 +268,12 @@ class PrivateValue:
         data: Data,
         policy: Policy | None = None,
         *,
-        public: bool = False,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
     ) -> Result:
         """The three values; `estimate` and `interval` are those of the target policy."""
-        public = checks.switch("public", public)
-        sums = gathered(self, data, policy, public=public)
-        result = self.released(sums, ledger=ledger, run=run, seed=seed)
-        if not public:
+        sums = gathered(self, data, policy, public=session.public)
+        result = self.released(sums, session=session)
+        if not session.public:
             return result
         exact = self.figures(sums.total, 0.0, sums.count).details()
         return replace(

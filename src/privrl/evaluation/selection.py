@@ -48,10 +48,9 @@ from privrl.core.errors import InputError
 from privrl.privacy import exact
 from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event, PureDP
-from privrl.privacy.ledger import Ledger
 from privrl.privacy.noise import Source, numbers
-from privrl.privacy.payment import Purse
 from privrl.privacy.promise import Relation, Release, Unit
+from privrl.privacy.session import SECRET, PrivacySession
 
 LEVELS = 2**20
 
@@ -125,9 +124,7 @@ def choose(
     epsilon: float,
     unit: Unit,
     names: Sequence[str] | None = None,
-    ledger: Ledger | None = None,
-    run: str | None = None,
-    seed: int | None = None,
+    session: PrivacySession = SECRET,
 ) -> Choice:
     """A good candidate, `epsilon`-privately; `scores` has a row for each unit, larger is better.
 
@@ -140,12 +137,10 @@ def choose(
     words = [str(j) for j in range(count)] if names is None else [str(name) for name in names]
     if len(words) != count:
         raise InputError(f"There are {len(words)} names for {count} candidates.")
-    purse = Purse(
-        unit=Unit.parse(unit), relation=Relation.REPLACE_ONE, ledger=ledger, run=run, seed=seed
-    )
-    purse.pay(plan.event, delta=0.0)
-    index, _ = plan.release(scores, purse.source)
-    certificate = purse.certify(
+    opened = session.open(Unit.parse(unit), Relation.REPLACE_ONE)
+    opened.pay(plan.event, delta=0.0)
+    index, _ = plan.release(scores, opened.source)
+    certificate = opened.certify(
         0.0, release=Release.FINAL_MODEL, assumptions=(OWN_ROW,), floating=False
     )
     return Choice(index, words[index], certificate)

@@ -33,8 +33,8 @@ from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, batches
 from privrl.evaluation.table import Entries
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Unit
+from privrl.privacy.session import SECRET, PrivacySession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,9 +87,7 @@ class Summing(Protocol):
         self,
         sums: Sums,
         *,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
+        session: PrivacySession = SECRET,
     ) -> Result:
         """Pay, add noise to `sums`, certify: once for all data."""
         ...

@@ -30,6 +30,7 @@ from privrl.control import ProspectQ
 from privrl.core.types import Floats
 from privrl.envs import ObstacleGrid, TabularMDP
 from privrl.privacy.promise import Budget
+from privrl.privacy.session import PrivacySession
 from privrl.risk import Prospect, prospect_of, solve
 
 Row = dict[str, Any]
@@ -90,7 +91,7 @@ def judged_runs(
     states = np.arange(grid.num_states)
     found = []
     for seed in seeds:
-        policy = learner.learn(grid, seed=seed).predict(states)
+        policy = learner.learn(grid, session=PrivacySession(seed=seed)).predict(states)
         found.append([start_value(grid, learner.prospect, policy), *visits(grid, policy)])
     runs = np.array(found)
     error = runs[:, 0].std(ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else math.nan

@@ -45,6 +45,7 @@ from privrl.privacy.accounting import epsilon as spent
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation
+from privrl.privacy.session import PrivacySession
 
 Name = Literal["MDP-100", "Taxi-v2"]
 Row = dict[str, Any]
@@ -437,9 +438,13 @@ def warm_start(
         for seed in seeds:
             critic: Any = {"zero": None, "exact": exact}.get(label)
             if label == "DP-LSL":
-                critic = judge.fit(collect(env, uniform, producers, seed), seed=seed)
+                critic = judge.fit(
+                    collect(env, uniform, producers, seed), session=PrivacySession(seed=seed)
+                )
                 errors.append(float(np.sqrt(np.mean((critic.weights - exact) ** 2))))
-            found = agent.learn(env, consumers, seed=seed, critic=critic, public=True)
+            found = agent.learn(
+                env, consumers, session=PrivacySession(seed=seed, public=True), critic=critic
+            )
             assert found.curve is not None
             scores.append(float(found.curve[-LAST:].mean()))
         yield {

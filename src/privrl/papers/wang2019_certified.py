@@ -33,6 +33,7 @@ from privrl.envs import Interval
 from privrl.envs.base import episodes
 from privrl.envs.control import IntervalParams
 from privrl.privacy.promise import Budget
+from privrl.privacy.session import PrivacySession
 
 Row = dict[str, Any]
 
@@ -99,7 +100,13 @@ def without_noise(seeds: Sequence[int] = range(100, 120), learner: str = "reward
 
 def _row(learner: FunctionalQ, seeds: Sequence[int], about: Row) -> Row:
     returns = np.array(
-        [[judged(task, learner.learn(task, seed=s).policy, s) for task in TASKS] for s in seeds]
+        [
+            [
+                judged(task, learner.learn(task, session=PrivacySession(seed=s)).policy, s)
+                for task in TASKS
+            ]
+            for s in seeds
+        ]
     )
     means = returns.mean(axis=1)
     error = means.std(ddof=1) / math.sqrt(len(means)) if len(means) > 1 else math.nan

@@ -39,6 +39,7 @@ from privrl.privacy.events import (
 )
 from privrl.privacy.ledger import LargeDelta, Ledger, LimitUsedUp
 from privrl.privacy.promise import Budget, NoiseOrigin, Relation, Release, Unit
+from privrl.privacy.session import PrivacySession
 from privrl.privacy.shuffling import EpsilonIfShufflerIsTrusted, shuffled_epsilon
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "PoissonSampled",
     "Population",
     "PrivRLError",
+    "PrivacySession",
     "PureDP",
     "RandomAllocation",
     "RandomizedResponse",

@@ -44,9 +44,9 @@ from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import LargeDelta, Ledger, warn_if_large
 from privrl.privacy.noise import Source, placeholder, reproducible, secure
-from privrl.privacy.payment import Purse, forgotten_unless_paid
 from privrl.privacy.promise import NoiseOrigin, Relation, Release
 from privrl.privacy.resuming import Kept, keyed_digest
+from privrl.privacy.session import SECRET, PrivacySession, forgotten_unless_paid
 
 if TYPE_CHECKING:
     from privrl.core.progress import Progress
@@ -255,9 +255,9 @@ class Judges:
                 )
             else:
                 assert ready is not None
-                purse = Purse(unit=ready.unit, relation=Relation.REPLACE_ONE, source=sources[name])
-                purse.pay(ready.plan.event)
-                results.append(ready.result(theta(), purse, self.start))
+                opened = SECRET.open(ready.unit, Relation.REPLACE_ONE, source=sources[name])
+                opened.pay(ready.plan.event)
+                results.append(ready.result(theta(), opened, self.start))
         return tuple(results)
 
     def about_sums(self) -> dict[str, Any]:
@@ -335,22 +335,17 @@ def released(
                     ready = stack.enter_context(judge.ready(given, policy, sources[name]))
             if isinstance(given, Hashed):
                 given.digest()  # refuses what a later pass read otherwise
-            purse = Purse(
-                unit=unit,
-                relation=Relation.REPLACE_ONE,
-                ledger=ledger,
-                run=keeping.run,
-                seed=keeping.seed,
-            )
+            session = PrivacySession(ledger=ledger, run=keeping.run, seed=keeping.seed)
+            opened = session.open(unit, Relation.REPLACE_ONE)
             if keeping.kept is not None:
-                purse.keep(keeping.kept)
-            _try_all(judges, ready, assumptions, purse.source.origin, tell)
+                opened.keep(keeping.kept)
+            _try_all(judges, ready, assumptions, opened.source.origin, tell)
             warn_if_large(delta, count)
         except BaseException:
             keeping.forget()
             raise
-        with forgotten_unless_paid(purse):
-            purse.pay(judges.events, delta=delta, new_run=True)
+        with forgotten_unless_paid(opened):
+            opened.pay(judges.events, delta=delta, new_run=True)
         with warnings.catch_warnings():
             # Said once for all of them, above.
             warnings.simplefilter("ignore", LargeDelta)
@@ -359,7 +354,7 @@ def released(
     if [event for one in results for event in one.certificate.events] != list(judges.events):
         raise AssertionError("Something else was released than was paid for.")
     release, every = _terms(results, assumptions)
-    certificate = purse.certify(delta, release=release, assumptions=every, floating=False)
+    certificate = opened.certify(delta, release=release, assumptions=every, floating=False)
     return results, certificate
 
 

@@ -192,9 +192,7 @@ class LoggedQLesson(Lesson):
             else:
                 learned = agent.fit(
                     data,
-                    ledger=opened,
-                    run=None if opened is None else job.name,
-                    seed=job.seed,
+                    session=job.session(opened),
                     checkpoint=job.folder,
                     keep=True,
                     progress=progress,

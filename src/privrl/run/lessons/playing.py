@@ -75,10 +75,7 @@ def play_agent(lesson: Lesson, agent: Any, env: Env, job: Job, what: str, **opti
             else:
                 learned = agent.learn(
                     env,
-                    ledger=opened,
-                    run=None if opened is None else job.name,
-                    seed=job.seed,
-                    public=lesson.public,
+                    session=job.session(opened, lesson.public),
                     progress=told,
                     checkpoint=job.folder,
                     keep=True,

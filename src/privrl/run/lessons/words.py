@@ -27,6 +27,7 @@ from privrl.envs.host import HostEnvironment
 from privrl.envs.registry import OURS, make
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
+from privrl.privacy.session import PrivacySession
 from privrl.run.parsing import box, configured, not_empty, number, whole
 
 Env = Environment[Any, Any] | HostEnvironment
@@ -94,6 +95,11 @@ class Job:
             if opened is not None and not self.again:
                 opened.expect_new(self.name)
             yield opened
+
+    def session(self, ledger: Ledger | None, public: bool = False) -> PrivacySession:
+        """Who pays for the run, by the ledger that is open."""
+        run = None if ledger is None else self.name
+        return PrivacySession(ledger=ledger, run=run, seed=self.seed, public=public)
 
 
 class Played(NamedTuple):

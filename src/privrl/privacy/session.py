@@ -1,8 +1,17 @@
-"""Who pays for a fit, before any noise is drawn, and where that noise comes from."""
+"""Privacy sessions: who pays for a run before any noise is drawn, and where that noise comes from.
+
+    session = PrivacySession(ledger=ledger, run="icu 2026")
+    PrivateLSTD(...).fit(data, policy, session=session)
+
+A learner or estimator opens the session for its unit and relation, pays for everything that it is
+about to release, draws noise from the session's source, and lets the session certify.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+from privrl.core import checks
 from privrl.core.errors import InputError, PrivRLError
 from privrl.privacy import accounting
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
@@ -15,39 +24,74 @@ from privrl.privacy.resuming import Kept
 _TOKEN = "run "  # before the run's token, in the note of its payment
 
 
-class Purse:
-    """One run's spending: `pay` for everything first, then draw from `source`, then `certify`.
+@dataclass(frozen=True, kw_only=True)
+class PrivacySession:
+    """Who pays for a run, under which name, and whether its noise is secret."""
 
-    With a `ledger` the events are on disk before the noise exists, and a ledger with a limit may
-    refuse them. `seed` makes the run reproducible, which its certificate says: for experiments.
-    `source` is where the noise comes from instead, if a run of several releases has one for each.
-    `reward_radius` is how far apart neighbouring reward functions are.
-    """
+    ledger: Ledger | None = None
+    """Of those who are protected: what a run costs is on disk before its noise exists, and a ledger
+    with a limit may refuse it. None if nobody keeps count."""
+
+    run: str | None = None
+    """The run's name in the ledger."""
+
+    seed: int | None = None
+    """Makes the run reproducible, which its certificate says: for experiments. None for secret
+    noise."""
+
+    public: bool = False
+    """The data, or who is in the environment, needs no protection: what is not private is shown
+    beside the result."""
+
+    def __post_init__(self) -> None:
+        checks.switch("public", self.public)
+        if self.ledger is not None and self.run is None:
+            raise InputError("A ledger needs the run's name: say run='...'.")
+
+    def source(self) -> Source:
+        """Where the noise comes from."""
+        return secure() if self.seed is None else reproducible(self.seed)
+
+    def open(
+        self,
+        unit: Unit,
+        relation: Relation,
+        *,
+        source: Source | None = None,
+        reward_radius: float | None = None,
+    ) -> "OpenSession":
+        """The session of one run that protects `unit` under `relation`.
+
+        `source` is where the noise comes from instead of the seed, if a run of several releases has
+        one for each. `reward_radius` is how far apart neighbouring reward functions are.
+        """
+        return OpenSession(self, unit, relation, source or self.source(), reward_radius)
+
+
+SECRET = PrivacySession()
+"""Secret noise, and no ledger."""
+
+
+class OpenSession:
+    """One run's spending: `pay` for everything first, then draw from `source`, then `certify`."""
 
     def __init__(
         self,
-        *,
+        session: PrivacySession,
         unit: Unit,
         relation: Relation,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
-        source: Source | None = None,
-        reward_radius: float | None = None,
+        source: Source,
+        reward_radius: float | None,
     ) -> None:
-        if ledger is not None:
-            if run is None:
-                raise InputError("A ledger needs the run's name: say run='...'.")
-            if (ledger.about.unit, ledger.about.relation) != (unit, relation):
-                raise InputError(
-                    f"This ledger protects a {ledger.about.unit} under {ledger.about.relation}, "
-                    f"and the fit a {unit} under {relation}: they do not add up."
-                )
+        ledger = session.ledger
+        if ledger is not None and (ledger.about.unit, ledger.about.relation) != (unit, relation):
+            raise InputError(
+                f"This ledger protects a {ledger.about.unit} under {ledger.about.relation}, "
+                f"and the fit a {unit} under {relation}: they do not add up."
+            )
         self.unit, self.relation = unit, relation
-        self.ledger, self.run = ledger, run
-        self.reward_radius = reward_radius
-        self.seed = seed
-        self.source: Source = source or (secure() if seed is None else reproducible(seed))
+        self.ledger, self.run, self.seed = ledger, session.run, session.seed
+        self.source, self.reward_radius = source, reward_radius
         self.kept: Kept | None = None
         self._paid: tuple[Event, ...] = ()
 
@@ -159,12 +203,12 @@ class Purse:
 
 
 @contextmanager
-def forgotten_unless_paid(purse: Purse) -> Iterator[None]:
+def forgotten_unless_paid(opened: OpenSession) -> Iterator[None]:
     """A run that begins and is refused before anything was paid leaves no key."""
     try:
         yield
     except PrivRLError:
-        kept = purse.kept
-        if kept is not None and kept.begun_here and not purse.may_have_paid:
+        kept = opened.kept
+        if kept is not None and kept.begun_here and not opened.may_have_paid:
             kept.remove()
         raise
