@@ -29,7 +29,7 @@ from privrl.data import Tabular as TabularPolicy
 from privrl.envs import TabularMDP
 from privrl.envs.base import Episodes, Transitions
 from privrl.envs.host import HostEnvironment
-from privrl.privacy import Budget, InputError, Ledger
+from privrl.privacy import Budget, Disjoint, Gaussian, InputError, Ledger
 from privrl.privacy.ledger import LargeDelta
 from privrl.privacy.mechanisms import correlated_jax
 from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
@@ -714,10 +714,10 @@ def test_auto_takes_correlated_noise_for_running_sums() -> None:
 
 def test_a_certificate_costs_what_one_gaussian_does_however_many_batches() -> None:
     for people in (4, 400):
-        sigma, event = calibrated(BUDGET, people // 4, "independent")
+        noisy = calibrated(BUDGET, people // 4, "independent")
         program = CertifiedProgram(COIN, HostEnvironment(Visits()), people)
-        assert program.event == event
-        assert program.numbers["sigma"] == sigma
+        assert program.event == noisy.event == Disjoint((Gaussian(noisy.std, 1.0),))
+        assert program.numbers["sigma"] == noisy.std
 
 
 @pytest.mark.parametrize("kind", ["independent", "correlated", "optimal"])
@@ -884,7 +884,7 @@ def test_a_secret_run_goes_on_with_other_noise_and_pays_once(tmp_path: Path) -> 
         with pytest.raises(InputError, match="holds an interrupted run"):
             COIN.learn(Visits(), people=20, checkpoint=tmp_path / "run", preflight=False)
         with ledger_at(tmp_path / "other") as other:
-            other.spend(calibrated(Budget(1.0, 1e-5), 5, False)[1], run="one")
+            other.spend(calibrated(Budget(1.0, 1e-5), 5, "none").event, run="one")
             with pytest.raises(InputError, match="This ledger did not pay for 'one'"):
                 COIN.resume(tmp_path / "run", Visits(), ledger=other)
         kept = np.load(tmp_path / "run" / "state.npz")

@@ -793,10 +793,14 @@ def test_bad_calls_are_refused(tmp_path: Path) -> None:
     refused("needs linear features", agent("evaluations", planner="network"), Paid([1.0]))
     refused("neither an environment", agent(), 3)
     with ledger_at(tmp_path / "l") as ledger:
-        refused("leave one of them out", agent(), Paid([1.0]), ledger=ledger, public=True)
-        refused("needs the run's name", agent(), Paid([1.0]), ledger=ledger)
+        both = PrivacySession(ledger=ledger, run="a", public=True)
+        refused("leave one of them out", agent(), Paid([1.0]), session=both)
+        with pytest.raises(InputError, match="needs the run's name"):
+            PrivacySession(ledger=ledger)
     with Ledger.create(tmp_path / "p", "people", unit=Unit.TRAJECTORY) as people:
-        refused("do not add up", agent(), Paid([1.0]), ledger=people, run="a")
+        refused(
+            "do not add up", agent(), Paid([1.0]), session=PrivacySession(ledger=people, run="a")
+        )
     refused("does not belong", FunctionalQ(mode="paper"), "Interval", checkpoint=tmp_path)
     with pytest.raises(InputError, match="resume is for"):
         FunctionalQ(mode="paper").resume(tmp_path, "Interval")
@@ -846,7 +850,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
     descent = learner.descent
     assert descent is not None
     plan = descent.plan(release, learner._head(env), RADIUS)
-    sigma = noised_q.calibrated(BUDGET, descent.updates, Relation.REWARD_RADIUS)
+    noisy = noised_q.calibrated(BUDGET, Relation.REWARD_RADIUS, plan)
     with ledger_at(tmp_path / "l") as ledger:
         folder = tmp_path / "run"
         found = learner.learn(
@@ -857,7 +861,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
             preflight=False,
         )
         entry = ledger.entries()[0]
-        assert entry.events == (noised_q.event(plan, sigma),)
+        assert entry.events == (noisy.event,)
         assert found.certificate.events == entry.events
         assert found.certificate.reward_radius == RADIUS
         assert found.certificate.epsilon <= BUDGET.epsilon * (1.0 + 1e-9)
@@ -890,7 +894,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
             orthonormal=release == "weights",
         )
         state = noised_q.begin(plan, data, source.key())
-        state = noised_q.advance(plan, data, state, sigma, descent.updates)
+        state = noised_q.advance(plan, data, state, noisy.std, descent.updates)
         np.testing.assert_array_equal(found.parameters, noised_q.released(plan, data, state))
 
 

@@ -17,7 +17,7 @@ from privrl.control.heads import Layers, Linear
 from privrl.control.noised_q import Data, People, Plan, Rule, Updates, Weights
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs import TabularMDP
-from privrl.privacy import Budget
+from privrl.privacy import Budget, Gaussian, Repeated
 from privrl.privacy.promise import Relation
 from tests.statistics import FALSE_ALARM, follows
 
@@ -285,22 +285,23 @@ def test_people_add_up_however_they_are_packed(most: int, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("rule", [Weights(LINEAR, RADIUS), PEOPLE[0]], ids=["weights", "people"])
 def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
     budget, updates = Budget(1.0, 1e-5), 20
-    sigma = noised_q.calibrated(budget, updates, rule.relation)
+    plan = Plan(rule, updates, 1.0)
+    noisy = noised_q.calibrated(budget, rule.relation, plan)
+    assert noisy.event == Repeated(Gaussian(noisy.std, rule.bound), updates)
     with jax.enable_x64(True):
         if isinstance(rule, People):
             rows = {**walked(12), "reward": np.ones(12), "person": np.arange(12) // 3}
             data = noised_q.of_people(rule.head, **rows)
         else:
             data = data_of(rule, np.ones(12))
-        plan = Plan(rule, updates, 1.0)
 
         def noise(key: Any) -> Any:
             state = noised_q.begin(plan, data, key)
             exact = rule.exact(data, state.parameters, state.target, state.done)
-            return noised_q.noised(plan, data, state, sigma) - exact
+            return noised_q.noised(plan, data, state, noisy.std) - exact
 
         keys = jax.random.split(jax.random.key(8), 2000)
-        z = np.asarray(jax.vmap(noise)(keys)).ravel() / (sigma * rule.bound)
+        z = np.asarray(jax.vmap(noise)(keys)).ravel() / noisy.std
     assert follows(z, stats.norm.cdf)
     law, squares = stats.chi2(z.size), float(np.sum(z**2))
     assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
@@ -308,7 +309,7 @@ def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
         assert not law.ppf(FALSE_ALARM / 2) < squares * off**2 < law.isf(FALSE_ALARM / 2)
     # All updates together are one Gaussian that moves by mu, of which delta(epsilon) is known.
     twice = 2.0 if rule.relation is Relation.REPLACE_ONE else 1.0
-    mu = twice * math.sqrt(updates) / sigma
+    mu = twice * math.sqrt(updates) / noisy.noise_multiplier
     delta = stats.norm.cdf(mu / 2 - 1.0 / mu) - math.e * stats.norm.cdf(-mu / 2 - 1.0 / mu)
     assert delta == pytest.approx(1e-5, rel=1e-4)
 

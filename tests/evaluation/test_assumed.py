@@ -62,9 +62,8 @@ def judge(name: str, delta: float) -> Any:
 
 def fitted(name: str, delta: float = 1e-4, **more: Any) -> Certificate:
     policy = None if name in ("lsw", "lsl") else POLICY
-    found: Certificate = (
-        judge(name, delta).fit(logged(), policy, session=PrivacySession(seed=0), **more).certificate
-    )
+    session = PrivacySession(seed=0, **more)
+    found: Certificate = judge(name, delta).fit(logged(), policy, session=session).certificate
     return found
 
 

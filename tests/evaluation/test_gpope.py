@@ -30,6 +30,7 @@ from privrl.privacy import (
 from privrl.privacy.claims import xie2019_lemma1
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.noise import Source, jax_normal, secure
+from privrl.privacy.plan import NoisyPlan, SingleUnits
 from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import JUDGED, simulated, solution, weights_of
 from tests.evaluation.test_private_gtd import people, person
@@ -38,6 +39,9 @@ from tests.statistics import follows_discrete
 Floats = NDArray[np.float64]
 
 BUDGET = Budget(1.0, 1e-5)
+SCHEDULE = SingleUnits(7, 20)
+# Noise that rounding swallows.
+SILENT = NoisyPlan(1e-200, SCHEDULE)
 
 
 def plain(**changed: Any) -> GPOPE:
@@ -92,7 +96,7 @@ def test_it_is_algorithm_1_step_by_step(
     data, key = simulated(7, 1), secure().key()
     judge = plain(schedule=schedule, features=features, average=average)
     units = judge._units(data, Tabular(JUDGED), certified=True)
-    found = judge._run(units, 0.7, key[None], [0.1, 0.3])
+    found = judge._run(units, NoisyPlan(0.7, SCHEDULE), key[None], [0.1, 0.3])
     for k, step in enumerate((0.1, 0.3)):
         wanted = _by_the_letter(units, key, 0.5, step, 0.7, 20, schedule == "diminishing")
         np.testing.assert_allclose(found[0, k], wanted[-last:].mean(0), rtol=1e-9, atol=1e-12)
@@ -104,7 +108,7 @@ def test_one_trajectory_by_hand() -> None:
         np.array([[0.5]]), np.array([[1.0]]), None, np.array([[0.5]]), Unit.TRAJECTORY
     )
     judge = plain(features=OneHot(1), clip=10.0, iterations=2)
-    assert judge._run(units, 0.0, secure().key()[None], [0.2])[0, 0, 0] == pytest.approx(
+    assert judge._run(units, SILENT, secure().key()[None], [0.2])[0, 0, 0] == pytest.approx(
         0.2**2 * 0.5
     )
 
@@ -114,7 +118,7 @@ def test_without_noise_one_trajectory_converges_to_lstd() -> None:
     data = simulated(12, 3, users=1)  # one person: every draw is the same
     judge = plain(features=features, clip=1e3, iterations=20_000)
     units = judge._units(data, None, certified=True)
-    found = judge._run(units, 0.0, secure().key()[None], [0.5])[0, 0]
+    found = judge._run(units, SILENT, secure().key()[None], [0.5])[0, 0]
     np.testing.assert_allclose(found, solution(units), rtol=1e-6)
 
 
@@ -124,7 +128,7 @@ def test_draws_are_uniform() -> None:
     units = UnitMoments(np.ones((7, 1)), b, None, np.zeros((7, 1)), Unit.TRAJECTORY)
     judge = plain(features=OneHot(1), clip=100.0, iterations=2)
     keys = jax.random.split(secure().key(), 9000)
-    first = np.rint(judge._run(units, 0.0, keys, [1.0])[:, 0, 0]).astype(int)
+    first = np.rint(judge._run(units, SILENT, keys, [1.0])[:, 0, 0]).astype(int)
     assert follows_discrete(first, dict.fromkeys(range(1, 8), 1 / 7))
     # So many draws that missing this has a chance below 1e-12.
     assert not follows_discrete(first, {k: (0.2 if k == 1 else 0.8 / 6) for k in range(1, 8)})

@@ -42,6 +42,7 @@ from privrl.privacy import (
 from privrl.privacy.accounting import epsilon
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source, secure
+from privrl.privacy.plan import NoisyPlan, PoissonReleases
 from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import (
     JUDGED,
@@ -57,6 +58,13 @@ from tests.statistics import follows
 Floats = NDArray[np.float64]
 
 BUDGET = Budget(1.0, 1e-5)
+
+
+def silent(rate: float = 1.0) -> NoisyPlan:
+    """Noise that rounding swallows."""
+    return NoisyPlan(1e-200, PoissonReleases(rate, 1))
+
+
 FORMS: tuple[Form, Form] = ("residual", "primal-dual")
 
 
@@ -85,7 +93,7 @@ def test_without_noise_and_clipping_it_is_lstd(
     judge = plain(
         features=features, form=form, clip=1e6, iterations=3000, step=0.2, average=average
     )
-    plan = replace(judge.plan(form, 40), noise=0.0)
+    plan = replace(judge.plan(form, 40), noisy=silent())
     units = unit_moments(data, policy, features, 0.9, dual=True)
     np.testing.assert_allclose(plan.run(units, secure()), solution(units), rtol=1e-6, atol=1e-8)
 
@@ -100,7 +108,7 @@ def test_one_iteration_by_hand() -> None:
     np.testing.assert_allclose(contributions(units, state, "primal-dual"), [[5.0, -7.5, -4.0, 5.5]])
     np.testing.assert_allclose(contributions(units, state[:2], "residual"), [[1.0, 0.5]])
     judge = PrivateGTD(OneHot(2), (0.0, 3.0), BUDGET, 0.5, clip=1.0, iterations=1, step=0.5)
-    plan = replace(judge.plan("residual", 1), noise=0.0)
+    plan = replace(judge.plan("residual", 1), noisy=silent())
     # From 0 the residual is b = (1, 3/2), clipped to norm 1 and halved.
     np.testing.assert_allclose(
         plan.run(units, secure()), 0.5 * np.array([1.0, 1.5]) / math.sqrt(3.25), rtol=1e-12
@@ -143,7 +151,7 @@ def test_poisson_draws_are_fresh_and_have_the_rate() -> None:
     b = np.full((n, 1), 1.0)
     units = UnitMoments(np.zeros((n, 1)), b, None, None, Unit.TRAJECTORY)
     judge = PrivateGTD(OneHot(1), (0.0, 1.0), BUDGET, iterations=2, clip=1.0, average=0.0)
-    plan = replace(judge.plan("residual", 1), noise=0.0, step=1.0, rate=0.3)
+    plan = replace(judge.plan("residual", 1), noisy=silent(0.3), step=1.0)
     each = [plan.run(units, secure())[0] for _ in range(2)]
     # Two sums of n draws over 0.3 n: mean 2, and five standard errors around it.
     limit = 5.0 * math.sqrt(2.0 * 0.7 / 0.3 / n)
@@ -156,7 +164,7 @@ def test_every_step_draws_a_sample_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     n, steps, rate = 64, 40, 0.3
     units = UnitMoments(np.zeros((n * n, n)), np.eye(n), None, None, Unit.TRAJECTORY)
     judge = PrivateGTD(OneHot(n), (0.0, 1.0), BUDGET, iterations=steps, clip=1.0)
-    plan = replace(judge.plan("residual", 1), noise=0.0, rate=rate)
+    plan = replace(judge.plan("residual", 1), noisy=silent(rate))
     drawn = []
     advance = Walk.advance
 

@@ -62,7 +62,9 @@ from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.mechanisms.correlated import CorrelatedMechanism
 from privrl.privacy.noise import reproducible, secure
+from privrl.privacy.plan import NoisyPlan
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 from privrl.privacy.resuming import Kept
 from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
@@ -770,17 +772,22 @@ class CertifiedProgram:
             else float(getattr(self.config, name))
             for name, default in defaults.items()
         }
-        return {**found, "critic_weight": self.config.critic_weight, "sigma": self._noise[0]}
+        return {
+            **found,
+            "critic_weight": self.config.critic_weight,
+            "sigma": 0.0 if self.noisy is None else self.noisy.std,
+        }
 
     @property
     def event(self) -> Event | None:
         """What the whole run does to a person; None if it is not private."""
-        return self._noise[1]
+        return None if self.noisy is None else self.noisy.event
 
     @cached_property
-    def _noise(self) -> tuple[float, Event | None]:
+    def noisy(self) -> NoisyPlan | CorrelatedMechanism | None:
+        """The noise on what batches add up to, in units of the clip bound."""
         if self.config.budget is None:
-            return 0.0, None
+            return None
         plan = self.plan
         return certified.calibrated(self.config.budget, plan.horizon, plan.noise)
 

@@ -73,11 +73,9 @@ from privrl.data.policies import choose
 from privrl.envs.base import Carry, Discrete, Environment, Episodes, Transitions, begin
 from privrl.envs.host import HostEnvironment
 from privrl.nets import adam
-from privrl.privacy import noise
-from privrl.privacy.accounting import calibrate
-from privrl.privacy.events import Disjoint, Event, Gaussian
-from privrl.privacy.mechanisms import correlated_jax
+from privrl.privacy.mechanisms import correlated_jax, gaussian_jax
 from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
+from privrl.privacy.plan import NoisyPlan, OneRelease
 from privrl.privacy.promise import Budget, Relation
 
 SWEEPABLE = ("actor_step", "critic_step", "clip", "sigma", "gamma", "lambda_", "critic_weight")
@@ -95,19 +93,15 @@ Noise = Literal["none", "independent", "correlated", "optimal"]
 STREAMED = {"correlated": Strategy.SQUARE_ROOT_TOEPLITZ, "optimal": Strategy.OPTIMAL}
 
 
-def disjoint(sigma: float) -> Event:
-    """All batches with independent noise: alike, so that one stands for all."""
-    return Disjoint((Gaussian(sigma, 1.0),))
-
-
 @lru_cache(maxsize=64)
-def calibrated(budget: Budget, horizon: int, noise: str) -> tuple[float, Event]:
-    """The least sigma, in units of C, that stays within the budget, and what it does."""
+def calibrated(budget: Budget, horizon: int, noise: str) -> NoisyPlan | CorrelatedMechanism:
+    """The least noise, in units of C, that stays within the budget.
+
+    With independent noise a person is in one batch of all.
+    """
     if noise not in STREAMED:
-        sigma = calibrate(disjoint, budget, Relation.REPLACE_ONE)
-        return sigma, disjoint(sigma)
-    plan = CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon, strategy=STREAMED[noise])
-    return plan.std, plan.event
+        return NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, OneRelease())
+    return CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon, strategy=STREAMED[noise])
 
 
 class State(NamedTuple):
@@ -228,9 +222,8 @@ class Plan:
             return exact, state.noise
         if self.noise == "independent":
             key = jax.random.fold_in(state.noise, state.batch)
-            z, stream = noise.jax_normal(key, exact.shape), state.noise
-        else:
-            stream, z = correlated_jax.next(state.noise)
+            return gaussian_jax.add(exact, state.settings["sigma"], key), state.noise
+        stream, z = correlated_jax.next(state.noise)
         return exact + state.settings["sigma"] * z, stream
 
     def moved(self, state: State, noised: Any, stream: Any) -> State:

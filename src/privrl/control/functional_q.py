@@ -79,6 +79,7 @@ from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event, Gaussian, Repeated
 from privrl.privacy.ledger import Ledger
+from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.mechanisms.reward_model import (
     Cosine,
     RewardModel,
@@ -489,10 +490,10 @@ class FunctionalQ:
         if self.release == "weights" and isinstance(head, Layers):
             raise InputError("Release 'weights' needs linear features: use planner 'fitted'.")
         plan = self._updating(head)
-        sigma, event = 0.0, None
+        noisy, event = None, None
         if self.budget is not None:
-            sigma = noised_q.calibrated(self.budget, plan.updates, Relation.REWARD_RADIUS)
-            event = noised_q.event(plan, sigma)
+            noisy = noised_q.calibrated(self.budget, Relation.REWARD_RADIUS, plan)
+            event = noisy.event
         if released is None:
             source = course.opened.source
             walked = self._walk(course, behaviour, source.key())
@@ -502,7 +503,7 @@ class FunctionalQ:
                 noised_q.try_room(plan, data, _SMALLER, told=True)
                 course.pay(event, {}, 16 * math.prod(head.shape))
                 state = noised_q.begin(plan, data, source.key())
-                state = noised_q.to_the_end(plan, data, state, sigma, course.progress)
+                state = noised_q.to_the_end(plan, data, state, noisy, course.progress)
                 released = {"parameters": noised_q.released(plan, data, state)}
             course.keep_released(released)
         elif event is not None:
@@ -600,9 +601,11 @@ class FunctionalQ:
             # The shares add up to 1, up to rounding.
             bound = self.reward_radius * (1.0 + 1e-12)
             std = math.nextafter(_unit(self.budget) * bound, math.inf)
-            course.pay(Gaussian(std, bound), self._public(walked), 16 * means.size)
+            mechanism = GaussianMechanism(std, bound)
+            course.pay(mechanism.event, self._public(walked), 16 * means.size)
             roots = np.sqrt(shares)
-            means = (roots * means + course.opened.source.normal(std, means.shape)) / roots
+            noised, _ = mechanism.release(roots * means, course.opened.source)
+            means = noised / roots
         return {"rewards": means[where], "std": np.array(std), "bound": np.array(bound)}
 
     # --- evaluations ------------------------------------------------------------------------------

@@ -238,14 +238,14 @@ class LoggedQ:
                     np.asarray(data.unit_index)[moves.trajectories],
                 )
                 noised_q.try_room(plan, rows, remedy, told=False)
-            sigma = 0.0
+            noisy = None
             if self.budget is not None:
                 warn_if_large(self.budget.delta, count)
-                sigma = noised_q.calibrated(self.budget, self.updates, Relation.REPLACE_ONE)
-                opened.pay(noised_q.event(plan, sigma), delta=self.budget.delta)
+                noisy = noised_q.calibrated(self.budget, Relation.REPLACE_ONE, plan)
+                opened.pay(noisy.event, delta=self.budget.delta)
         with jax.enable_x64(True):
             begun = noised_q.begin(plan, rows, opened.source.key())
-            end = noised_q.to_the_end(plan, rows, begun, sigma, progress)
+            end = noised_q.to_the_end(plan, rows, begun, noisy, progress)
             parameters = head.scaled(noised_q.released(plan, rows, end), largest)
         diverged = not np.all(np.isfinite(parameters))
         if kept is not None and (diverged or not keep):
@@ -269,7 +269,7 @@ class LoggedQ:
             settings={
                 "seed": opened.seed,
                 "people": count,
-                "sigma": sigma,
+                "sigma": 0.0 if noisy is None else noisy.noise_multiplier,
                 "gamma": self.gamma,
                 "updates": self.updates,
                 "step": self.step,

@@ -75,11 +75,9 @@ from privrl.core.errors import InputError
 from privrl.core.progress import Counted
 from privrl.core.types import Floats
 from privrl.nets import adam
-from privrl.privacy import noise
-from privrl.privacy.accounting import calibrate
-from privrl.privacy.events import Event, Gaussian, Repeated
-from privrl.privacy.mechanisms import clip
+from privrl.privacy.mechanisms import clip, gaussian_jax
 from privrl.privacy.mechanisms.reward_model import RewardModelMechanism
+from privrl.privacy.plan import EveryRelease, NoisyPlan
 from privrl.privacy.promise import Budget, Relation
 from privrl.risk import Prospect
 
@@ -486,15 +484,10 @@ class State(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def calibrated(budget: Budget, updates: int, relation: Relation) -> float:
-    """The least sigma, in units of the bound, with which so many updates stay within the budget."""
-    return calibrate(lambda sigma: Repeated(Gaussian(sigma, 1.0), updates), budget, relation)
-
-
-def event(plan: Plan, sigma: float) -> Event:
-    """What the whole run does."""
-    bound = plan.rule.bound
-    return Repeated(Gaussian(sigma * bound, bound), plan.updates)
+def calibrated(budget: Budget, relation: Relation, plan: Plan) -> NoisyPlan:
+    """The least noise with which all updates stay within the budget."""
+    every = EveryRelease(plan.updates)
+    return NoisyPlan.calibrated(budget, relation, every, bound=plan.rule.bound)
 
 
 def begin(plan: Plan, data: Data, key: Any) -> State:
@@ -510,11 +503,10 @@ def begin(plan: Plan, data: Data, key: Any) -> State:
     )
 
 
-def noised(plan: Plan, data: Data, state: State, sigma: Any) -> Any:
+def noised(plan: Plan, data: Data, state: State, std: Any) -> Any:
     """X_t."""
     exact = plan.rule.exact(data, state.parameters, state.target, state.done)
-    z = noise.jax_normal(jax.random.fold_in(state.noise, state.done), exact.shape)
-    return exact + sigma * plan.rule.bound * z
+    return gaussian_jax.add(exact, std, jax.random.fold_in(state.noise, state.done))
 
 
 def moved(plan: Plan, state: State, x: Any) -> State:
@@ -536,26 +528,29 @@ def moved(plan: Plan, state: State, x: Any) -> State:
 
 
 @partial(jax.jit, static_argnums=0)
-def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> State:
+def advance(plan: Plan, data: Data, state: State, std: Any, updates: Any) -> State:
     """So many more updates; runs in pieces equal whole runs bit for bit."""
 
     def body(carry: Any) -> Any:
         left, now = carry
-        return left - 1, moved(plan, now, noised(plan, data, now, sigma))
+        return left - 1, moved(plan, now, noised(plan, data, now, std))
 
     after: State = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
     return after
 
 
 def to_the_end(
-    plan: Plan, data: Data, state: State, sigma: float, progress: Counted | None
+    plan: Plan, data: Data, state: State, noisy: NoisyPlan | None, progress: Counted | None
 ) -> State:
-    """All updates; with `progress`, in pieces of about a second, after each of which it is told."""
+    """All updates, without noise if there is no plan for it.
+
+    With `progress`, in pieces of about a second, after each of which it is told.
+    """
     done, size = 0, plan.updates if progress is None else 1
     while done < plan.updates:
         size = min(size, plan.updates - done)
         begun = time.monotonic()
-        state = advance(plan, data, state, sigma, size)
+        state = advance(plan, data, state, 0.0 if noisy is None else noisy.std, size)
         state.done.block_until_ready()
         done += size
         if progress is not None:

@@ -20,6 +20,8 @@ def promise_to_dict(promise: Promise) -> dict[str, Any]:
 def promise_from_dict(data: Any) -> Promise:
     """The promise of which `promise_to_dict` gave the JSON form."""
     kind = files.kind_of(data)
+    if kind is None:
+        raise KeyError("kind")
     if kind == "privrl not private":
         return str(data["why"])
     return Claim.from_dict(data) if kind == "privrl claim" else Certificate.from_dict(data)

@@ -44,10 +44,9 @@ from privrl.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_mo
 from privrl.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from privrl.evaluation.result import Promise, Result
 from privrl.evaluation.steps import Data, discount
-from privrl.privacy.accounting import calibrate
 from privrl.privacy.claims import xie2019_lemma1
-from privrl.privacy.events import Event, FixedSizeSampled, Gaussian, Repeated
 from privrl.privacy.ledger import warn_if_large
+from privrl.privacy.plan import NoisyPlan, SingleUnits
 from privrl.privacy.promise import Budget, Relation, Release
 from privrl.privacy.session import SECRET, PrivacySession
 
@@ -124,11 +123,12 @@ class GPOPE:
         """The value function of `policy`, or of the policy that collected the data."""
         units = self._units(data, policy, certified=not session.public)
         count, times = units.count, self.iterations or units.count
-        sigma = self.noise(count)
+        noisy = self.noise(count)
+        sigma = noisy.noise_multiplier
         warn_if_large(self.budget.delta, count)
         opened = session.open(units.unit, Relation.REPLACE_ONE)
-        opened.pay(_event(sigma, count, times), delta=self.budget.delta)
-        weights = self._run(units, sigma, opened.source.key()[None], [self.step])[0, 0]
+        opened.pay(noisy.event, delta=self.budget.delta)
+        weights = self._run(units, noisy, opened.source.key()[None], [self.step])[0, 0]
         certificate = opened.certify(
             self.budget.delta,
             release=Release.EVERY_ITERATE,
@@ -179,12 +179,13 @@ class GPOPE:
         keys = jax.numpy.stack([reproducible(seed).key() for seed in seeds])
         return self._run(units, self.noise(units.count), keys, steps)
 
-    def noise(self, count: int) -> float:
-        """sigma for `count` units, in units of h."""
+    def noise(self, count: int) -> NoisyPlan:
+        """That of a run over `count` units, in units of h."""
         times = self.iterations or count
         if self.mode == "certified":
             return _calibrated(self.budget, count, times)
-        return self.sigma or lemma1_sigma(self.budget, count, times)
+        sigma = self.sigma or lemma1_sigma(self.budget, count, times)
+        return NoisyPlan(sigma, SingleUnits(count, times))
 
     def _units(self, data: Data, policy: Policy | None, certified: bool) -> UnitMoments:
         return unit_moments(
@@ -197,7 +198,9 @@ class GPOPE:
             certified=certified,
         )
 
-    def _run(self, units: UnitMoments, sigma: float, keys: Any, steps: Sequence[float]) -> Floats:
+    def _run(
+        self, units: UnitMoments, noisy: NoisyPlan, keys: Any, steps: Sequence[float]
+    ) -> Floats:
         import jax
 
         times = self.iterations or units.count
@@ -208,7 +211,7 @@ class GPOPE:
                 packed.widths, self.clip, times, averaged, self.schedule == "diminishing"
             )
             arrays = jax.tree.map(jax.numpy.asarray, packed.arrays)
-            found = program(arrays, keys, jax.numpy.asarray(list(steps)), sigma)
+            found = program(arrays, keys, jax.numpy.asarray(list(steps)), self.clip * noisy.std)
             return np.asarray(found, dtype=np.float64)
 
 
@@ -224,16 +227,11 @@ def lemma1_sigma(budget: Budget, trajectories: int, iterations: int) -> float:
     return 1.0 / math.sqrt(math.log1p(term / 4.0) if term < 4.0 else math.log(term / 2.0))
 
 
-def _event(sigma: float, count: int, times: int) -> Event:
-    return Repeated(FixedSizeSampled(Gaussian(sigma, 1.0), count, 1), times)
-
-
 @lru_cache(maxsize=64)
-def _calibrated(budget: Budget, count: int, times: int) -> float:
+def _calibrated(budget: Budget, units: int, times: int) -> NoisyPlan:
     # A part in 10^4 more noise than needed is not seen, and each evaluation takes a while.
-    return calibrate(
-        lambda sigma: _event(sigma, count, times), budget, Relation.REPLACE_ONE, tolerance=1e-4
-    )
+    schedule = SingleUnits(units, times)
+    return NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, schedule, tolerance=1e-4)
 
 
 # --- compiled ------------------------------------------------------------------------------------
@@ -316,15 +314,14 @@ def _window(entries: _Entries, unit: Any, width: int) -> tuple[Any, Any, Any]:
 def _program(
     widths: tuple[int, int], bound: float, times: int, averaged: int, diminishing: bool
 ) -> Any:
-    """(arrays, keys, steps, sigma) -> weights (keys, steps, d), compiled."""
+    """(arrays, keys, steps, std) -> weights (keys, steps, d), compiled."""
     import jax
     import jax.numpy as jnp
     from jax import lax
 
-    from privrl.privacy.mechanisms import clip
-    from privrl.privacy.noise import jax_normal
+    from privrl.privacy.mechanisms import clip, gaussian_jax
 
-    def run(arrays: Any, key: Any, step: Any, sigma: Any) -> Any:
+    def run(arrays: Any, key: Any, step: Any, std: Any) -> Any:
         count, d = arrays[2].shape
         draws, noises = jax.random.split(key)
 
@@ -332,9 +329,9 @@ def _program(
             state, total = carry
             unit = jax.random.randint(jax.random.fold_in(draws, i), (), 0, count, dtype=jnp.int64)
             exact = clip.l2(gradient(arrays, widths, unit, state), bound)
-            noise = jax_normal(jax.random.fold_in(noises, i), (2 * d,))
+            noised = gaussian_jax.add(exact, std, jax.random.fold_in(noises, i))
             beta = step / (i + 1.0) if diminishing else step
-            state = state - beta * (exact + bound * sigma * noise)
+            state = state - beta * noised
             total = total + jnp.where(i >= times - averaged, state[:d], 0.0)
             return (state, total), None
 

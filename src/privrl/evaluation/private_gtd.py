@@ -61,7 +61,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -98,18 +98,14 @@ from privrl.evaluation.sums import (
     shrinking,
 )
 from privrl.evaluation.table import ROWS, Table, is_table
-from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.events import (
     Event,
-    Gaussian,
-    PoissonSampled,
-    RandomAllocation,
-    Repeated,
 )
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source
+from privrl.privacy.plan import AllottedRelease, NoisyPlan, PoissonReleases, Schedule
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 from privrl.privacy.session import SECRET, OpenSession, PrivacySession
 
@@ -251,15 +247,16 @@ class PrivateGTD:
                 "The clip bound is too small to compute with: state rewards in other units, or a "
                 "larger return_bound."
             )
-        event: Callable[[float], Event] = partial(_event, rate=self.rate, times=iterations)
+        schedule: Schedule = PoissonReleases(self.rate, iterations)
         if self.batch_units is not None:
-            event = partial(_allocated, steps=iterations)
+            schedule = AllottedRelease(iterations)
         # With sampling each evaluation takes a while, and a part in 10^4 of noise is not seen.
         quick = self.rate == 1.0 and self.batch_units is None
-        noise = calibrate(
-            lambda std: (*self.beside, event(std)),
+        noisy = NoisyPlan.calibrated(
             self.budget,
             Relation.REPLACE_ONE,
+            schedule,
+            beside=self.beside,
             tolerance=1e-6 if quick else 1e-4,
         )
         return Plan(
@@ -268,11 +265,9 @@ class PrivateGTD:
             step=self.step or step,
             first_clip=first,
             last_clip=last,
-            rate=self.rate,
             momentum=self.momentum,
             average=self.average,
-            noise=noise,
-            event=event(noise),
+            noisy=noisy,
         )
 
     def fit(
@@ -489,13 +484,26 @@ class Plan:
     step: float
     first_clip: float
     last_clip: float
-    rate: float
     momentum: float
     average: float
-    noise: float
-    """Standard deviation of the noise on a sum, in units of the clip bound."""
+    noisy: NoisyPlan
+    """In units of the clip bound of each iteration."""
 
-    event: Event
+    @property
+    def rate(self) -> float:
+        """With which probability a unit takes part in an iteration, as the schedule has it."""
+        schedule = self.noisy.schedule
+        return schedule.rate if isinstance(schedule, PoissonReleases) else 1.0
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise on a sum, in units of the clip bound."""
+        return self.noisy.std
+
+    @property
+    def event(self) -> Event:
+        """What the whole run does to a unit."""
+        return self.noisy.event
 
     def size(self, dimension: int) -> int:
         """How many numbers are noised in each iteration."""
@@ -575,7 +583,7 @@ class Walk:
 
     def advance(self, count: float) -> None:
         """Release `exact`, which is the sum over `count` units, and step along it."""
-        noised = self.exact + self.source.normal(self.plan.noise * self.bound, self.exact.shape)
+        noised = self.plan.noisy.release(self.exact, self.source, self.bound)
         # Everything from here on sees noised sums only.
         self._velocity = self.plan.momentum * self._velocity + noised / count
         self.state = self.state + self.plan.step * self._velocity
@@ -644,16 +652,6 @@ def public_gram(features: Features, states: ArrayLike, ridge: float = 1e-3) -> F
     phi = np.asarray(features(np.asarray(states)), dtype=np.float64)
     gram = phi.T @ phi / len(phi)
     return np.asarray(gram + ridge * (np.trace(gram) / len(gram)) * np.eye(len(gram)))
-
-
-def _event(noise: float, rate: float, times: int) -> Event:
-    one: Event = Gaussian(noise, 1.0)
-    return Repeated(one if rate == 1.0 else PoissonSampled(one, rate), times)
-
-
-def _allocated(noise: float, steps: int) -> Event:
-    """All steps of a single pass: alike in units of the clip bound."""
-    return RandomAllocation(Gaussian(noise, 1.0), steps)
 
 
 def _too_few(units: int, iterations: int, size: int) -> InputError:

@@ -236,8 +236,7 @@ class PrivateValue:
         opened.pay(plan.event, delta=self.budget.delta)
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
-            noise = opened.source.discrete_gaussian(plan.width, sums.whole.shape)
-            noised, std = (sums.whole + noise) * plan.step, plan.width * plan.step
+            noised, std = plan.release_sum(sums.whole, opened.source), plan.width * plan.step
         else:
             noised, std = plan.release(sums.total, opened.source)[0], plan.std
         certificate = opened.certify(

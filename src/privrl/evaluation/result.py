@@ -224,6 +224,8 @@ class Result:
 
 def _promise(data: Any) -> Promise:
     kind = files.kind_of(data)
+    if kind is None:
+        raise KeyError("kind")
     if kind == "privrl not private":
         return NotPrivate(str(data["why"]))
     return Claim.from_dict(data) if kind == "privrl claim" else Certificate.from_dict(data)

@@ -138,6 +138,10 @@ class _OnGrid:
         noise = self._noise(source, (checks.count("times", times), self.dimension))
         return (total + noise) * self.step, self.event
 
+    def release_sum(self, whole: Integers, source: Source) -> Array:
+        """A sum of `integers`, which somebody else added up, with noise from `source`."""
+        return (whole + self._noise(source, whole.shape)) * self.step
+
     def _noise(self, source: Source, shape: tuple[int, ...]) -> Integers:
         raise NotImplementedError
 
