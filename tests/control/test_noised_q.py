@@ -287,7 +287,8 @@ def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
     budget, updates = Budget(1.0, 1e-5), 20
     plan = Plan(rule, updates, 1.0)
     noisy = noised_q.calibrated(budget, rule.relation, plan)
-    assert noisy.event == Repeated(Gaussian(noisy.std, rule.bound), updates)
+    std = noisy.noise_multiplier * rule.bound
+    assert noisy.event == Repeated(Gaussian(std, rule.bound), updates)
     with jax.enable_x64(True):
         if isinstance(rule, People):
             rows = {**walked(12), "reward": np.ones(12), "person": np.arange(12) // 3}
@@ -301,7 +302,7 @@ def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
             return noised_q.noised(plan, data, state, noisy.std) - exact
 
         keys = jax.random.split(jax.random.key(8), 2000)
-        z = np.asarray(jax.vmap(noise)(keys)).ravel() / noisy.std
+        z = np.asarray(jax.vmap(noise)(keys)).ravel() / std
     assert follows(z, stats.norm.cdf)
     law, squares = stats.chi2(z.size), float(np.sum(z**2))
     assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
@@ -327,7 +328,7 @@ def test_every_update_has_noise_of_its_own() -> None:
             exact = rule.exact(data, state.parameters, state.target, state.done)
             return noised_q.noised(plan, data, state, 1.0) - exact
 
-        z = np.asarray(jax.vmap(noise)(jnp.arange(updates))) / rule.bound
+        z = np.asarray(jax.vmap(noise)(jnp.arange(updates)))
     # Products of independent standard normals: five standard errors, 1e-6 or less.
     for apart in (1, 2, 3):
         products = (z[apart:] * z[:-apart]).ravel()

@@ -499,10 +499,12 @@ def _local_only(smooth: Any) -> Any:
 def _disjoint_steps(event: Any) -> Any:
     """Steps that everybody takes part in, paid for once."""
 
-    def once(noise: float, rate: float, times: int) -> Any:
-        return event(noise, rate, 1)
+    return lambda self, one: event(replace(self, times=1), one)
 
-    return once
+
+def _half_std(std: Any) -> Any:
+    """Half the noise, at the same event."""
+    return property(lambda self: 0.5 * std.fget(self))
 
 
 def _by_order(places: Any) -> Any:
@@ -600,9 +602,27 @@ register(
         ("private-gtd-secret-steps",),
     ),
     Mutant(
+        "plan-half-noise",
+        "half the noise of a plan, at the same event",
+        (("privacy.plan:NoisyPlan.std", _half_std),),
+        (
+            "tests/privacy/test_plan.py::test_noise_is_that_of_the_event",
+            "tests/control/test_noised_q.py::test_the_noise_has_the_size_that_is_paid_for",
+            "tests/evaluation/test_private_gtd.py::"
+            "test_noise_has_the_promised_law_and_ten_percent_off_is_seen",
+            "tests/evaluation/test_gpope.py::test_it_is_algorithm_1_step_by_step",
+            "tests/control/test_actor_critic.py::"
+            "test_the_noise_is_what_the_largest_movement_needs_and_no_less",
+        ),
+        (
+            *("private-gtd", "private-gtd-secret-steps", "gpope", "actor-critic"),
+            *("functional-q-weights", "functional-q-updates", "logged-q"),
+        ),
+    ),
+    Mutant(
         "gtd-steps",
         "all steps of a private GTD paid for as one",
-        (("evaluation.private_gtd:_event", _disjoint_steps),),
+        (("privacy.plan:PoissonReleases.event", _disjoint_steps),),
         (
             "tests/evaluation/test_private_gtd.py::"
             "test_the_certificate_spends_the_budget_and_verifies",

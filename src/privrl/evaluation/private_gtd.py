@@ -498,7 +498,7 @@ class Plan:
     @property
     def noise(self) -> float:
         """Standard deviation of the noise on a sum, in units of the clip bound."""
-        return self.noisy.std
+        return self.noisy.noise_multiplier
 
     @property
     def event(self) -> Event:

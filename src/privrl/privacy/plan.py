@@ -138,7 +138,7 @@ class NoisyPlan:
     @property
     def event(self) -> Event:
         """What all releases do to a unit."""
-        return self.schedule.event(Gaussian(self.std, self.bound))
+        return self.schedule.event(Gaussian(self.noise_multiplier * self.bound, self.bound))
 
     def release(self, exact: ArrayLike, source: Source, scale: float = 1.0) -> Array:
         """One sum with its noise; its contributions are clipped to `scale` times the bound."""

@@ -1,0 +1,118 @@
+"""Plans: what is drawn is what is paid for, and no privacy noise is drawn without one."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import privrl
+from privrl.privacy import (
+    Budget,
+    Disjoint,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    InputError,
+    PoissonSampled,
+    RandomAllocation,
+    Relation,
+    Repeated,
+    epsilon,
+)
+from privrl.privacy.noise import secure
+from privrl.privacy.plan import (
+    AllottedRelease,
+    EveryRelease,
+    NoisyPlan,
+    OneRelease,
+    PoissonReleases,
+    Schedule,
+    SingleUnits,
+)
+from tests.statistics import follows
+
+ONE = Gaussian(6.0, 2.0)
+EVENTS: list[tuple[Schedule, Event]] = [
+    (EveryRelease(5), Repeated(ONE, 5)),
+    (OneRelease(), Disjoint((ONE,))),
+    (PoissonReleases(1.0, 5), Repeated(ONE, 5)),
+    (PoissonReleases(0.1, 5), Repeated(PoissonSampled(ONE, 0.1), 5)),
+    (AllottedRelease(9), RandomAllocation(ONE, 9)),
+    (SingleUnits(50, 3), Repeated(FixedSizeSampled(ONE, 50, 1), 3)),
+]
+
+
+@pytest.mark.parametrize(("schedule", "event"), EVENTS)
+def test_events_of_schedules(schedule: Schedule, event: Event) -> None:
+    assert NoisyPlan(3.0, schedule, 2.0).event == event
+
+
+@pytest.mark.parametrize("schedule", [EveryRelease(20), OneRelease(), PoissonReleases(0.05, 30)])
+def test_a_calibrated_plan_is_within_its_budget_and_not_far_below(schedule: Schedule) -> None:
+    budget = Budget(1.0, 1e-5)
+    plan = NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, schedule, bound=0.5)
+    assert 0.9999 < epsilon(plan.event, 1e-5, Relation.REPLACE_ONE) <= 1.0 + 1e-9
+    beside = (Gaussian(10.0, 1.0),)
+    more = NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, schedule, beside=beside)
+    assert more.noise_multiplier > plan.noise_multiplier
+    assert epsilon((*beside, more.event), 1e-5, Relation.REPLACE_ONE) <= 1.0 + 1e-9
+
+
+def test_noise_is_that_of_the_event() -> None:
+    plan = NoisyPlan(1.5, OneRelease(), 2.0)
+    assert plan.event == Disjoint((Gaussian(3.0, 2.0),))
+    for scale in (1.0, 0.1):
+        noise = plan.release(np.full(200_000, 7.0), secure(), scale) - 7.0
+        assert follows(noise, stats.norm(0, 3.0 * scale).cdf)
+        for wrong in (0.9, 1.1):
+            assert not follows(noise * wrong, stats.norm(0, 3.0 * scale).cdf)
+
+
+def test_what_is_no_plan_is_refused() -> None:
+    for wrong in ({"noise_multiplier": 0.0}, {"bound": 0.0}, {"noise_multiplier": float("inf")}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            NoisyPlan(**{"noise_multiplier": 1.0, "schedule": OneRelease(), **wrong})
+
+
+# --- noise has one place --------------------------------------------------------------------------
+
+# What draws noise; a method of a source, or a function.
+DRAWS = {"normal", "laplace", "discrete_gaussian", "discrete_laplace", "jax_normal"}
+DRAWS |= {"standard_normal", "gumbel", "exponential", "bernoulli_exp", "truthful"}
+ALLOWED = {
+    "privacy/mechanisms/": "mechanisms",
+    "privacy/noise.py": "what they draw with",
+    "privacy/exact.py": "what they draw with",
+    "audit/": "attacks, and mutants of what draws",
+    "control/paper_": "algorithms as printed, which are never certified",
+    "envs/": "what happens in an environment",
+    "data/features.py": "public random features",
+    "control/heads.py": "public first weights",
+    "evaluation/selection.py": "permute-and-flip, a mechanism of its own",
+    "evaluation/simulate.py": "made-up worlds",
+    "control/pgc.py": "agents' answers, a mechanism of its own",
+    "control/privatiser.py": "agents' answers, a mechanism of its own",
+    "control/pgc_program.py": "reports of many arms at once, by the mechanism's own draws",
+}
+
+
+def test_no_noise_is_drawn_outside_of_mechanisms() -> None:
+    root = Path(privrl.__file__).parent
+    found = []
+    used = set()
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func
+            draw = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if draw in DRAWS:
+                allowed = next((one for one in ALLOWED if name.startswith(one)), None)
+                used.add(allowed)
+                if allowed is None:
+                    found.append(f"{name}:{node.lineno}: {draw}")
+    assert not found
+    assert used == set(ALLOWED)  # what is not needed any more is struck off
