@@ -71,9 +71,11 @@ def test_noise_is_that_of_the_event() -> None:
 
 
 def test_what_is_no_plan_is_refused() -> None:
-    for wrong in ({"noise_multiplier": 0.0}, {"bound": 0.0}, {"noise_multiplier": float("inf")}):
-        with pytest.raises(InputError, match=next(iter(wrong))):
-            NoisyPlan(**{"noise_multiplier": 1.0, "schedule": OneRelease(), **wrong})
+    for wrong in (0.0, -1.0, float("inf")):
+        with pytest.raises(InputError, match="noise_multiplier"):
+            NoisyPlan(wrong, OneRelease())
+        with pytest.raises(InputError, match="bound"):
+            NoisyPlan(1.0, OneRelease(), wrong)
 
 
 # --- noise has one place --------------------------------------------------------------------------
