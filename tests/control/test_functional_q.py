@@ -894,7 +894,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
             orthonormal=release == "weights",
         )
         state = noised_q.begin(plan, data, source.key())
-        state = noised_q.advance(plan, data, state, noisy.std, descent.updates)
+        state = noised_q.advance(plan, data, state, noisy.noise_multiplier, descent.updates)
         np.testing.assert_array_equal(found.parameters, noised_q.released(plan, data, state))
 
 

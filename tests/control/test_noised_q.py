@@ -299,7 +299,7 @@ def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
         def noise(key: Any) -> Any:
             state = noised_q.begin(plan, data, key)
             exact = rule.exact(data, state.parameters, state.target, state.done)
-            return noised_q.noised(plan, data, state, noisy.std) - exact
+            return noised_q.noised(plan, data, state, noisy.noise_multiplier) - exact
 
         keys = jax.random.split(jax.random.key(8), 2000)
         z = np.asarray(jax.vmap(noise)(keys)).ravel() / std
@@ -328,7 +328,7 @@ def test_every_update_has_noise_of_its_own() -> None:
             exact = rule.exact(data, state.parameters, state.target, state.done)
             return noised_q.noised(plan, data, state, 1.0) - exact
 
-        z = np.asarray(jax.vmap(noise)(jnp.arange(updates)))
+        z = np.asarray(jax.vmap(noise)(jnp.arange(updates))) / rule.bound
     # Products of independent standard normals: five standard errors, 1e-6 or less.
     for apart in (1, 2, 3):
         products = (z[apart:] * z[:-apart]).ravel()

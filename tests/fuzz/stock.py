@@ -108,7 +108,8 @@ def _run(*words: str, code: int = 0) -> None:
         raise RuntimeError(f"{' '.join(words)} ended with {found}")
 
 
-def _tables(folder: Path) -> None:
+def tables(folder: Path) -> None:
+    """Tables of stays, policies, and a config."""
     from privrl.data import EpsilonGreedy, Network, Polynomial, Softmax, Tabular
 
     rows = [row for one in people() for row in one]
@@ -168,7 +169,7 @@ def _books(folder: Path) -> None:
 
 
 @contextmanager
-def _stopping(count: int) -> Iterator[None]:
+def stopping(count: int) -> Iterator[None]:
     """Runs stop when they are asked for the so-manieth time."""
     from privrl.run import training
 
@@ -188,17 +189,17 @@ def _runs(folder: Path) -> None:
     """Runs that were stopped, and that were finished, of each learner."""
     for learner, words in TRAIN.items():
         _run("train", learner, *words, "--out", f"done-{learner}")
-        with _stopping(1):
+        with stopping(1):
             from privrl import cli
 
             code = cli.run(["train", learner, *words, "--out", f"half-{learner}"])
             assert code in (0, 130), (learner, code)
     _run(*SWEEP, "--out", "swept")
-    with _stopping(2):
+    with stopping(2):
         _run(*SWEEP, "--out", "half-sweep", code=130)
 
 
-_MAKERS: dict[str, Callable[[Path], None]] = {"tables": _tables, "books": _books, "runs": _runs}
+_MAKERS: dict[str, Callable[[Path], None]] = {"tables": tables, "books": _books, "runs": _runs}
 EVERY = {
     *("options", "paths", "csv", "parquet", "policies", "configs", "studies", "certificates"),
     *("ledgers", "events", "keys", "risks"),

@@ -502,9 +502,13 @@ def _disjoint_steps(event: Any) -> Any:
     return lambda self, one: event(replace(self, times=1), one)
 
 
-def _half_std(std: Any) -> Any:
-    """Half the noise, at the same event."""
-    return property(lambda self: 0.5 * std.fget(self))
+def _twice_as_much(event: Any) -> Any:
+    """A plan that is paid for as if it had twice the noise."""
+
+    def twice(self: Any) -> Any:
+        return event.fget(replace(self, noise_multiplier=2.0 * self.noise_multiplier))
+
+    return property(twice)
 
 
 def _by_order(places: Any) -> Any:
@@ -603,16 +607,16 @@ register(
     ),
     Mutant(
         "plan-half-noise",
-        "half the noise of a plan, at the same event",
-        (("privacy.plan:NoisyPlan.std", _half_std),),
+        "half the noise that a plan is paid for",
+        (("privacy.plan:NoisyPlan.event", _twice_as_much),),
         (
             "tests/privacy/test_plan.py::test_noise_is_that_of_the_event",
             "tests/control/test_noised_q.py::test_the_noise_has_the_size_that_is_paid_for",
             "tests/evaluation/test_private_gtd.py::"
-            "test_noise_has_the_promised_law_and_ten_percent_off_is_seen",
-            "tests/evaluation/test_gpope.py::test_it_is_algorithm_1_step_by_step",
+            "test_the_certificate_spends_the_budget_and_verifies",
+            "tests/evaluation/test_gpope.py::test_certified",
             "tests/control/test_actor_critic.py::"
-            "test_the_noise_is_what_the_largest_movement_needs_and_no_less",
+            "test_a_certificate_costs_what_one_gaussian_does_however_many_batches",
         ),
         (
             *("private-gtd", "private-gtd-secret-steps", "gpope", "actor-critic"),

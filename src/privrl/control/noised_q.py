@@ -503,10 +503,12 @@ def begin(plan: Plan, data: Data, key: Any) -> State:
     )
 
 
-def noised(plan: Plan, data: Data, state: State, std: Any) -> Any:
+def noised(plan: Plan, data: Data, state: State, sigma: Any) -> Any:
     """X_t."""
     exact = plan.rule.exact(data, state.parameters, state.target, state.done)
-    return gaussian_jax.add(exact, std, jax.random.fold_in(state.noise, state.done))
+    return gaussian_jax.add(
+        exact, sigma * plan.rule.bound, jax.random.fold_in(state.noise, state.done)
+    )
 
 
 def moved(plan: Plan, state: State, x: Any) -> State:
@@ -528,12 +530,12 @@ def moved(plan: Plan, state: State, x: Any) -> State:
 
 
 @partial(jax.jit, static_argnums=0)
-def advance(plan: Plan, data: Data, state: State, std: Any, updates: Any) -> State:
+def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> State:
     """So many more updates; runs in pieces equal whole runs bit for bit."""
 
     def body(carry: Any) -> Any:
         left, now = carry
-        return left - 1, moved(plan, now, noised(plan, data, now, std))
+        return left - 1, moved(plan, now, noised(plan, data, now, sigma))
 
     after: State = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
     return after
@@ -546,11 +548,12 @@ def to_the_end(
 
     With `progress`, in pieces of about a second, after each of which it is told.
     """
+    sigma = 0.0 if noisy is None else noisy.noise_multiplier
     done, size = 0, plan.updates if progress is None else 1
     while done < plan.updates:
         size = min(size, plan.updates - done)
         begun = time.monotonic()
-        state = advance(plan, data, state, 0.0 if noisy is None else noisy.std, size)
+        state = advance(plan, data, state, sigma, size)
         state.done.block_until_ready()
         done += size
         if progress is not None:

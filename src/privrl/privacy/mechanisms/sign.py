@@ -51,8 +51,9 @@ from privrl.privacy.promise import Relation
 Signs = NDArray[np.int8]
 
 _SEED_BYTES = 16
-# Separates this use of the hash function from all others; a new projection gets a new name.
-_DOMAIN = b"privrl projected sign 1"
+# Separates this use of the hash function from all others; a new projection gets a new name, and
+# this one keeps its own, by which agents and servers of all versions find the same.
+_DOMAIN = b"tacit projected sign 1"
 # Rational parameters are multiples of this: fine enough to lose nothing, coarse enough for the
 # exact samplers to stay within 64 bits.
 _GRAIN = 2**40

@@ -208,7 +208,6 @@ def _taught(lesson: Lesson, job: Job) -> Taught:
     learned, done, planned = lesson.play(job)
     if learned is None:
         return Taught(lesson, None, done, planned, {})
-    job.progress("writing the result", None)
     try:
         return Taught(lesson, learned, done, planned, _written(lesson, learned, job))
     except InputError as error:
@@ -225,7 +224,10 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
     elif isinstance(promise, Claim):
         written["claim"] = folder / CLAIM
         files.write_json(written["claim"], promise.to_dict())
+    # Tables of millions of states take seconds for each file.
+    job.progress("writing the policy", None)
     written |= lesson.write(learned, job)
+    job.progress("writing the result", None)
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
