@@ -437,3 +437,14 @@ def test_independence_across_sources_is_tested_at_the_designed_rate() -> None:
     limit = stats.norm.isf(FALSE_ALARM / 12) / math.sqrt(DRAWS)
     correlations = np.corrcoef(draws)[np.triu_indices(4, 1)]
     assert np.all(np.abs(correlations) < limit)
+
+
+def test_children_of_a_seed_are_spawned_and_share_nothing_with_other_seeds() -> None:
+    drawn = {
+        (seed, child): tuple(reproducible(seed, child).normal(1.0, (4,)))
+        for seed in range(3)
+        for child in (None, 0, 1, 2)
+    }
+    assert len(set(drawn.values())) == len(drawn)
+    spawned = np.random.SeedSequence(2).spawn(2)[1]
+    assert drawn[2, 1] == tuple(np.random.default_rng(spawned).standard_normal(4))

@@ -113,14 +113,16 @@ def stored(key: bytes) -> Source:
     return Source(np.random.Generator(Stored(key)), NoiseOrigin.SECURE)
 
 
-def reproducible(seed: int) -> Source:
+def reproducible(seed: int, child: int | None = None) -> Source:
     """The same noise for the same seed: for experiments on data that need no protection.
 
-    In forked processes and in copies too.
+    In forked processes and in copies too. `child` is the number of one of several sources that come
+    from one seed and have nothing in common (`numpy.random.SeedSequence.spawn`).
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed must be a whole number of at least 0, not {seed!r}.")
-    generator = np.random.default_rng(seed)
+    spawned = () if child is None else (child,)
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=spawned))
     guard(generator.bit_generator.lock)
     return Source(generator, NoiseOrigin.REPRODUCIBLE)
 

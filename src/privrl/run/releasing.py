@@ -97,7 +97,7 @@ class Keeping:
     def source(self, name: str, number: int) -> Source:
         """Where the noise of one estimator comes from: each has a source of its own."""
         if self.seed is not None:
-            return reproducible(self.seed + number)
+            return reproducible(self.seed, number)
         return secure() if self.kept is None else self.kept.source(name)
 
 
