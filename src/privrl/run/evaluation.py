@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from privrl.core import checks
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.progress import Progress, silent
 from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
 from privrl.data.assumed import ESTIMATED, assumed
@@ -127,7 +127,11 @@ class Question:
         if len(self.estimators) > 1 and self.features is None:
             raise InputError(
                 "features are needed to estimate the value of states: say what range each state "
-                "could be in (state_range), or how many states there are (num_states)."
+                "could be in ("
+                + option("state_range")
+                + "), or how many states there are ("
+                + option("num_states")
+                + ")."
             )
         if self.return_bound is not None:
             checks.positive("return_bound", self.return_bound)
