@@ -176,7 +176,7 @@ def plan(given: Mapping[str, Any]) -> Plan:
                 + " and "
                 + option(f"{what}_vocabulary")
                 + f" are for discrete {what}s",
-                remedy="name one column, as " + option(what, "...") + ".",
+                remedy="name one column, as " + option(what, "NAME") + ".",
             )
     checked = Plan(
         **one,  # type: ignore[arg-type]
