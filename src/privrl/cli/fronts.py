@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,9 @@ def front(context: Any) -> Front:
 def _keys(config: Path | None) -> set[str]:
     from privrl.run.parsing import configured
 
-    try:
+    with suppress(InputError):
         return set() if config is None else set(configured(config))
-    except InputError:
-        return set()
+    return set()
 
 
 def _shown(value: object) -> str:

@@ -3,15 +3,12 @@
 Every error that a caller's input can provoke derives from `PrivRLError`; the command line prints
 its message and exits with 2. Anything else that escapes is a bug of ours and keeps its traceback.
 
-An error says which parameter it is about (`field`), what is wrong (`problem`) and what to do about
-it (`remedy`). Where these name a parameter they do so by `option`, so that each front can write it
-in its own way:
+Where a sentence names a parameter, by `option`, each front writes it in its own way:
 
     InputError("the rows are mixed up", remedy="sort them, or pass " + option("sort", True) + ".")
 
-is "or pass sort=True" in Python, which is `str(error)`, and "or pass --sort" on the command line,
-which is `error.told(front)`. Nothing is marked by characters: text that is taken for a plain string
-is in Python's words.
+says sort=True in Python, by `str(error)`, and --sort on the command line, by `error.told(front)`.
+Nothing is marked by characters: in f-strings and elsewhere, the text is a string in Python's words.
 """
 
 from collections.abc import Callable
@@ -19,16 +16,15 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):
-    """A parameter in a sentence by its name in Python; a value alone, if the name is empty."""
+    """A parameter in a sentence, by its name in Python; a value alone, if the name is empty."""
 
     name: str
     value: object = None
     given: bool = False
-    """Whether the sentence is about the value that the caller gave."""
+    """Whether the sentence is about what the caller gave for it."""
 
 
 Front = Callable[[Option], str]
-"""How a parameter is written: in Python, on the command line, in a configuration file."""
 
 
 def in_python(one: Option) -> str:
@@ -44,7 +40,7 @@ class Text(str):
     parts: tuple[str | Option, ...]
 
     def __new__(cls, *parts: str | Option) -> "Text":
-        made = super().__new__(cls, _joined(parts, in_python))
+        made = super().__new__(cls, _told(parts, in_python))
         made.parts = parts
         return made
 
@@ -59,7 +55,7 @@ class Text(str):
 
 
 def option(name: str, value: object = None) -> Text:
-    """A parameter for a sentence: add it to the words around it."""
+    """A parameter, to be added to the words around it."""
     return Text(Option(name, value))
 
 
@@ -67,33 +63,29 @@ def _parts(text: str) -> tuple[str | Option, ...]:
     return text.parts if isinstance(text, Text) else (text,)
 
 
-def _joined(parts: tuple[str | Option, ...], front: Front) -> str:
+def _told(parts: tuple[str | Option, ...], front: Front) -> str:
     return "".join(front(one) if isinstance(one, Option) else one for one in parts)
 
 
 class PrivRLError(Exception):
-    """Base of every error whose message is meant for the user.
-
-    The message is `problem`, after the name of `field` and before a colon and `remedy`, if there
-    are any.
-    """
+    """Base of every error whose message is meant for the user: "field problem: remedy"."""
 
     def __init__(
         self, problem: str, *, field: str | None = None, remedy: str | None = None
     ) -> None:
+        self.problem, self.field, self.remedy = problem, field, remedy
         text = problem if field is None else Text(Option(field, given=True)) + " " + problem
         super().__init__(text if remedy is None else text + ": " + remedy)
-        self.problem, self.field, self.remedy = problem, field, remedy
 
     @property
     def text(self) -> str:
-        """The message, for another that contains it: `error.text + " Nothing was paid."`."""
+        """The message, to be added to."""
         found: str = self.args[0]
         return found
 
     def told(self, front: Front) -> str:
         """The message in the words of a front."""
-        return _joined(_parts(self.text), front)
+        return _told(_parts(self.text), front)
 
 
 class InputError(PrivRLError, ValueError):

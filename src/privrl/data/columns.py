@@ -171,13 +171,9 @@ def plan(given: Mapping[str, Any]) -> Plan:
         ("action", several["action"], facts.num_actions),
     ):
         if isinstance(names, tuple) and count is not None:
-            raise InputError(
-                option(f"num_{what}s")
-                + " and "
-                + option(f"{what}_vocabulary")
-                + f" are for discrete {what}s",
-                remedy="name one column, as " + option(what, "NAME") + ".",
-            )
+            problem = option(f"num_{what}s") + " and " + option(f"{what}_vocabulary")
+            problem += f" are for discrete {what}s"
+            raise InputError(problem, remedy="name one column, as " + option(what, "NAME") + ".")
     checked = Plan(
         **one,  # type: ignore[arg-type]
         **flags,  # type: ignore[arg-type]
@@ -193,22 +189,15 @@ def plan(given: Mapping[str, Any]) -> Plan:
 def _stance(invalid: object, people: object) -> tuple[Invalid, int | None]:
     if invalid not in get_args(Invalid):
         raise InputError(f"invalid must be 'refuse' or 'neutral', not {invalid!r}.")
-    count = _count("people", people)
+    name, neutral = "people", option("invalid", "neutral")
+    count = _count(name, people)
     if invalid == "neutral" and count is None:
-        raise InputError(
-            "is needed with " + option("invalid", "neutral"),
-            field="people",
-            remedy="say with "
-            + option("people")
-            + " how many people (or trajectories, if nobody is named) there are, because a count "
-            "of valid ids would depend on the data.",
-        )
+        how_many = " how many people (or trajectories, if nobody is named) there are, because a "
+        remedy = "say with " + option(name) + how_many + "count of valid ids depends on the data."
+        raise InputError("is needed with " + neutral, field=name, remedy=remedy)
     if invalid == "refuse" and count is not None:
-        raise InputError(
-            "is counted in the table",
-            field="people",
-            remedy="say it with " + option("invalid", "neutral") + " only.",
-        )
+        remedy = "say it with " + neutral + " only."
+        raise InputError("is counted in the table", field=name, remedy=remedy)
     # One of the two words of a stance, by the check above.
     return invalid, count  # type: ignore[return-value]
 

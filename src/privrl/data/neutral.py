@@ -261,10 +261,9 @@ def _shape(file: str, schema: Any, asked: Plan) -> Shape:
         columns = (names,) if isinstance(names, str) else names
         for name in columns:
             held = kind(name)
-            vocabulary = option(f"{role}_vocabulary")
             needed: str
             if words is not None and isinstance(words[0], str):
-                fits, needed = _is_text(held), vocabulary + " holds words"
+                fits, needed = _is_text(held), option(f"{role}_vocabulary") + " holds words"
             elif isinstance(names, str) and is_list(held):
                 fits = pa.types.is_fixed_size_list(held) and is_number(held.value_type)
                 fits, needed = fits and count is None, "with " + option("invalid", "neutral")
@@ -272,7 +271,8 @@ def _shape(file: str, schema: Any, asked: Plan) -> Shape:
             else:
                 fits, needed = _is_numeric(held), f"each {role} must be a number"
                 if _is_text(held):
-                    needed = vocabulary + " is needed: say which words there can be"
+                    listed = " is needed: say which words there can be"
+                    needed = option(f"{role}_vocabulary") + listed
             if not (fits or pa.types.is_null(held)):
                 raise wrong(name, needed)
         held, length = kind(columns[0]), len(columns)
@@ -280,15 +280,10 @@ def _shape(file: str, schema: Any, asked: Plan) -> Shape:
             if is_list(held):
                 length = held.list_size
             elif not (pa.types.is_floating(held) or pa.types.is_decimal(held)):
-                raise InputError(
-                    "is needed with " + option("invalid", "neutral"),
-                    field=f"num_{role}s",
-                    remedy="say with "
-                    + option(f"num_{role}s")
-                    + f" how many {role}s there can be or, if they are vectors, say so with "
-                    + option(role, ["..."])
-                    + ".",
-                )
+                number, problem = f"num_{role}s", "is needed with " + option("invalid", "neutral")
+                vectors = " or, if they are vectors, say so with " + option(role, ["..."]) + "."
+                remedy = "say with " + option(number) + f" how many {role}s there can be" + vectors
+                raise InputError(problem, field=number, remedy=remedy)
         return Field(columns, count, words, length)
 
     state, action = field("state", asked.state), field("action", asked.action)

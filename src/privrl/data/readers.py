@@ -157,10 +157,8 @@ def from_csv(
     checked, found = plan(columns), files(paths, ".csv")
     if checked.invalid == "neutral":
         if types:
-            raise InputError(
-                "types are those of the roles with " + option("invalid", "neutral"),
-                remedy="leave them out.",
-            )
+            problem = "types are those of the roles with " + option("invalid", "neutral")
+            raise InputError(problem, remedy="leave them out.")
         shape = neutral.text_shape(found, checked)
         return of_people(neutral.in_memory(neutral.rows_of_text(found, shape), shape), checked)
     # Ids are text: as numbers 1 and 01 would be one person, and so would long ones. A column that

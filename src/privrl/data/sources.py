@@ -68,10 +68,10 @@ class Chunk:
 def at(place: tuple[str, int], column: str, what: str, remedy: str | None = None) -> InputError:
     """The sentence for one bad cell."""
     file, row = place
-    where = f"{file}, column {column!r}, row {row} (counting from 0): "
+    problem = f"{file}, column {column!r}, row {row} (counting from 0): " + what
     if remedy is None:
-        return private(where + what + ".")
-    return InputError(where + what, remedy=remedy + ". " + PRIVATE)
+        return private(problem + ".")
+    return InputError(problem, remedy=remedy + ". " + PRIVATE)
 
 
 def private(sentence: str) -> InputError:
@@ -90,16 +90,10 @@ def check_schema(file: str, schema: Any, plan: Plan) -> None:
         return
     for name in plan.uncarried:
         if name not in plan.nulls and schema.field(name).nullable:
-            raise InputError(
-                f"{file}: column {name!r} may hold nulls, by its type, and "
-                + option("nulls")
-                + " gives no rule for it",
-                remedy="add "
-                + option("", {name: "refuse"})
-                + ", or "
-                + option("", {name: "fill"})
-                + " if a null means some value.",
-            )
+            rules = option("", {name: "refuse"}) + ", or " + option("", {name: "fill"})
+            problem = f"{file}: column {name!r} may hold nulls, by its type, and " + option("nulls")
+            remedy = "add " + rules + " if a null means some value."
+            raise InputError(problem + " gives no rule for it", remedy=remedy)
 
 
 def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:

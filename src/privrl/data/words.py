@@ -15,10 +15,9 @@ def refuse_read_words(data: Trajectories) -> None:
         ("action", data.facts.action_vocabulary_read),
     ):
         if read:
+            say = "say which there could be, with " + option(f"{what}_vocabulary")
             raise InputError(
                 f"The {what}s there are were read from this very data, which a certificate would "
                 "not cover",
-                remedy="say which there could be, with "
-                + option(f"{what}_vocabulary")
-                + ", when loading it.",
+                remedy=say + ", when loading it.",
             )
