@@ -9,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl import cli
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.data import Tabular, Trajectories, stream_parquet
 from privrl.data.sources import PRIVATE
+from privrl.privacy.resuming import KEY
 from privrl.run.cluster import connected
+from privrl.run.request import Request
 
 COLUMNS = {"trajectory": "stay", "time": "t", "state": "s", "action": "a", "reward": "r"}
 ROWS = [
@@ -196,6 +198,14 @@ CHECKED: dict[str, tuple[Any, ...]] = {
         ["--states", "mild"],
         "column 's' holds int64, but --states holds words.",
     ),
+    "numbers for words in CSV, whose types are private": (
+        ROWS,
+        "x.csv",
+        {"state_vocabulary": ["mild"]},
+        "column 's' holds int64, but state_vocabulary holds words.",
+        ["--states", "mild"],
+        "column 's' holds int64, but --states holds words.",
+    ),
     "other codes": (
         put(3, a=7),
         "x.parquet",
@@ -314,6 +324,20 @@ def test_where_no_cluster_is(capsys: pytest.CaptureFixture[str]) -> None:
     write(ROWS, "x.parquet")
     words = ["evaluate", "x.parquet", *as_words(COLUMNS), *QUESTION, "--ray", "127.0.0.1:1"]
     assert refused(words, capsys).startswith(nobody + "--ray local.")
+
+
+def test_what_is_kept_is_said_after_the_error_in_the_same_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: Request, *, folder: Path, **__: Any) -> None:
+        (folder / KEY).write_bytes(b"")
+        raise InputError("The rows are mixed up", remedy="pass " + option("sort", True) + ".")
+
+    monkeypatch.setattr(Request, "study", fails)
+    assert refused(["evaluate", "x.parquet", "--out", "run"], capsys) == (
+        "The rows are mixed up: pass --sort. What was begun is kept, and costs nothing again: "
+        "privrl evaluate --out run --resume"
+    )
 
 
 def test_a_file_is_told_by_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
