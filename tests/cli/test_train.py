@@ -72,7 +72,7 @@ def test_each_learner_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> No
         (["--env", "Chain", "--people", "0", *BUDGET], "people must be a whole number"),
         (
             ["--env", "Chain", "--people", "9", "--actor-step", "inf", *BUDGET],
-            "actor_step must be finite, not inf",
+            "--actor-step must be finite, not inf",
         ),
         (
             ["--env", "Chain", "--people", "9", "--mode", "paper", "--batch", "3", *BUDGET],

@@ -238,7 +238,7 @@ def test_a_stopped_run_in_paper_mode_is_resumed_to_the_same_bytes(
         ([*CERTIFIED, "--epsilon", "inf"], "epsilon must be finite"),
         ([*CERTIFIED, "--epsilon", "much"], "Invalid value for '--epsilon'"),
         ([*CERTIFIED, "--reward-radius", "0"], "radius must be"),
-        ([*CERTIFIED, "--reward-radius", "nan"], "reward_radius must"),
+        ([*CERTIFIED, "--reward-radius", "nan"], "--reward-radius must"),
         ([*CERTIFIED, "--release", "all"], "release must be 'reward-model', 'weights',"),
         ([*CERTIFIED, "--release", "none"], "--release none adds no noise: leave --epsilon out."),
         ([*CERTIFIED, "--planner", "magic"], "planner must be 'fitted', 'actor-critic' or"),

@@ -144,8 +144,8 @@ def test_words_of_states_and_actions(
     assert LearnedQ.load(tmp_path / "run" / "result.json").head.shape == (3, 2)
     # Which words there are must be said, since it is private which of them occur.
     for given, sentence in (
-        (["--num-states", "3", "--actions", "none,some"], "so say with --states which words"),
-        (["--states", "north,south", "--num-actions", "2"], "so say with --actions which words"),
+        (["--num-states", "3", "--actions", "none,some"], "say with --states which words"),
+        (["--states", "north,south", "--num-actions", "2"], "say with --actions which words"),
         (["--states", "north", "--actions", "none,some"], "is not among --states"),
     ):
         assert cli.run([*words, *given, "--out", str(tmp_path / "no")]) == 2
@@ -246,10 +246,10 @@ NEXT = [*COLUMNS, *BUDGET, *RANGE, *COUNT]
         ([*REST, "--features", "wavelet:3"], "features must be polynomial:2 or fourier:3"),
         ([*REST, "--features", "network:a"], "network needs sizes, by commas"),
         ([*REST, "--delta", "0"], "delta must be above 0, because the noise is Gaussian"),
-        ([*REST, "--epsilon", "-1"], "epsilon must"),
-        ([*REST, "--epsilon", "nan"], "epsilon must"),
+        ([*REST, "--epsilon", "-1"], "privrl: --epsilon must be positive"),
+        ([*REST, "--epsilon", "nan"], "privrl: --epsilon must be a number, not nan"),
         ([*REST, "--public"], "Data declared --public has no --epsilon and --delta to spend"),
-        ([*REST, "--reward-range", "1,0"], "reward_range must have the lowest first"),
+        ([*REST, "--reward-range", "1,0"], "--reward-range must have the lowest first"),
         ([*REST, "--updates", "0"], "updates must be a whole number of at least 1"),
         ([*REST, "--step", "0"], "step must be"),
         ([*REST, "--clip", "1e300"], "bound 1e+300 is too large"),

@@ -634,7 +634,7 @@ class TestNulls:
         given = self.GIVEN | {"action_vocabulary": ["u", "v"]}
         filled = Trajectories.from_table(words, nulls={"a": "fill"}, fill={"a": "v"}, **given)
         assert filled.actions.tolist() == [0, 1, 1, 0, 1]
-        with pytest.raises(InputError, match="not in action_vocabulary"):
+        with pytest.raises(InputError, match="not among action_vocabulary"):
             Trajectories.from_table(words, nulls={"a": "fill"}, fill={"a": "w"}, **given)
         with pytest.raises(InputError, match="no action"):
             Trajectories.from_table(

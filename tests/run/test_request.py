@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+import typer
 
+from privrl import cli
+from privrl.cli import fronts
 from privrl.data import (
     Fourier,
     OneHot,
@@ -22,7 +25,7 @@ from privrl.data import (
 )
 from privrl.evaluation import Schema, simulate_like
 from privrl.privacy import Gaussian, InputError, LargeDelta, RandomAllocation
-from privrl.run.request import Request, in_options
+from privrl.run.request import Request
 
 STATES = ("mild", "moderate", "severe")
 ACTIONS = ("wait", "treat")
@@ -86,16 +89,19 @@ def said(folder: Path, **changed: Any) -> dict[str, Any]:
 def test_following_the_questions_leads_to_an_answer(folder: Path) -> None:
     """Whoever starts with the table alone and answers each question gets there."""
     complete, words, asked = said(folder), {}, []
+    group: Any = typer.main.get_command(cli.app)
+    context = group.commands["evaluate"].make_context("evaluate", [])
     words["table"] = complete["table"]
     while True:
         try:
             study = Request.of(words).study(seed=1)
             break
         except InputError as error:
+            told = error.told(fronts.front(context))
             missing = next(
                 name
                 for name in complete
-                if name not in words and re.search(rf"--{name.replace('_', '-')}\b", str(error))
+                if name not in words and re.search(rf"--{name.replace('_', '-')}\b", told)
             )
             asked.append(missing)
             words[missing] = complete[missing]
@@ -150,14 +156,14 @@ def test_a_misspelled_column_is_said_before_anything_else_is_asked(
         ),
         ({"states": None, "state": "p,stay"}, "a table over discrete states"),
         ({"estimators": "value,lstd"}, "--terminated .* or take --gamma below 1"),
-        ({"states": "Mild,moderate,severe"}, "the state is not among --states"),
-        ({"states": None}, "say with --states which words .* in the policy's order"),
-        ({"actions": None}, "say with --actions which words .* in the policy's order"),
-        ({"state": "stay", "states": None}, r"list them with --states, in the policy's order"),
-        ({"action": "treatment,p", "actions": None}, "name one column with --action"),
+        ({"states": "Mild,moderate,severe"}, "the state is not among state_vocabulary"),
+        ({"states": None}, "with state_vocabulary which words .* in the policy's order"),
+        ({"actions": None}, "with action_vocabulary which words .* in the policy's order"),
+        ({"state": "stay", "states": None}, "with state_vocabulary, in the policy's order"),
+        ({"action": "treatment,p", "actions": None}, "name one column, as action="),
         ({"nulls": "fill"}, "refuse, carry .* not 'fill'"),
-        ({"nulls": "carry"}, "'outcome' may hold nulls, .* add outcome=refuse, or outcome=0"),
-        ({"nulls": "carry,reward=refuse"}, r"'p' may hold nulls, by its type, and --nulls gives"),
+        ({"nulls": "carry"}, "'outcome' may hold nulls, .* add {'outcome': 'refuse'}, or"),
+        ({"nulls": "carry,reward=refuse"}, "'p' may hold nulls, by its type, and nulls gives"),
         ({"nulls": "reward=carry"}, "'outcome' cannot be carried forward"),
         ({"nulls": "reward=low"}, "What --nulls gives outcome must be a number"),
         ({"nulls": "terminated=0"}, "--nulls names terminated, which no column"),
@@ -207,13 +213,17 @@ def test_names_of_columns_below_a_mark_and_in_capitals(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "words"),
     [
-        ({"outcome": None}, "csv", "quotes around NA .* rule with --nulls"),
-        ({"outcome": None}, "parquet", r"\(--nulls gives its column a rule, such as .*reward=0"),
+        ({"outcome": None}, "csv", "quotes around NA .* rule with nulls"),
+        (
+            {"outcome": None},
+            "parquet",
+            "a rule with nulls, such as {'outcome': 'fill'}",
+        ),
         ({"p": 60.0}, "parquet", "divided by 100"),
-        ({"stay": 0}, "parquet", "or say --sort"),
+        ({"stay": 0}, "parquet", "or pass sort=True"),
     ],
 )
-def test_bad_rows_are_answered_by_options(
+def test_bad_rows_are_answered_by_what_to_say(
     folder: Path, change: dict[str, Any], kind: str, words: str
 ) -> None:
     rows = table(stays()).to_pylist()
@@ -483,13 +493,13 @@ def test_no_word_tells_whether_there_was_a_null(folder: Path) -> None:
         ("time=0", "Nulls in 't' are always refused: it says which row it is."),
         ("trajectory=none", "Nulls in 'stay' are always refused: it says which row it is."),
         ("user=none", "Nulls in 'patient' are always refused: it says which row it is."),
-        ("reward=1e999", "--nulls must give a finite number or a word for 'outcome'."),
-        ("state=bad", "--nulls gives 'condition' a value that is no state."),
-        ("nothing=0", "--nulls names 'nothing', which is not a column that is read."),
+        ("reward=1e999", "fill must give a finite number or a word for 'outcome'."),
+        ("state=bad", "fill gives 'condition' a value that is no state."),
+        ("nothing=0", "nulls names 'nothing', which is not a column that is read."),
         ("next-state=carry", "--nulls names next_state, which no column was named for."),
     ],
 )
-def test_rules_for_nulls_are_refused_in_the_words_of_the_command_line(
+def test_rules_for_nulls_are_refused_whatever_is_in_the_table(
     folder: Path, rule: str, told: str
 ) -> None:
     """Whether or not there is a null: these are about the rule."""
@@ -498,7 +508,7 @@ def test_rules_for_nulls_are_refused_in_the_words_of_the_command_line(
     pq.write_table(pa.Table.from_pylist(rows), path)
     words = {"table": (str(path),), "time": "t", "user": "patient", "nulls": rule}
     asked = Request.of(said(folder, **words, invalid="neutral", people=150))
-    with pytest.raises(InputError) as refusal, in_options():
+    with pytest.raises(InputError) as refusal:
         asked.load(JUDGED)
     assert str(refusal.value) == told
 

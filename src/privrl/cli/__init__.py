@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from privrl import __version__
 from privrl.cli import (
@@ -38,7 +39,9 @@ from privrl.cli import (
     train_prospect,
     verify,
 )
+from privrl.cli.fronts import front
 from privrl.cli.printing import say
+from privrl.core.errors import PrivRLError
 
 # The base of typer's own usage errors, which moved between packages over its versions.
 _UsageError = typer.BadParameter.__mro__[2]
@@ -84,8 +87,6 @@ def run(arguments: list[str] | None = None) -> int:
     except (OverflowError, MemoryError, RecursionError):
         return _refuse("These numbers are too large, or too deeply nested, to compute with.")
     except Exception as error:  # sorted below; what is not for people keeps its traceback
-        from privrl.core.errors import PrivRLError
-
         if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, _UsageError):
             say(
                 *str(error).split("\n"), aside=True
@@ -102,6 +103,16 @@ def run(arguments: list[str] | None = None) -> int:
             )
         raise
     return code if isinstance(code, int) else 0
+
+
+class _Command(TyperCommand):
+    """A command that refuses in the words of its own options."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PrivRLError as error:
+            return _refuse(error.told(front(ctx)))
 
 
 def _unwritten(error: OSError) -> int:
@@ -176,3 +187,6 @@ train.train_app.command("functional-q")(train_functional_q.functional_q)
 train.train_app.command("logged-q")(train_logged_q.logged_q)
 train.train_app.command("prospect")(train_prospect.prospect)
 train.train_app.command("pgc")(train_pgc.pgc)
+for group in (app, ledger.ledger_app, train.train_app):
+    for command in group.registered_commands:
+        command.cls = _Command

@@ -276,7 +276,7 @@ def _answer(
         if not (folder / KEY).exists():
             raise
         if isinstance(error, PrivRLError):
-            raise InputError(f"{error} {_kept(folder)}") from None
+            raise InputError(error.text + f" {_kept(folder)}") from None
         say(f"privrl: {_kept(folder)}", aside=True)
         raise
     _tell(study, written, folder, as_json)

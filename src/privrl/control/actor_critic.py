@@ -231,7 +231,7 @@ class ActorCritic:
         for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
-                raise InputError(f"{name} must be {listed}, not {getattr(self, name)!r}.")
+                raise InputError(f"must be {listed}, not {getattr(self, name)!r}.", field=name)
         other = self.PAPER if self.mode == "certified" else self.CERTIFIED
         for one in fields(self):
             if one.name in other and getattr(self, one.name) != one.default:
@@ -249,7 +249,7 @@ class ActorCritic:
         for name in ("features", "critic_features"):
             given = getattr(self, name)
             if given is not None and not isinstance(given, Features | Network):
-                raise InputError(f"{name} must be a feature map of privrl.data, or a Network.")
+                raise InputError("must be a feature map of privrl.data, or a Network.", field=name)
         if self.return_range is not None:
             object.__setattr__(self, "return_range", _range(self.return_range))
         self._check_combinations()
@@ -652,7 +652,7 @@ def _check(name: str, value: Any) -> None:
     if name in ("clip", "critic_weight"):
         checks.positive(name, value)
     elif checks.non_negative(name, value) > 1.0 and name in _SHARES:
-        raise InputError(f"{name} must be at most 1, not {value:g}.")
+        raise InputError(f"must be at most 1, not {value:g}.", field=name)
 
 
 _MORE_NUMBERS = (

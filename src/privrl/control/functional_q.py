@@ -234,7 +234,7 @@ class FunctionalQ:
         for name, words in self._words.items():
             if getattr(self, name) not in words:
                 listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
-                raise InputError(f"{name} must be {listed}, not {getattr(self, name)!r}.")
+                raise InputError(f"must be {listed}, not {getattr(self, name)!r}.", field=name)
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InputError("budget must be a Budget, such as Budget(0.9, 1e-4), or None.")
         if self.mode == "paper":
@@ -242,8 +242,9 @@ class FunctionalQ:
         if self.paper is not None:
             raise InputError("paper holds the settings of mode 'paper': leave it out.")
         for name, most in _MOST.items():
-            if checks.count(name, getattr(self, name)) > most:
-                raise InputError(f"{name} must be at most {most:,}, not {getattr(self, name):,}.")
+            found = checks.count(name, getattr(self, name))
+            if found > most:
+                raise InputError(f"must be at most {most:,}, not {found:,}.", field=name)
         if self.design != 0 and checks.count("design", self.design) > 10**4:
             raise InputError(f"design must be at most 10,000, not {self.design:,}.")
         if self.max_steps is not None:

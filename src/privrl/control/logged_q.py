@@ -119,7 +119,7 @@ class LoggedQ:
             checks.positive(name, getattr(self, name))
         for name in ("gamma", "average"):
             if checks.non_negative(name, getattr(self, name)) > 1.0:
-                raise InputError(f"{name} must be at most 1, not {getattr(self, name):g}.")
+                raise InputError(f"must be at most 1, not {getattr(self, name):g}.", field=name)
         if self.optimiser not in ("sgd", "adam"):
             raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
         if self.features is not None and not isinstance(self.features, Features | Network):

@@ -406,7 +406,7 @@ class Descent:
             value = getattr(self, name)
             # Squares of what is smaller or larger could vanish or overflow.
             if value is not None and not 1e-100 <= checks.positive(name, value) <= 1e100:
-                raise InputError(f"{name} must be from 1e-100 to 1e100, not {value:g}.")
+                raise InputError(f"must be from 1e-100 to 1e100, not {value:g}.", field=name)
         if checks.count("updates", self.updates) > _MOST_UPDATES:
             raise InputError(f"updates must be at most {_MOST_UPDATES:,}.")
         if self.optimiser not in ("sgd", "adam"):
@@ -420,7 +420,7 @@ class Descent:
         if release == "weights":
             for name in ("batch", "clip", "slope"):
                 if getattr(self, name) is not None:
-                    raise InputError(f"{name} is for release 'updates': leave it out.")
+                    raise InputError("is for release 'updates': leave it out.", field=name)
             rule = Weights(head, radius, self.tau)
         else:
             if self.tau is not None:

@@ -243,7 +243,7 @@ class PGC:
                 # None is for who says nothing, but for the mechanism.
                 options = [one for one in allowed if one is not None or name == "mechanism"]
                 listed = ", ".join(map(repr, options[:-1])) + " or " * (len(options) > 1)
-                raise InputError(f"{name} must be {listed}{options[-1]!r}, not {said!r}.")
+                raise InputError(f"must be {listed}{options[-1]!r}, not {said!r}.", field=name)
         if self.paper and self.mechanism == "privunit":
             raise InputError(
                 "mode 'paper' has no PrivUnit: say mechanism 'laplace' or 'sign', or None."
@@ -264,20 +264,20 @@ class PGC:
         def finite(name: str, value: object) -> float:
             found = checks.number(name, value)
             if not math.isfinite(found):
-                raise InputError(f"{name} must be finite, not {found:g}.")
+                raise InputError(f"must be finite, not {found:g}.", field=name)
             return found
 
         def each(read: Callable[[str, object], Any]) -> Callable[[str, object], Any]:
             def listed(name: str, value: object) -> Any:
                 if not isinstance(value, tuple | list):
-                    raise InputError(f"{name} must be a list of numbers, not {value!r}.")
+                    raise InputError(f"must be a list of numbers, not {value!r}.", field=name)
                 return tuple(read(f"a number in {name}", one) for one in value)
 
             return listed
 
         for name in ("hidden", "submissions", "flight", "gamma", "score_share", "enough"):
             if getattr(self, name) is None:
-                raise InputError(f"{name} is needed: leave it out to have what is usual.")
+                raise InputError("is needed: leave it out to have what is usual.", field=name)
         put("hidden", each(checks.count))
         put("scale", each(checks.positive))
         for name in ("submissions", "flight", "buffer"):
@@ -581,7 +581,7 @@ def _check_swept(name: str, values: Any) -> None:
     }
     kind, fits = rules.get(name, ("zero or more", values >= 0.0))
     if not np.all(fits & np.isfinite(values)):
-        raise InputError(f"{name} must be {kind} in every lane.")
+        raise InputError(f"must be {kind} in every lane.", field=name)
 
 
 class Collection(NamedTuple):

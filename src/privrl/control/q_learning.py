@@ -117,12 +117,12 @@ class Config:
 
 def _share(name: str, value: object) -> None:
     if checks.non_negative(name, value) > 1.0:
-        raise InputError(f"{name} must be at most 1.")
+        raise InputError("must be at most 1.", field=name)
 
 
 def _half_life(name: str, value: object) -> None:
     if checks.number(name, value) <= 0.0:
-        raise InputError(f"{name} must be positive, or infinite.")
+        raise InputError("must be positive, or infinite.", field=name)
 
 
 _CHECKS = {

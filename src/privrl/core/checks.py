@@ -17,13 +17,13 @@ def number(name: str, value: object) -> float:
     """A real number that is not NaN (infinities pass; the callers below decide about them)."""
     # NumPy's scalars register as Real; booleans do too, but `True` is never meant as a noise scale.
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} must be a number, not {value!r}.")
+        raise InputError(f"must be a number, not {value!r}.", field=name)
     try:
         converted = float(cast(SupportsFloat, value))
     except OverflowError:
-        raise InputError(f"{name} is too large for a floating-point number.") from None
+        raise InputError("is too large for a floating-point number.", field=name) from None
     if math.isnan(converted):
-        raise InputError(f"{name} must be a number, not NaN.")
+        raise InputError("must be a number, not NaN.", field=name)
     return converted
 
 
@@ -31,7 +31,7 @@ def positive(name: str, value: object) -> float:
     """0 < value < infinity."""
     converted = number(name, value)
     if not 0.0 < converted < math.inf:
-        raise InputError(f"{name} must be positive and finite, not {converted:g}.")
+        raise InputError(f"must be positive and finite, not {converted:g}.", field=name)
     return converted
 
 
@@ -39,7 +39,7 @@ def non_negative(name: str, value: object) -> float:
     """0 <= value < infinity."""
     converted = number(name, value)
     if not 0.0 <= converted < math.inf:
-        raise InputError(f"{name} must be zero or more and finite, not {converted:g}.")
+        raise InputError(f"must be zero or more and finite, not {converted:g}.", field=name)
     return converted
 
 
@@ -47,7 +47,7 @@ def probability(name: str, value: object) -> float:
     """0 <= value < 1: a delta."""
     converted = number(name, value)
     if not 0.0 <= converted < 1.0:
-        raise InputError(f"{name} must be at least 0 and below 1, not {converted:g}.")
+        raise InputError(f"must be at least 0 and below 1, not {converted:g}.", field=name)
     return converted
 
 
@@ -55,32 +55,33 @@ def rate(name: str, value: object) -> float:
     """0 < value <= 1: a sampling rate."""
     converted = number(name, value)
     if not 0.0 < converted <= 1.0:
-        raise InputError(f"{name} must be above 0 and at most 1, not {converted:g}.")
+        raise InputError(f"must be above 0 and at most 1, not {converted:g}.", field=name)
     return converted
 
 
 def count(name: str, value: object, *, least: int = 1) -> int:
     """A whole number of at least one, or of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"{name} must be a whole number, not {value!r}.")
+        raise InputError(f"must be a whole number, not {value!r}.", field=name)
     converted = int(cast(SupportsIndex, value))
     if converted < least:
-        raise InputError(f"{name} must be at least {least}, not {converted}.")
+        raise InputError(f"must be at least {least}, not {converted}.", field=name)
     if converted >= 2**63:
-        raise InputError(f"{name} must be below 2^63.")
+        raise InputError("must be below 2^63.", field=name)
     return converted
 
 
 def switch(name: str, value: object) -> bool:
     """True or False, and nothing that only counts as one: "no" would be yes."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be True or False, not {value!r}.")
+        raise InputError(f"must be True or False, not {value!r}.", field=name)
     return bool(value)
 
 
 def confidence(value: object) -> float:
     """At least one half and below 1: how sure a bound is."""
-    converted = number("confidence", value)
+    name = "confidence"
+    converted = number(name, value)
     if not 0.5 <= converted < 1.0:
-        raise InputError(f"confidence must be at least 0.5 and below 1, not {converted:g}.")
+        raise InputError(f"must be at least 0.5 and below 1, not {converted:g}.", field=name)
     return converted

@@ -12,7 +12,7 @@ from typing import Any, Literal, Required, TypedDict, get_args
 
 import numpy as np
 
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 
 NullRule = Literal["refuse", "carry", "fill"]
 Invalid = Literal["refuse", "neutral"]
@@ -143,7 +143,7 @@ def plan(given: Mapping[str, Any]) -> Plan:
     check_options(given, Columns)
     for role in ("trajectory", "state", "action", "reward"):
         if given.get(role) is None:
-            raise InputError(f"{role} is needed: say which column holds it.")
+            raise InputError("is needed", field=role, remedy="say which column holds it.")
     singles = ("trajectory", "reward", "time", "user", "behavior_prob", "target_prob")
     one = {role: _name(role, given.get(role)) for role in singles}
     flags = {role: _flag(role, given.get(role)) for role in ("terminated", "truncated")}
@@ -171,10 +171,9 @@ def plan(given: Mapping[str, Any]) -> Plan:
         ("action", several["action"], facts.num_actions),
     ):
         if isinstance(names, tuple) and count is not None:
-            raise InputError(
-                f"num_{what}s and {what}_vocabulary are for discrete {what}s: "
-                f"name the column as {what}='...', not as a list."
-            )
+            problem = option(f"num_{what}s") + " and " + option(f"{what}_vocabulary")
+            problem += f" are for discrete {what}s"
+            raise InputError(problem, remedy="name one column, as " + option(what, "NAME") + ".")
     checked = Plan(
         **one,  # type: ignore[arg-type]
         **flags,  # type: ignore[arg-type]
@@ -190,14 +189,15 @@ def plan(given: Mapping[str, Any]) -> Plan:
 def _stance(invalid: object, people: object) -> tuple[Invalid, int | None]:
     if invalid not in get_args(Invalid):
         raise InputError(f"invalid must be 'refuse' or 'neutral', not {invalid!r}.")
-    count = _count("people", people)
+    name, neutral = "people", option("invalid", "neutral")
+    count = _count(name, people)
     if invalid == "neutral" and count is None:
-        raise InputError(
-            "people is needed with invalid='neutral': say how many people (or trajectories, if "
-            "nobody is named) there are, because a count of valid ids would depend on the data."
-        )
+        how_many = " how many people (or trajectories, if nobody is named) there are, because a "
+        remedy = "say with " + option(name) + how_many + "count of valid ids depends on the data."
+        raise InputError("is needed with " + neutral, field=name, remedy=remedy)
     if invalid == "refuse" and count is not None:
-        raise InputError("people is counted in the table: say it with invalid='neutral' only.")
+        remedy = "say it with " + neutral + " only."
+        raise InputError("is counted in the table", field=name, remedy=remedy)
     # One of the two words of a stance, by the check above.
     return invalid, count  # type: ignore[return-value]
 
@@ -212,13 +212,13 @@ def check_options(given: Mapping[str, Any], known: type) -> None:
 def _name(role: str, value: object) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
-    raise InputError(f"{role} must be the name of a column, not {value!r}.")
+    raise InputError(f"must be the name of a column, not {value!r}.", field=role)
 
 
 def _flag(role: str, value: object) -> str | bool | None:
     if value is None or isinstance(value, bool) or (isinstance(value, str) and value):
         return value
-    raise InputError(f"{role} must be the name of a column, True or False, not {value!r}.")
+    raise InputError(f"must be the name of a column, True or False, not {value!r}.", field=role)
 
 
 def _names(role: str, value: object) -> str | tuple[str, ...] | None:
@@ -228,9 +228,9 @@ def _names(role: str, value: object) -> str | tuple[str, ...] | None:
         names = tuple(value)
         if names and all(isinstance(n, str) and n for n in names):
             if len(set(names)) < len(names):
-                raise InputError(f"{role} names a column twice.")
+                raise InputError("names a column twice.", field=role)
             return names
-    raise InputError(f"{role} must be the name of a column or a list of names, not {value!r}.")
+    raise InputError(f"must be the name of a column or a list of names, not {value!r}.", field=role)
 
 
 def _count(role: str, value: object) -> int | None:
@@ -240,26 +240,26 @@ def _count(role: str, value: object) -> int | None:
         count = int(value)
         if 0 < count <= MOST_VALUES:
             return count
-    raise InputError(f"{role} must be a whole number from 1 to 2**31 - 1, not {value!r}.")
+    raise InputError(f"must be a whole number from 1 to 2**31 - 1, not {value!r}.", field=role)
 
 
 def _vocabulary(role: str, value: object, count: object) -> tuple[Word, ...] | None:
     if value is None:
         return None
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or not value:
-        raise InputError(f"{role} must be a list of words or of whole numbers.")
+        raise InputError("must be a list of words or of whole numbers.", field=role)
     words: tuple[Word, ...] = tuple(int(w) if isinstance(w, np.integer) else w for w in value)
     kinds = {type(word) for word in words}
     if kinds not in ({str}, {int}):
-        raise InputError(f"{role} must hold either words or whole numbers, and nothing else.")
+        raise InputError("must hold either words or whole numbers, and nothing else.", field=role)
     if len(set(words)) < len(words):
-        raise InputError(f"{role} holds an entry twice.")
+        raise InputError("holds an entry twice.", field=role)
     if kinds == {int} and any(not -(2**63) <= int(w) < 2**63 for w in words):
-        raise InputError(f"{role} holds a number that does not fit into 64 bits.")
+        raise InputError("holds a number that does not fit into 64 bits.", field=role)
     if any(isinstance(w, str) and not _is_text(w) for w in words):
-        raise InputError(f"{role} holds a word that is not valid text.")
+        raise InputError("holds a word that is not valid text.", field=role)
     if count is not None and count != len(words):
-        raise InputError(f"{role} has {len(words)} entries, which contradicts {count!r}.")
+        raise InputError(f"has {len(words)} entries, which contradicts {count!r}.", field=role)
     return words
 
 
@@ -320,7 +320,7 @@ def _nulls(
                 "follows or nothing does, and refused elsewhere."
             )
         if name not in checked.names:
-            raise InputError(f"nulls names {name!r}, which is not a column that is read.")
+            raise InputError(f"names {name!r}, which is not a column that is read.", field="nulls")
         if rule == "carry" and (name not in states or name in others):
             raise InputError(
                 f"Nulls in {name!r} cannot be carried forward, as those of states can: refuse "
@@ -328,12 +328,12 @@ def _nulls(
             )
     values: Mapping[str, object] = {} if fill is None else fill  # type: ignore[assignment]
     if not isinstance(values, Mapping):
-        raise InputError("fill must say the value for each column, as {'column': value}.")
+        raise InputError("must say the value for each column, as {'column': value}.", field="fill")
     for name, value in values.items():
         if rules.get(name) != "fill":
-            raise InputError(f"fill gives a value for {name!r}, whose nulls are not filled.")
+            raise InputError(f"gives {name!r} a value, whose nulls are not filled.", field="fill")
         if not _is_value(value):
-            raise InputError(f"fill must give a finite number or a word for {name!r}.")
+            raise InputError(f"must give a finite number or a word for {name!r}.", field="fill")
     lacking = [name for name, rule in rules.items() if rule == "fill" and name not in values]
     if lacking:
         raise InputError(

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.types import AnyArray
 from privrl.data.arrow import (
     differ,
@@ -37,7 +37,7 @@ from privrl.data.sources import Chunk, at, private
 
 Kind = Literal["index", "word", "vector"]
 
-_SORT_HINT = "sort the rows by trajectory and time, or pass sort=True"
+_SORT = "sort the rows by trajectory and time, or pass " + option("sort", True)
 _TOO_LONG = "the number does not fit into 64 bits with a sign"
 # What one column of time may hold, in its several files.
 _COMPARABLE = (
@@ -159,14 +159,12 @@ class Decoder:
         started = taken(ids, starts)
         again = self._seen.add(started)
         if again is not None:
-            raise at(
-                chunk.place(int(starts[again])),
-                plan.trajectory,
-                f"a trajectory that had ended appears again: {_SORT_HINT}"
-                if chunk.origin is None
-                # Sorted by user and trajectory, this is the only way left.
-                else "several users have a trajectory of this id, which must be unique",
-            )
+            place = chunk.place(int(starts[again]))
+            if chunk.origin is None:
+                raise at(place, plan.trajectory, "a trajectory that had ended appears again", _SORT)
+            # Sorted by user and trajectory, this is the only way left.
+            what = "several users have a trajectory of this id, which must be unique"
+            raise at(place, plan.trajectory, what)
         columns: dict[str, AnyArray] = {}
         if plan.time is not None:
             columns["times"] = self._times(chunk, plan.time, new)
@@ -256,8 +254,8 @@ class Decoder:
                 raise at(
                     chunk.place(int(begins[again])),
                     name,
-                    "a user whose rows had ended appears again: sort the rows by user, trajectory "
-                    "and time, or pass sort=True",
+                    "a user whose rows had ended appears again",
+                    "sort the rows by user, trajectory and time, or pass " + option("sort", True),
                 )
         return taken(users, starts), item(users, new.size - 1)
 
@@ -292,13 +290,10 @@ class Decoder:
         if late.any():
             row = first_true(late)
             before = times[row - 1] if row else last.time  # type: ignore[union-attr]
-            raise at(
-                chunk.place(row),
-                name,
-                "the step is there twice, at the same time of the same trajectory"
-                if times[row] == before
-                else f"the time goes back within a trajectory: {_SORT_HINT}",
-            )
+            if times[row] == before:
+                what = "the step is there twice, at the same time of the same trajectory"
+                raise at(chunk.place(row), name, what)
+            raise at(chunk.place(row), name, "the time goes back within a trajectory", _SORT)
         return times
 
     def _timestamps(self, chunk: Chunk, name: str, array: Any) -> AnyArray:
@@ -390,17 +385,13 @@ class Decoder:
             return "word"
         if pa.types.is_large_string(t):
             if count is not None:
-                raise self._wrong_type(
-                    chunk,
-                    name,
-                    array,
-                    f"num_{role}s is for whole numbers (say which words there can be by "
-                    f"{role}_vocabulary)",
-                )
+                needed = f"each {role} must be a whole number (if they are words, "
+                raise self._wrong_type(chunk, name, array, needed + _listed(role) + ")")
             if not self.may_collect_words:
                 raise InputError(
                     f"{chunk.file}: column {name!r} holds words, so a stream needs "
-                    f"{role}_vocabulary: say which words there can be."
+                    + option(f"{role}_vocabulary"),
+                    remedy=_listed(role) + ".",
                 )
             self.vocabularies[role] = Vocabulary([], given=False)
             return "word"
@@ -440,8 +431,9 @@ class Decoder:
             raise at(
                 chunk.place(first_true((values < 0) | (values >= top))),
                 name,
-                f"the {role} lies outside {table}"
-                + ("" if count else f" (name other values by {role}_vocabulary)"),
+                f"the {role} lies outside {table} (if the codes are others, list them with "
+                + option(f"{role}_vocabulary")
+                + ", in the policy's order)",
             )
         return values.astype(np.int32, copy=False), valid
 
@@ -459,9 +451,8 @@ class Decoder:
         if pa.types.is_null(array.type) or not known.words:
             return np.zeros(len(array), dtype=np.int32), np.zeros(len(array), dtype=bool)
         if not (pa.types.is_integer if whole else pa.types.is_large_string)(array.type):
-            raise self._wrong_type(
-                chunk, name, array, f"{role}_vocabulary holds {'numbers' if whole else 'words'}"
-            )
+            needed = option(f"{role}_vocabulary") + f" holds {'numbers' if whole else 'words'}"
+            raise self._wrong_type(chunk, name, array, needed)
         if whole:
             _integers(chunk, name, array.fill_null(0))
             array = pc.cast(array, pa.int64(), safe=False)
@@ -469,9 +460,8 @@ class Decoder:
         valid = valid_mask(array)
         if codes.null_count > array.null_count:
             absent = to_numpy(pc.and_(codes.is_null(), array.is_valid()))
-            raise at(
-                chunk.place(first_true(absent)), name, f"the {role} is not in {role}_vocabulary"
-            )
+            what = f"the {role} is not among " + option(f"{role}_vocabulary")
+            raise at(chunk.place(first_true(absent)), name, what)
         return to_numpy(codes.fill_null(0)).astype(np.int32), valid
 
     def _vector(
@@ -549,7 +539,9 @@ class Decoder:
         fits = values >= 0.0 if zero else values > 0.0
         fits &= values < np.inf if density else values <= 1.0
         if not fits.all():
-            interval = ("[0, " if zero else "(0, ") + ("infinity)" if density else "1]")
+            interval = ("[0, " if zero else "(0, ") + (
+                "infinity)" if density else "1] (percentages must be divided by 100 first)"
+            )
             raise at(
                 chunk.place(first_true(~fits)),
                 name,
@@ -679,11 +671,7 @@ class Decoder:
         if valid is not None:
             missing = ~valid
             if rule == "refuse":
-                raise at(
-                    chunk.place(first_true(missing)),
-                    name,
-                    "the value is null (nulls='carry' or 'fill' would answer it)",
-                )
+                raise self._null(chunk.place(first_true(missing)), role, name)
             values = values.copy()
             if rule == "fill":
                 values[missing] = self._fill(role, name)
@@ -693,6 +681,15 @@ class Decoder:
         if rule == "carry":
             self._carried[name] = values[-1].copy()
         return values, None
+
+    def _null(self, place: tuple[str, int], role: str, name: str) -> InputError:
+        what, quoted = "the value is null", ""
+        if place[0].lower().endswith(".csv"):
+            what += ", as empty cells and NA are"
+            quoted = "put quotes around NA if it is a word, or "
+        rule = option("", {name: "carry" if role == "state" else "fill"})
+        remedy = quoted + "give its column a rule with " + option("nulls") + ", such as " + rule
+        return at(place, name, what, remedy)
 
     def _carry(
         self, chunk: Chunk, name: str, values: AnyArray, valid: AnyArray, new: AnyArray
@@ -709,6 +706,7 @@ class Decoder:
                 chunk.place(first_true(lost)),
                 name,
                 "the value is null and its trajectory holds none before it to carry forward",
+                "fill it in the table first",
             )
         carried = values[np.maximum(source, 0)]
         if earlier.any():
@@ -722,21 +720,24 @@ class Decoder:
             words = self.vocabularies[role]
             if given not in words.words:
                 if words.given:
+                    among = option(f"{role}_vocabulary") + "."
                     raise InputError(
-                        f"fill gives {name!r} a value that is not in {role}_vocabulary."
+                        f"gives {name!r} a value that is not among " + among, field="fill"
                     )
                 if not isinstance(given, str):
-                    raise InputError(f"fill gives {name!r} a number, but the column holds words.")
+                    raise InputError(
+                        f"gives {name!r} a number, but the column holds words.", field="fill"
+                    )
                 words.words.append(given)
             return words.words.index(given)
         if isinstance(given, str):
-            raise InputError(f"fill gives {name!r} a word, but the column holds numbers.")
+            raise InputError(f"gives {name!r} a word, but the column holds numbers.", field="fill")
         number = float(given)  # type: ignore[arg-type]
         if kind == "index":
             facts = self.plan.facts
             count = facts.num_states if role == "state" else facts.num_actions
             if number != int(number) or not 0 <= number < (count or MOST_VALUES):
-                raise InputError(f"fill gives {name!r} a value that is no {role}.")
+                raise InputError(f"gives {name!r} a value that is no {role}.", field="fill")
             return int(number)
         return number
 
@@ -746,9 +747,15 @@ class Decoder:
             numeric = pc.match_substring_regex(array, _NUMBER).fill_null(True)
             odd = ~to_numpy(numeric)
             if odd.any():
-                return at(chunk.place(first_true(odd)), name, f"it holds a word, but {needed}")
+                return at(chunk.place(first_true(odd)), name, "it holds a word, but " + needed)
         kind = "text" if pa.types.is_large_string(array.type) else str(array.type)
-        return InputError(f"{chunk.file}: column {name!r} holds {kind}, but {needed}.")
+        return InputError(f"{chunk.file}: column {name!r} holds {kind}, but " + needed + ".")
+
+
+def _listed(role: str) -> str:
+    """What to say about words."""
+    words = option(f"{role}_vocabulary") + " which words there can be, such as "
+    return "say with " + words + option("", ["low", "high"]) + ", in the policy's order"
 
 
 def _from_decimals(chunk: Chunk, name: str, array: Any) -> Any:

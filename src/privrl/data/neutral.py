@@ -62,7 +62,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.types import AnyArray
 from privrl.data.arrow import floats, is_list, is_number, plain, to_numpy
 from privrl.data.columns import MOST_VALUES, Plan, Word
@@ -239,7 +239,7 @@ def _shape(file: str, schema: Any, asked: Plan) -> Shape:
         return held.value_type if pa.types.is_dictionary(held) else held
 
     def wrong(name: str, needed: str) -> InputError:
-        return InputError(f"{file}: column {name!r} holds {kind(name)}, but {needed}.")
+        return InputError(f"{file}: column {name!r} holds {kind(name)}, but " + needed + ".")
 
     def ids(role: str, name: str) -> Ids:
         if _is_text(kind(name)):
@@ -261,18 +261,18 @@ def _shape(file: str, schema: Any, asked: Plan) -> Shape:
         columns = (names,) if isinstance(names, str) else names
         for name in columns:
             held = kind(name)
+            needed: str
             if words is not None and isinstance(words[0], str):
-                fits, needed = _is_text(held), f"{role}_vocabulary holds words"
+                fits, needed = _is_text(held), option(f"{role}_vocabulary") + " holds words"
             elif isinstance(names, str) and is_list(held):
                 fits = pa.types.is_fixed_size_list(held) and is_number(held.value_type)
-                fits, needed = (
-                    fits and count is None,
-                    ("with invalid='neutral' a list must have a fixed size, or name its columns"),
-                )
+                fits, needed = fits and count is None, "with " + option("invalid", "neutral")
+                needed += " a list must have a fixed size, or name its columns"
             else:
                 fits, needed = _is_numeric(held), f"each {role} must be a number"
                 if _is_text(held):
-                    needed = f"{role}_vocabulary is needed: say which words there can be"
+                    listed = " is needed: say which words there can be"
+                    needed = option(f"{role}_vocabulary") + listed
             if not (fits or pa.types.is_null(held)):
                 raise wrong(name, needed)
         held, length = kind(columns[0]), len(columns)
@@ -280,10 +280,10 @@ def _shape(file: str, schema: Any, asked: Plan) -> Shape:
             if is_list(held):
                 length = held.list_size
             elif not (pa.types.is_floating(held) or pa.types.is_decimal(held)):
-                raise InputError(
-                    f"num_{role}s is needed with invalid='neutral': say how many {role}s there "
-                    f"can be, or that {role}s are vectors, as {role}=['...']."
-                )
+                number, problem = f"num_{role}s", "is needed with " + option("invalid", "neutral")
+                vectors = " or, if they are vectors, say so with " + option(role, ["..."]) + "."
+                remedy = "say with " + option(number) + f" how many {role}s there can be" + vectors
+                raise InputError(problem, field=number, remedy=remedy)
         return Field(columns, count, words, length)
 
     state, action = field("state", asked.state), field("action", asked.action)
@@ -311,10 +311,10 @@ def _filled(shape: Shape) -> Shape:
     for role, field in (("state", shape.state), ("action", shape.action)):
         for name in field.columns:
             if name in shape.plan.fill and np.isnan(_fill(shape.plan, field, name)):
-                raise InputError(f"fill gives {name!r} a value that is no {role}.")
+                raise InputError(f"gives {name!r} a value that is no {role}.", field="fill")
     for name, value in shape.plan.fill.items():
         if isinstance(value, str) and name not in (*shape.state.columns, *shape.action.columns):
-            raise InputError(f"fill gives {name!r} a word, but the column holds numbers.")
+            raise InputError(f"gives {name!r} a word, but the column holds numbers.", field="fill")
     return shape
 
 

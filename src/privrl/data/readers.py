@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.files import is_there, parse_json, reason, regular
 from privrl.core.types import AnyArray
 from privrl.data import neutral
@@ -22,6 +22,7 @@ from privrl.data.columns import Arrays, Facts, Plan, check_options, plan
 from privrl.data.decoder import Block, Decoder
 from privrl.data.sources import (
     NOT_TEXT,
+    PRIVATE,
     Chunk,
     ahead,
     check_schema,
@@ -156,7 +157,8 @@ def from_csv(
     checked, found = plan(columns), files(paths, ".csv")
     if checked.invalid == "neutral":
         if types:
-            raise InputError("types are those of the roles with invalid='neutral': leave them out.")
+            problem = "types are those of the roles with " + option("invalid", "neutral")
+            raise InputError(problem, remedy="leave them out.")
         shape = neutral.text_shape(found, checked)
         return of_people(neutral.in_memory(neutral.rows_of_text(found, shape), shape), checked)
     # Ids are text: as numbers 1 and 01 would be one person, and so would long ones. A column that
@@ -180,7 +182,7 @@ def from_csv(
         return _load(_csv_chunks(found, checked, kept), checked, sort, title(found))
     except InputError as error:
         # The types of columns were guessed from their cells, so every refusal is about those.
-        raise private(str(error)) from None
+        raise error if error.text.endswith(PRIVATE) else private(error.text) from None
 
 
 def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iterator[Chunk]:

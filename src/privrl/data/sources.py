@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.files import reason, regular
 from privrl.core.types import AnyArray
 from privrl.data.arrow import is_list, plain_batch, to_numpy
@@ -65,15 +65,18 @@ class Chunk:
         return self.batch.column(self.batch.schema.get_field_index(name))
 
 
-def at(place: tuple[str, int], column: str, what: str) -> InputError:
+def at(place: tuple[str, int], column: str, what: str, remedy: str | None = None) -> InputError:
     """The sentence for one bad cell."""
     file, row = place
-    return private(f"{file}, column {column!r}, row {row} (counting from 0): {what}.")
+    problem = f"{file}, column {column!r}, row {row} (counting from 0): " + what
+    if remedy is None:
+        return private(problem + ".")
+    return InputError(problem, remedy=remedy + ". " + PRIVATE)
 
 
 def private(sentence: str) -> InputError:
     """A refusal that depends on what is in the rows, and says whom it is for."""
-    return InputError(sentence if sentence.endswith(PRIVATE) else f"{sentence} {PRIVATE}")
+    return InputError(sentence + " " + PRIVATE)
 
 
 def check_schema(file: str, schema: Any, plan: Plan) -> None:
@@ -87,10 +90,10 @@ def check_schema(file: str, schema: Any, plan: Plan) -> None:
         return
     for name in plan.uncarried:
         if name not in plan.nulls and schema.field(name).nullable:
-            raise InputError(
-                f"{file}: column {name!r} may hold nulls, by its type, and nulls gives no rule for "
-                f"it: say 'refuse', or 'fill' and a value."
-            )
+            rules = option("", {name: "refuse"}) + ", or " + option("", {name: "fill"})
+            problem = f"{file}: column {name!r} may hold nulls, by its type, and " + option("nulls")
+            remedy = "add " + rules + " if a null means some value."
+            raise InputError(problem + " gives no rule for it", remedy=remedy)
 
 
 def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """Words that were made numbers by reading the data, which no payment covers."""
 
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.data.trajectories import Trajectories
 
 
@@ -15,7 +15,9 @@ def refuse_read_words(data: Trajectories) -> None:
         ("action", data.facts.action_vocabulary_read),
     ):
         if read:
+            say = "say which there could be, with " + option(f"{what}_vocabulary")
             raise InputError(
                 f"The {what}s there are were read from this very data, which a certificate would "
-                f"not cover: say which there could be ({what}_vocabulary=[...]) when loading it."
+                "not cover",
+                remedy=say + ", when loading it.",
             )

@@ -100,4 +100,7 @@ def _value(node: ast.expr, text: str, unknown: float | None) -> object:
             except TypeError:
                 wanted = ", ".join(f.name for f in fields(kind))
                 raise InputError(f"{name} takes {wanted}.") from None
+            except InputError as error:
+                # A field of the event, and no option of the same name.
+                raise InputError(f"{name}: {error}") from None
     raise InputError(f"{text!r} is not an event: write one like Gaussian(1, 1).")

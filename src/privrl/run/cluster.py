@@ -37,7 +37,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from privrl.core import checks
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.text import printable, uncoloured
 from privrl.data import Policy, Trajectories, TrajectoryStream
 from privrl.evaluation.bellman_error import pieces
@@ -166,7 +166,8 @@ def _connected(workers: str) -> Iterator[Any]:
         with own_cluster():
             yield ray
         return
-    nobody = InputError(f"There is no Ray cluster at {workers!r}: start one, or say 'ray'.")
+    remedy = "start one, or say " + option("workers", "ray") + "."
+    nobody = InputError(f"There is no Ray cluster at {workers!r}", remedy=remedy)
     if workers != "auto" and not _answers(workers):
         raise nobody
     try:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from privrl.core import checks
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.progress import Progress, silent
 from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
 from privrl.data.assumed import ESTIMATED, assumed
@@ -125,10 +125,10 @@ class Question:
         if "value" not in self.estimators:
             raise InputError("estimators must contain value: the others come beside it.")
         if len(self.estimators) > 1 and self.features is None:
-            raise InputError(
-                "features are needed to estimate the value of states: say what range each state "
-                "could be in (state_range), or how many states there are (num_states)."
-            )
+            remedy = "say what range each state could be in (" + option("state_range")
+            remedy += "), or how many states there are (" + option("num_states") + ")."
+            problem = "features are needed to estimate the value of states"
+            raise InputError(problem, remedy=remedy)
         if self.return_bound is not None:
             checks.positive("return_bound", self.return_bound)
         if self.grid and len(self.estimators) > 1:

@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from privrl.core import checks, files
 from privrl.core.errors import InputError
@@ -28,10 +28,16 @@ def configured(path: str | Path) -> dict[str, Any]:
     return {str(name).replace("-", "_"): value for name, value in found.items()}
 
 
+def ask(name: str, question: str, hint: str) -> NoReturn:
+    """Refuse, and say what is missing and how to say it."""
+    option = name.rstrip("_").replace("_", "-")
+    raise InputError("is needed", field=name, remedy=f"say with --{option} {question}. {hint}.")
+
+
 def not_empty(name: str, text: str) -> str:
     """`text`, which is no answer if there is nothing in it: a default would take its place."""
     if not text.strip():
-        raise InputError(f"{name} is empty: say something, or leave it out.")
+        raise InputError("is empty: say something, or leave it out.", field=name)
     return text
 
 
@@ -39,23 +45,25 @@ def number(name: str, value: Any) -> float:
     try:
         return checks.number(name, float(value) if isinstance(value, str) else value)
     except ValueError:
-        raise InputError(f"{name} must be a number, not {value!r}.") from None
+        raise InputError(f"must be a number, not {value!r}.", field=name) from None
 
 
 def whole(name: str, value: Any) -> int:
     found = number(name, value)
     if not found.is_integer() or found < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        raise InputError(f"must be a whole number of at least 1, not {value!r}.", field=name)
     return int(found)
 
 
 def pair(name: str, text: str | None) -> tuple[float, float]:
     parts = (text or "").replace(":", ",").split(",")
     if len(parts) != 2:
-        raise InputError(f"{name} must be two numbers, the lowest and the highest, such as 0,1.")
+        raise InputError(
+            "must be two numbers, the lowest and the highest, such as 0,1.", field=name
+        )
     low, high = (number(name, part) for part in parts)
     if not low < high:
-        raise InputError(f"{name} must have the lowest first: {low:g} is not below {high:g}.")
+        raise InputError(f"must have the lowest first: {low:g} is not below {high:g}.", field=name)
     return low, high
 
 

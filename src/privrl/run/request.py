@@ -7,14 +7,12 @@ to a valid command by following the answers. Nothing is measured on the data to 
 """
 
 import difflib
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -40,7 +38,7 @@ from privrl.evaluation.sums import gathered
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget
 from privrl.run.evaluation import ESTIMATORS, Gather, Question, evaluate
-from privrl.run.parsing import box, configured, not_empty, number, pair, whole
+from privrl.run.parsing import ask, box, configured, not_empty, number, pair, whole
 from privrl.run.provenance import BehaviorSource, PolicySource, Provenance
 from privrl.run.releasing import refuse_taken_name
 from privrl.run.study import Fact, Origin, Study
@@ -276,17 +274,16 @@ class Request:
 
     def checked(self) -> "Checked":
         """What the curator's validation finds: exact, and so private, like the refusals of it."""
-        with in_options():
-            columns = self.columns(None)
-            if self.stream and not _is_csv(self.paths[0]):
-                told = stream_parquet(self.paths, sort=self.sort, **columns).check()
-                people = "" if told.num_users is None else f", {told.num_users:,} users"
-                words = f"{told.num_trajectories:,} trajectories{people}, {told.num_steps:,} steps"
-                counts = told.num_trajectories, told.num_users, told.num_steps
-            else:
-                data = self.load_whole(None)
-                words = data.summary()
-                counts = data.num_trajectories, data.num_users, data.num_steps
+        columns = self.columns(None)
+        if self.stream and not _is_csv(self.paths[0]):
+            told = stream_parquet(self.paths, sort=self.sort, **columns).check()
+            people = "" if told.num_users is None else f", {told.num_users:,} users"
+            words = f"{told.num_trajectories:,} trajectories{people}, {told.num_steps:,} steps"
+            counts = told.num_trajectories, told.num_users, told.num_steps
+        else:
+            data = self.load_whole(None)
+            words = data.summary()
+            counts = data.num_trajectories, data.num_users, data.num_steps
         named = zip(("trajectories", "users", "steps"), counts, strict=True)
         return Checked(words, dict(named))
 
@@ -314,7 +311,7 @@ class Request:
                 shown = ", ".join(names[:_MOST_COLUMNS])
                 more = len(names) - _MOST_COLUMNS
                 also = f" and {more:,} more" if more > 0 else ""
-                self._ask(role, question, f"The columns are {shown}{also}")
+                ask(role, question, f"The columns are {shown}{also}")
 
     def _named_columns(self) -> Iterator[str]:
         for role in _COLUMNS:
@@ -325,10 +322,6 @@ class Request:
                 yield said
             elif isinstance(said, tuple):
                 yield from said
-
-    def _ask(self, name: str, question: str, hint: str) -> NoReturn:
-        option = name.replace("_", "-")
-        raise InputError(f"{name} is needed: say with --{option} {question}. {hint}.")
 
     def _refuse_private_words(self, data: Trajectories) -> None:
         for what, read in (
@@ -346,7 +339,7 @@ class Request:
     def policies(self) -> tuple[Policy | None, Policy | None]:
         """The one to judge and, if it was given, the one that was followed."""
         if self.policy is None and self.target_prob is None:
-            self._ask(
+            ask(
                 "policy",
                 "the file of the policy to judge",
                 "For a table it holds "
@@ -364,7 +357,7 @@ class Request:
         target = None if self.policy is None else load_policy(self.policy)
         followed = None if self.behavior is None else load_policy(self.behavior)
         if followed is None and self.behavior_prob is None:
-            self._ask(
+            ask(
                 "behavior_prob",
                 "which column holds the probability with which the logged action was taken",
                 "If a known protocol was followed, give it as a policy.json with --behavior",
@@ -405,13 +398,13 @@ class Request:
         reward_range = (0.0, 1.0) if unbounded else self.rewards()
         gamma = 1.0 if self.gamma is None else self.gamma
         if self.horizon is None and gamma == 1.0:
-            self._ask(
+            ask(
                 "horizon",
                 "after how many steps to stop counting, such as 20",
                 "Or discount later rewards, with --gamma 0.99",
             )
         if weight_cap is None:
-            self._ask(
+            ask(
                 "weight_cap",
                 "how much one trajectory may count at most, such as 10",
                 "More lets in more noise, less hides more of what the policy would do differently",
@@ -441,7 +434,7 @@ class Request:
     def rewards(self) -> tuple[float, float]:
         """What any reward could be."""
         if self.reward_range is None:
-            self._ask(
+            ask(
                 "reward_range",
                 "the smallest and the largest that any reward could be, such as 0,1",
                 "It is not measured, because that would give somebody away",
@@ -455,14 +448,14 @@ class Request:
                 raise InputError("Data declared --public has no --epsilon and --delta to spend.")
             return None
         if self.epsilon is None:
-            self._ask(
+            ask(
                 "epsilon",
                 "how much may be given away about anybody, such as 1",
                 "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
                 "for data that is nobody's, say --public",
             )
         if self.delta is None:
-            self._ask(
+            ask(
                 "delta",
                 "how likely the promise may fail, such as 1e-6",
                 "It should be well below one in the number of people",
@@ -555,43 +548,42 @@ class Request:
         """Ask for what is missing, load, evaluate; `evaluate` says what the arguments are."""
         if ledger is not None and run is not None and not resume:
             refuse_taken_name(ledger, run)
-        with in_options():
-            # Whatever was said is checked before a large table is read.
-            self.columns(None)
-            policy, followed = self.policies()
-            question = self.question(policy)
-            self._fit(policy, followed)
-            progress("loading")
-            data = self.load(policy)
-            if followed is not None:
-                data = data.with_behavior(followed)
-            if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
-                data = _watched(data, len(question.estimators), progress)
-            study = evaluate(
-                data,
-                policy,
-                question,
-                behavior=followed,
-                title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
-                target_name=self.target_name or "new policy",
-                behavior_name=self.behavior_name or "as logged",
-                notes=self._notes(),
-                command=self.command(),
-                public=self.public,
-                policy_source=self.policy_source,
-                behavior_source=self.behavior_source,
-                tables=self.paths,
-                ledger=ledger,
-                run=run,
-                seed=seed,
-                folder=folder,
-                resume=resume,
-                about=about,
-                tried=lambda blank: tried(self._completed(blank, question, policy)),
-                gather=gather,
-                progress=progress,
-            )
-            return self._completed(study, question, policy)
+        # Whatever was said is checked before a large table is read.
+        self.columns(None)
+        policy, followed = self.policies()
+        question = self.question(policy)
+        self._fit(policy, followed)
+        progress("loading")
+        data = self.load(policy)
+        if followed is not None:
+            data = data.with_behavior(followed)
+        if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
+            data = _watched(data, len(question.estimators), progress)
+        study = evaluate(
+            data,
+            policy,
+            question,
+            behavior=followed,
+            title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
+            target_name=self.target_name or "new policy",
+            behavior_name=self.behavior_name or "as logged",
+            notes=self._notes(),
+            command=self.command(),
+            public=self.public,
+            policy_source=self.policy_source,
+            behavior_source=self.behavior_source,
+            tables=self.paths,
+            ledger=ledger,
+            run=run,
+            seed=seed,
+            folder=folder,
+            resume=resume,
+            about=about,
+            tried=lambda blank: tried(self._completed(blank, question, policy)),
+            gather=gather,
+            progress=progress,
+        )
+        return self._completed(study, question, policy)
 
     def _completed(self, study: Study, question: Question, policy: Policy | None) -> Study:
         """With what the words say, which `evaluate` was not told."""
@@ -775,7 +767,7 @@ def word(name: str, value: Any) -> Any:
         return tuple(part.strip() for part in parts)
     if name in _FLAGS:
         if not isinstance(value, bool):
-            raise InputError(f"{name} must be true or false, not {value!r}.")
+            raise InputError(f"must be true or false, not {value!r}.", field=name)
         return value
     if name in ("num_states", "num_actions", "horizon", "people"):
         return whole(name, value)
@@ -802,7 +794,7 @@ def word(name: str, value: Any) -> Any:
     if name == "nulls" and isinstance(value, Mapping):
         value = ",".join(f"{key}={rule}" for key, rule in value.items())
     if not isinstance(value, str):
-        raise InputError(f"{name} must be text, not {value!r}.")
+        raise InputError(f"must be text, not {value!r}.", field=name)
     not_empty(name, value)
     if name == "nulls":
         null_rules(value)
@@ -833,73 +825,6 @@ def null_rules(text: str) -> dict[str, str]:
             raise InputError(f"nulls gives {name} two rules.")
         rules[name] = rule
     return rules
-
-
-@contextmanager
-def in_options() -> Iterator[None]:
-    """What readers say in the words of Python, said in those of the command line."""
-    try:
-        yield
-    except InputError as error:
-        if type(error) is not InputError:
-            raise
-        text = str(error)
-        for pattern, words in _IN_OPTIONS:
-            text = re.sub(pattern, words, text)
-        raise InputError(text) from None
-
-
-_LISTED = r"so say with --\1s which words there can be, by commas and in the policy's order"
-_IN_OPTIONS = (
-    (r"or pass sort=True", "or say --sort"),
-    (
-        r"(\.csv.*: the value is null) \(nulls='carry' or 'fill' would answer it\)",
-        r"\1, as empty cells and NA are: put quotes around NA if it is a word, or give its column "
-        "a rule with --nulls",
-    ),
-    (
-        r"\(nulls='carry' or 'fill' would answer it\)",
-        "(--nulls gives its column a rule, such as state=carry or reward=0)",
-    ),
-    (
-        r"column '(.*)' may hold nulls, by its type, and nulls gives no rule for it: say 'refuse', "
-        "or 'fill' and a value",
-        r"column '\1' may hold nulls, by its type, and --nulls gives no rule for it: add "
-        r"\1=refuse, or \1=0 if that is what none means",
-    ),
-    (r"\bfill (gives|must give)", r"--nulls \1"),
-    (r"(?<!-)\bnulls names", "--nulls names"),
-    (
-        r"people is needed with invalid='neutral': say how many",
-        "people is needed with --invalid neutral: say with --people how many",
-    ),
-    (r"invalid='neutral'", "--invalid neutral"),
-    (
-        r", or that states are vectors, as state=\['\.\.\.'\]",
-        ", or with --state-range between which ends they lie",
-    ),
-    (r"(holds none before it to carry forward)", r"\1: fill it in the table first"),
-    (
-        r"but num_(?:state|action)s is for whole numbers "
-        r"\(say which words there can be by (state|action)_vocabulary\)",
-        _LISTED,
-    ),
-    (r"so a stream needs (state|action)_vocabulary: say which words there can be", _LISTED),
-    (r"is not in (state|action)_vocabulary", r"is not among --\1s"),
-    (
-        r"(the (state|action) lies outside the \d+ \w+ 0 to \d+)",
-        r"\1 (if the codes are others, list them with --\2s, in the policy's order)",
-    ),
-    (r"by (state|action)_vocabulary", r"with --\1s"),
-    (r"(state|action)_vocabulary", r"--\1s"),
-    (r"num_(state|action)s", r"--num-\1s"),
-    (r"name the column as (\w+)='...', not as a list", r"name one column with --\1"),
-    (r"or say 'ray'", "or say --ray local"),
-    (
-        r"(the probability lies outside \(0, 1\])",
-        r"\1 (percentages must be divided by 100 first)",
-    ),
-)
 
 
 def _flag_or_name(text: str | None) -> str | bool | None:

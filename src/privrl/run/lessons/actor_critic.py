@@ -26,10 +26,10 @@ from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY
 from privrl.risk import prospect_of
 from privrl.run.lessons.playing import play_agent, play_program
-from privrl.run.lessons.words import SCALED, Env, Job, Lesson, Played, ask
+from privrl.run.lessons.words import SCALED, Env, Job, Lesson, Played
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import number, pair
+from privrl.run.parsing import ask, number, pair
 from privrl.run.training import CHECKPOINT, forget
 
 # What the agent takes as it was said.

@@ -211,7 +211,7 @@ def _taught(lesson: Lesson, job: Job) -> Taught:
     try:
         return Taught(lesson, learned, done, planned, _written(lesson, learned, job))
     except InputError as error:
-        raise NotKept(str(error), learned) from None
+        raise NotKept(error.text, learned) from None
 
 
 def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:

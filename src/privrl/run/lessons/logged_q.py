@@ -22,8 +22,8 @@ from privrl.data import Features, Polynomial, marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.resuming import KEY
 from privrl.run import request
-from privrl.run.lessons.words import Job, Lesson, Played, ask, network_of
-from privrl.run.parsing import box
+from privrl.run.lessons.words import Job, Lesson, Played, network_of
+from privrl.run.parsing import ask, box
 from privrl.run.request import Request
 
 # What the learner takes as it was said.
@@ -161,15 +161,13 @@ class LoggedQLesson(Lesson):
             raise InputError("Say which table to read: privrl train logged-q stays.parquet ...")
         asked = self.request
         # Whatever was said is checked before a large table is read.
-        with request.in_options():
-            asked.columns(None)
+        asked.columns(None)
         agent = self.agent()
         if self.public and job.ledger is not None:
             raise InputError("Data declared --public is nobody's: leave --ledger out.")
         with job.open_ledger() as opened:
             job.progress("loading", None)
-            with request.in_options():
-                data = asked.load_whole(None)
+            data = asked.load_whole(None)
             # From here on it is paid for, and goes through to the end.
             if job.stop():
                 raise KeyboardInterrupt

@@ -15,9 +15,9 @@ from privrl.core.errors import InputError
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Claim
 from privrl.run.lessons.playing import play_program
-from privrl.run.lessons.words import Env, Job, Lesson, Played, ask
+from privrl.run.lessons.words import Env, Job, Lesson, Played
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import number, whole
+from privrl.run.parsing import ask, number, whole
 from privrl.run.training import CHECKPOINT, forget
 
 # What the agent takes as it was said.

@@ -18,9 +18,9 @@ from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY
 from privrl.run.lessons.playing import play_agent, play_program
-from privrl.run.lessons.words import SCALED, Env, Job, Lesson, Played, ask
+from privrl.run.lessons.words import SCALED, Env, Job, Lesson, Played
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import pair, whole
+from privrl.run.parsing import ask, pair, whole
 from privrl.run.training import CHECKPOINT, forget
 
 _ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Legendre}

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from privrl.envs.registry import OURS, make
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.session import PrivacySession
-from privrl.run.parsing import box, configured, not_empty, number, whole
+from privrl.run.parsing import ask, box, configured, not_empty, number, whole
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -184,11 +184,11 @@ class Lesson(ABC):
         if kind == float | None:
             found = number(name, value)
             if not math.isfinite(found):
-                raise InputError(f"{name} must be finite, not {value}.")
+                raise InputError(f"must be finite, not {value}.", field=name)
             return found
         if kind is bool:
             if not isinstance(value, bool):
-                raise InputError(f"{name} must be true or false, not {value!r}.")
+                raise InputError(f"must be true or false, not {value!r}.", field=name)
             return value
         if name in cls.LISTS and isinstance(value, list | tuple):
             return ",".join(map(str, value))
@@ -196,7 +196,7 @@ class Lesson(ABC):
         if name in cls.NUMBERS and is_number:
             return repr(value)
         if not isinstance(value, str):
-            raise InputError(f"{name} must be text, not {value!r}.")
+            raise InputError(f"must be text, not {value!r}.", field=name)
         return not_empty(name, value)
 
     def to_dict(self) -> dict[str, Any]:
@@ -345,9 +345,3 @@ def refuse_modules(words: object, env: str | None, where: str | Path) -> None:
             f"{str(where)!r} names the environment {held!r}, for which a module is imported: say "
             "--env with the same name if you trust it."
         )
-
-
-def ask(name: str, question: str, hint: str) -> NoReturn:
-    """Refuse, and say what is missing and how to say it."""
-    option = name.rstrip("_").replace("_", "-")
-    raise InputError(f"{name} is needed: say with --{option} {question}. {hint}.")

@@ -1,0 +1,62 @@
+"""How errors name parameters on the command line: as options, or as keys of its configuration."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from privrl.core.errors import Front, InputError, Option, in_python
+
+# By how Python writes them: the options that have other names, or other values, than parameters.
+_OPTIONS = {
+    "state_vocabulary": Option("states"),
+    "action_vocabulary": Option("actions"),
+    "fill": Option("nulls"),
+    "workers='ray'": Option("ray", "local"),
+    "state=['...']": Option("state_range", "LOW:HIGH"),
+}
+
+
+def front(context: Any) -> Front:
+    """The words for the command of a context of Typer's, as it was called.
+
+    What a sentence says of a given value is said of an option only if the option was given: the
+    value may come from elsewhere. What is no option of this command is named as in Python.
+    """
+    options = {one.name: one.opts[0] for one in context.command.params if "--" in one.opts[0]}
+    sources = {name: context.get_parameter_source(name) for name in options}
+    said = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    keys = _keys(context.params.get("config")) - said
+
+    def words(one: Option) -> str:
+        named = one._replace(name=_OPTIONS.get(one.name, one).name)
+        name, value, _ = _OPTIONS.get(in_python(one), named)
+        shown = _shown(value)
+        if not name:
+            return shown
+        if name in keys:
+            return name if value is None else f"{name} = {json.dumps(value is True or shown)}"
+        if name not in options or (one.given and name not in said):
+            return in_python(one)
+        return f"{options[name]} {shown}".rstrip()
+
+    return words
+
+
+def _keys(config: Path | None) -> set[str]:
+    from privrl.run.parsing import configured
+
+    with suppress(InputError):
+        return set() if config is None else set(configured(config))
+    return set()
+
+
+def _shown(value: object) -> str:
+    """A value as it is typed."""
+    if isinstance(value, Mapping):
+        # Of rules for nulls, of which that to fill is said by the value to fill with.
+        return ",".join(f"{name}={0 if rule == 'fill' else rule}" for name, rule in value.items())
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "" if value is None or value is True else str(value)
