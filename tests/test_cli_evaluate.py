@@ -192,7 +192,7 @@ def test_a_ledger_whose_limit_is_what_is_asked_for_pays_once(
         (["--out", "/dev/null/run"], "cannot be written to"),
         (["--ledger", "nowhere.ledger"], "nowhere.ledger"),
         (["--config", "nowhere.toml"], "cannot be read"),
-        (["--weight-cap", "-1"], "weight_cap"),
+        (["--weight-cap", "-1"], "privrl: --weight-cap must be positive"),
         (["--name", "first"], "--ledger"),
     ],
 )
@@ -335,7 +335,7 @@ def test_nothing_and_zero_are_not_taken_for_nothing_said(
         at = words.index(option)
         words = words[:at] + words[at + 2 :]
     assert cli.run([*words, option, value, "--out", str(tmp_path / "run")]) == 2
-    assert option.strip("-").replace("-", "_") in capsys.readouterr().err
+    assert f"privrl: {option} " in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -275,7 +275,7 @@ def audit(
 def checked_false_alarm(rate: float) -> float:
     """A rate of false alarms that can be held to."""
     if not 1e-9 <= checks.number("false_alarm", rate) <= 0.1:
-        raise InputError(f"false_alarm must be from 1e-9 to 0.1, not {rate:g}.")
+        raise InputError(f"must be from 1e-9 to 0.1, not {rate:g}.", field="false_alarm")
     return float(rate)
 
 

@@ -45,10 +45,11 @@ def front(context: Any) -> Front:
 
 
 def _keys(config: Path | None) -> set[str]:
-    from privrl.run.parsing import configured
+    if config is not None:
+        from privrl.run.parsing import configured
 
-    with suppress(InputError):
-        return set() if config is None else set(configured(config))
+        with suppress(InputError):
+            return set(configured(config))
     return set()
 
 

@@ -155,7 +155,9 @@ def plan(given: Mapping[str, Any]) -> Plan:
         isinstance(state, str) != isinstance(successor, str)
         or (isinstance(state, tuple) and len(state) != len(successor))
     ):
-        raise InputError("next_state must name as many columns as state, in the same form.")
+        raise InputError(
+            "must name as many columns as state, in the same form.", field="next_state"
+        )
     num_states = _count("num_states", given.get("num_states"))
     num_actions = _count("num_actions", given.get("num_actions"))
     states = _vocabulary("state_vocabulary", given.get("state_vocabulary"), num_states)
@@ -188,7 +190,7 @@ def plan(given: Mapping[str, Any]) -> Plan:
 
 def _stance(invalid: object, people: object) -> tuple[Invalid, int | None]:
     if invalid not in get_args(Invalid):
-        raise InputError(f"invalid must be 'refuse' or 'neutral', not {invalid!r}.")
+        raise InputError(f"must be 'refuse' or 'neutral', not {invalid!r}.", field="invalid")
     name, neutral = "people", option("invalid", "neutral")
     count = _count(name, people)
     if invalid == "neutral" and count is None:
@@ -308,10 +310,10 @@ def _nulls(
     elif given == "refuse":
         rules = {}
     else:
-        raise InputError(f"nulls must be 'refuse', 'carry' or 'fill', not {given!r}.")
+        raise InputError(f"must be 'refuse', 'carry' or 'fill', not {given!r}.", field="nulls")
     for name, rule in rules.items():
         if rule not in get_args(NullRule):
-            raise InputError(f"nulls must be 'refuse', 'carry' or 'fill', not {rule!r}.")
+            raise InputError(f"must be 'refuse', 'carry' or 'fill', not {rule!r}.", field="nulls")
         if name in fixed and rule != "refuse":
             raise InputError(f"Nulls in {name!r} are always refused: it says which row it is.")
         if name in following:

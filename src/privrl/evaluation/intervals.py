@@ -107,7 +107,7 @@ def confidence_level(value: object) -> float:
     """
     found = checks.number("level", value)
     if not (found > 0.0 and (1.0 + found) / 2.0 < 1.0):
-        raise InputError(f"level must be above 0 and below 1, not {found:g}.")
+        raise InputError(f"must be above 0 and below 1, not {found:g}.", field="level")
     return found
 
 

@@ -210,9 +210,11 @@ def prospect_of(wish: Any) -> Prospect:
     if isinstance(wish, Mapping):
         return Prospect.from_dict(wish)
     if not isinstance(wish, str):
-        raise InputError(f"prospect must be a name, such as tversky-kahneman, not {wish!r}.")
+        raise InputError(
+            f"must be a name, such as tversky-kahneman, not {wish!r}.", field="prospect"
+        )
     if wish in NAMES:
         return NAMES[wish]()
     if wish.endswith(".json"):
         return Prospect.load(wish)
-    raise InputError(f"prospect must be {', '.join(NAMES)} or a file .json, not {wish!r}.")
+    raise InputError(f"must be {', '.join(NAMES)} or a file .json, not {wish!r}.", field="prospect")

@@ -117,13 +117,13 @@ class Question:
 
     def __post_init__(self) -> None:
         if not isinstance(self.estimators, Mapping) or not self.estimators:
-            raise InputError("estimators must name at least one of value, gtd and lstd.")
+            raise InputError("must name at least one of value, gtd and lstd.", field="estimators")
         for name, share in self.estimators.items():
             if name not in ESTIMATORS:
                 raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
             checks.positive(f"The share of {name}", share)
         if "value" not in self.estimators:
-            raise InputError("estimators must contain value: the others come beside it.")
+            raise InputError("must contain value: the others come beside it.", field="estimators")
         if len(self.estimators) > 1 and self.features is None:
             remedy = "say what range each state could be in (" + option("state_range")
             remedy += "), or how many states there are (" + option("num_states") + ")."
@@ -138,7 +138,7 @@ class Question:
         if self.start is not None and self.features is not None:
             phi = np.asarray(self.features(np.asarray(self.start)))
             if phi.size == 0 or phi.ndim > 2:
-                raise InputError("start must hold states, one or more.")
+                raise InputError("must hold states, one or more.", field="start")
         self.value  # noqa: B018 - refuses what cannot be meant, before any data is read
 
     @property

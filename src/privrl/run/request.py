@@ -484,7 +484,9 @@ class Request:
             return Polynomial(degree, low, high)
         if kind == "fourier":
             return Fourier(degree, low, high)
-        raise InputError(f"features must be polynomial:2 or fourier:3, not {self.features!r}.")
+        raise InputError(
+            f"must be polynomial:2 or fourier:3, not {self.features!r}.", field="features"
+        )
 
     def _estimators(self, features: Features | None, gamma: float) -> dict[str, float]:
         # Rewards that are never discounted and never end add up to nothing that can be estimated.
@@ -513,7 +515,9 @@ class Request:
             return None
         if self.states is not None:
             if not set(self.start) <= set(self.states):
-                raise InputError("start must give states by the words of --states, by commas.")
+                raise InputError(
+                    "must give states by the words of --states, by commas.", field="start"
+                )
             return np.array([self.states.index(one) for one in self.start])
         rows = [[number("start", x) for x in one.split(":")] for one in self.start]
         if len({len(row) for row in rows}) > 1 or len(rows[0]) != len(self.state or ()):
@@ -527,7 +531,7 @@ class Request:
         for (state,) in rows:
             if not state.is_integer() or not 0 <= state < (count or np.inf):
                 limit = "" if count is None else f" from 0 to {count - 1}"
-                raise InputError(f"start must give states by their whole numbers{limit}.")
+                raise InputError(f"must give states by their whole numbers{limit}.", field="start")
         return np.array([int(row[0]) for row in rows])
 
     # --- the answer -------------------------------------------------------------------------------
@@ -802,7 +806,7 @@ def word(name: str, value: Any) -> Any:
         said: Any = {name.removesuffix("_source"): value}
         Provenance(**said)
     if name == "invalid" and value not in get_args(Invalid):
-        raise InputError(f"invalid must be refuse or neutral, not {value!r}.")
+        raise InputError(f"must be refuse or neutral, not {value!r}.", field="invalid")
     return value
 
 

@@ -186,7 +186,7 @@ class ActorCriticLesson(Lesson):
                 "It should be well below one divided by the number of people",
             )
         if self.delta == 0.0:
-            raise InputError("delta must be above 0, because the noise is Gaussian.")
+            raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
         return Budget(self.epsilon, self.delta)
 
     # --- how it is taught -------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class LoggedQLesson(Lesson):
         asked = self.request
         budget, reward_range = asked.budget(), asked.rewards()
         if budget is not None and budget.delta == 0.0:
-            raise InputError("delta must be above 0, because the noise is Gaussian.")
+            raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
         count = self.num_actions if self.actions is None else len(self.actions)
         if count is None:
             ask(

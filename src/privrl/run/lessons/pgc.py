@@ -125,7 +125,7 @@ class PGCLesson(Lesson):
         words = (*get_args(Mechanism), "none")
         if self.mechanism not in (*words, None):
             listed = ", ".join(words[:-1]) + f" or {words[-1]}"
-            raise InputError(f"mechanism must be {listed}, not {self.mechanism!r}.")
+            raise InputError(f"must be {listed}, not {self.mechanism!r}.", field="mechanism")
         if self.mechanism == "none":
             if self.epsilon is not None:
                 raise InputError("The mechanism none spends nothing: leave --epsilon out.")

@@ -171,7 +171,7 @@ class SecretRewardLesson(Lesson):
                 "It is about one secret, so let it be next to impossible",
             )
         if self.delta == 0.0:
-            raise InputError("delta must be above 0, because the noise is Gaussian.")
+            raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
         return Budget(self.epsilon, self.delta)
 
     def _all_features(self, env: Env) -> dict[str, Any]:
@@ -259,7 +259,7 @@ class SecretRewardLesson(Lesson):
     def _preset(self) -> str:
         preset = self.preset or "printed"
         if preset not in self.PRESETS:
-            raise InputError(f"preset must be printed or public-code, not {preset!r}.")
+            raise InputError(f"must be printed or public-code, not {preset!r}.", field="preset")
         return preset
 
     def of_the_paper(self) -> dict[str, Any]:
