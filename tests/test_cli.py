@@ -240,6 +240,26 @@ def test_audits_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert [item["target"] for item in found["audits"]] == names
 
 
+def test_a_target_that_cannot_be_attacked_does_not_take_the_others_along(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_target.py").write_text(
+        "from dataclasses import replace\n"
+        "from privrl.audit.targets.mechanisms import gaussian\n"
+        "from privrl.privacy import InputError\n"
+        "def draw(world, runs, source):\n"
+        "    raise InputError('The data has two states.')\n"
+        "target = replace(gaussian(), draw=draw)\n"
+    )
+    assert privrl("audit", "broken_target:target", "gaussian", "--runs", "4000", "--json") == 1
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert [item["target"] for item in found["audits"]] == ["gaussian"]
+    assert found["errors"] == ["broken_target:target cannot be attacked: The data has two states."]
+    assert printed.err == f"privrl: {found['errors'][0]}\n"
+
+
 def test_an_audit_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert privrl("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--mutants") == 0
     printed = capsys.readouterr().out

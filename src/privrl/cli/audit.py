@@ -71,34 +71,43 @@ def audit(
     if mutants and not pairs:
         raise InputError(f"No mutant breaks the promise of {', '.join(chosen)}.")
     with progress(len(chosen) + len(pairs)) as advance:
-        found = []
+        found, failed = [], []
         given: dict[str, Any] = {"confidence": confidence, "false_alarm": false_alarm, "runs": runs}
         for name, item in zip(chosen, _attacked(list(chosen), jobs, given), strict=True):
             advance(name)
-            found.append(item)
+            if isinstance(item, str):
+                failed.append(f"{name} cannot be attacked: {item}")
+            else:
+                found.append(item)
         mutated = []
         for one, name in pairs:
             advance(f"{name}, {one.name}")
             mutated.append(mutations.audited(one, name, runs=runs, confidence=confidence))
+    if failed and not found:
+        raise InputError(failed[0])
     bad = sum(item.broken for item in found) + sum(not item.caught for item in mutated)
+    bad += len(failed)
     if as_json:
         say_json(
             {
                 "audits": [item.to_dict() for item in found],
                 "mutants": [item.to_dict() for item in mutated],
+                "errors": failed,
                 "failed": bad,
             }
         )
     else:
         _show_audits(found, mutated, false_alarm)
+    for sentence in failed:  # what the others came to is shown all the same
+        say(f"privrl: {sentence}", aside=True)
     if bad:
         raise typer.Exit(1)
 
 
 def _attacked(
     names: list[str], jobs: int, given: dict[str, Any]
-) -> "Iterator[Audit | CanaryAudit]":
-    """What attacks on these targets find, in their order."""
+) -> "Iterator[Audit | CanaryAudit | str]":
+    """What attacks on these targets find, in their order, or why there can be none."""
     from privrl.core import checks
 
     if checks.count("jobs", jobs) == 1 or len(names) == 1:
@@ -108,12 +117,16 @@ def _attacked(
         yield from pool.map(_attack, names, repeat(given))
 
 
-def _attack(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit":
-    """One audit, in a process of its own perhaps."""
+def _attack(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit | str":
+    """One audit, in a process of its own perhaps, or the sentence that says why it cannot be."""
     from privrl.audit.catalogue import find
     from privrl.audit.mutations import attacked
+    from privrl.core.errors import PrivRLError
 
-    return attacked(find(name)(), **given)
+    try:
+        return attacked(find(name)(), **given)
+    except PrivRLError as error:
+        return str(error)
 
 
 def _show_audits(

@@ -34,7 +34,7 @@ from privrl.audit.attacks import Outputs, everything, evidence
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import target, watched
 from privrl.core.types import Array
-from privrl.data import OneHot, Tabular, Trajectories
+from privrl.data import FunctionFeatures, OneHot, Tabular, Trajectories
 from privrl.evaluation import gpope as gpope_module
 from privrl.evaluation.bellman_error import UnitMoments, unit_moments
 from privrl.evaluation.dplsl import DPLSL
@@ -581,7 +581,8 @@ def dplsw_smoothing() -> Target:
 
     Value and smooth bound as one fit in each world makes them, noised many times.
     """
-    judge = DPLSW(OneHot(1), RANGE, Budget(4.0, 0.3), gamma=0.0)
+    first = FunctionFeatures(lambda states: np.equal(states, 0)[:, None] * 1.0, 1, 2.0)
+    judge = DPLSW(first, RANGE, Budget(4.0, 0.3), gamma=0.0, state_weights=[1.0, 0.0], num_states=2)
     given: list[Array] = []
     for last in (1, 0):
         with watched(SmoothMechanism, "release", lambda plan, had, made: [*had[0], had[1]]) as seen:
