@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -271,7 +272,8 @@ def test_without_noise_the_distribution_and_the_curve_are_what_happened(
 ) -> None:
     # The noise is a number of the run, so that what is compiled is the same.
     event = CertifiedProgram(AGENT, HostEnvironment(Bets()), 18).event
-    monkeypatch.setattr(certified, "calibrated", lambda *given: (0.0, event))
+    none = SimpleNamespace(std=0.0, event=event)
+    monkeypatch.setattr(certified, "calibrated", lambda *given: none)
     shown = AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1, public=True)).curve
     found = AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1), preflight=False)
     assert shown is not None

@@ -17,6 +17,7 @@ from privrl.envs.host import GymnasiumEnv, HostEnvironment, is_live
 from privrl.envs.preflight import checked
 from privrl.envs.registry import make
 from privrl.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
+from privrl.privacy.session import PrivacySession
 
 BUDGET = Budget(5.0, 1e-6)
 REWARDS: dict[str, Any] = {"reward_radius": 0.5, "reward_range": (0.0, 1.0), "steps": 20}
@@ -135,8 +136,9 @@ def test_nobody_pays_for_or_plays_in_an_environment_that_always_fails(
     try:
         with Ledger.create(tmp_path / "l", "all", unit=unit, relation=relation) as ledger:
             for env in ("Broken-v0", gymnasium.make("Broken-v0")):
+                session = PrivacySession(ledger=ledger, run="one")
                 with pytest.raises(InputError, match=r"RuntimeError, The sensor is not plugged in"):
-                    LEARNERS[learner](env, ledger=ledger, run="one", checkpoint=tmp_path / "run")
+                    LEARNERS[learner](env, session=session, checkpoint=tmp_path / "run")
             assert not ledger.entries()
             assert not (tmp_path / "run").exists()
             # In the object, and in the first that was made of the id, nobody took a step.
@@ -209,7 +211,7 @@ def test_where_errors_are_shown_nothing_is_tried(ward: str) -> None:
     assert not is_live(ours)
     assert checked(ours, private=True) is None
     with pytest.raises(RuntimeError, match="sensor"):
-        LEARNERS["actor-critic"](Ward("step"), public=True)
+        LEARNERS["actor-critic"](Ward("step"), session=PrivacySession(public=True))
 
 
 def test_what_is_live_is_what_may_be_somebody_elses(ward: str) -> None:

@@ -63,7 +63,7 @@ def test_a_folder_is_had_by_one_alone_and_again_by_whoever_has_it(tmp_path: Path
 
 def test_a_lock_of_a_process_that_died_stops_nobody(tmp_path: Path) -> None:
     program = (
-        "import os, sys, time; from privrl.privacy import files\n"
+        "import os, sys, time; from privrl.core import files\n"
         "with files.alone(sys.argv[1]): print('has it', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(

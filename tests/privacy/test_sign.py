@@ -130,7 +130,7 @@ def test_directions_are_those_of_the_seed() -> None:
     found = plan.directions(drawn)
     assert found.shape == (3, 4, 50)
     for seed, signs in zip(drawn, found, strict=True):
-        stream = hashlib.shake_128(b"privrl projected sign 1" + seed).digest(1000)
+        stream = hashlib.shake_128(b"tacit projected sign 1" + seed).digest(1000)
         expected = [{0: -1, 1: 1}.get(b % 6, 0) for b in stream if b < 252][:200]
         assert signs.ravel().tolist() == expected
     # The digest is taken again and longer when too many bytes were skipped: seen with one entry

@@ -10,8 +10,9 @@ import pytest
 from privrl.core.errors import OverBudget
 from privrl.data import OneHot, Polynomial, Tabular, Trajectories
 from privrl.evaluation import PrivateValue, Schema, simulate_like
+from privrl.evaluation.sums import gathered
 from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
-from privrl.privacy.session import PrivacySession
+from privrl.privacy.noise import reproducible
 from privrl.run.evaluation import CURVE_EPSILONS, Question, evaluate
 from privrl.run.study import Study
 
@@ -74,12 +75,17 @@ def test_each_estimator_draws_noise_of_its_own() -> None:
     """With a seed too: otherwise the same noise twice would cancel in a difference."""
     asked = question(estimators={"value": 1.0, "lstd": 1.0}, features=OneHot(3))
     value, lstd = evaluate(data(), JUDGED, asked, seed=7).results
-    alone = asked.value.fit(data(), JUDGED, session=PrivacySession(seed=7))
-    again = asked.judges(True)["lstd"].fit(data(), JUDGED, session=PrivacySession(seed=7))
+    judges: dict[str, Any] = {"value": asked.value, **asked.judges(True)}
+    sums = {name: gathered(judge, data(), JUDGED) for name, judge in judges.items()}
+    alone, again = (
+        judges[name].released(sums[name], source=reproducible(7, child))
+        for child, name in enumerate(("value", "lstd"))
+    )
     assert value.estimate == alone.estimate
     assert lstd.weights is not None
-    assert again.weights is not None
-    assert not np.array_equal(lstd.weights, again.weights)
+    assert np.array_equal(lstd.weights, again.weights)
+    same = judges["lstd"].released(sums["lstd"], source=reproducible(7, 0))
+    assert not np.array_equal(lstd.weights, same.weights)
 
 
 def test_a_ledger_pays_for_everything_before_anything_is_drawn(tmp_path: Path) -> None:

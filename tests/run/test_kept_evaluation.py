@@ -460,8 +460,8 @@ def vectors(*more: str) -> list[str]:
     ("words", "told"),
     [
         (["--return-bound", "1e-300"], "clip bound is too small"),
-        (["--return-bound", "0"], "return_bound must be"),
-        (["--return-bound", "-1"], "return_bound must be"),
+        (["--return-bound", "0"], "--return-bound must be"),
+        (["--return-bound", "-1"], "--return-bound must be"),
         (["--reward-range=0,1e-300"], "clip bound is too small"),
         (["--reward-range=-1e300,1e300"], "too large"),
     ],

@@ -550,7 +550,7 @@ register(
         (("privacy.accounting:movement", _no_local_factor),),
         ("tests/privacy/test_report_laplace.py::test_a_report_costs_epsilon",),
         ("laplace-report", "grid-laplace-report"),
-        4000,
+        16_000,
     ),
     Mutant(
         "factor-two-scale",
