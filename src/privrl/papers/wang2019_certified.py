@@ -7,7 +7,7 @@ neighbours. Figures are means over both tasks of the return, undiscounted over 5
 fresh episodes. A policy that does not look earns 12.5: what it gets in one task it loses in the
 other, since the two returns add up to 25.
 
-The ceiling is that of `privacy.audit.limits`, for any learner with this budget. All policies lie on
+The ceiling is that of `privrl.audit.limits`, for any learner with this budget. All policies lie on
 the line between the best of either task (the returns add up to 25), so these two are all the
 decisions there are.
 

@@ -68,7 +68,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Study:
-    """See the module. Made by `privrl.run.evaluate`."""
+    """See the module. Made by `privrl.run.evaluation.evaluate`."""
 
     title: str
     """For people: what was evaluated on which data."""
