@@ -797,3 +797,9 @@ def test_the_chain_at_ten_thousand_trajectories() -> None:
     # Settings and tolerance were frozen on seeds 0 to 9.
     assert float(np.mean(ours)) <= TOLERANCE <= 0.0015
     assert float(np.mean(theirs)) >= 12.0 * float(np.mean(ours))
+
+
+def test_a_clip_bound_whose_noise_is_no_number_is_refused_before_anybody_pays() -> None:
+    judge = PrivateGTD(OneHot(1), (0.0, 1.0), BUDGET, clip=1e308, iterations=5)
+    with pytest.raises(InputError, match="too large to compute with"):
+        judge.plan("residual", 10)

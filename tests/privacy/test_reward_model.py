@@ -290,6 +290,17 @@ def test_models_evaluate_in_jax_as_in_numpy() -> None:
         np.testing.assert_allclose(spread, model.uncertainty(there), rtol=1e-10)
 
 
+def test_models_of_the_packages_earlier_name_are_read(tmp_path: Path) -> None:
+    points, weights = quadrature(10)
+    plan = RewardModelMechanism(0.1, 0.1, points, Cosine(3), weights)
+    model = plan.release(np.ones(10), secure())[0]
+    path = tmp_path / "model.json"
+    model.save(path)
+    path.write_text(path.read_text().replace("privrl reward model", "tacit reward model"))
+    again = RewardModel.load(path, Cosine(3))
+    np.testing.assert_array_equal(again.coefficients, model.coefficients)
+
+
 def test_models_are_saved_and_loaded_bit_for_bit(tmp_path: Path) -> None:
     points, weights = quadrature(10)
     path = tmp_path / "model.json"

@@ -316,6 +316,7 @@ def test_what_kills_left_half_written_goes_with_the_end(
             cli.run([*logged, "--out", str(run)])
     for name in ("result.json", "certificate.json", "policy.json", KEY):
         (run / f".{name}.abc_1234.privrl-half").write_bytes(b"half")
+        (run / f".{name}.abc_1234.tacit-half").write_bytes(b"half")
     shutil.copytree(run, tmp_path / "copy")
     for one in (run, tmp_path / "copy"):
         assert cli.run(["train", "logged-q", "--out", str(one), "--resume"]) == 0

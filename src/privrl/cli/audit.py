@@ -44,7 +44,8 @@ def audit(
 ) -> None:
     """Attack mechanisms and whole fits, and bound their epsilon from below.
 
-    Leaves with exit code 1 if a promise is refuted, or if a mutant goes unnoticed.
+    Leaves with exit code 1 if a promise is refuted, if a mutant goes unnoticed, or if a target
+    cannot be attacked.
 
     \b
     privrl audit --all --mutants
@@ -76,14 +77,14 @@ def audit(
         for name, item in zip(chosen, _attacked(list(chosen), jobs, given), strict=True):
             advance(name)
             if isinstance(item, str):
-                failed.append(f"{name} cannot be attacked: {item}")
+                failed.append(f"{name} cannot be attacked: " + item)
             else:
                 found.append(item)
         mutated = []
         for one, name in pairs:
             advance(f"{name}, {one.name}")
             mutated.append(mutations.audited(one, name, runs=runs, confidence=confidence))
-    if failed and not found:
+    if failed and not found and not mutated:
         raise InputError(failed[0])
     bad = sum(item.broken for item in found) + sum(not item.caught for item in mutated)
     bad += len(failed)
@@ -126,7 +127,7 @@ def _attack(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit | str":
     try:
         return attacked(find(name)(), **given)
     except PrivRLError as error:
-        return str(error)
+        return error.text  # which keeps the options that it names
 
 
 def _show_audits(

@@ -36,7 +36,8 @@ def front(context: Any) -> Front:
         if not name:
             return shown
         if name in keys:
-            return name if value is None else f"{name} = {json.dumps(value is True or shown)}"
+            plain = value if isinstance(value, bool | int | float) else shown
+            return name if value is None else f"{name} = {json.dumps(plain)}"
         if name not in options or (one.given and name not in said):
             return in_python(one)
         return f"{options[name]} {shown}".rstrip()

@@ -327,7 +327,7 @@ class ActorCritic:
         from: what `privrl.evaluation.DPLSL` fitted, or weights that are public. `progress(done,
         people)` is called now and then; `checkpoint` is a folder from which `resume` goes on, and
         where `keep` leaves the end of the run too, so that a result that could not be saved is not
-        lost. With a `ledger` all is paid for before anybody plays. A `checkpoint` holds the key of
+        lost. With a ledger all is paid for before anybody plays. A `checkpoint` holds the key of
         the noise before that, so that nothing that was paid for is lost.
         """
         ledger, public, seed = session.ledger, session.public, session.seed

@@ -153,6 +153,8 @@ class LoggedQ:
         can compute the same once more, at no further cost; `keep` leaves it there at the end.
         `progress(done, updates)` is called now and then.
         """
+        if session.public:
+            raise InputError("public shows nothing more of LoggedQ: leave it out.")
         plan, ledger = self._plan(data, session.ledger), session.ledger
         opened = session.open(data.unit, Relation.REPLACE_ONE)
         with resuming.begun(checkpoint):

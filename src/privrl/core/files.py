@@ -199,8 +199,9 @@ def alone(path: str | Path) -> Iterator[None]:
     try:
         # Nobody is writing here now: what is half written was left by a kill, and may be a secret.
         try:
-            for left in place.glob(f".*{_HALF}"):
-                left.unlink(missing_ok=True)
+            for name in NAMES:
+                for left in place.glob(f".*.{name}-half"):
+                    left.unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f"{str(path)!r} cannot be written to: {error.strerror}.") from None
         yield

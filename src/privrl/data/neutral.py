@@ -281,8 +281,11 @@ def _shape(file: str, schema: Any, asked: Plan) -> Shape:
                 length = held.list_size
             elif not (pa.types.is_floating(held) or pa.types.is_decimal(held)):
                 number, problem = f"num_{role}s", "is needed with " + option("invalid", "neutral")
-                vectors = " or, if they are vectors, say so with " + option(role, ["..."]) + "."
-                remedy = "say with " + option(number) + f" how many {role}s there can be" + vectors
+                remedy = "say with " + option(number) + f" how many {role}s there can be"
+                if role == "state":
+                    vectors = " or, if they are vectors, say so with " + option(role, ["..."])
+                    remedy = remedy + vectors
+                remedy = remedy + "."
                 raise InputError(problem, field=number, remedy=remedy)
         return Field(columns, count, words, length)
 

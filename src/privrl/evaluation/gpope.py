@@ -1,7 +1,7 @@
 """GPOPE, gradient perturbed off-policy evaluation (xie2019), Algorithm 1 to the letter.
 
 From theta_1 = w_1 = 0, for i = 1, ..., N, draw one of the m trajectories uniformly, take its A^,
-b^, C^ (`mspbe.unit_moments`: each averaged over the trajectory's steps, equation 2.2), and
+b^, C^ (`bellman_error.unit_moments`: each averaged over the trajectory's steps, equation 2.2), and
 
     B_i  =  [-A^' w_i ;  A^ theta_i + C^ w_i - b^]                             (4.1)
     B~_i =  B_i / max(1, ||B_i||_2 / h)  +  h N(0, sigma^2 I)

@@ -3,7 +3,7 @@
 Repaired from GPOPE (xie2019). Features are first changed by a public linear map, phi <- L^-1 phi
 with L L' = C0, where C0 is the caller's guess of E[phi phi'] (`precondition`; by default
 F^2/d I, the features' norm bound spread evenly over the d of them). With A_i, b_i, C_i the moments
-of unit i (`mspbe.unit_moments`), iteration k = 0, ..., T - 1 does
+of unit i (`bellman_error.unit_moments`), iteration k = 0, ..., T - 1 does
 
     g_i  =  b_i - A_i theta                                        form "residual"
     g_i  =  (A_i' w,  b_i - A_i theta - C_i w)                     form "primal-dual"
@@ -99,9 +99,7 @@ from privrl.evaluation.sums import (
 )
 from privrl.evaluation.table import ROWS, Table, is_table
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.events import (
-    Event,
-)
+from privrl.privacy.events import Event
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source
@@ -259,6 +257,11 @@ class PrivateGTD:
             beside=self.beside,
             tolerance=1e-6 if quick else 1e-4,
         )
+        if not math.isfinite(noisy.std * max(first, last)):
+            raise InputError(
+                "The clip bound is too large to compute with: state rewards in other units, or a "
+                "smaller return_bound."
+            )
         return Plan(
             form=form,
             iterations=iterations,

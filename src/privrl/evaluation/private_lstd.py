@@ -1,7 +1,7 @@
 """Private least-squares temporal differences: one release of clipped sufficient statistics.
 
 Features are changed by a public linear map, as in `private_gtd`. With A_i, b_i the moments of unit
-i (`mspbe.unit_moments`) and a public weight a, unit i contributes the d^2 + d numbers
+i (`bellman_error.unit_moments`) and a public weight a, unit i contributes the d^2 + d numbers
 
     clip((a A_i, b_i), c),
 

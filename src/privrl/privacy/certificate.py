@@ -182,7 +182,8 @@ class Certificate:
         put("noise", NoiseOrigin.parse(self.noise))
         put("events", as_events(self.events))
         put("assumptions", tuple(self.assumptions))
-        if not isinstance(self.issued_by, str) or self._issuer[0] not in files.NAMES:
+        own = isinstance(self.issued_by, str) and self._issuer[0] in files.NAMES
+        if not (own and self._issuer[1]):
             raise InputError("issued_by must be the package that issued this and its version.")
         if not self.events:
             raise InputError("A certificate needs at least one event.")

@@ -141,6 +141,11 @@ class Kept:
         """The key of a run that was interrupted."""
         path = Path(folder) / KEY
         data = files.read_json(path, _KIND, _FORMAT, "the key of a run")
+        if data["kind"] != _KIND:
+            raise InputError(
+                f"{str(folder)!r} holds a run of the time when privrl was called tacit: go on with "
+                "the version that the run was begun with."
+            )
         try:
             return cls(
                 Path(folder),

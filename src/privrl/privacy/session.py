@@ -36,8 +36,8 @@ class PrivacySession:
     """The run's name in the ledger."""
 
     seed: int | None = None
-    """Makes the run reproducible, which its certificate says: for experiments. None for secret
-    noise."""
+    """Makes the run reproducible, which its certificate says: for experiments; two fits with one
+    seed draw the same noise. None for secret noise."""
 
     public: bool = False
     """The data, or who is in the environment, needs no protection: what is not private is shown
@@ -45,8 +45,13 @@ class PrivacySession:
 
     def __post_init__(self) -> None:
         checks.switch("public", self.public)
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise InputError("ledger must be a Ledger: open its file with Ledger.open.")
         if self.ledger is not None and self.run is None:
             raise InputError("A ledger needs the run's name: say run='...'.")
+        if self.ledger is None and self.run is not None:
+            raise InputError("run is the run's name in a ledger: say which, or leave it out.")
+        self.source()  # refuses what is no seed
 
     def source(self) -> Source:
         """Where the noise comes from."""

@@ -68,6 +68,7 @@ _ROUNDOFF = float(np.finfo(np.float64).epsneg)
 # Within this no product and no sum overflows.
 _ANY_REWARD = (-1e300, 1e300)
 _FORMAT, _VERSION = "privrl reward model", 1
+_EARLIER = "tacit reward model"  # by the package's name before
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,7 @@ class RewardModel:
         """The model in `path`, with the `features` it was made with, which no file can hold."""
         try:
             data = files.parse_json(files.text(path))
-            if data["format"] != _FORMAT or data["version"] != _VERSION:
+            if data["format"] not in (_FORMAT, _EARLIER) or data["version"] != _VERSION:
                 raise KeyError
             coefficients = np.array(data["coefficients"], dtype=np.float64)
             transform = np.array(data["transform"], dtype=np.float64)
