@@ -38,8 +38,8 @@ norm at most 1, so that the norm of the row is at most 1 as before.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -102,19 +102,10 @@ class Rows:
         # Released, averaged, those of the target, two moments, a slope, and noise.
         remedy = "use fewer features, or a smaller network"
         resources.refuse_above(64.0 * sum(self.sizes), "So many parameters", remedy)
-        if isinstance(observed, Box):
-            length = len(observed.low)
-            seen, what = jnp.zeros((1, length)), f"vectors of {length} numbers"
-        else:
-            seen, what = jnp.zeros(1, int), "states by their numbers"
+        length = len(observed.low) if isinstance(observed, Box) else None
+        what = "states by their numbers" if length is None else f"vectors of {length} numbers"
         for head in (self.actor, self.critic):
-            try:
-                zeros = jnp.zeros(math.prod(head.shape))
-                found = jax.eval_shape(lambda p, x, h=head: h.out(p, h.inputs(x)), zeros, seen)
-                fits = found.shape == (1, head.outputs)
-            except (TypeError, ValueError):
-                fits = False
-            if not fits:
+            if not _takes(cast(Any, head), length):
                 raise InputError(f"{name} observes {what}, which these features do not take.")
 
     @property
@@ -185,6 +176,18 @@ class Rows:
         score = jnp.where(played, jnp.clip(score, -1.0, 1.0), 0.0)
         whole = clip.l2(whole, math.sqrt(1.0 - self.curve_weight**2))
         return clip.l2(jnp.append(whole, self.curve_weight * score), 1.0)
+
+
+@lru_cache(maxsize=64)
+def _takes(head: Head, length: int | None) -> bool:
+    """Whether a head gives its outputs for vectors of this length, or for states if it is None."""
+    seen = jnp.zeros(1, int) if length is None else jnp.zeros((1, length))
+    try:
+        zeros = jnp.zeros(math.prod(head.shape))
+        found = jax.eval_shape(lambda p, x: head.out(p, head.inputs(x)), zeros, seen)
+        return bool(found.shape == (1, head.outputs))
+    except (TypeError, ValueError):
+        return False
 
 
 def advantages(errors: Any, decay: Any) -> Any:

@@ -61,16 +61,39 @@ def compiled(function: Any, *given: Any, what: str, remedy: str, told: bool = Tr
     """
     with refusing(what, remedy):
         try:
-            stats = function.lower(*given).compile().memory_analysis()
+            needed = _needed(function, given)
         except RuntimeError as error:
             why = f" ({_first(error)})" if told else ""
             raise InputError(f"{what} cannot be compiled{why}: {remedy}.") from None
-        parts = ("argument", "output", "temp")
-        needed = sum(getattr(stats, f"{part}_size_in_bytes", 0) for part in parts)
         if told:
             refuse_above(needed, what, remedy)
         elif needed > memory():
             raise MemoryError
+
+
+# By function and shapes, of the programs that were compiled last: asking takes longer than running
+# a small one.
+_NEEDED: dict[Any, int] = {}
+_MOST = 256
+
+
+def _needed(function: Any, given: tuple[Any, ...]) -> int:
+    """The bytes that a compiled function computes with."""
+    import jax
+
+    leaves, tree = jax.tree.flatten(given)
+    shapes = [
+        (one.shape, str(one.dtype)) if hasattr(one, "dtype") else (type(one), one) for one in leaves
+    ]
+    key = (function.lower, tree, tuple(shapes), bool(jax.config.jax_enable_x64))  # type: ignore[attr-defined]
+    if key not in _NEEDED:
+        stats = function.lower(*given).compile().memory_analysis()
+        parts = ("argument", "output", "temp")
+        found = sum(getattr(stats, f"{part}_size_in_bytes", 0) for part in parts)
+        if len(_NEEDED) >= _MOST:
+            _NEEDED.pop(next(iter(_NEEDED)))
+        _NEEDED[key] = found
+    return _NEEDED[key]
 
 
 def on_disk(folder: str | Path | None, needed: int) -> None:
