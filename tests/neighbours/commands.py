@@ -246,7 +246,8 @@ def _fitted(
         data = loaded(path, stance, columns, stream)
         given = {} if policy is None else {"policy": policy}
         with Ledger.open("people.ledger") if pays else nullcontext() as ledger:
-            session = PrivacySession(ledger=ledger, run="run", seed=SEED)
+            run = None if ledger is None else "run"
+            session = PrivacySession(ledger=ledger, run=run, seed=SEED)
             return json.dumps(judge.fit(data, **given, session=session).to_dict())
 
     return call
