@@ -55,5 +55,5 @@ def test_a_seed_is_said_in_the_certificate_and_gives_the_same_noise_again() -> N
 def test_what_a_learner_has_no_use_for_is_refused() -> None:
     data = Trajectories.from_arrays([0], [0], [0.0], lengths=[1], num_states=1, num_actions=1)
     learner = LoggedQ(num_actions=1, reward_range=(0.0, 1.0), budget=None, num_states=1)
-    with pytest.raises(InputError, match="public shows nothing more"):
+    with pytest.raises(InputError, match="no diagnostics to show"):
         learner.fit(data, session=PrivacySession(public=True))

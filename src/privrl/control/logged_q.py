@@ -154,7 +154,7 @@ class LoggedQ:
         `progress(done, updates)` is called now and then.
         """
         if session.public:
-            raise InputError("public shows nothing more of LoggedQ: leave it out.")
+            raise InputError("LoggedQ has no diagnostics to show of public data: leave it out.")
         plan, ledger = self._plan(data, session.ledger), session.ledger
         opened = session.open(data.unit, Relation.REPLACE_ONE)
         with resuming.begun(checkpoint):

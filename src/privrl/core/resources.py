@@ -85,7 +85,8 @@ def _needed(function: Any, given: tuple[Any, ...]) -> int:
     shapes = [
         (one.shape, str(one.dtype)) if hasattr(one, "dtype") else (type(one), one) for one in leaves
     ]
-    key = (function.lower, tree, tuple(shapes), bool(jax.config.jax_enable_x64))  # type: ignore[attr-defined]
+    wide = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined] # made when JAX is imported
+    key = (function.lower, tree, tuple(shapes), wide)
     if key not in _NEEDED:
         stats = function.lower(*given).compile().memory_analysis()
         parts = ("argument", "output", "temp")

@@ -182,8 +182,8 @@ class Certificate:
         put("noise", NoiseOrigin.parse(self.noise))
         put("events", as_events(self.events))
         put("assumptions", tuple(self.assumptions))
-        own = isinstance(self.issued_by, str) and self._issuer[0] in files.NAMES
-        if not (own and self._issuer[1]):
+        own = isinstance(self.issued_by, str) and self._package[0] in files.NAMES
+        if not (own and self._package[1]):
             raise InputError("issued_by must be the package that issued this and its version.")
         if not self.events:
             raise InputError("A certificate needs at least one event.")
@@ -315,12 +315,13 @@ class Certificate:
         return {**body, "digest": _digest(body), **signature}
 
     @property
-    def _issuer(self) -> tuple[str, str]:
+    def _package(self) -> tuple[str, str]:
+        """Its name, and its version."""
         package, _, version = self.issued_by.partition(" ")
         return package, version
 
     def _body(self) -> dict[str, Any]:
-        package, version = self._issuer
+        package, version = self._package
         return {
             "kind": f"{package} certificate",
             "format": _FORMAT,

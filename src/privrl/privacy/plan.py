@@ -47,7 +47,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class EveryRelease:
-    """Every unit takes part in each of `times` releases."""
+    """Full batches: every unit takes part in each of `times` releases (adaptive composition)."""
 
     times: int
 
@@ -57,7 +57,10 @@ class EveryRelease:
 
 @dataclass(frozen=True)
 class OneRelease:
-    """Each unit takes part in one of the releases; in which does not depend on anybody's data."""
+    """Disjoint batches: each unit takes part in one of the releases (parallel composition).
+
+    In which one must not depend on anybody's data.
+    """
 
     def event(self, one: Event) -> Event:
         return Disjoint((one,))
@@ -65,7 +68,10 @@ class OneRelease:
 
 @dataclass(frozen=True)
 class PoissonReleases:
-    """In each of `times` releases each unit takes part with probability `rate`, in secret."""
+    """Poisson subsampling: in each of `times` releases a unit takes part with probability `rate`.
+
+    Draws are fresh in each release, independent of one another, and secret.
+    """
 
     rate: float
     times: int
@@ -76,7 +82,7 @@ class PoissonReleases:
 
 @dataclass(frozen=True)
 class AllottedRelease:
-    """Each unit takes part in one of `releases`, drawn uniformly and in secret."""
+    """Random allocation: a unit takes part in one of `releases`, drawn uniformly, in secret."""
 
     releases: int
 
@@ -86,7 +92,10 @@ class AllottedRelease:
 
 @dataclass(frozen=True)
 class SingleUnits:
-    """In each of `times` releases one of `units` takes part, drawn uniformly and in secret."""
+    """Single samples: one of `units` takes part in each of `times` releases.
+
+    It is drawn uniformly, afresh each time, and in secret.
+    """
 
     units: int
     times: int
