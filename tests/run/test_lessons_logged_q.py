@@ -100,7 +100,7 @@ def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
     ("words", "sentence"),
     [
         ({"env": "Taxi-v4"}, "logged-q learns from a table: leave env out"),
-        ({"mode": "paper"}, "logged-q learns from a table: leave mode out"),
+        ({"mode": "paper"}, "logged-q has no modes: a paper.s algorithm is a learner of its own"),
         ({"policy": "x.json"}, "There is no option 'policy'"),
         ({"trajectry": "x"}, "Did you mean 'trajectory'?"),
         ({"ledger": "x"}, "ledger belongs on the command line"),

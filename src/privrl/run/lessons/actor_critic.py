@@ -26,7 +26,7 @@ from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY
 from privrl.risk import prospect_of
 from privrl.run.lessons.playing import play_agent, play_program
-from privrl.run.lessons.words import SCALED, Env, Job, Lesson, Played
+from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import ask, number, pair
@@ -43,10 +43,13 @@ _EPISODES = "With --episodes it is the same, for simulators with nobody in them"
 
 
 @dataclass(frozen=True)
-class ActorCriticLesson(Lesson):
+class ActorCriticLesson(FeaturesLesson):
     """What an actor-critic was told."""
 
     learner: str = "actor-critic"
+    mode: str | None = None
+    """certified or paper."""
+
     variant: str | None = None
     people: int | None = None
     episodes: int | None = None
@@ -86,6 +89,10 @@ class ActorCriticLesson(Lesson):
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT, KEY)
     LISTS: ClassVar[tuple[str, ...]] = ("return_range",)
     NUMBERS: ClassVar[tuple[str, ...]] = ("clip",)
+
+    @property
+    def is_paper(self) -> bool:
+        return self.mode == "paper"
 
     @property
     def count(self) -> int:

@@ -22,14 +22,14 @@ from privrl.data import Features, Polynomial, marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.resuming import KEY
 from privrl.run import request
-from privrl.run.lessons.words import Job, Lesson, Played, network_of
+from privrl.run.lessons.words import FeaturesLesson, Job, Played, network_of
 from privrl.run.parsing import ask, box
 from privrl.run.request import Request
 
 # What the learner takes as it was said.
 _SETTINGS = ("gamma", "updates", "step", "clip", "target_every", "optimiser", "average")
 # Words of lessons that are about an environment.
-_OF_ENVIRONMENTS = ("env", "mode")
+_OF_ENVIRONMENTS = ("env",)
 _NO_SWEEP = (
     "There is no sweep over logged-q: every try is paid for by the people in the table. Try "
     "settings on data that is made up, in Python."
@@ -37,7 +37,7 @@ _NO_SWEEP = (
 
 
 @dataclass(frozen=True)
-class LoggedQLesson(Lesson):
+class LoggedQLesson(FeaturesLesson):
     """What Q-learning from people's trajectories was told."""
 
     learner: str = "logged-q"

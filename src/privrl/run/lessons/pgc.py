@@ -43,6 +43,9 @@ class PGCLesson(Lesson):
     """What private gradient collection was told."""
 
     learner: str = "pgc"
+    mode: str | None = None
+    """recipe or paper."""
+
     agents: int | None = None
     mechanism: str | None = None
     """privunit, sign or laplace; none for no noise."""
@@ -82,6 +85,10 @@ class PGCLesson(Lesson):
     NUMBERS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
 
     @property
+    def is_paper(self) -> bool:
+        return self.mode == "paper"
+
+    @property
     def counted(self) -> str:
         return "reports"
 
@@ -103,10 +110,8 @@ class PGCLesson(Lesson):
 
     def agent(self, env: Env) -> PGC:
         """The learner."""
-        for name in ("delta", "features", "state_range"):
-            if getattr(self, name) is not None:
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} is for other learners than pgc: leave it out.")
+        if self.delta is not None:
+            raise InputError("--delta is for other learners than pgc: leave it out.")
         if self.enough is not None and self.target is None:
             raise InputError("enough is about a target: say --target and --score-share too.")
         given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}

@@ -18,7 +18,7 @@ from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY
 from privrl.run.lessons.playing import play_agent, play_program
-from privrl.run.lessons.words import SCALED, Env, Job, Lesson, Played
+from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import ask, pair, whole
 from privrl.run.training import CHECKPOINT, forget
@@ -27,8 +27,11 @@ _ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Leg
 
 
 @dataclass(frozen=True)
-class SecretRewardLesson(Lesson):
+class SecretRewardLesson(FeaturesLesson):
     """What was said by whoever keeps a reward function secret."""
+
+    mode: str | None = None
+    """certified or paper."""
 
     release: str | None = None
     """What is noised; none for nothing."""
@@ -95,6 +98,10 @@ class SecretRewardLesson(Lesson):
 
     CLAIMED: ClassVar[str]
     """For what it is claimed."""
+
+    @property
+    def is_paper(self) -> bool:
+        return self.mode == "paper"
 
     # --- what each of them knows of its own -------------------------------------------------------
 

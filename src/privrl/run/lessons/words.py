@@ -33,13 +33,13 @@ from privrl.run.parsing import ask, box, configured, not_empty, number, whole
 Env = Environment[Any, Any] | HostEnvironment
 
 LEARNERS = {
-    "actor-critic": ("actor_critic", "ActorCriticLesson"),
-    "functional-q": ("functional_q", "FunctionalQLesson"),
-    "logged-q": ("logged_q", "LoggedQLesson"),
-    "prospect": ("prospect_q", "ProspectLesson"),
-    "pgc": ("pgc", "PGCLesson"),
+    "actor-critic": "privrl.run.lessons.actor_critic:ActorCriticLesson",
+    "functional-q": "privrl.run.lessons.functional_q:FunctionalQLesson",
+    "logged-q": "privrl.run.lessons.logged_q:LoggedQLesson",
+    "prospect": "privrl.run.lessons.prospect_q:ProspectLesson",
+    "pgc": "privrl.run.lessons.pgc:PGCLesson",
 }
-"""Where the lesson of each learner is: its module here, and its class there."""
+"""Where the options of each learner are: module and class. Papers have theirs in their folders."""
 
 SWEPT = ("actor-critic", "functional-q", "prospect", "pgc")
 """The learners that `privrl sweep` takes: those that play in a simulator."""
@@ -119,16 +119,9 @@ class Lesson(ABC):
 
     learner: str = "actor-critic"
     env: str | None = None
-    mode: str | None = None
-    """certified or paper."""
-
     epsilon: float | None = None
     delta: float | None = None
     public: bool = False
-    features: str | None = None
-    """table, polynomial:2, fourier:3 or network:16,16."""
-
-    state_range: str | None = None
     gamma: float | None = None
     said: tuple[str, ...] = field(default=(), compare=False)
 
@@ -168,6 +161,11 @@ class Lesson(ABC):
         for name in given:
             if name in _COMMAND_ONLY:
                 raise InputError(f"{name} belongs on the command line: say --{name} there.")
+            if name == "mode" and name not in kinds:
+                raise InputError(
+                    f"{given['learner']} has no modes: a paper's algorithm is a learner of its "
+                    "own, such as seo2020-actor-critic."
+                )
             if name not in kinds:
                 known = chosen.INSTEAD.get(name)
                 near = [known] if known else difflib.get_close_matches(name, kinds, 1)
@@ -205,7 +203,8 @@ class Lesson(ABC):
 
     @property
     def is_paper(self) -> bool:
-        return self.mode == "paper"
+        """Whether a paper's algorithm learns, which yields a claim."""
+        return False
 
     # --- what each learner knows of its own -------------------------------------------------------
 
@@ -255,6 +254,16 @@ class Lesson(ABC):
                 f"There are {', '.join(OURS)}, and all that Gymnasium knows by their ids",
             )
         return make(self.env)
+
+
+@dataclass(frozen=True)
+class FeaturesLesson(Lesson):
+    """Options of learners that see states by features."""
+
+    features: str | None = None
+    """table, polynomial:2, fourier:3 or network:16,16."""
+
+    state_range: str | None = None
 
     def features_of(self, env: Env, word: str) -> Features | Network:
         """Features of the environment's states, by name."""
@@ -313,8 +322,8 @@ def lesson_of(learner: Any) -> type[Any]:
         raise InputError(
             f"There is no learner {learner!r}: what can be trained is {', '.join(LEARNERS)}."
         )
-    home, name = LEARNERS[learner]
-    found: type[Any] = getattr(import_module(f"privrl.run.lessons.{home}"), name)
+    home, _, name = LEARNERS[learner].partition(":")
+    found: type[Any] = getattr(import_module(home), name)
     return found
 
 

@@ -1,0 +1,43 @@
+"""What the learners of papers share: a compiled program that is played, and a claim."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from privrl.control.program import Program
+from privrl.core.errors import InputError
+from privrl.run.lessons.playing import play_program
+from privrl.run.lessons.words import Job, Lesson, Played, Result
+from privrl.run.training import CHECKPOINT, Trained, forget
+
+
+@dataclass(frozen=True)
+class PaperLesson(Lesson):
+    """Options that all papers' learners have. They yield claims, so no ledger can pay for them."""
+
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
+
+    @property
+    def is_paper(self) -> bool:
+        return True
+
+    @abstractmethod
+    def learned(self, program: Program, trained: Trained, seed: int | None) -> Result:
+        """The result of a run that was played to its end."""
+
+    def play(self, job: Job) -> Played:
+        program = self.program()
+        trained = play_program(self, program, job)
+        if trained.ending != "finished":
+            return Played(None, trained.episodes, trained.planned)
+        try:
+            learned = self.learned(program, trained, job.seed)
+        except InputError:
+            forget(job.folder)  # It would end the same way again.
+            raise
+        return Played(learned, trained.episodes, trained.planned)
+
+    @staticmethod
+    def returns(trained: Trained) -> Any:
+        """Those of the episodes, where they were kept because nobody needs protection."""
+        return trained.seen["return"][0] if trained.seen else None
