@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.evaluation_control import CAR, CAR_SETTINGS
 from privrl.control import Learned, QLearning
 from privrl.control.q_learning import Config, Seen, State, action_values, init, step, train
 from privrl.data import EpsilonGreedy, Fourier, OneHot, Polynomial, Softmax, collect
 from privrl.envs import CartPole, Chain, Environment, Interval, MountainCar, TabularMDP
+from privrl.papers.xie2019.control import CAR, CAR_SETTINGS
 from privrl.privacy import InputError
 
 KEY = jax.random.key(0)

@@ -18,6 +18,7 @@ from privrl.data.columns import Facts
 from privrl.evaluation.dplsl import DPLSL
 from privrl.evaluation.dplsw import DPLSW, OutputPerturbed, discounted, first_visits, local_lsw
 from privrl.evaluation.result import Result
+from privrl.papers.xie2019 import output_perturbation as published
 from privrl.privacy import ApproxDP, Budget, InputError, Ledger, Unit
 from privrl.privacy.mechanisms.smooth import SmoothMechanism
 from privrl.privacy.noise import Source
@@ -30,14 +31,14 @@ Floats = NDArray[np.float64]
 BUDGET = Budget(1.0, 1e-5)
 
 
-def plain(**changed: Any) -> DPLSW:
+def plain(kind: type[DPLSW] = DPLSW, **changed: Any) -> DPLSW:
     given: dict[str, Any] = {
         "features": OneHot(3),
         "reward_range": (-0.5, 2.0),
         "budget": BUDGET,
         "gamma": 0.9,
     }
-    return DPLSW(**{**given, **changed})
+    return kind(**{**given, **changed})
 
 
 def silent(self: Source, std: float, shape: tuple[int, ...]) -> Floats:
@@ -136,16 +137,16 @@ def test_without_noise_it_is_monte_carlo(monkeypatch: pytest.MonkeyPatch) -> Non
     st.lists(person, min_size=1, max_size=4),
     person,
     st.integers(0, 3),
-    st.sampled_from(["calibrated", "published"]),
+    st.sampled_from([DPLSW, published.DPLSW]),
     st.sampled_from([None, 1.5]),
 )
 def test_neighbours_are_within_the_smooth_bound_and_the_bound_is_smooth(
-    owned: list[Any], other: Any, which: int, constants: str, limit: float | None
+    owned: list[Any], other: Any, which: int, kind: type[DPLSW], limit: float | None
 ) -> None:
     which %= len(owned)
     here = on_policy(people(*owned))
     there = on_policy(people(*[other if i == which else x for i, x in enumerate(owned)]))
-    judge = plain(constants=constants, return_bound=limit)
+    judge = plain(kind, return_bound=limit)
     values = [exact_of(judge, data) for data in (here, there)]
     bounds = [scale_of(judge, data) for data in (here, there)]
     assert np.linalg.norm(values[0] - values[1]) <= min(bounds) * (1.0 + 1e-9)
@@ -176,7 +177,7 @@ def test_the_local_bound_is_the_formula() -> None:
 
 def test_published_constants_are_the_papers() -> None:
     data, d = simulated(60, 2), 3
-    judge = plain(constants="published", reward_range=(0.0, 2.0))
+    judge = plain(published.DPLSW, reward_range=(0.0, 2.0))
     mechanism = judge.mechanism()
     assert mechanism.alpha == pytest.approx(5.0 * math.sqrt(2.0 * math.log(2e5)))
     assert mechanism.beta == pytest.approx(1.0 / (4.0 * (d + math.log(2e5))))
@@ -240,7 +241,6 @@ def test_where_it_is_not_private_it_is_refused() -> None:
         ({"reward_range": None}, "reward_range is needed"),
         ({"gamma": 1.0}, "return_bound is needed"),
         ({"return_bound": 0.0}, "return_bound"),
-        ({"constants": "exact"}, "constants"),
         ({"budget": Budget(1.0)}, "delta above 0"),
         ({"state_weights": [1.0]}, "3 entries"),
         ({"state_weights": [-1.0, 1.0, 1.0]}, "zero or more"),

@@ -1,6 +1,5 @@
-"""GPOPE: step by step as printed, its draws, its claim and its certificate."""
+"""GPOPE: step by step as printed, its draws and its certificate."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from numpy.typing import NDArray
 
 from privrl.data import OneHot, Polynomial, Tabular
 from privrl.evaluation.bellman_error import UnitMoments, unit_moments
-from privrl.evaluation.gpope import GPOPE, _Packed, gradient, lemma1_sigma
-from privrl.evaluation.result import Result
+from privrl.evaluation.gpope import GPOPE, _Packed, gradient
+from privrl.papers.xie2019 import algorithm
 from privrl.privacy import (
     Budget,
     Certificate,
-    Claim,
     FixedSizeSampled,
     Gaussian,
     InputError,
@@ -27,7 +25,6 @@ from privrl.privacy import (
     Repeated,
     Unit,
 )
-from privrl.privacy.claims import xie2019_lemma1
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.noise import Source, jax_normal, secure
 from privrl.privacy.plan import NoisyPlan, SingleUnits
@@ -65,25 +62,20 @@ def _matrices(units: UnitMoments) -> tuple[Floats, Floats]:
     return A, C
 
 
-def _by_the_letter(
-    units: UnitMoments, key: Any, h: float, beta: float, sigma: float, times: int, diminishing: bool
+def _as_printed(
+    units: UnitMoments, key: Any, clip: float, step: float, sigma: float, times: int, dim: bool
 ) -> Floats:
     """Algorithm 1 in NumPy, with the draws and the noise of the compiled one; every theta."""
     (A, C), b = _matrices(units), units.b
-    n, d = b.shape
-    theta, w, thetas = np.zeros(d), np.zeros(d), []
+    count, d = b.shape
     with jax.enable_x64(True):
         draws, noises = jax.random.split(key)
-        for i in range(1, times + 1):
-            at = jax.random.fold_in(draws, i - 1)
-            x = int(jax.random.randint(at, (), 0, n, dtype=jax.numpy.int64))
-            B = np.concatenate([-A[x].T @ w, A[x] @ theta + C[x] @ w - b[x]])
-            clipped = B / max(1.0, float(np.linalg.norm(B)) / h)
-            zeta = np.asarray(jax_normal(jax.random.fold_in(noises, i - 1), (2 * d,)))
-            change = (beta / i if diminishing else beta) * (clipped + h * sigma * zeta)
-            theta, w = theta - change[:d], w - change[d:]
-            thetas.append(theta)
-    return np.array(thetas)
+        at = [jax.random.fold_in(draws, i) for i in range(times)]
+        drawn = [int(jax.random.randint(x, (), 0, count, dtype=jax.numpy.int64)) for x in at]
+        noise = [jax_normal(jax.random.fold_in(noises, i), (2 * d,)) for i in range(times)]
+    return algorithm.gpope(
+        A, b, C, drawn, np.asarray(noise), clip=clip, step=step, sigma=sigma, diminishing=dim
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +90,7 @@ def test_it_is_algorithm_1_step_by_step(
     units = judge._units(data, Tabular(JUDGED), certified=True)
     found = judge._run(units, NoisyPlan(0.7, SCHEDULE), key[None], [0.1, 0.3])
     for k, step in enumerate((0.1, 0.3)):
-        wanted = _by_the_letter(units, key, 0.5, step, 0.7, 20, schedule == "diminishing")
+        wanted = _as_printed(units, key, 0.5, step, 0.7, 20, schedule == "diminishing")
         np.testing.assert_allclose(found[0, k], wanted[-last:].mean(0), rtol=1e-9, atol=1e-12)
 
 
@@ -161,7 +153,7 @@ def test_a_clipped_gradient_is_within_the_bound_for_any_data(
 
 def test_wild_data_gives_finite_weights() -> None:
     wild = people([([(0, np.nan, 5e-324), (1, 1e308, 1.0)], False)], [([(2, -np.inf, 1.0)], True)])
-    result = plain(iterations=5, mode="paper", sigma=1.0).fit(wild)
+    result = plain(iterations=5).fit(wild)
     assert np.isfinite(weights_of(result)).all()
 
 
@@ -180,40 +172,6 @@ def test_certified() -> None:
     )
     assert result.estimate == pytest.approx(float(result.predict([0, 1]).mean()))
     assert result.diagnostics is None
-
-
-def test_the_papers_claim_stands_beside_what_can_be_certified(tmp_path: Path) -> None:
-    result = plain(mode="paper").fit(simulated(50, 1, users=25), session=PrivacySession(seed=1))
-    claim = result.claim
-    assert isinstance(claim, Claim)
-    assert claim.epsilon == pytest.approx(1.0, rel=1e-9)
-    assert claim.certified is not None
-    assert claim.certified.unit is Unit.USER
-    assert claim.certified.epsilon > claim.epsilon
-    claim.certified.verify()
-    with pytest.raises(InputError, match="no certificate"):
-        _ = result.certificate
-    result.save(tmp_path / "r.json")
-    again = Result.load(tmp_path / "r.json")
-    assert again.claim == claim
-    np.testing.assert_array_equal(weights_of(again), weights_of(result))
-
-
-def test_given_noise_is_used_in_paper_mode() -> None:
-    result = plain(mode="paper", sigma=3.0).fit(simulated(50, 1))
-    assert result.settings["sigma"] == 3.0
-    assert result.claim.epsilon == pytest.approx(xie2019_lemma1(3.0, 50, 20, 1e-5).epsilon)
-
-
-@pytest.mark.parametrize("budget", [Budget(0.1, 1e-5), Budget(3.0, 1e-3)])
-@pytest.mark.parametrize("size", [(1000, 1000), (50, 2000), (10_000, 100)])
-def test_lemma_1_is_inverted(budget: Budget, size: tuple[int, int]) -> None:
-    m, n = size
-    sigma = lemma1_sigma(budget, m, n)
-    x = math.exp(1.0 / sigma**2)
-    p = n * min(4.0 * (x - 1.0), 2.0 * x) / (2.0 * m**2)
-    claimed = p + 2.0 * math.sqrt(p * math.log(1.0 / budget.delta))
-    assert claimed == pytest.approx(budget.epsilon, rel=1e-9)
 
 
 def test_the_ledger_is_charged_before_keys_are_drawn(
@@ -254,9 +212,6 @@ def test_public_data_shows_more() -> None:
         ({"iterations": 0}, "iterations"),
         ({"gamma": -0.1}, "gamma"),
         ({"schedule": "other"}, "schedule"),
-        ({"mode": "published"}, "mode"),
-        ({"sigma": 1.0}, "leave it out"),
-        ({"sigma": -1.0, "mode": "paper"}, "sigma"),
         ({"weight_cap": -1.0}, "weight_cap"),
         ({"average": 2.0}, "average"),
         ({"budget": Budget(1.0)}, "delta above 0"),

@@ -763,42 +763,6 @@ def test_unpaid_behaviour_probabilities_are_refused() -> None:
         plain(weight_cap=2.0).fit(data, Tabular(JUDGED))
 
 
-# --- the chain of xie2019 ------------------------------------------------------------------------
-
-
-def test_simulated_chains_are_chains() -> None:
-    from benchmarks.evaluation_chain import FEATURES, GAMMA, exact, simulate
-
-    units = unit_moments(simulate(4000, 0), None, FEATURES, GAMMA, dual=True)
-    each = {"A": units.A, "C": units.C}
-    for name, stacked in each.items():
-        matrices = stacked.toarray().reshape(4000, 40, 40)
-        apart = np.abs(matrices.mean(0) - getattr(exact(), name))
-        # Seven standard errors: one false alarm in 10^8 for the 118 entries that are not 0.
-        assert np.all(apart <= 7.0 * matrices.std(axis=0) / math.sqrt(4000) + 1e-9)
-    assert abs(units.b.mean(0)[38] - exact().b[38]) <= 7.0 * units.b[:, 38].std() / math.sqrt(4000)
-
-
-@pytest.mark.slow
-def test_the_chain_at_ten_thousand_trajectories() -> None:
-    from benchmarks.evaluation_chain import SEEDS, TOLERANCE, exact, gpope, private_gtd, simulate
-
-    ours, theirs = [], []
-    for seed in SEEDS:
-        data = simulate(10_000, seed)
-        ours.append(
-            mspbe(
-                weights_of(private_gtd(10_000).fit(data, session=PrivacySession(seed=seed))),
-                exact(),
-            )
-        )
-        judge = gpope(10_000)
-        theirs.append(mspbe(judge.sweep(data, None, [judge.step], [seed])[0, 0], exact()))
-    # Settings and tolerance were frozen on seeds 0 to 9.
-    assert float(np.mean(ours)) <= TOLERANCE <= 0.0015
-    assert float(np.mean(theirs)) >= 12.0 * float(np.mean(ours))
-
-
 def test_a_clip_bound_whose_noise_is_no_number_is_refused_before_anybody_pays() -> None:
     judge = PrivateGTD(OneHot(1), (0.0, 1.0), BUDGET, clip=1e308, iterations=5)
     with pytest.raises(InputError, match="too large to compute with"):

@@ -155,7 +155,8 @@ def test_the_shim_counts_kills_and_cuts_power_where_it_says(tmp_path: Path) -> N
 @pytest.mark.nightly
 @pytest.mark.parametrize("command", [one.name for one in COMMANDS])
 def test_every_command_at_many_calls_and_in_races(command: str) -> None:
-    found = counted("--command", command, "--trials", "180", "--races", "4")
+    # More than are asserted: a command with few writes has few trials of faults in them.
+    found = counted("--command", command, "--trials", "198", "--races", "4")
     assert found["trials"] >= 180
     assert_clean(found)
 

@@ -2,8 +2,8 @@
 
 Without privacy: `LSTD`, `WISLSTD`, `GTD2`, and for a policy's value `IS`, `PDIS`, `WIS`, `WPDIS`,
 `DR`, `WDR`, `FQE`. With a certificate: `PrivateValue`, which is the number most people ask for,
-`PrivateGTD` and `PrivateLSTD` for value functions, and from the papers `GPOPE` (xie2019), `DPLSW`
-and `DPLSL` (Balle et al. 2016).
+`PrivateGTD` and `PrivateLSTD` for value functions, `GPOPE` (xie2019), `DPLSW` and `DPLSL` (Balle et
+al. 2016) with certified noise; with their own they are in `privrl.papers.xie2019`.
 """
 
 from privrl.evaluation.bellman_error import moments, mspbe

@@ -26,8 +26,7 @@ k exchanges raise n_s by at most k, and to at most m,
 bounds the local sensitivity k exchanges away, and L_k(X) <= L_{k+1}(X') for neighbours. Theorem:
 `privrl.privacy.mechanisms.smooth`.
 
-constants="published": the paper's alpha, e^(-k beta) on L_k^2, and lambda - ||Phi||^2 ||rho||_inf
-instead of lambda in the denominator of L_k; all valid and none needed. "calibrated": as above.
+With the published constants it is `privrl.papers.xie2019.DPLSL`.
 
 Released, clipped and refused: as for `DPLSW`. States must be a table: Phi has a row for each.
 """
@@ -40,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.core import checks
-from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.evaluation.dplsw import OutputPerturbed, Visits, first_visits, on_policy_only
@@ -85,15 +83,7 @@ class DPLSL(OutputPerturbed):
         exact = solution(phi, rho, ridge, visits)
         low, high = self.returns_range()
         norm = float(np.linalg.norm(phi, 2))
-        below = ridge
-        if self.constants == "published":
-            below = ridge - norm**2 * float(rho.max())
-            if below <= 0.0:
-                raise InputError(
-                    "ridge must be above ||Phi||^2 ||rho||_inf, "
-                    f"{norm**2 * float(rho.max()):g}, for the published constants."
-                )
-        scale = 2.0 * (high - low) * norm / below
+        scale = 2.0 * (high - low) * norm / self.denominator(ridge, norm, float(rho.max()))
 
         def local(k: NDArray[np.int64]) -> Floats:
             return local_lsl(scale, norm, rho, ridge, visits.counts, m, k)
@@ -105,6 +95,10 @@ class DPLSL(OutputPerturbed):
         return self.released(
             "DP-LSL", exact, sensitivity, mechanism, opened, data, start, session.public, settings
         )
+
+    def denominator(self, ridge: float, norm: float, largest: float) -> float:
+        """That of L_k, for ||Phi|| = `norm` and ||rho||_inf = `largest`."""
+        return ridge
 
 
 def solution(phi: Floats, rho: Floats, ridge: float, visits: Visits) -> Floats:

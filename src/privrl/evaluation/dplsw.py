@@ -19,10 +19,8 @@ new one does, by 1/(n_s + 1) of its distance to F_s (or 0). With K the spectral 
 bounds the local sensitivity k exchanges away, L_k(X) <= L_{k+1}(X') for neighbours, and
 S(X) = max over k of e^(-k beta) L_k is beta-smooth. Theorem: `privrl.privacy.mechanisms.smooth`.
 
-constants="published": alpha = 5 sqrt(2 ln(2/delta)) / epsilon and
-beta = epsilon / (4 (d + ln(2/delta))), with e^(-k beta) on the squares L_k^2, as in the paper:
-valid, and several times more noise than needed.
-constants="calibrated": the same beta, the least alpha that the theorem allows, and S as above.
+Noise: beta = epsilon / (4 (d + ln(2/delta))), as published, and the least alpha that the theorem
+allows. With the published alpha it is `privrl.papers.xie2019.DPLSW`: several times more noise.
 
 Released: theta once. The noise's standard deviation depends on the data: it stays private. Rewards
 are clipped into `reward_range`; rows whose state is none of the S count for no visit. Returns of
@@ -32,7 +30,7 @@ trajectories that were cut off end there. On-policy only: a ratio would multiply
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +58,6 @@ from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.session import SECRET, OpenSession, PrivacySession
-
-Constants = Literal["calibrated", "published"]
 
 RETURNS_CLIPPED = Assumption(
     "every return lies in the public range", "by the algorithm: rewards and returns are clipped"
@@ -94,9 +90,6 @@ class OutputPerturbed:
     """How large a return could be, in absolute value, if less than the rewards allow; returns
     beyond are clipped."""
 
-    constants: Constants = "calibrated"
-    """The least noise the theorem allows, or the published constants."""
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "reward_range", checked_range(self.reward_range))
         if discount(self.gamma) == 1.0 and self.return_bound is None:
@@ -105,10 +98,6 @@ class OutputPerturbed:
             )
         if self.return_bound is not None:
             checks.positive("return_bound", self.return_bound)
-        if self.constants not in ("calibrated", "published"):
-            raise InputError(
-                f"constants must be 'calibrated' or 'published', not {self.constants!r}."
-            )
         if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
             raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
         self.weights_of_states()
@@ -150,14 +139,12 @@ class OutputPerturbed:
 
     def mechanism(self) -> SmoothMechanism:
         """The noise, but for its private scale."""
-        return _mechanism(self.constants, self.budget, self.features.dimension)
+        return _calibrated(self.budget, self.features.dimension)
 
     def smooth(self, local: Any, mechanism: SmoothMechanism, count: int) -> float:
         """S(X) for the local sensitivities `local(k)`."""
-        # e^(-k beta) on squares is e^(-k beta / 2) on the sensitivity itself.
-        beta = mechanism.beta / (2.0 if self.constants == "published" else 1.0)
         with np.errstate(all="ignore"):
-            return smooth_bound(local, beta, count)
+            return smooth_bound(local, mechanism.beta, count)
 
     def released(
         self,
@@ -195,7 +182,6 @@ class OutputPerturbed:
                 "gamma": self.gamma,
                 "reward_range": self.reward_range,
                 "returns_range": (low, high),
-                "constants": self.constants,
                 **settings,
             },
             diagnostics=diagnostics,
@@ -203,9 +189,7 @@ class OutputPerturbed:
 
 
 @lru_cache(maxsize=64)
-def _mechanism(constants: Constants, budget: Budget, dimension: int) -> SmoothMechanism:
-    if constants == "published":
-        return SmoothMechanism.published(budget, dimension)
+def _calibrated(budget: Budget, dimension: int) -> SmoothMechanism:
     return SmoothMechanism.calibrated(budget, dimension)
 
 

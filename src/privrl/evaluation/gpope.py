@@ -1,4 +1,4 @@
-"""GPOPE, gradient perturbed off-policy evaluation (xie2019), Algorithm 1 to the letter.
+"""GPOPE, gradient perturbed off-policy evaluation (xie2019), with certified noise.
 
 From theta_1 = w_1 = 0, for i = 1, ..., N, draw one of the m trajectories uniformly, take its A^,
 b^, C^ (`bellman_error.unit_moments`: each averaged over the trajectory's steps, equation 2.2), and
@@ -16,19 +16,16 @@ a ball of radius h, and so is that of whoever else is drawn, so the two laws are
 an iteration is the event FixedSizeSampled(Gaussian(sigma, 1), m, 1) (in units of h; the draws are
 fresh and secret), the N of them compose adaptively.
 
-mode="certified" takes the least sigma with which N such events stay within the budget.
-mode="paper" takes sigma as given, or the least with which Lemma 1 claims the budget: the result
-has the paper's Claim, and beside it the certificate of what ran. Lemma 1 drops all orders above the
-second and takes the distance to be h; see `privrl.privacy.claims`.
+sigma is the least with which N such events stay within the budget; with the paper's own, and its
+claim, it is `privrl.papers.xie2019.GPOPE`.
 
-Departures, in both modes: contributions that are not finite count as zeros, and ratios may be
-capped; neither changes anything where the paper's algorithm is defined. Arithmetic: 64-bit floating
-point, compiled; draws are uniform up to m 2^-64.
+Departures from the paper: the noise; contributions that are not finite count as zeros, and ratios
+may be capped. The last two change nothing where the paper's algorithm is defined. Arithmetic:
+64-bit floating point, compiled; draws are uniform up to m 2^-64.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -44,7 +41,7 @@ from privrl.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_mo
 from privrl.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from privrl.evaluation.result import Promise, Result
 from privrl.evaluation.steps import Data, discount
-from privrl.privacy.claims import xie2019_lemma1
+from privrl.privacy.certificate import Certificate
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.plan import NoisyPlan, SingleUnits
 from privrl.privacy.promise import Budget, Relation, Release
@@ -59,7 +56,7 @@ class GPOPE:
     """Of states; the value is linear in them."""
 
     budget: Budget
-    """What may be spent (certified), or is claimed to be (paper); delta above 0."""
+    """The privacy budget; delta above 0."""
 
     clip: float
     """h, the largest norm of a gradient."""
@@ -75,13 +72,6 @@ class GPOPE:
 
     schedule: Literal["constant", "diminishing"] = "constant"
     """beta_i = step, or step / i."""
-
-    mode: Literal["certified", "paper"] = "certified"
-    """Whether the noise is calibrated by a proof, or by the paper's Lemma 1."""
-
-    sigma: float | None = None
-    """The noise, in units of h; in paper mode only, where by default it is what Lemma 1 asks for
-    to claim the budget."""
 
     weight_cap: float | None = None
     """The largest importance ratio that counts, if any; clipping makes do without."""
@@ -99,12 +89,6 @@ class GPOPE:
             raise InputError(
                 f"schedule must be 'constant' or 'diminishing', not {self.schedule!r}."
             )
-        if self.mode not in ("certified", "paper"):
-            raise InputError(f"mode must be 'certified' or 'paper', not {self.mode!r}.")
-        if self.sigma is not None:
-            checks.positive("sigma", self.sigma)
-            if self.mode == "certified":
-                raise InputError("sigma follows from the budget in certified mode: leave it out.")
         if self.weight_cap is not None:
             checks.positive("weight_cap", self.weight_cap)
         if checks.non_negative("average", self.average) > 1.0:
@@ -124,7 +108,6 @@ class GPOPE:
         units = self._units(data, policy, certified=not session.public)
         count, times = units.count, self.iterations or units.count
         noisy = self.noise(count)
-        sigma = noisy.noise_multiplier
         warn_if_large(self.budget.delta, count)
         opened = session.open(units.unit, Relation.REPLACE_ONE)
         opened.pay(noisy.event, delta=self.budget.delta)
@@ -135,29 +118,24 @@ class GPOPE:
             assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, *assumed(data, session.public)),
             compiled=True,
         )
-        promise: Promise = certificate
-        if self.mode == "paper":
-            claim = xie2019_lemma1(sigma, count, times, self.budget.delta)
-            promise = replace(claim, certified=certificate)
         diagnostics = None
         if session.public:
             found = moments(data, policy, self.features, self.gamma)
             diagnostics = {"mspbe": mspbe(weights, found)}
         return Result(
             method="GPOPE",
-            promise=promise,
+            promise=self._promise(certificate, noisy, count),
             estimate=value_at(self.features, weights, start, data, session.public),
             weights=weights,
             features=self.features,
             settings={
-                "mode": self.mode,
                 "gamma": self.gamma,
                 "units": count,
                 "iterations": times,
                 "clip": self.clip,
                 "step": self.step,
                 "schedule": self.schedule,
-                "sigma": sigma,
+                "sigma": noisy.noise_multiplier,
                 "average": self.average,
                 "weight_cap": self.weight_cap,
             },
@@ -181,11 +159,11 @@ class GPOPE:
 
     def noise(self, count: int) -> NoisyPlan:
         """That of a run over `count` units, in units of h."""
-        times = self.iterations or count
-        if self.mode == "certified":
-            return _calibrated(self.budget, count, times)
-        sigma = self.sigma or lemma1_sigma(self.budget, count, times)
-        return NoisyPlan(sigma, SingleUnits(count, times))
+        return _calibrated(self.budget, count, self.iterations or count)
+
+    def _promise(self, certificate: Certificate, noisy: NoisyPlan, count: int) -> Promise:
+        """What the result carries, given the certificate of what ran."""
+        return certificate
 
     def _units(self, data: Data, policy: Policy | None, certified: bool) -> UnitMoments:
         return unit_moments(
@@ -213,18 +191,6 @@ class GPOPE:
             arrays = jax.tree.map(jax.numpy.asarray, packed.arrays)
             found = program(arrays, keys, jax.numpy.asarray(list(steps)), self.clip * noisy.std)
             return np.asarray(found, dtype=np.float64)
-
-
-def lemma1_sigma(budget: Budget, trajectories: int, iterations: int) -> float:
-    """The least sigma for which Lemma 1 claims the budget, in closed form.
-
-    With x = e^(1/sigma^2), it claims p + 2 sqrt(p log(1/delta)) for
-    p = N min(4 (x - 1), 2 x) / (2 m^2); of the two the first is smaller for x < 2.
-    """
-    log = -math.log(budget.delta)
-    root = budget.epsilon / (math.sqrt(log + budget.epsilon) + math.sqrt(log))
-    term = 2.0 * trajectories**2 * root**2 / iterations
-    return 1.0 / math.sqrt(math.log1p(term / 4.0) if term < 4.0 else math.log(term / 2.0))
 
 
 @lru_cache(maxsize=64)

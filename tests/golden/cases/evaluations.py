@@ -11,10 +11,8 @@ import numpy as np
 from privrl.data import OneHot, Trajectories
 from privrl.evaluation import (
     DPLSL,
-    DPLSW,
     DR,
     FQE,
-    GPOPE,
     GTD2,
     IS,
     LSTD,
@@ -29,6 +27,7 @@ from privrl.evaluation import (
     mspbe,
     simulate_like,
 )
+from privrl.papers import xie2019
 from privrl.privacy import Budget, Unit
 from privrl.privacy.session import PrivacySession
 from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, VECTORS
@@ -209,13 +208,13 @@ def python_papers_estimators() -> Any:
     gpope: dict[str, Any] = {"gamma": 0.9, "iterations": 6, "weight_cap": 3.0}
     smooth: dict[str, Any] = {"features": table, "reward_range": (0.0, 1.0), "budget": budget}
     return {
-        "GPOPE, paper": GPOPE(table, budget, 0.5, 0.1, **gpope, mode="paper").fit(
+        "GPOPE, paper": xie2019.GPOPE(table, budget, 0.5, 0.1, **gpope).fit(
             data, POLICY, session=PrivacySession(seed=7)
         ),
-        "GPOPE, sigma": GPOPE(
-            table, budget, 0.5, 0.1, **gpope, mode="paper", sigma=0.2, schedule="diminishing"
+        "GPOPE, sigma": xie2019.GPOPE(
+            table, budget, 0.5, 0.1, **gpope, sigma=0.2, schedule="diminishing"
         ).fit(data, POLICY, session=PrivacySession(seed=7)),
-        "DPLSW, published": DPLSW(**smooth, gamma=0.5, constants="published").fit(
+        "DPLSW, published": xie2019.DPLSW(**smooth, gamma=0.5).fit(
             on_policy, session=PrivacySession(seed=7)
         ),
         "DPLSL, ridge": DPLSL(**smooth, gamma=0.5, ridge=5.0).fit(

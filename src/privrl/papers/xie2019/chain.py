@@ -1,4 +1,4 @@
-"""The chain of Xie et al. (2019): MSPBE of every private linear estimator at the same promise.
+"""The chain: mean squared projected Bellman error (MSPBE) of every private linear estimator.
 
 40 states, gamma 0.99, epsilon 0.1, delta 1e-5, one trajectory replaced; m = 10^3, 10^4, 10^5
 trajectories; seeds 100 to 119, each with fresh data and fresh noise. MSPBE is computed from the
@@ -27,6 +27,8 @@ from privrl.evaluation.dplsw import DPLSW
 from privrl.evaluation.gpope import GPOPE
 from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD, weighed_sum
+from privrl.papers.xie2019 import gpope as printed
+from privrl.papers.xie2019 import output_perturbation
 from privrl.privacy import Budget
 from privrl.privacy.session import PrivacySession
 
@@ -91,10 +93,11 @@ def private_gtd(m: int, factor: float = 1.0, **changed: Any) -> PrivateGTD:
     return PrivateGTD(FEATURES, (0.0, 1.0), BUDGET, GAMMA, **given)
 
 
-def gpope(m: int, **changed: Any) -> GPOPE:
+def gpope(m: int, as_printed: bool = False) -> GPOPE:
     """With the frozen settings for `m`."""
     clip, step = SETTINGS[m]["gpope"]
-    return GPOPE(FEATURES, BUDGET, clip, step, GAMMA, **changed)
+    estimator = printed.GPOPE if as_printed else GPOPE
+    return estimator(FEATURES, BUDGET, clip, step, GAMMA)
 
 
 def _judges(m: int) -> dict[str, Any]:
@@ -107,11 +110,11 @@ def _judges(m: int) -> dict[str, Any]:
         "gamma": GAMMA,
     }
     listed: dict[str, Any]
-    published = {**given, "state_weights": weights, "constants": "published"}
+    published = {**given, "state_weights": weights}
     calibrated = {**given, "state_weights": weights, "return_bound": 1.0}
     listed = {
-        "DP-LSW, published constants": DPLSW(**published),
-        "DP-LSL, published constants": DPLSL(**published),
+        "DP-LSW, published constants": output_perturbation.DPLSW(**published),
+        "DP-LSL, published constants": output_perturbation.DPLSL(**published),
         "DP-LSW, calibrated, returns at most 1": DPLSW(**calibrated),
         "DP-LSL, calibrated, returns at most 1": DPLSL(**calibrated),
         "PrivateLSTD": PrivateLSTD(**given),
@@ -143,8 +146,8 @@ def run(sizes: tuple[int, ...] = SIZES, seeds: range = SEEDS) -> Iterator[dict[s
         errors: dict[str, list[float]] = {}
         times: dict[str, list[float]] = {}
         judges = _judges(m)
-        modes = {"certified": gpope(m), "paper": gpope(m, mode="paper")}
-        sigmas = {name: judge.noise(m) for name, judge in modes.items()}
+        kinds = {"certified": gpope(m), "paper": gpope(m, as_printed=True)}
+        sigmas = {kind: one.noise(m).noise_multiplier for kind, one in kinds.items()}
         for seed in seeds:
             data = simulate(m, seed)
             for name, judge in judges.items():
@@ -154,11 +157,11 @@ def run(sizes: tuple[int, ...] = SIZES, seeds: range = SEEDS) -> Iterator[dict[s
                 weights = judge.fit(data, session=PrivacySession(seed=seed)).weights
                 times.setdefault(name, []).append(time.perf_counter() - begun)
                 errors.setdefault(name, []).append(mspbe(weights, exact()))
-            for mode, judge in modes.items():
+            for kind, judge in kinds.items():
                 steps = [factor * judge.step for factor in (1.0, 0.1, 10.0)]
                 swept = judge.sweep(data, None, steps, [seed])[0]
                 for label, w in zip(("", ", 0.1 x step", ", 10 x step"), swept, strict=True):
-                    errors.setdefault(f"GPOPE, {mode}{label}", []).append(mspbe(w, exact()))
+                    errors.setdefault(f"GPOPE, {kind}{label}", []).append(mspbe(w, exact()))
             errors.setdefault("zero weights", []).append(mspbe(np.zeros(STATES), exact()))
             errors.setdefault("LSTD, not private", []).append(mspbe(_lstd(data), exact()))
         for name, listed in errors.items():

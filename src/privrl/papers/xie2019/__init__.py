@@ -1,0 +1,15 @@
+"""Xie, Thomas and Miklau (2019): privacy preserving off-policy evaluation.
+
+Read in this order: `algorithm` (GPOPE, Algorithm 1, line by line), `gpope` (the fast version, with
+the paper's claim), `output_perturbation` (DP-LSW and DP-LSL, what it is compared with), `chain`
+(section 6.1) and `control` (mountain car and HIV, figures 2 to 4), which run all of them beside the
+certified estimators of `privrl.evaluation`.
+
+    PRIVRL_XIE2019=chain python -m benchmarks xie2019
+    PRIVRL_XIE2019=control python -m benchmarks xie2019
+"""
+
+from privrl.papers.xie2019.gpope import GPOPE, lemma1_sigma
+from privrl.papers.xie2019.output_perturbation import DPLSL, DPLSW
+
+__all__ = ["DPLSL", "DPLSW", "GPOPE", "lemma1_sigma"]
