@@ -20,7 +20,7 @@ PARTS = ("tables", "figure2", "readings", "recipe")
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from privrl.papers import ono2020
+    from privrl.papers.ono2020 import experiments as ono2020
 
     wanted = os.environ.get("PRIVRL_ONO2020", ",".join(PARTS)).split(",")
     algorithms: list[ono2020.Algorithm] = []

@@ -1,7 +1,7 @@
 """What networks are made of: the multilayer perceptron and Adam, for NumPy and for JAX.
 
 A learner's network with its parameters in one vector is `privrl.control.heads.Layers`; the network
-of PGC (`privrl.control.pgc_losses.Model`) has no biases, shares layers between actor and critic,
+of PGC (`privrl.control.pgc.losses.Model`) has no biases, shares layers between actor and critic,
 and keeps many networks side by side, so that it has a forward pass of its own.
 """
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from privrl import cli
-from privrl.control import PGC, LearnedPGC, OneOf, pgc
+from privrl.control import PGC, LearnedPGC, OneOf
+from privrl.control.pgc import collection as pgc
 from privrl.data import load_policy
 from privrl.envs.control import CartPole
 from privrl.privacy import Certificate, InputError, Ledger, Unit
@@ -17,6 +18,7 @@ from privrl.privacy.session import PrivacySession
 from privrl.run import lessons
 
 HERE = ["train", "pgc", "--env", "CartPole"]
+PRINTED = ["train", "ono2020-pgc", "--env", "CartPole"]
 SMALL = [
     *(*HERE, "--agents", "40", "--epsilon", "2", "--mechanism", "laplace", "--hidden", "2"),
     *("--flight", "3", "--buffer", "4", "--vary", "gravity=9.7,9.8"),
@@ -140,10 +142,10 @@ def test_a_run_ends_when_enough_agents_answer_that_they_reached_the_target(
 
 
 @pytest.mark.slow
-def test_paper_mode_claims_and_certifies_its_noise(
+def test_the_papers_algorithm_claims_and_certifies_its_noise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*HERE, "--mode", "paper", "--mechanism", "sign", "--agents", "100", "--epsilon", "5"]
+    words = [*PRINTED, "--mechanism", "sign", "--agents", "100", "--epsilon", "5"]
     assert cli.run([*words, "--seed", "1", "--out", str(tmp_path / "run")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Claimed, not certified: epsilon 5 at delta 0 for each single submission." in said
@@ -181,6 +183,11 @@ def test_sweeps_that_cannot_be_are_refused(
     ("words", "sentence"),
     [
         (["train", "pgc"], "env is needed: say with --env which environment"),
+        (PRINTED, "mechanism is needed: say with --mechanism how gradients are randomised"),
+        (
+            [*PRINTED, "--mechanism", "privunit", "--epsilon", "1"],
+            "mechanism must be laplace, sign or none, not 'privunit'.",
+        ),
         (HERE, "epsilon is needed: say with --epsilon how much may be given away about each agent"),
         ([*HERE, "--epsilon", "1"], "agents is needed: say with --agents how many agents report"),
         ([*SMALL, "--mechanism", "none"], "The mechanism none spends nothing"),
@@ -188,7 +195,6 @@ def test_sweeps_that_cannot_be_are_refused(
             [*SMALL, "--mechanism", "gaussian"],
             "mechanism must be privunit, sign, laplace or none, not 'gaussian'.",
         ),
-        ([*HERE, "--mode", "paper"], "mechanism is needed"),
         ([*SMALL, "--vary", "gravity=inf"], "Each value of gravity must be finite."),
         ([*SMALL, "--flight", "1000000000000"], "At most 100,000 agents can play"),
         ([*SMALL, "--vary", "gravity"], "vary is said as gravity=9.7,9.8,9.9"),
@@ -205,7 +211,6 @@ def test_sweeps_that_cannot_be_are_refused(
             "baseline is needed: say a public number",
         ),
         ([*SMALL, "--hidden", "four"], "A size in hidden must be a number"),
-        ([*SMALL, "--clip", "1"], "clip does not belong to mode 'recipe'"),
         ([*SMALL, "--timing", "late"], "timing must be 'fixed' or 'open', not 'late'."),
         ([*SMALL, "--target", "5"], "target and score_share belong together"),
         ([*SMALL, "--enough", "0.5"], "enough is about a target: say --target"),

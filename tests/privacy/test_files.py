@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privrl import cli
-from privrl.control.aggregation import from_line
+from privrl.control.pgc.aggregator import from_line
 from privrl.core import files
 from privrl.core.text import printable
 from privrl.data import Tabular, load_policy

@@ -94,9 +94,8 @@ ALLOWED = {
     "control/heads.py": "public first weights",
     "evaluation/selection.py": "permute-and-flip, a mechanism of its own",
     "evaluation/simulate.py": "made-up worlds",
-    "control/pgc.py": "agents' answers, a mechanism of its own",
-    "control/privatiser.py": "agents' answers, a mechanism of its own",
-    "control/pgc_program.py": "reports of many arms at once, by the mechanism's own draws",
+    "control/pgc/collection.py": "agents' answers, a mechanism of its own",
+    "control/pgc/privatiser.py": "agents' answers, a mechanism of its own",
 }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from privrl.audit.mutations import MUTANTS, Change, Mutant, register
 from privrl.privacy.promise import Relation
+from privrl.privacy.session import SECRET
 
 __all__ = ["LESS", "MUTANTS"]
 
@@ -664,15 +665,15 @@ register(
     Mutant(
         "epsilon-not-split",
         "each payload spends what all of them may",
-        (("control.privatiser:shares", _whole_epsilon),),
-        ("tests/control/test_privatiser.py::test_shares_never_add_up_to_more_than_epsilon",),
+        (("control.pgc.privatiser:shares", _whole_epsilon),),
+        ("tests/control/pgc/test_privatiser.py::test_shares_never_add_up_to_more_than_epsilon",),
         tuple(f"{name}-twice" for name in _WIRE),
     ),
     Mutant(
         "wire-noise",
         "payloads of an epsilon 1 / 0.8 times as large",
-        (("control.privatiser:shares", _larger_epsilon),),
-        ("tests/control/test_privatiser.py::test_shares_never_add_up_to_more_than_epsilon",),
+        (("control.pgc.privatiser:shares", _larger_epsilon),),
+        ("tests/control/pgc/test_privatiser.py::test_shares_never_add_up_to_more_than_epsilon",),
         (*_WIRE, "pgc-score"),
     ),
 )
@@ -705,7 +706,11 @@ def _same_sample(run: Any) -> Any:
 
 
 def _everybody(run: Any) -> Any:
-    return lambda self, *given: run(replace(self, rate=1.0), *given)
+    def all_of_them(self: Any, *given: Any) -> Any:
+        schedule = replace(self.noisy.schedule, rate=1.0)
+        return run(replace(self, noisy=replace(self.noisy, schedule=schedule)), *given)
+
+    return all_of_them
 
 
 def _folded(which: int) -> Change:
@@ -884,8 +889,8 @@ register(
     Mutant(
         "seed-again",
         "an agent's payloads all drawn from one seed",
-        (("control.privatiser:Privatiser.payloads", _seed_again),),
-        ("tests/control/test_privatiser.py::test_payloads_are_drawn_afresh",),
+        (("control.pgc.privatiser:Privatiser.payloads", _seed_again),),
+        ("tests/control/pgc/test_privatiser.py::test_payloads_are_drawn_afresh",),
         tuple(f"{name}-turning" for name in _WIRE),
         800,
     ),
@@ -909,7 +914,8 @@ def _refitted(changed: Callable[..., Any]) -> Change:
 
 def _shown(fit: Any, judge: Any, *given: Any, **named: Any) -> Any:
     """What is for public data only, shown of any data."""
-    return fit(judge, *given, **{**named, "public": True})
+    session = replace(named.get("session", SECRET), public=True)
+    return fit(judge, *given, **{**named, "session": session})
 
 
 def _measured(fit: Any, judge: Any, data: Any, *given: Any, **named: Any) -> Any:
@@ -982,6 +988,7 @@ def _shown_only(advance: Any) -> Any:
         size = sigma * plan.rule.bound * plan.step / plan.divisor
         return after._replace(parameters=after.parameters + size * z)
 
+    shown.lower = advance.lower  # type: ignore[attr-defined]  # asked how much memory it takes
     return shown
 
 
@@ -1190,33 +1197,33 @@ register(
     Mutant(
         "nan-sent",
         "a gradient that is not finite goes out as it is",
-        (("control.privatiser:Privatiser.payloads", _nan_sent),),
-        ("tests/control/test_privatiser.py::test_what_is_no_gradient_is_told_like_zeros",),
+        (("control.pgc.privatiser:Privatiser.payloads", _nan_sent),),
+        ("tests/control/pgc/test_privatiser.py::test_what_is_no_gradient_is_told_like_zeros",),
         _BROKEN,
         800,
     ),
     Mutant(
         "silence",
         "an agent with a gradient of zeros sends nothing",
-        (("control.privatiser:Privatiser.payloads", _silence),),
-        ("tests/control/test_privatiser.py::test_every_gradient_gets_a_payload_that_is_read",),
+        (("control.pgc.privatiser:Privatiser.payloads", _silence),),
+        ("tests/control/pgc/test_privatiser.py::test_every_gradient_gets_a_payload_that_is_read",),
         _BROKEN,
         800,
     ),
     Mutant(
         "zero-error",
         "an error for a gradient of zeros",
-        (("control.privatiser:Privatiser.payloads", _division_by_zero),),
-        ("tests/control/test_privatiser.py::test_every_gradient_gets_a_payload_that_is_read",),
+        (("control.pgc.privatiser:Privatiser.payloads", _division_by_zero),),
+        ("tests/control/pgc/test_privatiser.py::test_every_gradient_gets_a_payload_that_is_read",),
         _BROKEN,
         800,
     ),
     Mutant(
         "score-told",
         "whether the target was reached, told as it is",
-        (("control.privatiser:Privatiser.payloads", _score_as_it_is),),
+        (("control.pgc.privatiser:Privatiser.payloads", _score_as_it_is),),
         (
-            "tests/control/test_privatiser.py::"
+            "tests/control/pgc/test_privatiser.py::"
             "test_scores_are_exact_coins_and_ten_percent_off_is_seen",
         ),
         ("pgc-score",),

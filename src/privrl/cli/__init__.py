@@ -35,6 +35,7 @@ from privrl.cli import (
     train_actor_critic,
     train_functional_q,
     train_logged_q,
+    train_ono2020_pgc,
     train_pgc,
     train_prospect,
     verify,
@@ -187,6 +188,7 @@ train.train_app.command("functional-q")(train_functional_q.functional_q)
 train.train_app.command("logged-q")(train_logged_q.logged_q)
 train.train_app.command("prospect")(train_prospect.prospect)
 train.train_app.command("pgc")(train_pgc.pgc)
+train.train_app.command("ono2020-pgc")(train_ono2020_pgc.ono2020_pgc)
 for group in (app, ledger.ledger_app, train.train_app):
     for command in group.registered_commands:
         command.cls = _Command

@@ -16,14 +16,74 @@ from privrl.cli.common import (
 )
 from privrl.cli.train import train
 
+Agents = Annotated[int | None, typer.Option(help="How many agents report.")]
+Submissions = Annotated[
+    int | None, typer.Option(help="How many reports an agent sends, which share its epsilon.")
+]
+Vary = Annotated[
+    str | None,
+    typer.Option(help="What differs between agents, such as gravity=9.7,9.8,9.9."),
+]
+Hidden = Annotated[str | None, typer.Option(help="Sizes of the network's layers, such as 16,16.")]
+Activation = Annotated[str | None, typer.Option(help="tanh or relu.")]
+Scale = Annotated[
+    str | None,
+    typer.Option(help="What observations are divided by: a number for each, by commas."),
+]
+Rate = Annotated[float | None, typer.Option(help="How far an update moves the model.")]
+Buffer = Annotated[int | None, typer.Option(help="How many reports make an update.")]
+Decay = Annotated[
+    float | None, typer.Option(help="The rate falls as this power of the reports left.")
+]
+Acting = Annotated[
+    str | None,
+    typer.Option(
+        help="How agents choose: sampled, by the policy's chances, or greedy, the likeliest "
+        "action, with exploration that ends."
+    ),
+]
+Optimiser = Annotated[str | None, typer.Option(help="adam or sgd.")]
+Staleness = Annotated[
+    str | None, typer.Option(help="Reports about old models: root (count for less), or none.")
+]
+Timing = Annotated[
+    str | None,
+    typer.Option(
+        help="When agents report: fixed, when all of a round are done, or "
+        "open, when they are done themselves, which tells how long they played."
+    ),
+]
+Flight = Annotated[int | None, typer.Option(help="How many agents play at the same time.")]
+Target = Annotated[
+    float | None,
+    typer.Option(help="Agents also answer, privately, whether their score reached this."),
+]
+ScoreShare = Annotated[
+    float | None, typer.Option(help="The part of epsilon that pays for answers, such as 0.3.")
+]
+Enough = Annotated[
+    float | None,
+    typer.Option(
+        help="The run ends when this share of agents reached the target, as far as answers "
+        "tell (0.9 if not said)."
+    ),
+]
+Control = Annotated[
+    str | None, typer.Option(help="zero: all gradients count as zero, to see what noise does.")
+]
+PublicScores = Annotated[
+    bool,
+    typer.Option("--public", help="Scores of agents, and how long they played, may be shown."),
+]
+Epsilon = Annotated[
+    float | None, typer.Option(help="How much may be given away about each agent, in all.")
+]
+
 
 def pgc(
     env: EnvName = None,
-    agents: Annotated[int | None, typer.Option(help="How many agents report.")] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="How much may be given away about each agent, in all.")
-    ] = None,
-    mode: Annotated[str | None, typer.Option(help="recipe (as if not said), or paper.")] = None,
+    agents: Agents = None,
+    epsilon: Epsilon = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
@@ -31,78 +91,31 @@ def pgc(
             "no noise at all."
         ),
     ] = None,
-    submissions: Annotated[
-        int | None, typer.Option(help="How many reports an agent sends, which share its epsilon.")
-    ] = None,
-    vary: Annotated[
-        str | None,
-        typer.Option(help="What differs between agents, such as gravity=9.7,9.8,9.9."),
-    ] = None,
-    public: Annotated[
-        bool,
-        typer.Option("--public", help="Scores of agents, and how long they played, may be shown."),
-    ] = False,
-    hidden: Annotated[
-        str | None, typer.Option(help="Sizes of the network's layers, such as 16,16.")
-    ] = None,
-    activation: Annotated[str | None, typer.Option(help="tanh or relu.")] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(help="What observations are divided by: a number for each, by commas."),
-    ] = None,
+    submissions: Submissions = None,
+    vary: Vary = None,
+    public: PublicScores = False,
+    hidden: Hidden = None,
+    activation: Activation = None,
+    scale: Scale = None,
     gamma: Gamma = None,
-    rate: Annotated[float | None, typer.Option(help="How far an update moves the model.")] = None,
-    buffer: Annotated[int | None, typer.Option(help="How many reports make an update.")] = None,
-    decay: Annotated[
-        float | None, typer.Option(help="The rate falls as this power of the reports left.")
-    ] = None,
-    acting: Annotated[
-        str | None,
-        typer.Option(
-            help="How agents choose: sampled, by the policy's chances, or greedy, the likeliest "
-            "action, as the paper has it."
-        ),
-    ] = None,
-    optimiser: Annotated[str | None, typer.Option(help="adam or sgd.")] = None,
-    staleness: Annotated[
-        str | None, typer.Option(help="Reports about old models: root (count for less), or none.")
-    ] = None,
-    timing: Annotated[
-        str | None,
-        typer.Option(
-            help="When agents report: fixed (as if not said), when all of a round are done, or "
-            "open, when they are done themselves, which tells how long they played."
-        ),
-    ] = None,
-    flight: Annotated[
-        int | None, typer.Option(help="How many agents play at the same time.")
-    ] = None,
+    rate: Rate = None,
+    buffer: Buffer = None,
+    decay: Decay = None,
+    acting: Acting = None,
+    optimiser: Optimiser = None,
+    staleness: Staleness = None,
+    timing: Timing = None,
+    flight: Flight = None,
     baseline: Annotated[
         float | None,
         typer.Option(
             help="What returns are compared with, a public number; 25 for the pole if not said."
         ),
     ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(help="Agents also answer, privately, whether their score reached this."),
-    ] = None,
-    score_share: Annotated[
-        float | None, typer.Option(help="The part of epsilon that pays for answers, such as 0.3.")
-    ] = None,
-    enough: Annotated[
-        float | None,
-        typer.Option(
-            help="The run ends when this share of agents reached the target, as far as answers "
-            "tell (0.9 if not said)."
-        ),
-    ] = None,
-    clip: Annotated[float | None, typer.Option(help="Paper mode: C.")] = None,
-    value_weight: Annotated[float | None, typer.Option(help="Paper mode: lambda.")] = None,
-    entropy: Annotated[float | None, typer.Option(help="Paper mode: beta.")] = None,
-    control: Annotated[
-        str | None, typer.Option(help="zero: all gradients count as zero, to see what noise does.")
-    ] = None,
+    target: Target = None,
+    score_share: ScoreShare = None,
+    enough: Enough = None,
+    control: Control = None,
     config: Config = None,
     out: RunFolder = None,
     logs: LogFormats = None,

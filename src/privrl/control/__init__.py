@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from privrl.control.learned_q import LearnedQ
     from privrl.control.logged_q import LoggedQ
     from privrl.control.noised_q import Descent
-    from privrl.control.pgc import PGC, LearnedPGC
-    from privrl.control.pgc_program import OneOf
+    from privrl.control.pgc.learned import LearnedPGC
+    from privrl.control.pgc.learner import PGC
+    from privrl.control.pgc.program import OneOf
     from privrl.control.prospect_q import ProspectQ
     from privrl.control.q_learning import Learned, QLearning
 
@@ -31,8 +32,9 @@ _HOMES = {
     "learned_q": ("LearnedQ",),
     "logged_q": ("LoggedQ",),
     "noised_q": ("Descent",),
-    "pgc": ("PGC", "LearnedPGC"),
-    "pgc_program": ("OneOf",),
+    "pgc.learned": ("LearnedPGC",),
+    "pgc.learner": ("PGC",),
+    "pgc.program": ("OneOf",),
     "prospect_q": ("ProspectQ",),
     "q_learning": ("Learned", "QLearning"),
 }

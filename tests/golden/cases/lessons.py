@@ -117,9 +117,9 @@ train(
     " --vary gravity=9.7,9.9 --acting greedy",
 )
 train(
-    "paper",
-    "pgc",
-    "--env CartPole --mode paper --mechanism sign --agents 30 --epsilon 5 --hidden 2 --buffer 10",
+    "sign",
+    "ono2020-pgc",
+    "--env CartPole --mechanism sign --agents 30 --epsilon 5 --hidden 2 --buffer 10",
 )
 
 # --- logged-q: the suite of neighbours has its commands -------------------------------------------

@@ -95,7 +95,7 @@ def _gambles() -> Any:
 @_learned("paper-ono2020")
 def _ono2020() -> Any:
     from privrl.envs import CartPole
-    from privrl.papers import ono2020
+    from privrl.papers.ono2020 import experiments as ono2020
 
     short = CartPole(step_limit=12)
     found = ono2020.experiment("sign", [2.0], [0, 1], 120, control=False, env=short)

@@ -16,7 +16,7 @@ import numpy as np
 from privrl.audit.attacks import Outputs
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import target
-from privrl.control.privatiser import Mechanism, Privatiser
+from privrl.control.pgc.privatiser import Mechanism, Privatiser
 from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy.events import Event, RandomizedResponse

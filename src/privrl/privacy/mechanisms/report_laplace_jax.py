@@ -7,6 +7,9 @@ arithmetic" is assumed here as there. JAX's uniform numbers have 52 bits, so tha
 Randomness: JAX's counter-based generator; simulations, or runs on a fresh secret key.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
@@ -22,7 +25,22 @@ def reports(plan: LaplaceReport, rows: jax.Array | ArrayLike, key: jax.Array) ->
     rows = rows if isinstance(rows, jax.Array) else jnp.asarray(numbers("rows", rows))
     if rows.ndim != 2 or rows.shape[1] != plan.dimension:
         raise InputError(f"rows must have {plan.dimension} columns, not shape {rows.shape}.")
+    return _noised(rows, key, plan.radius, plan.mechanism.scale)
+
+
+def reports_of_many(
+    plans: Sequence[LaplaceReport], which: jax.Array, rows: jax.Array, keys: jax.Array
+) -> jax.Array:
+    """A report for each row (n, d) from its own key, by plan number `which` (n,).
+
+    The plans differ in epsilon only. Bit for bit what `reports` gives for the row alone.
+    """
+    scales = jnp.asarray([plan.mechanism.scale for plan in plans])[which]
+    one = partial(_noised, radius=plans[0].radius)
+    return jax.vmap(lambda row, key, scale: one(row[None], key, scale=scale)[0])(rows, keys, scales)
+
+
+def _noised(rows: jax.Array, key: jax.Array, radius: float, scale: float | jax.Array) -> jax.Array:
     jax_normal(key, ())  # refuses to work in 32 bits
-    clipped = clip.l1(rows.astype(jnp.float64), plan.radius)
-    noise = jax.random.laplace(key, clipped.shape, jnp.float64)
-    return clipped + plan.mechanism.scale * noise
+    clipped = clip.l1(rows.astype(jnp.float64), radius)
+    return clipped + scale * jax.random.laplace(key, clipped.shape, jnp.float64)

@@ -40,7 +40,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -240,9 +240,21 @@ def upper_quantile(sphere: int, tails: Array) -> Array:
     return np.sqrt(squares)
 
 
+class Caps(NamedTuple):
+    """What `from_draws` takes from a plan; or from many, with an entry for each row."""
+
+    dimension: int
+    sphere: int
+    padded: bool
+    radius: float
+    cap: Any
+    covered: Any
+    length: Any
+
+
 def from_draws(
     xp: ModuleType,
-    plan: PrivUnit,
+    plan: PrivUnit | Caps,
     rows: Any,
     *,
     inside: Any,
@@ -278,7 +290,7 @@ def from_draws(
     return points[:, : plan.dimension] * plan.length
 
 
-def _directions(xp: ModuleType, plan: PrivUnit, rows: Any, signs: Any) -> Any:
+def _directions(xp: ModuleType, plan: PrivUnit | Caps, rows: Any, signs: Any) -> Any:
     """The unit vectors that the reports are about."""
     x = clip.l2(rows, plan.radius) / plan.radius
     if plan.padded:

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
-from privrl.control.pgc import PGC, CollectionProgram, LearnedPGC
-from privrl.control.pgc_program import OneOf
-from privrl.control.privatiser import Mechanism
+from privrl.control.pgc.collection import CollectionProgram
+from privrl.control.pgc.learned import LearnedPGC
+from privrl.control.pgc.learner import PGC, Collector
+from privrl.control.pgc.program import OneOf
 from privrl.core.errors import InputError
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Claim
@@ -20,31 +21,10 @@ from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import ask, number, whole
 from privrl.run.training import CHECKPOINT, forget
 
-# What the agent takes as it was said.
-_SETTINGS = (
-    *(
-        "mode",
-        "submissions",
-        "rate",
-        "buffer",
-        "decay",
-        "optimiser",
-        "staleness",
-        "timing",
-        "flight",
-    ),
-    *("target", "score_share", "enough", "acting"),
-    *("gamma", "activation", "baseline", "clip", "value_weight", "entropy", "control"),
-)
-
 
 @dataclass(frozen=True)
-class PGCLesson(Lesson):
-    """What private gradient collection was told."""
-
-    learner: str = "pgc"
-    mode: str | None = None
-    """recipe or paper."""
+class CollectorLesson(Lesson):
+    """Options of private gradient collection, certified or as printed."""
 
     agents: int | None = None
     mechanism: str | None = None
@@ -73,20 +53,19 @@ class PGCLesson(Lesson):
     score_share: float | None = None
     enough: float | None = None
     control: str | None = None
-    baseline: float | None = None
-    clip: float | None = None
-    value_weight: float | None = None
-    entropy: float | None = None
+
+    AGENT: ClassVar[type[Collector]]
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        *("submissions", "rate", "buffer", "decay", "optimiser", "staleness", "timing", "flight"),
+        *("target", "score_share", "enough", "acting", "gamma", "activation", "control"),
+    )
+    """What the learner takes as it was given."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
     EXAMPLE: ClassVar[str] = "CartPole"
     INSTEAD: ClassVar[Mapping[str, str]] = {"episodes": "agents", "people": "agents"}
     LISTS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
     NUMBERS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
-
-    @property
-    def is_paper(self) -> bool:
-        return self.mode == "paper"
 
     @property
     def counted(self) -> str:
@@ -108,14 +87,14 @@ class PGCLesson(Lesson):
             return None
         return "A log holds scores, which are about agents: say --public if they are no secret."
 
-    def agent(self, env: Env) -> PGC:
+    def agent(self, env: Env) -> Collector:
         """The learner."""
         if self.delta is not None:
-            raise InputError("--delta is for other learners than pgc: leave it out.")
+            raise InputError(f"--delta is for other learners than {self.learner}: leave it out.")
         if self.enough is not None and self.target is None:
             raise InputError("enough is about a target: say --target and --score-share too.")
-        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
-        given["mechanism"] = self._mechanism()
+        given = {n: getattr(self, n) for n in self.SETTINGS if getattr(self, n) is not None}
+        given["mechanism"] = self._mechanism_of()
         if self.hidden is not None:
             sizes = self.hidden.split(",")
             given["hidden"] = tuple(whole("A size in hidden", size) for size in sizes)
@@ -124,10 +103,10 @@ class PGCLesson(Lesson):
             given["scale"] = tuple(number("A number in scale", one) for one in each)
         if self.vary is not None:
             given["dynamics"] = self._dynamics(env, self.vary)
-        return PGC(epsilon=self.epsilon, **given)
+        return self.AGENT(epsilon=self.epsilon, **given)
 
-    def _mechanism(self) -> Any:
-        words = (*get_args(Mechanism), "none")
+    def _mechanism_of(self) -> Any:
+        words = (*(one for one in self.AGENT.MECHANISMS if one is not None), "none")
         if self.mechanism not in (*words, None):
             listed = ", ".join(words[:-1]) + f" or {words[-1]}"
             raise InputError(f"must be {listed}, not {self.mechanism!r}.", field="mechanism")
@@ -135,19 +114,13 @@ class PGCLesson(Lesson):
             if self.epsilon is not None:
                 raise InputError("The mechanism none spends nothing: leave --epsilon out.")
             return None
-        if self.mechanism is None and self.is_paper:
-            ask(
-                "mechanism",
-                "how gradients are randomised: laplace or sign",
-                "none is without noise, and protects nobody",
-            )
         if self.epsilon is None:
             ask(
                 "epsilon",
                 "how much may be given away about each agent, such as 1",
                 "--mechanism none learns without noise, and protects nobody",
             )
-        return self.mechanism or "privunit"
+        return self.mechanism or self.AGENT.mechanism
 
     def _dynamics(self, env: Env, word: str) -> OneOf:
         name, equals, values = word.partition("=")
@@ -161,13 +134,13 @@ class PGCLesson(Lesson):
     def program(self, swept: Sequence[str] = ()) -> CollectionProgram:
         return self._made(swept)[1]
 
-    def _made(self, swept: Sequence[str] = ()) -> tuple[PGC, CollectionProgram]:
+    def _made(self, swept: Sequence[str] = ()) -> tuple[Collector, CollectionProgram]:
         env = self.environment()
         agent = self.agent(env)
         if "buffer" in swept:
             # Stands in for those of the lanes.
             agent = replace(agent, buffer=1)
-        if "baseline" in swept:
+        if "baseline" in swept and isinstance(agent, PGC):
             agent = replace(agent, baseline=0.0)
         reports = self.count
         return agent, agent.program(env, reports // agent.submissions)
@@ -232,3 +205,14 @@ class PGCLesson(Lesson):
         if isinstance(promise, Claim):
             notes.append(f"The claim itself is no certificate: {promise.why_not}")
         return lines, notes
+
+
+@dataclass(frozen=True)
+class PGCLesson(CollectorLesson):
+    """Options of `privrl train pgc`."""
+
+    learner: str = "pgc"
+    baseline: float | None = None
+
+    AGENT: ClassVar[type[Collector]] = PGC
+    SETTINGS: ClassVar[tuple[str, ...]] = (*CollectorLesson.SETTINGS, "baseline")

@@ -38,10 +38,11 @@ LEARNERS = {
     "logged-q": "privrl.run.lessons.logged_q:LoggedQLesson",
     "prospect": "privrl.run.lessons.prospect_q:ProspectLesson",
     "pgc": "privrl.run.lessons.pgc:PGCLesson",
+    "ono2020-pgc": "privrl.papers.ono2020.lesson:OnoLesson",
 }
 """Where the options of each learner are: module and class. Papers have theirs in their folders."""
 
-SWEPT = ("actor-critic", "functional-q", "prospect", "pgc")
+SWEPT = ("actor-critic", "functional-q", "prospect", "pgc", "ono2020-pgc")
 """The learners that `privrl sweep` takes: those that play in a simulator."""
 
 # Features that need to know between which ends numbers are.

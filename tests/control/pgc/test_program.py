@@ -10,20 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privrl.control import pgc_program
-from privrl.control.aggregation import Aggregator
-from privrl.control.pgc_losses import Loss, Model, Steps, drawn, greedy, no_sums, softmax
-from privrl.control.pgc_program import (
-    Aggregators,
-    Arm,
-    Group,
-    OneOf,
-    PGCProgram,
-    play,
-    table_quantile,
-    unit_reports,
-)
-from privrl.control.privatiser import Privatiser
+from privrl.control.pgc import program as pgc_program
+from privrl.control.pgc.aggregator import Aggregator
+from privrl.control.pgc.losses import Loss, Model, Steps, drawn, greedy, no_sums, softmax
+from privrl.control.pgc.privatiser import Privatiser
+from privrl.control.pgc.program import Aggregators, OneOf, PGCProgram, play
+from privrl.control.pgc.reports import Arm, Group
 from privrl.control.program import Program, load_state, save_state
 from privrl.core.errors import InputError
 from privrl.envs.base import Discrete
@@ -249,7 +241,10 @@ def test_looked_up_quantiles_give_nearly_the_same_reports() -> None:
     with jax.enable_x64(True):
         rows = jnp.asarray(np.random.default_rng(1).normal(size=(4, 6))).at[3].set(0.0)
         arms, own = jnp.array([0, 1, 1, 0]), keys(1, 2, 3, 4)
-        exact, near = (unit_reports(plans, arms, rows, own, by) for by in ("newton", "table"))
+        exact, near = (
+            unit_vector_jax.reports_of_many(plans, arms, rows, own, by)
+            for by in ("newton", "table")
+        )
     np.testing.assert_allclose(near, exact, atol=1e-8)
 
 
@@ -258,7 +253,7 @@ def test_interpolated_quantiles_are_off_by_less_than_a_ten_thousand_millionth(sp
     draw = np.random.default_rng(2)
     tails = np.concatenate([0.5 * draw.random(4000), np.exp(-39.0 * draw.random(4000)) / 2, [0.5]])
     with jax.enable_x64(True):
-        found = table_quantile(sphere, jnp.asarray(tails))
+        found = unit_vector_jax.table_quantile(sphere, jnp.asarray(tails))
     np.testing.assert_allclose(found, upper_quantile(sphere, tails), atol=1e-10)
 
 

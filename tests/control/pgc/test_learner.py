@@ -11,23 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privrl.control import PGC, LearnedPGC, OneOf, pgc
-from privrl.control.pgc import (
-    NOT_PRIVATE,
-    _answers,
-    answers_of,
-    first_success,
-    recipe,
-    sustained,
-)
-from privrl.control.pgc_program import Arm
+from privrl.control import PGC, LearnedPGC, OneOf
+from privrl.control.pgc import collection as pgc
+from privrl.control.pgc.collection import _answers, answers_of
+from privrl.control.pgc.learned import first_success, sustained
+from privrl.control.pgc.learner import recipe
+from privrl.control.pgc.reports import Arm
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.envs import make
 from privrl.envs.control import CartPole
 from privrl.privacy.events import PureDP
-from privrl.privacy.mechanisms.report_laplace import LaplaceReport
-from privrl.privacy.mechanisms.sign import ProjectedSign, share
+from privrl.privacy.mechanisms.sign import share
 from privrl.privacy.mechanisms.sign_jax import truthful
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 from privrl.privacy.session import PrivacySession
@@ -251,45 +246,10 @@ def test_the_recipe_learns_to_hold_the_pole_and_the_control_does_not() -> None:
     assert np.mean(control.scores[-1000:]) < 100.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["sign", "laplace", None])
-def test_paper_mode_claims_and_certifies_the_same_noise(mechanism: Any) -> None:
-    epsilon = None if mechanism is None else 2.0
-    agent = PGC(epsilon, mechanism, "paper", submissions=2)
-    learned = agent.learn(CartPole(step_limit=12), 50, session=PrivacySession(seed=2))
-    assert learned.settings["parameters"] == 112
-    assert learned.settings["reports"] == 100
-    if mechanism is None:
-        assert learned.promise == learned.protects == NOT_PRIVATE
-        return
-    claim = learned.claim
-    assert claim.epsilon == 1.0
-    assert claim.certified is not None
-    assert claim.certified.epsilon == 2.0
-    claim.certified.verify()
-    statements = [one.statement for one in claim.certified.assumptions]
-    assert ("idealised real arithmetic" in " ".join(statements)) == (mechanism == "laplace")
-    assert "its 2 reports" in learned.protects
-
-
 # --- settings -------------------------------------------------------------------------------------
 
 
-def test_settings_are_the_papers_or_the_recipes_unless_they_were_said() -> None:
-    sign = PGC(5.0, "sign", "paper")
-    program = sign.program(CartPole(), 100).program
-    assert (program.acting, program.optimiser, program.staleness) == ("greedy", "sgd", "none")
-    assert program.model.activation == "relu"
-    assert program.model.critic
-    assert program.arms == (Arm(ProjectedSign(5.0, 112, debias=False), "clip"),)
-    printed = {"rate": 0.5, "gamma": 0.99, "value_weight": 0.5, "entropy": 0.01}
-    assert sign.settings(112) == {**printed, "decay": 0.0, "buffer": 100.0}
-    laplace = PGC(2.0, "laplace", "paper")
-    assert laplace.settings(112)["buffer"] == 1.0
-    assert laplace.arm(112) == Arm(LaplaceReport(2.0, 112, 0.005), "clip", 0.005)
-    assert PGC(None, None, "paper", clip=0.01).arm(112) == Arm(None, "clip", 0.005)
-    assert PGC(None, None, "paper").arm(112).radius > 1e99
-
+def test_settings_are_the_recipes_unless_they_were_said() -> None:
     plain = PGC(2.0)
     assert plain.settings(96) == {**recipe(2.0, 96), "gamma": 0.99}
     assert PGC(4.0, submissions=2).settings(96) == plain.settings(96)
@@ -368,13 +328,7 @@ def test_dynamics_are_of_an_environment() -> None:
         ({"epsilon": 0.0}, "epsilon must be"),
         ({"epsilon": 1.0, "mechanism": "gaussian"}, "mechanism must be 'privunit', 'sign'"),
         ({"epsilon": 1.0, "mechanism": None}, "nothing is spent: leave epsilon out"),
-        ({"epsilon": 1.0, "mode": "certified"}, "mode must be 'recipe' or 'paper'"),
-        ({"epsilon": 1.0, "mode": "paper"}, "mode 'paper' has no PrivUnit"),
-        ({"epsilon": 1.0, "clip": 1.0}, "clip does not belong to mode 'recipe'"),
-        (
-            {"epsilon": 1.0, "mode": "paper", "mechanism": "sign", "baseline": 1.0},
-            "baseline does not belong to mode 'paper'",
-        ),
+        ({"epsilon": 1.0, "activation": None}, "activation must be 'relu' or 'tanh', not None"),
         ({"epsilon": 1.0, "submissions": 0}, "submissions must be"),
         ({"epsilon": 1.0, "hidden": 16}, "hidden must be a list of numbers"),
         ({"epsilon": 1.0, "gamma": 1.5}, "gamma must be at most 1"),

@@ -12,8 +12,10 @@ import pytest
 
 from privrl.core.errors import InputError
 from privrl.envs.control import CartPole
-from privrl.papers import ono2020
-from privrl.papers.ono2020 import Experiment, Outcome
+from privrl.papers.ono2020 import PGC
+from privrl.papers.ono2020 import experiments as ono2020
+from privrl.papers.ono2020.experiments import Experiment, Outcome
+from privrl.papers.ono2020.printed import EPSILONS, PRINTED
 
 SHORT = CartPole(step_limit=12)
 
@@ -77,11 +79,11 @@ def test_rows_stand_beside_the_control_and_what_is_printed() -> None:
 
 
 def test_learners_are_the_papers() -> None:
-    for table in ono2020.PRINTED.values():
-        assert all(len(cells) == len(ono2020.EPSILONS) for cells in table.values())
+    for table in PRINTED.values():
+        assert all(len(cells) == len(EPSILONS) for cells in table.values())
     sign, plain = ono2020.learner("sign", 5.0), ono2020.learner("sign", None)
-    assert (sign.mode, sign.mechanism, sign.settings(112)["buffer"]) == ("paper", "sign", 100.0)
-    assert (plain.mode, plain.mechanism, plain.settings(112)["buffer"]) == ("paper", None, 100.0)
+    assert (type(sign), sign.mechanism, sign.settings(112)["buffer"]) == (PGC, "sign", 100.0)
+    assert (type(plain), plain.mechanism, plain.settings(112)["buffer"]) == (PGC, None, 100.0)
     assert ono2020.learner("laplace", None).settings(112)["buffer"] == 1.0
     assert ono2020.learner("recipe", 2.0, control="zero").control == "zero"
     mixed = [ono2020.learner("recipe", 1.0), sign]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privrl import nets
-from privrl.control.aggregation import (
+from privrl.control.pgc.aggregator import (
     Accepted,
     Aggregator,
     Began,
@@ -33,7 +33,7 @@ from privrl.control.aggregation import (
     to_line,
     weight,
 )
-from privrl.control.privatiser import Mechanism, Privatiser
+from privrl.control.pgc.privatiser import Mechanism, Privatiser
 from privrl.privacy import InputError
 from privrl.privacy.noise import reproducible, secure
 
@@ -728,7 +728,7 @@ def test_settings_of_numpy_are_kept_like_those_of_python(tmp_path: Path, max_age
 
 
 def test_no_server_needs_jax() -> None:
-    code = "import sys, privrl.control.aggregation; sys.exit('jax' in sys.modules)"
+    code = "import sys, privrl.control.pgc.aggregator; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -10,13 +10,13 @@ import pytest
 from privrl.data.policies import load_policy
 from privrl.privacy import Certificate
 
-PAGE = Path(__file__).parents[2] / "docs" / "control" / "pgc.md"
+PAGE = Path(__file__).parents[3] / "docs" / "control" / "pgc.md"
 
 
-def test_what_is_printed_for_use_in_earnest_runs(
+def test_what_is_printed_for_use_in_deployment_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (code,) = re.findall(r"## In earnest\n.*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (code,) = re.findall(r"## In deployment\n.*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(code, str(PAGE), "exec"), names)  # what is run is in this repository

@@ -49,7 +49,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.control.privatiser import Privatiser
+from privrl.control.pgc.privatiser import Privatiser
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Array

@@ -23,16 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control.pgc import PGC, first_success, sustained
-from privrl.control.pgc_program import OneOf, play
+from privrl.control.pgc.learned import first_success, sustained
+from privrl.control.pgc.learner import PGC, Collector
+from privrl.control.pgc.program import OneOf, play
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs.control import CartPole, CartPoleParams
+from privrl.papers.ono2020 import learner as printed
+from privrl.papers.ono2020.printed import EPSILONS, printed_row
 
 Row = dict[str, Any]
 Algorithm = Literal["laplace", "sign", "recipe"]
 
-EPSILONS = (1.0, 2.0, 5.0, 10.0, None)
 GRAVITIES = (9.7, 9.8, 9.9)
 SUBMISSIONS = 90_000
 SEEDS = range(100, 120)
@@ -40,22 +42,6 @@ TARGET, MEAN_OF, LAST = 195.0, 10, 1000
 
 # With which the paper runs either mechanism.
 _BUFFERS = {"laplace": 1, "sign": 100}
-
-# Cells that our copy of the paper has lost are None.
-PRINTED: dict[str, dict[str, tuple[float | None, ...]]] = {
-    "laplace": {
-        "median_first_success": (None, 20238.5, None, None, 1769.0),
-        "success_ratio": (0.80, 0.90, 1.00, 1.00, 1.0),
-        "relative_auc": (None, 0.711, None, 0.965, 1.0),
-    },
-    "sign": {
-        "median_first_success": (25226.5, 7549.0, 2656.5, 11217.5, 1709.0),
-        "success_ratio": (0.85, 0.95, 0.90, 0.90, 1.0),
-        "relative_auc": (None, 0.862, None, 0.771, 1.0),
-    },
-}
-"""Tables 1, 2 and 3, in the order of `EPSILONS`."""
-
 
 READINGS: dict[str, dict[str, Any]] = {
     "as printed": {},
@@ -101,20 +87,20 @@ class Falling(CartPole):
         return after, jnp.where(fell, -1.0, 0.0), fell
 
 
-def learner(algorithm: Algorithm, epsilon: float | None, **changes: Any) -> PGC:
+def learner(algorithm: Algorithm, epsilon: float | None, **changes: Any) -> Collector:
     """An agent of the tables; without an epsilon there is no noise."""
     own: dict[str, Any]
     if algorithm == "recipe":
         own = {} if epsilon is not None else {"mechanism": None}
-    elif epsilon is not None:
-        own = {"mode": "paper", "mechanism": algorithm}
-    else:
-        own = {"mode": "paper", "mechanism": None, "buffer": _BUFFERS[algorithm]}
-    return PGC(**{"epsilon": epsilon, **own, **changes})
+        return PGC(**{"epsilon": epsilon, **own, **changes})
+    own = {"mechanism": algorithm}
+    if epsilon is None:
+        own = {"mechanism": None, "buffer": _BUFFERS[algorithm]}
+    return printed.PGC(**{"epsilon": epsilon, **own, **changes})
 
 
 def scores(
-    learners: Sequence[PGC],
+    learners: Sequence[Collector],
     seeds: Sequence[int],
     submissions: int,
     env: CartPole | None = None,
@@ -122,7 +108,7 @@ def scores(
     """(learners, seeds, submissions): scores of all agents, played side by side, compiled.
 
     A score is how many steps the pole stood, whatever is paid for them.
-    The learners may differ in how agents report, and in the numbers of `PGC.settings`.
+    The learners may differ in how agents report, and in the numbers of `Collector.settings`.
     """
     world = CartPole() if env is None else env
     dynamics = OneOf(world, "gravity", GRAVITIES)
@@ -220,7 +206,7 @@ class Experiment:
                 "zero_gradient": None
                 if control is None
                 else {**control.row, "relative_auc": relative(control)},
-                "printed": printed(self.algorithm, outcome.epsilon),
+                "printed": printed_row(self.algorithm, outcome.epsilon),
             }
 
     def figure_3(self, points: int = 60) -> Iterator[Row]:
@@ -239,14 +225,6 @@ class Experiment:
             }
 
 
-def printed(algorithm: Algorithm, epsilon: float | None) -> Row | None:
-    """What the paper's tables have in the place of a row, if there is one."""
-    if algorithm not in PRINTED or epsilon not in EPSILONS:
-        return None
-    place = EPSILONS.index(epsilon)
-    return {name: cells[place] for name, cells in PRINTED[algorithm].items()}
-
-
 def experiment(
     algorithm: Algorithm,
     epsilons: Sequence[float | None] = EPSILONS,
@@ -261,7 +239,7 @@ def experiment(
     These are played by themselves, because their episodes are short: who is done waits.
     """
 
-    def found(agents: Sequence[PGC]) -> list[Outcome]:
+    def found(agents: Sequence[Collector]) -> list[Outcome]:
         played = scores(agents, seeds, submissions, env)
         return [Outcome.of(one.epsilon, some) for one, some in zip(agents, played, strict=True)]
 

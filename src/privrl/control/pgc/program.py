@@ -16,9 +16,9 @@ on average (block - 1) / 2 ticks for each episode, and none for one of a multipl
 Then those who are done report in the order of their places, each to its own lane. Reports are made
 for those only who have something to report, a few at a time.
 
-    gradient  ->  row: finite, of unit length if asked for   (`control.privatiser`)
+    gradient  ->  row: finite, of unit length if asked for   (`control.pgc.privatiser`)
     row       ->  report, with noise from the agent's own key (`privacy.mechanisms.*_jax`, 64 bits)
-    report    ->  sum, and a new model when there are enough  (`control.aggregation.apply`)
+    report    ->  sum, and a new model when there are enough  (`control.pgc.aggregator.apply`)
 
 Episodes and their gradients are in 32 bits unless `dtype` says otherwise; nothing is proved of
 them. Rows, reports and models are in 64.
@@ -30,7 +30,7 @@ oneself; with open timing also who was done when.
 
 Lanes are grouped in *arms*, which differ in how agents report: with C arms, of L lanes the first
 L / C belong to the first. Everything else by which lanes may differ is a number among the settings:
-those of the loss (`pgc_losses`), "rate" and "buffer" of the aggregator, and "decay": of N agents in
+those of the loss (`losses`), "rate" and "buffer" of the aggregator, and "decay": of N agents in
 all, after n reports the rate is rate (1 - n / N)^decay. What happens in a lane depends on its own
 key and settings only, not on the lanes beside it.
 """
@@ -38,9 +38,8 @@ key and settings only, not on the lanes beside it.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import groupby
-from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -48,10 +47,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from privrl.control import aggregation
-from privrl.control.aggregation import Optimiser, Staleness
 from privrl.control.lanes import by_parts
-from privrl.control.pgc_losses import (
+from privrl.control.pgc import aggregator
+from privrl.control.pgc.aggregator import Optimiser, Staleness
+from privrl.control.pgc.losses import (
     Loss,
     Model,
     Steps,
@@ -61,19 +60,12 @@ from privrl.control.pgc_losses import (
     no_sums,
     softmax,
 )
-from privrl.control.privatiser import Norm, Privatiser, unit
+from privrl.control.pgc.reports import Arm, Group
 from privrl.control.program import strong
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.types import Array
 from privrl.envs.base import Environment
-from privrl.privacy.mechanisms import clip, report_laplace_jax, sign_jax, unit_vector_jax
-from privrl.privacy.mechanisms.report_laplace import LaplaceReport
-from privrl.privacy.mechanisms.sign import ProjectedSign
-from privrl.privacy.mechanisms.unit_vector import PrivUnit, from_draws, upper_quantile
-from privrl.privacy.noise import jax_normal
 
-Plan = PrivUnit | ProjectedSign | LaplaceReport
 Acting = Literal["sampled", "greedy"]
 Timing = Literal["fixed", "open"]
 Dynamics = Callable[[jax.Array], Any]
@@ -114,160 +106,6 @@ class OneOf:
         which = jnp.floor(jax.random.uniform(key) * len(self.values)).astype(jnp.int32)
         value = jnp.asarray(self.values)[which]
         return self.env.default_params._replace(**{self.name: value})
-
-
-@dataclass(frozen=True)
-class Arm:
-    """How the agents of some lanes report."""
-
-    plan: Plan | None
-    """The mechanism; None for no noise, and no privacy."""
-
-    norm: Norm = "unit"
-    """"unit": gradients are brought to L2 norm `radius`. "clip": the mechanism clips them."""
-
-    radius: float = 1.0
-    """L2 norm of rows with the norm "unit". Without a mechanism, rows of the norm "clip" are
-    clipped to this L1 norm, as the paper's Laplace mechanism does."""
-
-    gradient: Literal["own", "zero"] = "own"
-    """"zero": a control. All gradients count as zero, and the noise is the same."""
-
-    @classmethod
-    def of(cls, privatiser: Privatiser, gradient: Literal["own", "zero"] = "own") -> "Arm":
-        """The plan of a privatiser, one submission's, compiled.
-
-        Laplace noise on a grid becomes Laplace noise in 64 bits, with the same scale to 1/4096.
-        """
-        own = privatiser.plan
-        plan: Plan = (
-            own
-            if isinstance(own, PrivUnit | ProjectedSign)
-            else LaplaceReport(own.epsilon, own.dimension, own.radius)
-        )
-        return cls(plan, privatiser.norm, privatiser.radius, gradient)
-
-    def row(self, gradient: Any) -> Any:
-        """The row that the report of a gradient is about: total, and in 64 bits."""
-        wide = gradient.astype(jnp.float64)
-        finite = jnp.where(jnp.all(jnp.isfinite(wide)), wide, 0.0)
-        return self.radius * unit(jnp, finite) if self.norm == "unit" else finite
-
-    @property
-    def _alike(self) -> Any:
-        """Neighbouring arms of which this is the same are compiled as one."""
-        plan = self.plan
-        if isinstance(plan, PrivUnit | LaplaceReport):
-            padded = getattr(plan, "padded", None)
-            return type(plan), plan.dimension, plan.radius, padded, self.norm, self.radius
-        return self
-
-
-@dataclass(frozen=True)
-class Group:
-    """Neighbouring arms whose agents report by the same mechanism, with an epsilon of their own."""
-
-    arms: tuple[Arm, ...]
-    quantile: Literal["newton", "table"]
-
-    def reports(self, gradients: Any, keys: jax.Array, arms: Any) -> Any:
-        """A report for each gradient (n, d), with noise from its own key, in the given arm (n,)."""
-        zero = jnp.asarray([arm.gradient == "zero" for arm in self.arms])[arms]
-        arm = self.arms[0]
-        rows = jax.vmap(arm.row)(jnp.where(zero[:, None], 0.0, gradients))
-        plans = [one.plan for one in self.arms]
-        plan = arm.plan
-        if isinstance(plan, PrivUnit):
-            caps = [one for one in plans if isinstance(one, PrivUnit)]
-            return unit_reports(caps, arms, rows, keys, self.quantile)
-        if isinstance(plan, ProjectedSign):
-            bits = partial(sign_jax.reports, plan)
-            return jax.vmap(lambda row, key: bits(row[None], key)[0])(rows, keys)
-        if isinstance(plan, LaplaceReport):
-            radius, d = plan.radius, plan.dimension
-            scales = [one.mechanism.scale for one in plans if isinstance(one, LaplaceReport)]
-
-            def noised(row: Any, key: jax.Array, scale: Any) -> Any:
-                noise = SimpleNamespace(scale=scale)
-                own: Any = SimpleNamespace(dimension=d, radius=radius, mechanism=noise)
-                return report_laplace_jax.reports(own, row[None], key)[0]
-
-            return jax.vmap(noised)(rows, keys, jnp.asarray(scales)[arms])
-        return rows if arm.norm == "unit" else clip.l1(rows, arm.radius)
-
-
-def unit_reports(
-    plans: list[PrivUnit],
-    arms: Any,
-    rows: Any,
-    keys: jax.Array,
-    quantile: Literal["newton", "table"],
-) -> Any:
-    """A report for each row (n, d), by plans that differ in epsilon only, from its own key.
-
-    With the quantile "newton" it is bit for bit what `unit_vector_jax.reports` gives for the row
-    alone. With "table" the first coordinate is interpolated, which is quicker and off by less than
-    1e-10: for simulations.
-    """
-    first = plans[0]
-    # Small caps need tails that the table does not have.
-    by_table = quantile == "table" and min(plan.covered for plan in plans) > 1e-6
-    coin, uniform, normal, sign = jnp.moveaxis(
-        jax.vmap(lambda k: jax.random.split(k, 4))(keys), 1, 0
-    )
-    bits = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint64))(coin) >> 8
-    inside = jnp.asarray([int(plan.inside * 2**56) for plan in plans], jnp.uint64)[arms]
-    own: Any = SimpleNamespace(
-        dimension=first.dimension,
-        sphere=first.sphere,
-        padded=first.padded,
-        radius=first.radius,
-        cap=jnp.asarray([plan.cap for plan in plans])[arms],
-        covered=jnp.asarray([plan.covered for plan in plans])[arms],
-        length=jnp.asarray([plan.length for plan in plans])[arms, None],
-    )
-    inverse = table_quantile if by_table else unit_vector_jax.upper_quantile
-    return from_draws(
-        jnp,
-        own,
-        rows,
-        inside=bits < inside,
-        first=partial(inverse, first.sphere),
-        uniforms=1.0 - jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float64))(uniform),
-        normals=jax.vmap(lambda k: jax_normal(k, (first.sphere - 1,)))(normal),
-        signs=jax.vmap(lambda k: jax.random.rademacher(k, (), jnp.float64))(sign),
-    )
-
-
-_LOG_TAILS = (-40.0, math.log(0.5))
-_NODES = 8192
-
-
-def table_quantile(sphere: int, tails: Any) -> Any:
-    """`unit_vector.upper_quantile` by cubic interpolation in the logarithm of the tail.
-
-    Tails below e^-40 count as that. If a cap covers more than 1e-6 of the sphere, that happens to
-    less than one report in 10^11.
-    """
-    nodes = jnp.asarray(_nodes(sphere))
-    low, high = _LOG_TAILS
-    at = (jnp.clip(jnp.log(tails), low, high) - low) * ((_NODES - 1) / (high - low))
-    cell = jnp.clip(at.astype(jnp.int32), 1, _NODES - 3)
-    t = at - cell
-    before, left, right, after = (nodes[cell + shift] for shift in (-1, 0, 1, 2))
-    # Lagrange's polynomial through the four nodes around.
-    return (
-        before * (-t * (t - 1.0) * (t - 2.0) / 6.0)
-        + left * ((t + 1.0) * (t - 1.0) * (t - 2.0) / 2.0)
-        - right * ((t + 1.0) * t * (t - 2.0) / 2.0)
-        + after * ((t + 1.0) * t * (t - 1.0) / 6.0)
-    )
-
-
-@lru_cache(maxsize=16)
-def _nodes(sphere: int) -> Array:
-    tails: Array = np.exp(np.linspace(*_LOG_TAILS, _NODES))
-    return upper_quantile(sphere, tails)
 
 
 class Slots(NamedTuple):
@@ -419,7 +257,7 @@ class PGCProgram:
             jax.vmap(lambda key: jax.random.split(key, 4))(keys), 1, 0
         )
         theta = jax.vmap(self.model.initial)(first)
-        shape = aggregation.no_moments(d, self.optimiser)
+        shape = aggregator.no_moments(d, self.optimiser)
         none = jnp.zeros(lanes, jnp.int32)
         aggregators = Aggregators(
             theta,
@@ -591,15 +429,15 @@ class PGCProgram:
 
     def accepted(self, now: Aggregators, has: Any, reports: Any, ages: Any, settings: Any) -> Any:
         """The aggregators after one report each, for lanes that `has` one."""
-        weight = aggregation.weight(ages.astype(jnp.float64), self.staleness)
+        weight = aggregator.weight(ages.astype(jnp.float64), self.staleness)
         total = now.total + jnp.where(has[:, None], weight[:, None] * reports, 0.0)
         held = now.held + has
         full = held >= settings["buffer"]
 
         def moved() -> tuple[Any, Any]:
-            apply = partial(aggregation.apply, optimiser=self.optimiser)
+            apply = partial(aggregator.apply, optimiser=self.optimiser)
             done = now.version.astype(jnp.float64)
-            rate = aggregation.scheduled(
+            rate = aggregator.scheduled(
                 *(settings["rate"], done, settings["buffer"], self.agents, settings["decay"])
             )
             theta, moments = jax.vmap(

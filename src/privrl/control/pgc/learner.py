@@ -1,0 +1,512 @@
+"""Private gradient collection (ono2020): local differential privacy (LDP) for many agents.
+
+    agent = PGC(epsilon=1.0)
+    agent.learn("CartPole", agents=20_000).policy
+
+Each agent is sent the model, plays an episode in an environment of its own, and sends back one
+randomised gradient; the aggregator adds reports up and moves the model (`aggregator`). Nobody but
+the agent ever sees its episode.
+
+**Unit**: one agent, with all that it saw and did, dynamics of its own included. **Relation**:
+`LOCAL`, any agent against any other, in the eyes of whoever collects the reports. **Theorem**: an
+agent's `submissions` reports (and answers, below) are pure epsilon-DP together (`privatiser` has
+the proof), the models and the policy are made of reports and nothing else, so post-processing costs
+nothing, and agents do not pay for each other. **Released**: each report. **Arithmetic**: "sign" and
+answers are exact; "privunit" and "laplace" are 64-bit floating point here, and list it.
+
+`learn` is a simulation (`program`): one program plays all agents, so the promise is about what
+leaves it, and rests on its keeping episodes, scores and keys to itself. There is one certificate,
+the same for each of the agents. No ledger pays, since each agent would keep its own. With several
+`submissions` an agent counts as somebody else each time: its dynamics are drawn again.
+
+Departures of `PGC` from the paper: actions are sampled, the baseline is a public constant and no
+critic, gradients have unit length, noise is PrivUnit's, and steps are Adam's. As printed it is
+`privrl.papers.ono2020.PGC`; `Collector` is what both share.
+
+**Stopping early.** With a `target` and a `score_share` each agent also answers, by randomised
+response with that share of its epsilon, whether its score reached the target. Whenever there are
+enough new answers for a standard error of 0.05, and at least a thousand, their estimate says
+whether to go on, which is post-processing. Each look is unbiased; the one that ends a run is not,
+since it was chosen for being high.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, get_args
+
+import jax
+import numpy as np
+
+from privrl.control.pgc.aggregator import Optimiser, Staleness
+from privrl.control.pgc.collection import Collection, CollectionProgram, answers_of, check_buffer
+from privrl.control.pgc.learned import LearnedPGC
+from privrl.control.pgc.losses import Activation, Model
+from privrl.control.pgc.privatiser import Mechanism, Privatiser
+from privrl.control.pgc.program import Acting, Dynamics, OneOf, PGCProgram, Timing
+from privrl.control.pgc.reports import Arm
+from privrl.control.promises import Promise
+from privrl.core import checks
+from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.core.types import Floats
+from privrl.envs.base import Environment
+from privrl.envs.control import CartPole
+from privrl.envs.host import HostEnvironment
+from privrl.envs.registry import make
+from privrl.privacy.certificate import Assumption, Certificate
+from privrl.privacy.mechanisms.sign import ProjectedSign
+from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
+from privrl.privacy.promise import NoiseOrigin
+from privrl.privacy.session import SECRET, PrivacySession
+
+Env = Environment[Any, Any] | HostEnvironment
+
+NOT_PRIVATE = "Not private: without a mechanism gradients are reported as they are."
+
+SIMULATED = Assumption(
+    "the program that plays the agents keeps their episodes, how long it takes to play them, and "
+    "the keys of their noise to itself",
+    "not enforced: it is the caller's",
+)
+TOTAL = Assumption(
+    "an agent always reports, whatever its episode was like",
+    "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
+)
+TIMING: dict[Timing, Assumption] = {
+    "fixed": Assumption(
+        "how long an agent plays has no part in the order of reports, or in what anybody is sent",
+        "by the algorithm: agents come in rounds, whose reports are kept until the last of them is "
+        "done, and are then counted in an order that was fixed before",
+    ),
+    "open": Assumption(
+        "nobody learns how long an agent played, or who was done first",
+        "not enforced: reports are counted in the order in which episodes end",
+    ),
+}
+SHOWN = Assumption(
+    "scores and lengths of episodes are public: they are shown as they were, and nothing is "
+    "promised about them",
+    "not enforced: it is the caller's",
+)
+
+# How often a run tells how far it is.
+_STOPS = 20
+_MOST, _MOST_IN_FLIGHT = 10**8, 10**5
+
+
+def recipe(epsilon: float, dimension: int) -> dict[str, float]:
+    """Settings where nothing was said; epsilon is that of one report, or infinity.
+
+    A report of PrivUnit has some length L, and what it is about has length 1. The buffer is
+    50 + L^2 / 4, so that the noise in the mean of a buffer has a length below 2 in the root mean
+    square, at any epsilon and with any number of parameters; 50 is for chance in the episodes.
+    """
+    noise = 0.0
+    if math.isfinite(epsilon):
+        # Other mechanisms have epsilons that PrivUnit has not.
+        near = min(max(epsilon, LEAST_EPSILON), MOST_EPSILON)
+        noise = PrivUnit(near, dimension, padded=dimension == 1).length ** 2
+    return {"rate": 0.1, "buffer": round(50.0 + noise / 4.0), "decay": 1.0, "baseline": 25.0}
+
+
+@dataclass(frozen=True)
+class Collector(ABC):
+    """Agents who report randomised gradients, and what is learned from them; see the module."""
+
+    epsilon: float | None = None
+    """What one agent spends in all; None where there is no mechanism."""
+
+    mechanism: Mechanism | None = "privunit"
+    """How a gradient is randomised: "privunit", "sign" or "laplace"; None for no noise, and no
+    privacy."""
+
+    hidden: tuple[int, ...] = (16,)
+    """The sizes of the network's layers."""
+
+    activation: Activation = "tanh"
+    """Of the hidden layers."""
+
+    scale: tuple[float, ...] | None = None
+    """Observations are divided by these public numbers; None for as they are."""
+
+    submissions: int = 1
+    """How many reports an agent sends, each with an equal share of epsilon."""
+
+    rate: float | None = None
+    """The learning rate. By default `recipe`."""
+
+    buffer: int | None = None
+    """How many reports make an update. By default `recipe`."""
+
+    decay: float | None = None
+    """Of N reports in all, after n the rate is rate (1 - n / N)^decay. By default `recipe`."""
+
+    acting: Acting = "sampled"
+    """How agents choose actions: "sampled" from the policy, or "greedy": the likeliest, with
+    exploration that ends after 900 reports."""
+
+    optimiser: Optimiser = "adam"
+    """What makes steps of the mean report."""
+
+    staleness: Staleness = "root"
+    """Whether reports about old models count for less."""
+
+    timing: Timing = "fixed"
+    """When agents report. "fixed": when all of a round are done, in an order that was fixed before.
+    "open": when they are done themselves, which tells how long they played, and which the
+    certificate then lists as not protected."""
+
+    flight: int = 9
+    """How many agents play at the same time."""
+
+    dynamics: Dynamics | None = None
+    """Of each agent's environment, such as `OneOf(env, "gravity", (9.7, 9.8, 9.9))`; None for the
+    same for all."""
+
+    control: Literal["zero"] | None = None
+    """With "zero" all gradients count as zero: what the noise does by itself."""
+
+    gamma: float = 0.99
+    """The discount factor."""
+
+    target: float | None = None
+    """The score about which agents answer."""
+
+    score_share: float = 0.0
+    """The part of each agent's epsilon that pays for its answers."""
+
+    enough: float = 0.9
+    """The run ends when this share of agents has reached the target, as far as answers tell."""
+
+    CRITIC: ClassVar[bool] = False
+    """Whether the model has a critic."""
+
+    MECHANISMS: ClassVar[tuple[Mechanism | None, ...]] = (*get_args(Mechanism), None)
+
+    POSITIVE: ClassVar[tuple[str, ...]] = ("epsilon", "rate")
+    NON_NEGATIVE: ClassVar[tuple[str, ...]] = ("decay", "gamma")
+    FINITE: ClassVar[tuple[str, ...]] = ("target",)
+    """Which numbers a setting may be."""
+
+    def __post_init__(self) -> None:
+        words: dict[str, tuple[Any, ...]] = {
+            "mechanism": self.MECHANISMS,
+            "activation": get_args(Activation),
+            "acting": get_args(Acting),
+            "optimiser": get_args(Optimiser),
+            "staleness": get_args(Staleness),
+            "timing": get_args(Timing),
+            "control": ("zero", None),
+        }
+        for name, allowed in words.items():
+            # Arrays compare entry by entry, and are no word.
+            said = getattr(self, name)
+            if not (said is None or isinstance(said, str)) or said not in allowed:
+                # None is for who says nothing, but for the mechanism.
+                options = [one for one in allowed if one is not None or name == "mechanism"]
+                listed = ", ".join(map(repr, options[:-1])) + " or " * (len(options) > 1)
+                raise InputError(f"must be {listed}{options[-1]!r}, not {said!r}.", field=name)
+        self._check_numbers()
+        self._check_budget()
+
+    def _check_numbers(self) -> None:
+        """Refuse what cannot be, and keep plain numbers, which JSON can hold."""
+
+        def put(name: str, read: Callable[[str, object], Any]) -> None:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read(name, getattr(self, name)))
+
+        def finite(name: str, value: object) -> float:
+            found = checks.number(name, value)
+            if not math.isfinite(found):
+                raise InputError(f"must be finite, not {found:g}.", field=name)
+            return found
+
+        def each(read: Callable[[str, object], Any]) -> Callable[[str, object], Any]:
+            def listed(name: str, value: object) -> Any:
+                if not isinstance(value, tuple | list):
+                    raise InputError(f"must be a list of numbers, not {value!r}.", field=name)
+                return tuple(read(f"a number in {name}", one) for one in value)
+
+            return listed
+
+        for name in ("hidden", "submissions", "flight", "gamma", "score_share", "enough"):
+            if getattr(self, name) is None:
+                raise InputError("is needed: leave it out to have what is usual.", field=name)
+        put("hidden", each(checks.count))
+        put("scale", each(checks.positive))
+        for name in ("submissions", "flight", "buffer"):
+            put(name, checks.count)
+        for name in self.POSITIVE:
+            put(name, checks.positive)
+        for name in self.NON_NEGATIVE:
+            put(name, checks.non_negative)
+        for name in self.FINITE:
+            put(name, finite)
+        for name in ("enough", "score_share"):
+            put(name, checks.probability)
+        if self.gamma > 1.0:
+            raise InputError(f"gamma must be at most 1, not {self.gamma:g}.")
+        if self.flight > _MOST_IN_FLIGHT:
+            raise InputError(f"At most {_MOST_IN_FLIGHT:,} agents can play at the same time.")
+        if self.dynamics is not None:
+            if not callable(self.dynamics):
+                raise InputError("dynamics must be a function of a key, such as OneOf, or None.")
+            try:
+                hash(self.dynamics)
+            except TypeError:
+                raise InputError("dynamics must be hashable: give OneOf a tuple.") from None
+
+    def _check_budget(self) -> None:
+        if (self.target is None) != (self.score_share == 0.0):
+            raise InputError("target and score_share belong together: say both, or neither.")
+        if self.mechanism is None:
+            if self.epsilon is not None:
+                raise InputError("Without a mechanism nothing is spent: leave epsilon out.")
+            if self.target is not None:
+                raise InputError("Answers about a target are paid for by epsilon: say a mechanism.")
+            return
+        if self.epsilon is None:
+            raise InputError("epsilon is needed: how much may be given away about each agent?")
+
+    # --- what differs between them ----------------------------------------------------------------
+
+    @property
+    def _reporting(self) -> dict[str, Any]:
+        """How a `Privatiser` brings a gradient within its bound."""
+        return {}
+
+    @property
+    def _without_noise(self) -> Arm:
+        """How agents report where there is no mechanism."""
+        return Arm(None)
+
+    @abstractmethod
+    def _defaults(self, dimension: int) -> dict[str, float]:
+        """The numbers of a run where none were said."""
+
+    def _promise_of(self, certificate: Certificate, privatiser: Privatiser) -> Promise:
+        """What the result carries, given the certificate of what ran."""
+        return certificate
+
+    # --- how agents report ------------------------------------------------------------------------
+
+    def privatiser(self, dimension: int) -> Privatiser | None:
+        """The plan that each agent follows; None without a mechanism."""
+        if self.mechanism is None:
+            return None
+        assert self.epsilon is not None
+        return Privatiser(
+            self.epsilon,
+            dimension,
+            self.mechanism,
+            self.submissions,
+            score_share=self.score_share,
+            **self._reporting,
+        )
+
+    def arm(self, dimension: int) -> Arm:
+        """That plan, compiled."""
+        privatiser = self.privatiser(dimension)
+        arm = self._without_noise if privatiser is None else Arm.of(privatiser)
+        return arm if self.control is None else replace(arm, gradient=self.control)
+
+    def settings(self, dimension: int) -> dict[str, float]:
+        """The numbers of one run, by name: those that were said, or their defaults."""
+        plain = self._defaults(dimension)
+        said = {name: getattr(self, name) for name in plain}
+        found = {name: plain[name] if x is None else x for name, x in said.items()}
+        return {**{name: float(x) for name, x in found.items()}, "gamma": float(self.gamma)}
+
+    # --- learning ---------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        env: Any,
+        agents: int = 90_000,
+        *,
+        session: PrivacySession = SECRET,
+        progress: Counted | None = None,
+    ) -> LearnedPGC:
+        """Learn from so many simulated agents in `env`, an environment or its name.
+
+        A session that is public says that scores are nobody's secret, and keeps them.
+        `progress(done, reports)` is called now and then.
+        """
+        if session.ledger is not None:
+            raise InputError(
+                "Each agent keeps a ledger of its own, and these are simulated: leave it out."
+            )
+        made = make(env)
+        program = self.program(made, agents)
+        planned = program.program.agents
+        seen: list[Floats] = []
+        done = 0
+        with jax.enable_x64(True):
+            state = program.init(session.source().key()[None], {})
+            stride = -(-planned // _STOPS) if program.answers is None else program.batch
+            while done < planned and not self.stops(program, state):
+                size = min(stride, planned - done)
+                state, played = program.advance(state, size)
+                done += size
+                if session.public:
+                    seen.append(np.asarray(played["return"][0], np.float64))
+                if progress is not None:
+                    progress(done, planned)
+        curve = np.concatenate(seen) if session.public else None
+        return self.learned(program, state, curve, session.seed)
+
+    def stops(self, program: CollectionProgram, state: Any) -> bool:
+        """Whether a run may end, as far as the last answers tell; never where nobody is asked."""
+        found = self._reached(program, state)
+        asked = int(program.asked(state.inside.aggregators.accepted)[0])
+        return found is not None and asked == program.batch and found[0] >= self.enough
+
+    def _reached(self, program: CollectionProgram, state: Collection) -> tuple[float, float] | None:
+        """Of the last who answered, how many reached the target, and the standard error; None where
+        there are no answers."""
+        privatiser = self.privatiser(program.program.model.dimension)
+        asked = int(program.asked(state.inside.aggregators.accepted)[0])
+        if program.answers is None or privatiser is None or not asked:
+            return None
+        yes = int(state.yes[0])
+        return privatiser.share_reached([True] * yes + [False] * (asked - yes))
+
+    def program(self, env: Env, agents: int) -> CollectionProgram:
+        """The whole run as a `Program`, of which an episode is one report."""
+        if isinstance(env, HostEnvironment):
+            raise InputError(
+                f"{env.name} cannot be compiled, and agents are simulated many at a time: use an "
+                "environment of privrl.envs."
+            )
+        own = self.dynamics.env if isinstance(self.dynamics, OneOf) else env
+        if own is not env and own != env:
+            raise InputError("dynamics are of another environment than the one to learn in.")
+        agents = checks.count("agents", agents)
+        if agents * self.submissions > _MOST:
+            raise InputError(f"Let there be at most {_MOST:,} reports in all.")
+        model = Model(
+            env.observation,
+            env.num_actions,
+            self.hidden,
+            self.activation,
+            critic=self.CRITIC,
+            scale=self.scale,
+        )
+        program = PGCProgram(
+            env,
+            model,
+            (self.arm(model.dimension),),
+            agents * self.submissions,
+            acting=self.acting,
+            dynamics=self.dynamics,
+            optimiser=self.optimiser,
+            staleness=self.staleness,
+            timing=self.timing,
+            flight=self.flight,
+            # What is certified is drawn by the exact law.
+            quantile="newton",
+        )
+        if model.dimension * self.flight > _MOST:
+            raise InputError(
+                f"{self.flight:,} agents at the same time, each with {model.dimension:,} "
+                "parameters, are too many: say fewer of either."
+            )
+        settings = self.settings(model.dimension)
+        check_buffer(settings["buffer"], program.agents)
+        privatiser = self.privatiser(model.dimension)
+        answers = None
+        if self.target is not None and privatiser is not None:
+            answers = self.target, privatiser.score_epsilon
+            least = answers_of(privatiser.score_epsilon)
+            if least > program.agents:
+                raise InputError(
+                    f"Answers of this epsilon tell something when there are {least:,} of them, and "
+                    f"there are {program.agents:,}: say a larger score_share, or more agents."
+                )
+        return CollectionProgram(program, tuple(settings.items()), answers)
+
+    def learned(
+        self,
+        program: CollectionProgram,
+        state: Collection,
+        scores: Floats | None,
+        seed: int | None,
+    ) -> LearnedPGC:
+        """What a run came to: `state` of its only lane, and the scores if they are public."""
+        model, now = program.program.model, state.inside.aggregators
+        theta = np.asarray(now.theta[0], np.float64)
+        if not np.all(np.isfinite(theta)):
+            raise InputError("The model grew without bound: use a smaller rate.")
+        reports = int(now.accepted[0])
+        told = {**self._described(program), "reports": reports, "seed": seed}
+        return LearnedPGC(
+            self._promise(model.dimension, seed, public=scores is not None),
+            model.policy(theta),
+            scores,
+            self._reached(program, state),
+            told,
+        )
+
+    def _promise(self, dimension: int, seed: int | None, *, public: bool) -> Promise:
+        privatiser = self.privatiser(dimension)
+        if privatiser is None:
+            return NOT_PRIVATE
+        exact = isinstance(privatiser.plan, ProjectedSign)
+        certificate = privatiser.certificate(
+            (SIMULATED, TOTAL, TIMING[self.timing], *([SHOWN] if public else [])),
+            noise=NoiseOrigin.SECURE_KEY if seed is None else NoiseOrigin.REPRODUCIBLE,
+            floating=not exact,
+        )
+        return self._promise_of(certificate, privatiser)
+
+    # --- JSON -------------------------------------------------------------------------------------
+
+    def _described(self, program: CollectionProgram) -> dict[str, Any]:
+        """All settings as they were taken, for JSON."""
+        inside = program.program
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        varied: Any = self.dynamics
+        if isinstance(varied, OneOf):
+            varied = {"parameter": varied.name, "values": list(varied.values)}
+        elif varied is not None:
+            varied = "the caller's"
+        return {
+            "env": inside.env.name,
+            **told,
+            **program.own,
+            "agents": inside.agents // self.submissions,
+            "parameters": inside.model.dimension,
+            "hidden": list(self.hidden),
+            "scale": None if self.scale is None else list(self.scale),
+            "dynamics": varied,
+        }
+
+
+@dataclass(frozen=True)
+class PGC(Collector):
+    """Private gradient collection with settings that work; see the module."""
+
+    baseline: float | None = None
+    """What a return is compared with, a public number near the return of a policy that does not
+    look; by default 25 for the pole, and needed elsewhere."""
+
+    FINITE: ClassVar[tuple[str, ...]] = (*Collector.FINITE, "baseline")
+
+    def _defaults(self, dimension: int) -> dict[str, float]:
+        privatiser = self.privatiser(dimension)
+        # A buffer that was said does not depend on how long PrivUnit's reports would be.
+        each = math.inf
+        if privatiser is not None and self.buffer is None:
+            each = privatiser.report_epsilon
+        return recipe(each, dimension)
+
+    def program(self, env: Env, agents: int) -> CollectionProgram:
+        if self.baseline is None and not isinstance(env, CartPole | HostEnvironment):
+            raise InputError(
+                "baseline is needed: say a public number near the discounted return of a policy "
+                f"that does not look, in {env.name}."
+            )
+        return super().program(env, agents)

@@ -1,0 +1,94 @@
+"""PGC-A3C, private gradient collection as printed: the fast version of `algorithm`.
+
+Losses as `privrl.control.pgc.losses` reads them, greedy actions with exploration that ends, a
+critic, and plain gradient descent on the mean of a buffer. The noise of the paper is sound, so the
+result has the paper's claim, and the certificate of the run inside it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from privrl.control.pgc.aggregator import Optimiser, Staleness
+from privrl.control.pgc.learner import Collector
+from privrl.control.pgc.losses import Activation
+from privrl.control.pgc.privatiser import Mechanism, Privatiser
+from privrl.control.pgc.program import Acting, Timing
+from privrl.control.pgc.reports import Arm
+from privrl.control.promises import Promise
+from privrl.privacy import claims
+from privrl.privacy.certificate import Certificate
+
+# No gradient is longer than this.
+_ANY_NORM = 1e100
+# C for each mechanism, and how many reports make an update.
+_CLIP: dict[Mechanism | None, float] = {"laplace": 0.01, "sign": 1.0, None: 2.0 * _ANY_NORM}
+_BUFFER: dict[Mechanism | None, int] = {"laplace": 1, "sign": 100, None: 1}
+
+
+@dataclass(frozen=True)
+class PGC(Collector):
+    """PGC-A3C with the Laplace mechanism or projected random signs."""
+
+    mechanism: Mechanism | None = "laplace"
+    """How a gradient is randomised: "laplace" (Algorithm 2) or "sign" (Algorithm 3); None for no
+    noise, and no privacy."""
+
+    activation: Activation = "relu"
+    rate: float | None = 0.5
+    """eta, the learning rate."""
+
+    buffer: int | None = None
+    """MAX_BUF, how many reports make an update: by default 1 for "laplace", 100 for "sign"."""
+
+    decay: float | None = 0.0
+    acting: Acting = "greedy"
+    optimiser: Optimiser = "sgd"
+    staleness: Staleness = "none"
+    timing: Timing = "open"
+
+    clip: float | None = None
+    """C: gradients have L1 norm at most C / 2 with "laplace" or no mechanism, projections are
+    within C with "sign". By default 0.01 with "laplace", 1 with "sign", and without a mechanism
+    gradients are as they are."""
+
+    value_weight: float = 0.5
+    """lambda, how much the loss of the critic counts."""
+
+    entropy: float = 0.01
+    """beta, how much the entropy of the policy counts."""
+
+    CRITIC: ClassVar[bool] = True
+    MECHANISMS: ClassVar[tuple[Mechanism | None, ...]] = ("laplace", "sign", None)
+    POSITIVE: ClassVar[tuple[str, ...]] = (*Collector.POSITIVE, "clip")
+    NON_NEGATIVE: ClassVar[tuple[str, ...]] = (*Collector.NON_NEGATIVE, "value_weight", "entropy")
+
+    @property
+    def _bound(self) -> float:
+        return _CLIP[self.mechanism] if self.clip is None else self.clip
+
+    @property
+    def _reporting(self) -> dict[str, Any]:
+        if self.mechanism == "laplace":
+            return {"norm": "clip", "radius": self._bound / 2.0}
+        return {"norm": "clip", "clip": self._bound, "debias": False}
+
+    @property
+    def _without_noise(self) -> Arm:
+        return Arm(None, "clip", self._bound / 2.0)
+
+    def _defaults(self, dimension: int) -> dict[str, float]:
+        buffer = float(_BUFFER[self.mechanism])
+        return {"rate": 0.5, "buffer": buffer, "decay": 0.0, "value_weight": 0.5, "entropy": 0.01}
+
+    def _promise_of(self, certificate: Certificate, privatiser: Privatiser) -> Promise:
+        each = privatiser.report_epsilon
+        claim = (
+            claims.ono2020_laplace(each, self._bound, self.submissions)
+            if self.mechanism == "laplace"
+            else claims.ono2020_sign(each, privatiser.dimension, self.submissions)
+        )
+        covers = "It is for all that one agent sends in this run."
+        return replace(claim, certified=certificate, covers=covers)
+
+    def _described(self, program: Any) -> dict[str, Any]:
+        return {**super()._described(program), "clip": self._bound if self.mechanism else self.clip}

@@ -1,0 +1,38 @@
+"""Options of `privrl train ono2020-pgc`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privrl.control.pgc.learner import Collector
+from privrl.papers.ono2020.learner import PGC
+from privrl.run.lessons.pgc import CollectorLesson
+from privrl.run.parsing import ask
+
+
+@dataclass(frozen=True)
+class OnoLesson(CollectorLesson):
+    """Options of PGC-A3C as printed."""
+
+    learner: str = "ono2020-pgc"
+    clip: float | None = None
+    value_weight: float | None = None
+    entropy: float | None = None
+
+    AGENT: ClassVar[type[Collector]] = PGC
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        *(*CollectorLesson.SETTINGS, "clip", "value_weight", "entropy"),
+    )
+
+    @property
+    def is_paper(self) -> bool:
+        return True
+
+    def _mechanism_of(self) -> str | None:
+        if self.mechanism is None:
+            ask(
+                "mechanism",
+                "how gradients are randomised: laplace or sign",
+                "none is without noise, and protects nobody",
+            )
+        found: str | None = super()._mechanism_of()
+        return found
