@@ -8,6 +8,7 @@ import pytest
 from privrl.control import LoggedQ
 from privrl.data import Trajectories
 from privrl.privacy import Gaussian, InputError, Ledger, PrivacySession, Relation, Unit
+from privrl.privacy.noise import reproducible, secure
 from privrl.privacy.promise import NoiseOrigin
 
 
@@ -57,3 +58,22 @@ def test_what_a_learner_has_no_use_for_is_refused() -> None:
     learner = LoggedQ(num_actions=1, reward_range=(0.0, 1.0), budget=None, num_states=1)
     with pytest.raises(InputError, match="no diagnostics to show"):
         learner.fit(data, session=PrivacySession(public=True))
+
+
+def test_parts_of_a_payment_are_certified_apart_and_none_twice(tmp_path: Path) -> None:
+    first, second = Gaussian(30.0, 1.0), Gaussian(40.0, 1.0)
+    with Ledger.create(tmp_path / "l", "clinic", unit=Unit.USER) as ledger:
+        opened = PrivacySession(ledger=ledger, run="a").open(Unit.USER, Relation.REPLACE_ONE)
+        with pytest.raises(AssertionError, match="than was paid for"):
+            opened.part(first, secure())
+        opened.pay((first, second), delta=1e-5)
+        parts = [opened.part(event, reproducible(1, n)) for n, event in enumerate((first, second))]
+        for event, part in zip((first, second), parts, strict=True):
+            certificate = part.certify(1e-5)
+            assert certificate.events == (event,)
+            assert certificate.noise is NoiseOrigin.REPRODUCIBLE
+            assert certificate.epsilon < opened.certify(1e-5).epsilon
+        for event in (first, Gaussian(50.0, 1.0)):
+            with pytest.raises(AssertionError, match="than was paid for"):
+                opened.part(event, secure())
+        assert len(list(ledger.entries())) == 1

@@ -13,6 +13,7 @@ from privrl.evaluation import PrivateValue, Schema, simulate_like
 from privrl.evaluation.sums import gathered
 from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
 from privrl.privacy.noise import reproducible
+from privrl.privacy.session import SECRET
 from privrl.run.evaluation import CURVE_EPSILONS, Question, evaluate
 from privrl.run.study import Study
 
@@ -77,15 +78,18 @@ def test_each_estimator_draws_noise_of_its_own() -> None:
     value, lstd = evaluate(data(), JUDGED, asked, seed=7).results
     judges: dict[str, Any] = {"value": asked.value, **asked.judges(True)}
     sums = {name: gathered(judge, data(), JUDGED) for name, judge in judges.items()}
-    alone, again = (
-        judges[name].released(sums[name], source=reproducible(7, child))
-        for child, name in enumerate(("value", "lstd"))
-    )
+
+    def drawn(name: str, child: int) -> Any:
+        event = judges[name].mechanism.event
+        opened = SECRET.open(sums[name].unit, Relation.REPLACE_ONE, source=reproducible(7, child))
+        opened.pay(event)
+        return judges[name].drawn(sums[name], opened)
+
+    alone, again = drawn("value", 0), drawn("lstd", 1)
     assert value.estimate == alone.estimate
     assert lstd.weights is not None
     assert np.array_equal(lstd.weights, again.weights)
-    same = judges["lstd"].released(sums["lstd"], source=reproducible(7, 0))
-    assert not np.array_equal(lstd.weights, same.weights)
+    assert not np.array_equal(lstd.weights, drawn("lstd", 0).weights)
 
 
 def test_a_ledger_pays_for_everything_before_anything_is_drawn(tmp_path: Path) -> None:

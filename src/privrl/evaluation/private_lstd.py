@@ -63,9 +63,8 @@ from privrl.evaluation.sums import (
 from privrl.evaluation.table import ROWS, Table, is_table
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
-from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation
-from privrl.privacy.session import SECRET, PrivacySession
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession
 
 
 @dataclass(frozen=True)
@@ -182,23 +181,19 @@ class PrivateLSTD:
             yield from Table.of(piece, policy, self.change, *given).parts()
 
     def released(
-        self,
-        sums: Sums,
-        *,
-        start: Any = None,
-        session: PrivacySession = SECRET,
-        source: Source | None = None,
+        self, sums: Sums, *, start: Any = None, session: PrivacySession = SECRET
     ) -> Result:
-        """The value function, out of the sums over all units: paid and drawn once.
+        """The value function, out of the sums over all units: paid and drawn once."""
+        warn_if_large(self.budget.delta, sums.count)
+        opened = session.open(sums.unit, Relation.REPLACE_ONE)
+        opened.pay(self.mechanism.event, delta=self.budget.delta)
+        return self.drawn(sums, opened, start)
 
-        `source` is where the noise comes from, in place of the session's.
-        """
+    def drawn(self, sums: Sums, opened: OpenSession, start: Any = None) -> Result:
+        """The value function, where `opened` has paid for it."""
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
         mechanism = self.mechanism
-        warn_if_large(self.budget.delta, count)
-        opened = session.open(sums.unit, Relation.REPLACE_ONE, source=source)
-        opened.pay(mechanism.event, delta=self.budget.delta)
         released, _ = mechanism.release(sums.total / clip, opened.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
         theta = solved(

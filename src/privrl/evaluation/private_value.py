@@ -98,9 +98,8 @@ from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
-from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation
-from privrl.privacy.session import SECRET, PrivacySession
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession
 
 # Half of the largest distance between two contributions, and a margin for rounding.
 BOUND = math.sqrt(1025 / 1024) / 2.0 * (1.0 + 1e-6)
@@ -219,21 +218,16 @@ class PrivateValue:
             assumptions=assumed(batch, public),
         )
 
-    def released(
-        self,
-        sums: Sums,
-        *,
-        session: PrivacySession = SECRET,
-        source: Source | None = None,
-    ) -> Result:
-        """The three values, out of the sums over all people: paid and drawn once.
-
-        `source` is where the noise comes from, in place of the session's.
-        """
-        plan = self.mechanism
+    def released(self, sums: Sums, *, session: PrivacySession = SECRET) -> Result:
+        """The three values, out of the sums over all people: paid and drawn once."""
         warn_if_large(self.budget.delta, sums.count)
-        opened = session.open(sums.unit, Relation.REPLACE_ONE, source=source)
-        opened.pay(plan.event, delta=self.budget.delta)
+        opened = session.open(sums.unit, Relation.REPLACE_ONE)
+        opened.pay(self.mechanism.event, delta=self.budget.delta)
+        return self.drawn(sums, opened)
+
+    def drawn(self, sums: Sums, opened: OpenSession) -> Result:
+        """The three values, where `opened` has paid for them."""
+        plan = self.mechanism
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
             noised, std = plan.release_sum(sums.whole, opened.source), plan.width * plan.step

@@ -99,6 +99,7 @@ class OpenSession:
         self.source, self.reward_radius = source, reward_radius
         self.kept: Kept | None = None
         self._paid: tuple[Event, ...] = ()
+        self._parts: list[Event] = []
 
     def keep(self, kept: Kept) -> None:
         """What a run that can be gone on with has in its folder: where its noise comes from, and by
@@ -139,6 +140,23 @@ class OpenSession:
         elif self.ledger is None and delta is not None:
             accounting.account((*self._paid, *listed), delta, self.relation)
         self._paid += listed
+
+    def part(self, events: Event | Iterable[Event], source: Source) -> "OpenSession":
+        """One of several releases that were paid for together, with a source of its own.
+
+        Its certificate is about `events` alone, which must be among those that were paid for and
+        that no other part has.
+        """
+        listed = as_events(events)
+        left = list(self._paid)
+        for event in (*self._parts, *listed):
+            if event not in left:
+                raise AssertionError("Something else is released than was paid for.")
+            left.remove(event)
+        self._parts += listed
+        own = OpenSession(SECRET, self.unit, self.relation, source, self.reward_radius)
+        own._paid = listed
+        return own
 
     @property
     def may_have_paid(self) -> bool:

@@ -42,11 +42,16 @@ from privrl.evaluation.table import is_table
 from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event
-from privrl.privacy.ledger import LargeDelta, Ledger, warn_if_large
+from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.noise import Source, placeholder, reproducible, secure
 from privrl.privacy.promise import NoiseOrigin, Relation, Release
 from privrl.privacy.resuming import Kept, keyed_digest
-from privrl.privacy.session import SECRET, PrivacySession, forgotten_unless_paid
+from privrl.privacy.session import (
+    SECRET,
+    OpenSession,
+    PrivacySession,
+    forgotten_unless_paid,
+)
 
 if TYPE_CHECKING:
     from privrl.core.progress import Progress
@@ -240,24 +245,27 @@ class Judges:
 
     def results(
         self,
+        opened: OpenSession,
         sources: Mapping[str, Source],
         ready: Ready | None,
         theta: Callable[[], Any],
         progress: "Progress",
     ) -> tuple[Result, ...]:
-        """One of each estimator; `theta` is what gtd came to."""
-        results = [self.value.released(self.sums["value"], source=sources["value"])]
+        """One of each estimator, for all of which `opened` has paid; `theta` is what gtd came to.
+
+        Each has a certificate of its own part of the payment.
+        """
+        event, sums = self.value.mechanism.event, self.sums
+        results = [self.value.drawn(sums["value"], opened.part(event, sources["value"]))]
         for name, judge in self.others.items():
             progress(f"the values of states ({name})")
             if isinstance(judge, PrivateLSTD):
-                results.append(
-                    judge.released(self.sums[name], start=self.start, source=sources[name])
-                )
+                part = opened.part(judge.mechanism.event, sources[name])
+                results.append(judge.drawn(sums[name], part, self.start))
             else:
                 assert ready is not None
-                opened = SECRET.open(ready.unit, Relation.REPLACE_ONE, source=sources[name])
-                opened.pay(ready.plan.event)
-                results.append(ready.result(theta(), opened, self.start))
+                part = opened.part(ready.plan.event, sources[name])
+                results.append(ready.result(theta(), part, self.start))
         return tuple(results)
 
     def about_sums(self) -> dict[str, Any]:
@@ -346,13 +354,8 @@ def released(
             raise
         with forgotten_unless_paid(opened):
             opened.pay(judges.events, delta=delta, new_run=True)
-        with warnings.catch_warnings():
-            # Said once for all of them, above.
-            warnings.simplefilter("ignore", LargeDelta)
-            theta = None if ready is None else ready.walked
-            results = judges.results(sources, ready, theta or _nothing, progress)
-    if [event for one in results for event in one.certificate.events] != list(judges.events):
-        raise AssertionError("Something else was released than was paid for.")
+        theta = None if ready is None else ready.walked
+        results = judges.results(opened, sources, ready, theta or _nothing, progress)
     release, every = _terms(results, assumptions)
     certificate = opened.certify(delta, release=release, assumptions=every, floating=False)
     return results, certificate
@@ -419,6 +422,9 @@ def _try_all(
     """Whatever can go wrong after the payment, for want of memory too, goes wrong here."""
     sources = {name: placeholder(origin) for name in judges.names}
     unit, delta = judges.sums["value"].unit, judges.value.budget.delta
+    # Has no ledger, so that nobody pays.
+    rehearsal = SECRET.open(unit, Relation.REPLACE_ONE, source=placeholder(origin))
+    rehearsal.pay(judges.events)
 
     def theta() -> Any:
         assert ready is not None
@@ -429,17 +435,9 @@ def _try_all(
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        results = judges.blank().results(sources, ready, theta, nobody)
+        results = judges.blank().results(rehearsal, sources, ready, theta, nobody)
         release, every = _terms(results, assumptions)
-        whole = Certificate.issue(
-            judges.events,
-            delta,
-            unit=unit,
-            relation=Relation.REPLACE_ONE,
-            release=release,
-            assumptions=every,
-            noise=origin,
-        )
+        whole = rehearsal.certify(delta, release=release, assumptions=every, floating=False)
         tell(results, whole)
 
 
