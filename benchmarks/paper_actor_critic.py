@@ -1,12 +1,13 @@
-"""The paper's actor-critic with noise that waits, against a NumPy loop that draws all noise.
+"""The paper's actor-critic with lazy noise, against a NumPy loop that draws all noise.
 
 Taxi (500 states, 6 actions), steps of all runs together per second: 16 and 64 runs side by side
 here, one run after the other in NumPy, as its arrays are long enough to be busy. Both time whole
 episodes of the same settings; compiling is timed apart. Then the time of a step with 500 and with
 50,000 states, on tables where each action leads to one random state.
 
-The NumPy loop works in place on flat arrays, draws normals into a buffer, skips traces at
-lambda = 0 and does the arithmetic of single rows in plain Python, which is faster there.
+The NumPy loop is `privrl.papers.seo2020.algorithm.run`, made fast: it works in place on flat
+arrays, draws normals into a buffer, skips traces at lambda = 0 and does the arithmetic of single
+rows in plain Python, which is faster there. A test holds the two equal, with noise.
 """
 
 import math
@@ -21,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import compare
-from privrl.control.paper_actor_critic import Config, PaperProgram, State
 from privrl.envs import TabularMDP, Taxi
+from privrl.papers.seo2020 import ActorCritic, ActorCriticProgram
+from privrl.papers.seo2020.parts import State
 
 Floats = NDArray[np.float64]
 
-SETTINGS = Config(epsilon=10.0, actor_step=0.5, critic_step=0.05, correction_step=0.05)
+SETTINGS = ActorCritic(epsilon=10.0, actor_step=0.5, critic_step=0.05, correction_step=0.05)
 VARIANTS = ("none", "actor", "critic", "both")
 
 
@@ -43,17 +45,13 @@ class Played(NamedTuple):
 
 
 def play(
-    config: Config,
+    config: ActorCritic,
     env: TabularMDP,
     first: Floats,
     chances: Floats,
     rng: np.random.Generator,
 ) -> Played:
-    """Algorithms 1 to 4, all noise drawn in each step, for one run.
-
-    `first` (episodes,) and `chances` (episodes, steps, 2) are uniform: where an episode starts,
-    where an action leads and which one is taken.
-    """
+    """`algorithm.run`, from the same draws to the same numbers but for rounding."""
     tables = env.default_params
     successors, rewards = np.asarray(tables.successors), np.asarray(tables.rewards)
     cumulative, ends = np.asarray(tables.cumulative), np.asarray(tables.terminated)
@@ -175,7 +173,7 @@ def play(
     return Played(u.reshape(states, actions), v, w, totals, lengths)
 
 
-def _bound(config: Config, vector: Floats) -> float:
+def _bound(config: ActorCritic, vector: Floats) -> float:
     """C of an array."""
     if config.clip != "median":
         return float(config.clip)
@@ -189,7 +187,7 @@ def _bound(config: Config, vector: Floats) -> float:
     return float(low + high) / 2.0
 
 
-def _small_bound(config: Config, vector: list[float]) -> float:
+def _small_bound(config: ActorCritic, vector: list[float]) -> float:
     """C of a short list."""
     if config.clip != "median":
         return float(config.clip)
@@ -207,10 +205,10 @@ def wait(found: Any) -> None:
 
 
 def compiled(
-    config: Config, env: TabularMDP, lanes: int, episodes: int
+    config: ActorCritic, env: TabularMDP, lanes: int, episodes: int
 ) -> tuple[Any, State, float]:
     """A program, its first state, and the seconds until it has played once."""
-    program = PaperProgram(config, env)
+    program = ActorCriticProgram(config, env)
     state = program.init(jax.random.split(jax.random.key(0), lanes))
     begun = time.perf_counter()
     wait(program.advance(state, episodes))

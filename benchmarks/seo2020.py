@@ -24,15 +24,15 @@ NOISES: tuple[Literal["independent", "correlated"], ...] = ("independent", "corr
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from privrl.papers import seo2020
+    from privrl.papers.seo2020 import certified, experiments
 
     wanted = os.environ.get("PRIVRL_SEO2020", ",".join(PARTS)).split(",")
     for part in ("variants", "budgets", "acting", "similarities"):
         if part in wanted:
-            yield from getattr(seo2020, part)(SEEDS)
+            yield from getattr(experiments, part)(SEEDS)
     if "attack" in wanted:
-        for variant in seo2020.VARIANTS[1:]:
-            found = seo2020.attack(variant).to_dict()
+        for variant in experiments.VARIANTS[1:]:
+            found = experiments.attack(variant).to_dict()
             yield {
                 "experiment": "attack",
                 "variant": variant,
@@ -41,28 +41,28 @@ def run() -> Iterator[dict[str, Any]]:
     if "people" in wanted:
         yield from people()
     if "warm" in wanted:
-        for name in seo2020.NAMES:
-            yield from seo2020.warm_start(name, 10_000, 500, FRESH)
+        for name in experiments.NAMES:
+            yield from certified.warm_start(name, 10_000, 500, FRESH)
     if "search" in wanted:
-        for name in seo2020.NAMES:
-            for variant in seo2020.VARIANTS:
-                yield from seo2020.searched(name, variant, range(10))
+        for name in experiments.NAMES:
+            for variant in experiments.VARIANTS:
+                yield from experiments.search(name, variant, range(10))
 
 
 def people() -> Iterator[dict[str, Any]]:
     """Certified: MDP-100 with shared features and with a table, Taxi with a table."""
-    from privrl.papers import seo2020
+    from privrl.papers.seo2020 import certified, experiments
 
-    for name in seo2020.NAMES:
-        yield seo2020.references(name)
-    shared = seo2020.SHARED
-    yield seo2020.people("MDP-100", shared, 500, FRESH, batch=10)
+    for name in experiments.NAMES:
+        yield certified.references(name)
+    shared = certified.SHARED
+    yield certified.people("MDP-100", shared, 500, FRESH, batch=10)
     epsilon: float | None
     for epsilon, batch in ((10.0, 10), (1.0, 50)):
         for noise in NOISES:
-            yield seo2020.people("MDP-100", shared, 500, FRESH, epsilon, noise, batch)
-    yield seo2020.people("MDP-100", shared, 500, range(300, 340), 1.0, "correlated", 50)
-    yield seo2020.people("MDP-100", shared, 500, range(300, 340), 1.0, "optimal", 50)
+            yield certified.people("MDP-100", shared, 500, FRESH, epsilon, noise, batch)
+    yield certified.people("MDP-100", shared, 500, range(300, 340), 1.0, "correlated", 50)
+    yield certified.people("MDP-100", shared, 500, range(300, 340), 1.0, "optimal", 50)
     for name, count, epsilons, noises in (
         ("MDP-100", 500, (None, 10.0), NOISES[1:]),
         ("MDP-100", 2_000, (10.0,), NOISES[1:]),
@@ -76,4 +76,4 @@ def people() -> Iterator[dict[str, Any]]:
         seeds = FRESH if count < 20_000 else FRESH[:4]
         for epsilon in epsilons:
             for noise in noises if epsilon is not None else noises[:1]:
-                yield seo2020.people(name, seo2020.TABLES[name], count, seeds, epsilon, noise)
+                yield certified.people(name, certified.TABLES[name], count, seeds, epsilon, noise)

@@ -8,9 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl import cli
+from privrl.run.lessons import SWEPT
 
-HERE = ["sweep", "actor-critic", "--env", "Chain", "--set", "max_steps=6", "--episodes", "20"]
-PAPER = [*HERE, "--mode", "paper", "--epsilon", "10", "--delta", "1e-6", "--seeds", "2"]
+SIZE = ["--env", "Chain", "--set", "max_steps=6", "--episodes", "20"]
+HERE = ["sweep", "actor-critic", *SIZE]
+PAPER = [
+    *("sweep", "seo2020-actor-critic", *SIZE, "--epsilon", "10", "--delta", "1e-6"),
+    *("--seeds", "2"),
+]
 GRID = ["--grid", "actor_step=0.1,0.5,2", "--grid", "lambda_=0,0.8"]
 
 
@@ -33,11 +38,11 @@ def test_a_sweep_is_stopped_resumed_and_the_best_printed(
     assert cli.run([*words, "--out", str(cut)]) == 130
     told = capsys.readouterr().err
     assert "Stopped after 1 of 3 chunks" in told
-    assert f"privrl sweep actor-critic --out {cut} --resume" in told
+    assert f"privrl sweep seo2020-actor-critic --out {cut} --resume" in told
     assert cli.run([*words, "--out", str(cut)]) == 2
     assert "holds a sweep already" in capsys.readouterr().err
     stops(1000)
-    again = ["sweep", "actor-critic", "--out", str(cut), "--resume"]
+    again = ["sweep", "seo2020-actor-critic", "--out", str(cut), "--resume"]
     assert cli.run([*again, "--json", "--top", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["best"]) == 2
@@ -100,11 +105,11 @@ def test_the_noise_of_functional_q_is_swept(
         ([*PAPER, "--grid", "actor_stp=1"], "Did you mean 'actor_step'?"),
         ([*PAPER, "--grid", "lambda_=0.5,1.5"], "lambda_ must be at most 1"),
         ([*PAPER, *GRID, "--set", "acting"], "Options are set as acting=softmax"),
-        ([*PAPER, *GRID, "--set", "actng=softmax"], "'actng' of actor-critic. Did you mean"),
+        ([*PAPER, *GRID, "--set", "actng=softmax"], "'actng' of seo2020-actor-critic. Did"),
         ([*PAPER, *GRID, "--seeds", "0"], "seeds must be a whole number of at least 1"),
         ([*PAPER, *GRID, "--top", "0"], "top must be at least 1"),
         ([*PAPER, *GRID, "--set", "seed=1"], "seed is no option of a sweep"),
-        (["sweep"], "privrl sweep actor-critic, or functional-q, or prospect, or pgc."),
+        (["sweep"], f"Say what is to learn: privrl sweep {', or '.join(SWEPT)}."),
         ([*HERE, *GRID], "epsilon is needed"),
         (["sweep", "actor-critic", *GRID], "people is needed"),
         (
@@ -114,7 +119,9 @@ def test_the_noise_of_functional_q_is_swept(
             ],
             "played one by one: use privrl train",
         ),
-        ([*PAPER, *GRID, "--resume"], "leave out --mode"),
+        ([*PAPER, *GRID, "--resume"], "leave out --episodes"),
+        ([*PAPER, *GRID, "--mode", "paper"], "seo2020-actor-critic has no modes"),
+        ([*PAPER, *GRID, "--people", "9"], "'people' of seo2020-actor-critic. Did you mean 'epis"),
         (["sweep", "actor-critic", "--resume"], "cannot be read: No such file"),
     ],
 )

@@ -14,18 +14,16 @@ import numpy as np
 import pytest
 
 from privrl import cli
-from privrl.control.actor_critic import ActorCritic, Learned
+from privrl.control.actor_critic import Learned
 from privrl.data import load_policy
-from privrl.privacy import Budget, Certificate, Claim, Gaussian, InputError, Ledger, Relation, Unit
+from privrl.privacy import Budget, Certificate, Gaussian, InputError, Ledger, Relation, Unit
 from privrl.privacy.mechanisms import CorrelatedMechanism, Strategy
-from privrl.privacy.session import PrivacySession
 from privrl.run.lessons import LEARNERS
 
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
 RETURNS = ["--return-range", "0,1"]
 CERTIFIED = [*HERE, "--people", "40", "--batch", "4", *RETURNS, *BUDGET]
-PAPER = [*HERE, "--mode", "paper", "--episodes", "40", *BUDGET]
 
 
 def names(folder: Path) -> list[str]:
@@ -35,7 +33,8 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("words", [[], ["--env", "Taxi-v4"]])
 def test_what_learns_is_asked_for(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["train", *words]) == 2
-    listed = "privrl train actor-critic, or functional-q, or logged-q, or prospect, or pgc"
+    first, *others = LEARNERS
+    listed = ", or ".join([f"privrl train {first}", *others])
     assert capsys.readouterr().err == f"privrl: Say what is to learn: {listed}.\n"
 
 
@@ -53,10 +52,6 @@ def test_each_learner_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> No
         ([], "env is needed: say with --env which environment"),
         (["--env", "Taxi-v4"], "people is needed: say with --people how many"),
         (["--env", "Taxi-v4", "--people", "9"], "epsilon is needed: say with --epsilon"),
-        (
-            ["--env", "Taxi-v4", "--people", "9", "--mode", "paper"],
-            "how much is claimed for each step",
-        ),
         (["--env", "Taxi-v4", "--people", "9", "--epsilon", "1"], "delta is needed"),
         (["--env", "CartPole-v1", "--people", "9", *BUDGET], "features is needed: say"),
         (["--env", "CartPole-v1", "--people", "9", *BUDGET, "--features", "table"], "no table"),
@@ -67,25 +62,18 @@ def test_each_learner_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> No
         ),
         (["--env", "Chain", "--people", "9", "--episodes", "9", *BUDGET], "in two ways"),
         (["--env", "Nowhere-v1", "--people", "9", *BUDGET], "no environment 'Nowhere-v1'"),
-        (["--env", "CartPole-v1", "--people", "9", "--mode", "paper", *BUDGET], "has none"),
-        (["--env", "Chain", "--people", "9", "--mode", "papal", *BUDGET], "mode must be"),
+        (["--env", "Chain", "--people", "9", "--mode", "paper", *BUDGET], "No such option: --mode"),
+        (["--env", "Chain", "--people", "9", "--acting", "softmax"], "No such option: --acting"),
+        (["--env", "Chain", "--people", "9", "--clip", "median", *BUDGET], "for '--clip'"),
         (["--env", "Chain", "--people", "0", *BUDGET], "people must be a whole number"),
         (
             ["--env", "Chain", "--people", "9", "--actor-step", "inf", *BUDGET],
             "--actor-step must be finite, not inf",
         ),
-        (
-            ["--env", "Chain", "--people", "9", "--mode", "paper", "--batch", "3", *BUDGET],
-            "batch does not belong to mode 'paper'",
-        ),
         (["--env", "Chain", "--people", "9", "--variant", "none", *BUDGET], "spends nothing"),
         (["--env", "Chain", "--people", "9", *BUDGET, "--logs", "csv"], "A log holds returns"),
         (["--env", "Chain", "--people", "9", *BUDGET, "--public", "--logs", "x"], "no log format"),
         (["--env", "Chain", "--people", "9", *BUDGET, "--name", "x"], "say which with --ledger"),
-        (
-            ["--env", "Chain", "--people", "9", "--mode", "paper", *BUDGET, "--ledger", "x"],
-            "no ledger can pay",
-        ),
         (["--env", "Chain", "--people", "9", *BUDGET], "return_range is needed: say with"),
         (["--env", "Chain", "--people", "9", *BUDGET, *RETURNS, "--ledger", "x"], "x"),
         (["--env", "Chain", "--people", "9", *BUDGET, "--resume"], "leave out --people"),
@@ -206,32 +194,6 @@ def test_a_paid_curve_is_logged_by_batches(tmp_path: Path) -> None:
     assert len(lines) == 10
 
 
-def test_paper_mode_claims_and_does_not_certify(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    assert cli.run([*PAPER, "--seed", "0", "--public", "--out", str(run)]) == 0
-    printed = capsys.readouterr().out
-    assert "Claimed, not certified: epsilon 5 at delta 1e-06" in printed
-    assert names(run) == ["claim.json", "log.csv", "policy.json", "result.json", "run.json"]
-    learned = Learned.load(run / "result.json")
-    assert isinstance(learned.promise, Claim)
-    rows = (run / "log.csv").read_text().splitlines()
-    assert rows[0] == "episode,return,length"
-    assert len(rows) == 41
-    # Without --public nothing tells how the episodes went.
-    hidden = tmp_path / "hidden"
-    assert cli.run([*PAPER, "--seed", "0", "--out", str(hidden)]) == 0
-    assert names(hidden) == ["claim.json", "policy.json", "result.json", "run.json"]
-    found = Learned.load(hidden / "result.json")
-    assert found.curve is None
-    np.testing.assert_array_equal(found.actor, learned.actor)
-    # In Python it is the same.
-    agent = ActorCritic(mode="paper", budget=Budget(5.0, 1e-6), max_steps=6)
-    same = agent.learn("Chain", 40, session=PrivacySession(seed=0, public=True))
-    assert json.loads(json.dumps(same.to_dict())) == json.loads((run / "result.json").read_text())
-
-
 @pytest.mark.slow
 def test_each_variant_gives_away_what_it_says(tmp_path: Path) -> None:
     for variant in ("actor", "critic", "none"):
@@ -243,6 +205,12 @@ def test_each_variant_gives_away_what_it_says(tmp_path: Path) -> None:
         assert (learned.critic is None) == (variant == "actor")
         assert (run / "policy.json").exists() == (variant != "critic")
         assert (run / "certificate.json").exists() == (variant != "none")
+
+
+PAPER = [
+    *("train", "seo2020-actor-critic", "--env", "Chain", "--max-steps", "6", "--episodes", "40"),
+    *BUDGET,
+]
 
 
 @pytest.mark.parametrize("words", [CERTIFIED, PAPER], ids=["certified", "paper"])
@@ -261,12 +229,12 @@ def test_a_stopped_run_is_resumed_to_the_same_bytes(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "Stopped after" in printed.err
-    assert f"privrl train actor-critic --out {cut} --resume" in printed.err
+    assert f"privrl train {words[1]} --out {cut} --resume" in printed.err
     assert not (cut / "result.json").exists()
     assert cli.run([*given, "--out", str(cut)]) == 2
     assert "holds an interrupted run: resume it" in capsys.readouterr().err
     stops(2)
-    again = ["train", "actor-critic", "--out", str(cut), "--resume"]
+    again = ["train", words[1], "--out", str(cut), "--resume"]
     assert cli.run(again) == 130
     stops(1000)
     assert cli.run(again) == 0
@@ -346,13 +314,13 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["certified", "paper"])
-def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("learner", ["actor-critic", "seo2020-actor-critic"])
+def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path, learner: str) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     size = ["--episodes", "1000"]
-    if mode == "certified":
+    if learner == "actor-critic":
         size = ["--people", "20000", "--batch", "10", "--return-range=-500,0"]
-    words = ["train", "actor-critic", "--env", "MDP100", "--mode", mode, *size, *BUDGET]
+    words = ["train", learner, "--env", "MDP100", *size, *BUDGET]
     words += ["--seed", "5", "--public"]
     assert cli.run([*words, "--out", str(whole)]) == 0
     program = "import sys; from privrl.cli import main; main(sys.argv[1:])"
@@ -370,7 +338,7 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path, mode: str) ->
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert cli.run(["train", "actor-critic", "--out", str(cut), "--resume"]) == 0
+    assert cli.run(["train", learner, "--out", str(cut), "--resume"]) == 0
     assert names(cut) == names(whole)
     for path in whole.iterdir():
         if path.name != "run.json":

@@ -521,7 +521,6 @@ def test_a_prospect_is_trained_from_the_command_line(
         ({"return_range": None}, "return_range is needed for a prospect"),
         ({"prospect": "tversky-kahneman"}, "prospect must be one of privrl.risk"),
         ({"prospect": None}, "bins belongs to a prospect"),
-        ({"mode": "paper"}, "does not belong to mode 'paper'"),
         ({"bins": 0}, "bins must be at least 1"),
         ({"bins": 10**6}, "bins must be at most 1000"),
         ({"even_share": 0.0}, "even_share must be from 1e-06"),

@@ -53,6 +53,9 @@ TRAIN = {
         "--env CartPole --agents 24 --epsilon 2 --mechanism laplace --hidden 2 --flight 3",
         "--buffer 4 --seed 3",
     ),
+    "seo2020-actor-critic": _words(
+        "--env Chain --max-steps 6 --episodes 20 --epsilon 10 --delta 1e-6 --seed 3",
+    ),
     "logged-q": _words(
         "stays.csv",
         _STEPS,
@@ -61,7 +64,7 @@ TRAIN = {
     ),
 }
 SWEEP = _words(
-    "sweep actor-critic --env Chain --set max_steps=6 --episodes 20 --mode paper --epsilon 10",
+    "sweep seo2020-actor-critic --env Chain --set max_steps=6 --episodes 20 --epsilon 10",
     "--delta 1e-6 --seeds 2 --grid actor_step=0.1,0.5 --lanes 2 --segment 10",
 )
 

@@ -9,11 +9,11 @@ import pytest
 from gymnasium import spaces
 
 from privrl.control.heads import Network
-from privrl.control.paper_actor_critic import PaperProgram
 from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs.registry import make
 from privrl.privacy import Budget
+from privrl.run.lessons import Lesson as AnyLesson
 from privrl.run.lessons import grid_of, planned
 from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
 from privrl.run.sweep import Plan
@@ -77,6 +77,9 @@ def test_the_largest_numbers_are_no_range() -> None:
         ({"actor_step": "inf"}, "actor_step must be finite, not inf"),
         ({"epsilon": math.inf}, "epsilon must be finite"),
         ({"delta": 0.0}, "delta must be above 0, because the noise is Gaussian"),
+        ({"clip": "median"}, "clip must be a number, not 'median'"),
+        ({"mode": "paper"}, "actor-critic has no modes: a paper's algorithm is a learner of its"),
+        ({"acting": "softmax"}, "There is no option 'acting' of actor-critic"),
     ],
 )
 def test_numbers_that_no_run_can_have(words: dict[str, Any], message: str) -> None:
@@ -90,31 +93,19 @@ def test_a_sweep_has_no_options_of_a_single_run(name: str) -> None:
         planned(WORDS, ["actor_step=1"], [f"{name}=1"])
 
 
-def test_paper_mode_takes_what_was_not_said_from_the_paper() -> None:
-    said = {**WORDS, "mode": "paper", "variant": "actor", "actor_step": 0.25, "acting": "softmax"}
-    program = Lesson.of(said).program()
-    assert isinstance(program, PaperProgram)
-    config = program.config
-    assert (config.variant, config.epsilon, config.delta) == ("actor", 3.0, 1e-6)
-    assert (config.actor_step, config.acting, config.clip) == (0.25, "softmax", "median")
-    clipped = Lesson.of({**said, "clip": "0.5"}).program()
-    assert isinstance(clipped, PaperProgram)
-    assert clipped.config.clip == 0.5
-
-
-@pytest.mark.parametrize("mode", ["certified", "paper"])
-def test_a_sweep_over_sigma_needs_no_budget(mode: str) -> None:
-    lesson = Lesson.of({"env": "MDP100", "episodes": 10, "mode": mode})
+@pytest.mark.parametrize("learner", ["actor-critic", "seo2020-actor-critic"])
+def test_a_sweep_over_sigma_needs_no_budget(learner: str) -> None:
+    lesson: Any = AnyLesson.of({"env": "MDP100", "episodes": 10, "learner": learner})
     with pytest.raises(InputError, match="epsilon is needed"):
         lesson.program(("actor_step",))
     assert "sigma" in lesson.program(("sigma",)).sweepable
 
 
 def test_a_grid_may_be_said_in_two_places() -> None:
-    words = {**WORDS, "mode": "paper", "seeds": 3, "lanes": None, "grid": {"sigma": [0, 1]}}
-    lesson, plan = planned(words, ["actor_step=0.1,0.5"], ["exploration=0.2"])
+    words = {**WORDS, "seeds": 3, "lanes": None, "grid": {"sigma": [0, 1]}}
+    lesson, plan = planned(words, ["actor_step=0.1,0.5"], ["entropy=0.2"])
     assert plan == Plan({"sigma": (0.0, 1.0), "actor_step": (0.1, 0.5)}, seeds=3, episodes=50)
-    assert lesson.to_dict()["exploration"] == 0.2
+    assert lesson.to_dict()["entropy"] == 0.2
     assert grid_of(["a=1, 2", "b=3"]) == {"a": (1.0, 2.0), "b": (3.0,)}
     with pytest.raises(InputError, match="must be a table of settings"):
         planned({**words, "grid": 3}, [], [])

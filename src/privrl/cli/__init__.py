@@ -38,6 +38,7 @@ from privrl.cli import (
     train_ono2020_pgc,
     train_pgc,
     train_prospect,
+    train_seo2020_actor_critic,
     verify,
 )
 from privrl.cli.fronts import front
@@ -189,6 +190,7 @@ train.train_app.command("logged-q")(train_logged_q.logged_q)
 train.train_app.command("prospect")(train_prospect.prospect)
 train.train_app.command("pgc")(train_pgc.pgc)
 train.train_app.command("ono2020-pgc")(train_ono2020_pgc.ono2020_pgc)
+train.train_app.command("seo2020-actor-critic")(train_seo2020_actor_critic.seo2020_actor_critic)
 for group in (app, ledger.ledger_app, train.train_app):
     for command in group.registered_commands:
         command.cls = _Command

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def sweep_command(
     learner: Annotated[
         str | None,
-        typer.Argument(help="What learns: actor-critic, functional-q, prospect or pgc."),
+        typer.Argument(help="What learns: actor-critic, seo2020-actor-critic, ..."),
     ] = None,
     env: EnvName = None,
     mode: Mode = None,
@@ -79,7 +79,7 @@ def sweep_command(
     so the same worlds. Ctrl-C stops after the current segment; --resume goes on.
 
     \b
-    privrl sweep actor-critic --env MDP100 --mode paper --epsilon 10 --delta 1e-6 \\
+    privrl sweep seo2020-actor-critic --env MDP100 --epsilon 10 --delta 1e-6 \\
       --grid actor_step=0.1,0.5 --grid lambda_=0,0.8 --seeds 10 --episodes 500 --out sweeps/x
     privrl sweep pgc --env CartPole --epsilon 2 --agents 5000 --grid rate=0.05,0.1 --out sweeps/y
     """

@@ -51,7 +51,7 @@ def train(learner: str, options: dict[str, Any]) -> None:
     from privrl.run import lessons, training
 
     words = {k: v for k, v in options.items() if k not in _OF_THE_RUN} | {"learner": learner}
-    about = {name: options[name] for name in _OF_THE_RUN}
+    about: dict[str, Any] = {name: options.get(name) for name in _OF_THE_RUN}
     out, config, logs = about["out"], about["config"], about["logs"]
     if about["resume"]:
         others = {name: about[name] for name in ("ledger", "name", "logs", "seed")}

@@ -14,7 +14,6 @@ from privrl.cli.common import (
     Gamma,
     Json,
     LogFormats,
-    Mode,
     NoPreflight,
     People,
     ProspectName,
@@ -30,7 +29,6 @@ from privrl.cli.train import train
 
 def actor_critic(
     env: EnvName = None,
-    mode: Mode = None,
     variant: Variant = None,
     people: People = None,
     episodes: Episodes = None,
@@ -56,7 +54,7 @@ def actor_critic(
     actor_step: Annotated[float | None, typer.Option(help="Step size of the policy.")] = None,
     critic_step: Annotated[float | None, typer.Option(help="Step size of the values.")] = None,
     clip: Annotated[
-        str | None, typer.Option(help="The most a person's increment counts; in paper mode median.")
+        float | None, typer.Option(help="The most a person's increment counts.")
     ] = None,
     max_steps: Annotated[int | None, typer.Option(help="Cuts episodes off.")] = None,
     noise: Annotated[str | None, typer.Option(help="auto, independent or correlated.")] = None,
@@ -88,16 +86,6 @@ def actor_critic(
     forgetting: Annotated[
         float | None, typer.Option(help="How much of what a prospect knows a batch replaces.")
     ] = None,
-    correction_step: Annotated[
-        float | None, typer.Option(help="Paper mode: step size of the second weights.")
-    ] = None,
-    acting: Annotated[
-        str | None, typer.Option(help="Paper mode: epsilon-greedy or softmax.")
-    ] = None,
-    exploration: Annotated[
-        float | None, typer.Option(help="Paper mode: how often any action is taken.")
-    ] = None,
-    correction: Annotated[str | None, typer.Option(help="Paper mode: next or printed.")] = None,
     no_preflight: NoPreflight = False,
     config: Config = None,
     ledger: Annotated[
@@ -121,7 +109,5 @@ def actor_critic(
     privrl train actor-critic --out runs/taxi --resume
     privrl train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 --delta 1e-6 \\
       --prospect tversky-kahneman --return-range -200,20
-    privrl train actor-critic --env Taxi-v4 --mode paper --episodes 500 --epsilon 10 \\
-      --delta 1e-6 --public --seed 0
     """
     train("actor-critic", locals())

@@ -17,14 +17,14 @@ def _learned(name: str) -> Callable[[Callable[[], Any]], None]:
 
 @_learned("paper-seo2020")
 def _seo2020() -> Any:
-    from privrl.papers import seo2020
+    from privrl.papers.seo2020 import experiments
 
-    played = seo2020.run(seo2020.config("MDP-100", "both"), "MDP-100", [7, 8], 3)
+    played = experiments.run(experiments.config("MDP-100", "both"), "MDP-100", [7, 8], 3)
     return {
         "actor": played.actor,
         "critic": played.critic,
         "returns": played.returns,
-        "summary": seo2020.summary(played),
+        "summary": experiments.summary(played),
     }
 
 

@@ -7,37 +7,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from privrl.control.actor_critic import (
-    STATE,
-    ActorCritic,
-    CertifiedProgram,
-    Learned,
-    learned_as_printed,
-)
-from privrl.control.paper_actor_critic import PaperProgram
+from privrl.control.actor_critic import STATE, ActorCritic, CertifiedProgram, Learned
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs.base import Box, Discrete
 from privrl.envs.host import HostEnvironment
-from privrl.envs.tabular import TabularMDP
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY
 from privrl.risk import prospect_of
-from privrl.run.lessons.playing import play_agent, play_program
+from privrl.run.lessons.playing import play_agent
 from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import ask, number, pair
-from privrl.run.training import CHECKPOINT, forget
+from privrl.run.parsing import ask, pair
 
 # What the agent takes as it was said.
 _SETTINGS = (
-    *("mode", "variant", "gamma", "lambda_", "actor_step", "critic_step", "max_steps", "batch"),
+    *("variant", "gamma", "lambda_", "actor_step", "critic_step", "clip", "max_steps", "batch"),
     *("noise", "optimiser", "schedule", "average", "critic_weight", "entropy", "curve"),
-    *("curve_weight", "bins", "even_share", "forgetting", "correction_step", "acting"),
-    *("exploration", "correction"),
+    *("curve_weight", "bins", "even_share", "forgetting"),
 )
 _EPISODES = "With --episodes it is the same, for simulators with nobody in them"
 
@@ -47,9 +37,6 @@ class ActorCriticLesson(FeaturesLesson):
     """What an actor-critic was told."""
 
     learner: str = "actor-critic"
-    mode: str | None = None
-    """certified or paper."""
-
     variant: str | None = None
     people: int | None = None
     episodes: int | None = None
@@ -59,10 +46,7 @@ class ActorCriticLesson(FeaturesLesson):
     lambda_: float | None = None
     actor_step: float | None = None
     critic_step: float | None = None
-    correction_step: float | None = None
-    clip: str | None = None
-    """A number, or median in paper mode."""
-
+    clip: float | None = None
     max_steps: int | None = None
     batch: int | None = None
     noise: str | None = None
@@ -80,19 +64,11 @@ class ActorCriticLesson(FeaturesLesson):
     bins: int | None = None
     even_share: float | None = None
     forgetting: float | None = None
-    acting: str | None = None
-    exploration: float | None = None
-    correction: str | None = None
     no_preflight: bool = False
     """Waives the pre-flight of an environment of Gymnasium's."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT, KEY)
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY)
     LISTS: ClassVar[tuple[str, ...]] = ("return_range",)
-    NUMBERS: ClassVar[tuple[str, ...]] = ("clip",)
-
-    @property
-    def is_paper(self) -> bool:
-        return self.mode == "paper"
 
     @property
     def count(self) -> int:
@@ -116,8 +92,6 @@ class ActorCriticLesson(FeaturesLesson):
     def agent(self, env: Env, *, noised: bool = True) -> ActorCritic:
         """The learner; without `noised` its noise is said elsewhere."""
         given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
-        if self.clip is not None:
-            given["clip"] = self.clip if self.clip == "median" else number("clip", self.clip)
         if self.return_range is not None:
             given["return_range"] = pair("return_range", self.return_range)
         if self.prospect is not None:
@@ -138,7 +112,7 @@ class ActorCriticLesson(FeaturesLesson):
         for name in ("features", "critic_features"):
             if getattr(self, name) is not None:
                 given[name] = self.features_of(env, getattr(self, name))
-        if self.features is None and isinstance(env.observation, Box) and not self.is_paper:
+        if self.features is None and isinstance(env.observation, Box):
             ask(
                 "features",
                 "in which form to see the states, such as fourier:2, polynomial:2 or network:16",
@@ -150,20 +124,12 @@ class ActorCriticLesson(FeaturesLesson):
         """The learner as a program, of which `swept` are the settings that lanes have."""
         env = self.environment()
         agent = self.agent(env, noised="sigma" not in swept)
-        if not self.is_paper:
-            if isinstance(env, HostEnvironment):
-                raise InputError(
-                    f"{env.name} cannot be compiled, so its runs are played one by one: use privrl "
-                    "train."
-                )
-            return CertifiedProgram(agent, env, self.count)
-        if self.no_preflight:
-            raise InputError("no_preflight does not belong to mode 'paper': leave it out.")
-        if not isinstance(env, TabularMDP):
+        if isinstance(env, HostEnvironment):
             raise InputError(
-                f"The paper's algorithm is for tables of states, and {env.name} has none."
+                f"{env.name} cannot be compiled, so its runs are played one by one: use privrl "
+                "train."
             )
-        return PaperProgram(agent.paper_config, env, sweeps_lambda="lambda_" in swept)
+        return CertifiedProgram(agent, env, self.count)
 
     def _budget(self, noised: bool) -> Budget | None:
         if self.variant == "none":
@@ -181,9 +147,7 @@ class ActorCriticLesson(FeaturesLesson):
         if self.epsilon is None:
             ask(
                 "epsilon",
-                "how much is claimed for each step, such as 10"
-                if self.is_paper
-                else "how much may be given away about each person, such as 1",
+                "how much may be given away about each person, such as 1",
                 "--variant none learns without noise, and protects nobody",
             )
         if self.delta is None:
@@ -199,9 +163,6 @@ class ActorCriticLesson(FeaturesLesson):
     # --- how it is taught -------------------------------------------------------------------------
 
     def play(self, job: Job) -> Played:
-        return self._as_printed(job) if self.is_paper else self._certified(job)
-
-    def _certified(self, job: Job) -> Played:
         env, people = self.environment(), self.count
         agent = self.agent(env)
         if agent.return_range is None and agent.actor_step is None:
@@ -214,41 +175,15 @@ class ActorCriticLesson(FeaturesLesson):
         tried = not self.no_preflight
         return play_agent(self, agent, env, job, "people", people=people, preflight=tried)
 
-    def _as_printed(self, job: Job) -> Played:
-        program = self.program()
-        assert isinstance(program, PaperProgram)
-        found = play_program(self, program, job)
-        if found.ending != "finished":
-            return Played(None, found.episodes, found.planned)
-        curve = found.seen["return"][0] if found.seen else None
-        try:
-            learned = learned_as_printed(program, found.state, found.episodes, curve, job.seed)
-        except InputError:
-            # It would end the same way again.
-            forget(job.folder)
-            raise
-        return Played(learned, found.episodes, found.planned)
-
     def write(self, learned: Learned, job: Job) -> dict[str, Path]:
-        written: dict[str, Path] = {}
-        if learned.actor is not None and hasattr(learned.policy, "save"):
-            written["policy"] = job.folder / "policy.json"
-            learned.policy.save(written["policy"])
+        written = write_policy(learned, job)
         if learned.curve is not None:
             written |= log_paths(job.folder, job.formats)
-            if not self.is_paper:  # which logs as it goes
-                Logs.open(job.folder, job.formats).write(_curve_rows(learned, learned.curve))
+            Logs.open(job.folder, job.formats).write(_curve_rows(learned, learned.curve))
         return written
 
     def told(self, learned: Learned) -> tuple[list[str], list[str]]:
-        settings = learned.settings
-        lines = [f"{settings['env']}: an actor-critic from {settings['people']:,} episodes."]
-        if learned.curve is not None and learned.curve.size:
-            tenth = max(1, learned.curve.size // 10)
-            # Rewards may add up to infinities.
-            with np.errstate(invalid="ignore", over="ignore"):
-                first, last = np.mean(learned.curve[:tenth]), np.mean(learned.curve[-tenth:])
-            lines.append(f"  mean return of the first tenth {first:.4g}, of the last {last:.4g}")
+        lines = curve_lines(learned)
         prospect = learned.prospect
         if prospect is not None:
             value = learned.prospect_value
@@ -262,6 +197,28 @@ class ActorCriticLesson(FeaturesLesson):
         if learned.actor is None or learned.critic is None:
             notes.append(f"Only the {learned.variant} is given away.")
         return lines, notes
+
+
+def write_policy(learned: Learned, job: Job) -> dict[str, Path]:
+    """The file of the policy, if it is given away and can be saved."""
+    if learned.actor is None or not hasattr(learned.policy, "save"):
+        return {}
+    path = job.folder / "policy.json"
+    learned.policy.save(path)
+    return {"policy": path}
+
+
+def curve_lines(learned: Learned) -> list[str]:
+    """What was learned from, and how returns went where they may be shown."""
+    settings, curve = learned.settings, learned.curve
+    lines = [f"{settings['env']}: an actor-critic from {settings['people']:,} episodes."]
+    if curve is not None and curve.size:
+        tenth = max(1, curve.size // 10)
+        # Rewards may add up to infinities.
+        with np.errstate(invalid="ignore", over="ignore"):
+            first, last = np.mean(curve[:tenth]), np.mean(curve[-tenth:])
+        lines.append(f"  mean return of the first tenth {first:.4g}, of the last {last:.4g}")
+    return lines
 
 
 def _curve_rows(learned: Learned, curve: Floats) -> list[Row]:

@@ -39,10 +39,11 @@ LEARNERS = {
     "prospect": "privrl.run.lessons.prospect_q:ProspectLesson",
     "pgc": "privrl.run.lessons.pgc:PGCLesson",
     "ono2020-pgc": "privrl.papers.ono2020.lesson:OnoLesson",
+    "seo2020-actor-critic": "privrl.papers.seo2020.lesson:ActorCriticLesson",
 }
 """Where the options of each learner are: module and class. Papers have theirs in their folders."""
 
-SWEPT = ("actor-critic", "functional-q", "prospect", "pgc", "ono2020-pgc")
+SWEPT = ("actor-critic", "functional-q", "prospect", "pgc", "ono2020-pgc", "seo2020-actor-critic")
 """The learners that `privrl sweep` takes: those that play in a simulator."""
 
 # Features that need to know between which ends numbers are.

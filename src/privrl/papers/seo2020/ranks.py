@@ -7,7 +7,7 @@ changes its rank in a step, and those between its old rank and its new one move 
 Entries are multiplied one step after the other, as those of a trace that is kept for all states
 are; so those that underflow, and no longer count for a median of non-zero entries, are the same.
 
-Lanes come last; all functions treat them apart.
+Replicas come last; all functions treat them apart.
 """
 
 from typing import NamedTuple
@@ -20,21 +20,21 @@ class Ranks(NamedTuple):
     """Traces of the states met so far, largest first, and 0 for places not taken."""
 
     size: jax.Array
-    """(places, lanes)."""
+    """(places, replicas)."""
 
     state: jax.Array
-    """(places, lanes), -1 for places not taken."""
+    """(places, replicas), -1 for places not taken."""
 
     taken: jax.Array
-    """(lanes,)."""
+    """(replicas,)."""
 
 
-def start(places: int, lanes: int) -> Ranks:
+def start(places: int, replicas: int) -> Ranks:
     """All traces 0."""
     return Ranks(
-        jnp.zeros((places, lanes)),
-        jnp.full((places, lanes), -1, jnp.int32),
-        jnp.zeros((lanes,), jnp.int32),
+        jnp.zeros((places, replicas)),
+        jnp.full((places, replicas), -1, jnp.int32),
+        jnp.zeros((replicas,), jnp.int32),
     )
 
 

@@ -1,4 +1,4 @@
-"""The algebra of noise that waits, against explicit matrices; ranks against a plain trace."""
+"""The algebra of lazy noise, against explicit matrices; ranks against a plain trace."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privrl.control import paper_parts, ranks, waiting
-from privrl.control.waiting import Gap
+from privrl.papers.seo2020 import lazy_noise, parts, ranks
+from privrl.papers.seo2020.lazy_noise import Gap
 
 Floats = NDArray[np.float64]
 
@@ -58,22 +58,22 @@ def test_gaps_are_products_of_matrices_from_every_step_to_every_other() -> None:
     given = scalars()
     with jax.enable_x64(True):
 
-        def body(gaps: waiting.Gaps, drawn: Any) -> Any:
+        def body(gaps: lazy_noise.Gaps, drawn: Any) -> Any:
             time, now = drawn
-            step = waiting.one_step(
+            step = lazy_noise.one_step(
                 now["ratio"], jnp.asarray(DECAY), now["error"], now["scale"], now["std"]
             )
-            step = waiting.select(now["alive"], step, waiting.still((LANES,), True, True))
-            gaps = waiting.record(gaps, time, step)
+            step = lazy_noise.select(now["alive"], step, lazy_noise.still((LANES,), True, True))
+            gaps = lazy_noise.record(gaps, time, step)
             over = (time + 1) % BLOCK == 0
-            closed = waiting.close(gaps, time // BLOCK)
+            closed = lazy_noise.close(gaps, time // BLOCK)
             gaps = jax.tree.map(lambda a, b: jnp.where(over, a, b), closed, gaps)
             marks = jnp.concatenate([jnp.zeros((1,), int), gaps.mark(jnp.arange(STEPS))])
             marks = jnp.broadcast_to(marks[:, None], (STEPS + 1, LANES))
             block = jnp.where(over, STEPS, time // BLOCK)
-            return gaps, waiting.since(gaps, marks, block)
+            return gaps, lazy_noise.since(gaps, marks, block)
 
-        first = waiting.start(STEPS, BLOCK, LANES, True, True)
+        first = lazy_noise.start(STEPS, BLOCK, LANES, True, True)
         times = jnp.arange(STEPS)
         _, gaps = jax.jit(lambda: jax.lax.scan(body, first, (times, given)))()
     found = [np.asarray(part) for part in gaps]
@@ -105,7 +105,7 @@ def test_two_normals_have_the_covariance_of_the_gap(e: float, x: float, u: float
     with jax.enable_x64(True):
         trace, both, weight = (jnp.asarray(one) for one in (e, x, u))
         gap = Gap(jnp.ones(()), jnp.zeros(()), None, trace, both, weight)
-        a, b, c = (float(one) for one in waiting.spread(gap))
+        a, b, c = (float(one) for one in lazy_noise.spread(gap))
     np.testing.assert_allclose((a * a, a * b, b * b + c * c), (e, x, u), rtol=1e-12, atol=1e-300)
 
 
@@ -115,14 +115,14 @@ def test_a_tiny_ratio_adds_no_noise_to_preferences() -> None:
     with jax.enable_x64(True):
 
         def gap(trace: float, both: float) -> Gap:
-            parts = (1.0, 0.0, 0.0, trace, both, 1.0)
-            return Gap(*(jnp.asarray(one) for one in parts))
+            fields = (1.0, 0.0, 0.0, trace, both, 1.0)
+            return Gap(*(jnp.asarray(one) for one in fields))
 
-        step = waiting.one_step(*(jnp.asarray(one) for one in (ratio, 1.0, 0.0, 1.0, few)))
-        after = waiting.then(gap(many, many**0.5), step)
+        step = lazy_noise.one_step(*(jnp.asarray(one) for one in (ratio, 1.0, 0.0, 1.0, few)))
+        after = lazy_noise.then(gap(many, many**0.5), step)
         small = gap(3e-308, 5e-308**0.5)  # as if E had lost 2e-308 that way
         for one in (after, small):
-            _, b, c = waiting.spread(one)
+            _, b, c = lazy_noise.spread(one)
             assert float(b * b + c * c) == pytest.approx(1.0, rel=1e-12)
         assert after.trace is not None
         assert float(after.trace) == pytest.approx(ratio * (ratio * (many + few**2)), rel=1e-9)
@@ -131,26 +131,26 @@ def test_a_tiny_ratio_adds_no_noise_to_preferences() -> None:
 def test_a_tiny_ratio_and_a_huge_scale_cancel() -> None:
     """A bound of 0.3 for z = rho delta with rho = 1e-306 and delta = 1e3."""
     with jax.enable_x64(True):
-        step = waiting.one_step(*(jnp.asarray(one) for one in (1e-306, 0.9, 1e3, 3e302, 1.0)))
-        large = waiting.one_step(*(jnp.asarray(one) for one in (1e-306, 0.9, 1e3, 1e306, 1.0)))
+        step = lazy_noise.one_step(*(jnp.asarray(one) for one in (1e-306, 0.9, 1e3, 3e302, 1.0)))
+        large = lazy_noise.one_step(*(jnp.asarray(one) for one in (1e-306, 0.9, 1e3, 1e306, 1.0)))
     assert step.scaled_push is not None
     assert float(step.scaled_push) == pytest.approx(0.27, rel=1e-12)
     assert large.scaled_push is not None
     assert float(large.scaled_push) == pytest.approx(900.0, rel=1e-12)
     with jax.enable_x64(True):
-        k = paper_parts.ratio(jnp.asarray(100.0), jnp.asarray([3e-308, 0.0]))
+        k = parts.ratio(jnp.asarray(100.0), jnp.asarray([3e-308, 0.0]))
     assert np.all(np.isfinite(np.asarray(k)))
 
 
 def test_a_trace_that_underflows_leaves_numbers() -> None:
     with jax.enable_x64(True):
-        step = waiting.one_step(*(jnp.asarray([one]) for one in (1e-9, 0.9, 2.0, 1.0, 1.0)))
+        step = lazy_noise.one_step(*(jnp.asarray([one]) for one in (1e-9, 0.9, 2.0, 1.0, 1.0)))
 
         def body(_: Any, gap: Gap) -> Gap:
-            return waiting.then(gap, step)
+            return lazy_noise.then(gap, step)
 
-        gap = jax.lax.fori_loop(0, 5000, body, waiting.still((1,), True, True))
-        spread = waiting.spread(gap)
+        gap = jax.lax.fori_loop(0, 5000, body, lazy_noise.still((1,), True, True))
+        spread = lazy_noise.spread(gap)
     assert float(gap.keep[0]) == 0.0
     assert np.all(np.isfinite(np.asarray(spread)))
     assert gap.weight is not None

@@ -1,4 +1,4 @@
-"""Noise that waits: noise on every row of a table, drawn when a row is read.
+"""Lazy noise: noise on every row of a table, drawn when a row is read.
 
 The actor of seo2020 adds noise to *all* its numbers in each step t of an episode. An entry (e, u)
 of a row that no step reads, e its eligibility trace and u its preference, moves by
@@ -7,8 +7,8 @@ of a row that no step reads, e its eligibility trace and u its preference, moves
     n_t ~ N(0, (sigma C_t)^2), independent for all t, rows and entries.
 
 The scalars rho_t, delta_t, C_t and the state and action of step t are functions of what steps up to
-t have *read*, of the world's chance and of the actions' chance: rho_t and C_t of the preferences
-and delta_t of the values in the rows of the states of step t.
+t have *read*, of the world's randomness and of the actions': rho_t and C_t of the preferences and
+delta_t of the values in the rows of the states of step t.
 
 What a stretch of steps does to an entry is therefore affine with Gaussian noise, and the same for
 all rows and entries that are not read meanwhile (a `Gap`):
@@ -26,23 +26,24 @@ divided by the product of a prefix. The trace of the critic has no noise and obe
 values move by q with k_t delta_t for delta_t, where k_t is what a noised critic is scaled by.
 
 Why this has the law of noise drawn at once. Let F_t be all that was read up to step t (rows as they
-were when read, chances, scalars). Claim: given F_t, the entries of rows are independent, each is
-Gaussian, and one last read after step t0 has the mean and covariance of the gap from t0 to t, from
-where it stood at t0. By induction over t. At first all entries are known: true. Step t + 1 reads
-rows whose scalars and choice depend on F_t and fresh chance only. *Reading* draws the entries of
-these rows from their law given F_t, which is what the dense algorithm holds there, in law; given
+were when read, uniform draws, scalars). Claim: given F_t, the entries of rows are independent, each
+is Gaussian, and one last read after step t0 has the mean and covariance of the gap from t0 to t,
+from where it stood at t0. By induction over t. At first all entries are known: true. Step t + 1
+reads rows whose scalars and choice depend on F_t and fresh draws only. *Reading* draws the entries
+of these rows from their law given F_t, which is what the dense algorithm holds there, in law; given
 what was read they are constants, and no other row's law changes, by independence. The step then
 applies to each row an affine map whose coefficients are functions of what was read, and adds
-independent Gaussian noise: rows stay independent and Gaussian, with gaps composed by `then`. So
-the chances of the next reading are those of the dense algorithm, step by step, and so is the joint
-law of everything that is ever read, of weights and traces too, once all rows are read.
+independent Gaussian noise: rows stay independent and Gaussian, with gaps composed by `then`. So the
+law of the next reading is that of the dense algorithm, step by step, and so is the joint law of
+everything that is ever read, of weights and traces too, once all rows are read.
 
-Two things follow. The noise of the step in which a row is read can wait as well: the row is kept as
-its signal left it, and its gap starts with p = 1, q = 0 and that step's E, X, U. And at the end of
-an episode traces return to 0, so e is never read again and what is left waiting for u is a variance
-alone. A row keeps how much of the running sum W of variances it has; W minus that is what waits,
-over any number of episodes. So does all noise of the critic's values, which enters no trace. (The
-difference of two sums loses noise below 1e-8 of the standard deviation that the row already has.)
+Two things follow. The noise of the step in which a row is read can be left pending as well: the row
+is kept as its signal left it, and its gap starts with p = 1, q = 0 and that step's E, X, U. And at
+the end of an episode traces return to 0, so e is never read again and what is left pending for u is
+a variance alone. A row keeps how much of the running sum W of variances it has; W minus that is
+pending, over any number of episodes. So is all noise of the critic's values, which enters no
+trace. (The difference of two sums loses noise below 1e-8 of the standard deviation that the row
+already has.)
 
 `Gaps` keeps the gap from each step of an episode to now, in blocks: from each step to the end of
 its block, and from the end of each block to now. A step extends the entries of its own block and
@@ -112,7 +113,7 @@ def one_step(
 
 
 def own_step(step: Gap) -> Gap:
-    """Of a step's gap, what still waits for the row that the step itself was taken from."""
+    """Of a step's gap, what is pending for the row that the step itself was taken from."""
     return step._replace(
         keep=jnp.ones_like(step.keep),
         push=jnp.zeros_like(step.push),
@@ -163,7 +164,7 @@ def spread(gap: Gap) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def select(condition: jax.Array, yes: Gap, no: Gap) -> Gap:
-    """Gaps of two kinds, by lane."""
+    """Gaps of two kinds, by replica."""
     chosen: Gap = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
     return chosen
 
@@ -172,18 +173,18 @@ def select(condition: jax.Array, yes: Gap, no: Gap) -> Gap:
 
 
 class Gaps(NamedTuple):
-    """The gaps from each step of an episode to now, of many lanes side by side.
+    """The gaps from each step of an episode to now, of many replicas side by side.
 
     They are found by *mark*: 0 for the start of the episode, `mark(t)` for step t.
     """
 
     inside: Gap
-    """(1 + blocks, block, lanes) each: from each step to the end of its block, of blocks that are
-    over. The first stands for the start of the episode and has nothing in it. A block is written
-    once, as rewriting part of this in each step would copy all of it."""
+    """(1 + blocks, block, replicas) each: from each step to the end of its block, of blocks that
+    are over. The first stands for the start of the episode and has nothing in it. A block is
+    written once, as rewriting part of this in each step would copy all of it."""
 
     live: Gap
-    """(block + 1 + blocks, lanes) each: from each step of the block that is not over to now, and
+    """(block + 1 + blocks, replicas) each: from each step of the block that is not over to now, and
     from the end of each block that is."""
 
     @property
@@ -195,17 +196,17 @@ class Gaps(NamedTuple):
         return time + self.block
 
 
-def start(steps: int, block: int, lanes: int, actor: bool, critic: bool) -> Gaps:
+def start(steps: int, block: int, replicas: int, actor: bool, critic: bool) -> Gaps:
     """Before an episode of at most `steps` steps."""
     blocks = 1 + -(-steps // block)
-    inside = still((blocks, block, lanes), actor, critic)
-    return Gaps(inside, still((block + blocks, lanes), actor, critic))
+    inside = still((blocks, block, replicas), actor, critic)
+    return Gaps(inside, still((block + blocks, replicas), actor, critic))
 
 
 def record(gaps: Gaps, time: jax.Array, step: Gap) -> Gaps:
-    """After step `time`, the same in all lanes: everything is a step further away.
+    """After step `time`, the same in all replicas: everything is a step further away.
 
-    A lane in which nothing happened hands over `still`.
+    A replica in which nothing happened hands over `still`.
     """
     block, live = gaps.block, gaps.live
     here, number = time % block, 1 + time // block
@@ -228,15 +229,15 @@ def close(gaps: Gaps, number: jax.Array) -> Gaps:
 
 
 def since(gaps: Gaps, marks: jax.Array, number: jax.Array) -> Gap:
-    """The gap from each mark to now, in block `number`; `marks` has its lanes last."""
-    lane = jnp.arange(marks.shape[-1], dtype=marks.dtype)
+    """The gap from each mark to now, in block `number`; `marks` has its replicas last."""
+    replica = jnp.arange(marks.shape[-1], dtype=marks.dtype)
     blocks, slot = marks // gaps.block, marks % gaps.block
     is_open = blocks == 1 + number
     place = jnp.where(is_open, slot, gaps.block + blocks)
     live: Gap = jax.tree.map(
-        lambda part: part.at[place, lane].get(mode="promise_in_bounds"), gaps.live
+        lambda part: part.at[place, replica].get(mode="promise_in_bounds"), gaps.live
     )
     inside: Gap = jax.tree.map(
-        lambda part: part.at[blocks, slot, lane].get(mode="promise_in_bounds"), gaps.inside
+        lambda part: part.at[blocks, slot, replica].get(mode="promise_in_bounds"), gaps.inside
     )
     return select(is_open, live, then(inside, live))

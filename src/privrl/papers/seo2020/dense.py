@@ -1,7 +1,6 @@
-"""The paper's actor-critic with all noise drawn in each step: slow, and written as it is printed.
+"""The paper's actor-critic, compiled, with all noise drawn in each step: `algorithm` in JAX.
 
-`privrl.control.paper_actor_critic` states the algorithms and draws the same noise when it is read.
-This is the truth that it is held against, and what `dense=True` runs.
+What `dense=True` runs. Slow for many states; `fast` has the same law, and is tested against this.
 """
 
 from collections.abc import Mapping
@@ -11,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from privrl.control import paper_parts as parts
-from privrl.control.paper_parts import Form, State, World
+from privrl.papers.seo2020 import parts
+from privrl.papers.seo2020.parts import Form, State, World
 
 
 class Dense(NamedTuple):
-    """All weights and traces: (actions, states, lanes) of the actor, (states, lanes) else."""
+    """All weights and traces: (actions, states, replicas) of the actor, (states, replicas) else."""
 
     u: jax.Array
     v: jax.Array
@@ -26,7 +25,7 @@ class Dense(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """A step, (lanes,) each, and the gradient of log pi at its state (actions, lanes)."""
+    """A step, (replicas,) each, and the gradient of log pi at its state (actions, replicas)."""
 
     place: jax.Array
     gradient: jax.Array
@@ -44,9 +43,10 @@ def dense_update(
     actor_normals: jax.Array | None,
     critic_normals: jax.Array | None,
 ) -> Dense:
-    """Algorithms 1 to 4 as they are written; standard normals (actions, S, lanes) and (S, lanes).
+    """The weights and traces after a step.
 
-    None for those of an actor or a critic that is not noised.
+    Noise is standard normal, (actions, S, replicas) and (S, replicas); None for an actor or a
+    critic that is not noised.
     """
     states = jnp.arange(now.v.shape[0])[:, None]
     here, there = (states == step.place) * 1.0, (states == step.after) * 1.0
@@ -94,20 +94,20 @@ def _sorted_median(sizes: jax.Array) -> jax.Array:
 
 
 def dense_episode(form: Form, world: World, state: State, keep: bool) -> tuple[State, Any]:
-    """One episode in all lanes, every number of every row brought up to date in every step."""
-    numbers, lanes = state.numbers, state.episode.shape[0]
+    """One episode in all replicas, every number of every row brought up to date in every step."""
+    numbers, replicas = state.numbers, state.episode.shape[0]
     row = parts.unpacked(form, state.rows.T)
     begun = Dense(row.u, row.v, row.w, jnp.zeros_like(row.u), jnp.zeros_like(row.v))
-    first, chances = parts.chances(form.blocks, state)
-    lane = jnp.arange(lanes)
+    first, uniforms = parts.uniforms(form.blocks, state)
+    replica = jnp.arange(replicas)
 
     def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, now, place, alive, total, length = carry
-        chance = lax.dynamic_index_in_dim(chances, time, 0, False)
+        uniform = lax.dynamic_index_in_dim(uniforms, time, 0, False)
         action, rho, gradient = parts.act(
-            form, numbers["exploration"], now.u[:, place, lane], chance[1]
+            form, numbers["exploration"], now.u[:, place, replica], uniform[1]
         )
-        after, reward, ended = parts.move(form, world, place, action, chance[0])
+        after, reward, ended = parts.move(form, world, place, action, uniform[0])
         count = form.actions * form.noisy_actor + form.noisy_critic
         normals = parts.normals(state, time, (count, form.states))
         moved = dense_update(
@@ -128,9 +128,14 @@ def dense_episode(form: Form, world: World, state: State, keep: bool) -> tuple[S
             length + alive,
         )
 
-    zeros = jnp.zeros((lanes,))
-    carry = (jnp.zeros((), jnp.int32), begun, parts.begin(world, first), jnp.ones((lanes,), bool))
-    counted = (zeros, jnp.zeros((lanes,), jnp.int32))
+    zeros = jnp.zeros((replicas,))
+    carry = (
+        jnp.zeros((), jnp.int32),
+        begun,
+        parts.begin(world, first),
+        jnp.ones((replicas,), bool),
+    )
+    counted = (zeros, jnp.zeros((replicas,), jnp.int32))
     _, last, _, _, total, length = lax.while_loop(
         lambda carry: jnp.any(carry[3]), step, (*carry, *counted)
     )

@@ -1,4 +1,4 @@
-"""The paper's actor-critic: against a NumPy loop, by hand, and lazy noise against dense in law."""
+"""The fast version against the algorithm as printed, by hand, and lazy noise against dense."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -13,28 +13,20 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from benchmarks.paper_actor_critic import Played, play
-from privrl.control import paper_actor_critic as paper
-from privrl.control import paper_parts as parts
-from privrl.control.paper_actor_critic import (
-    Config,
-    PaperProgram,
-    State,
-    claims,
-    flush,
-    trace_similarity,
-    train,
-)
-from privrl.control.paper_dense import Dense, Happened, dense_episode, dense_update
 from privrl.control.program import Program, load_state, save_state
-from privrl.envs import MDP100, CartPole, TabularMDP, Taxi
-from privrl.privacy import InputError
+from privrl.envs import MDP100, TabularMDP, Taxi
+from privrl.papers.seo2020 import ActorCritic, ActorCriticProgram, fast, parts, train
+from privrl.papers.seo2020.algorithm import Run, run
+from privrl.papers.seo2020.dense import Dense, Happened, dense_episode, dense_update
+from privrl.papers.seo2020.parts import State
+from privrl.papers.seo2020.similarity import trace_similarity
+from tests.papers.seo2020.tables import small
 
 Floats = NDArray[np.float64]
 
 KEYS = jax.random.split(jax.random.key(3), 3)
 FALSE_ALARM = 1e-6
-QUIET = Config(
+QUIET = ActorCritic(
     variant="both", sigma=0.0, actor_step=0.1, critic_step=0.05, correction_step=0.02, max_steps=40
 )
 
@@ -50,48 +42,32 @@ def compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @lru_cache
-def small() -> Any:
-    """Six states, of which the last two are never met; the fourth may end an episode."""
-    rng = np.random.default_rng(5)
-    shape = (6, 2, 3)
-    successors = rng.integers(4, size=shape)
-    return TabularMDP.from_tables(
-        successors,
-        rng.dirichlet(np.ones(3), shape[:2]),
-        rng.uniform(-1.0, 1.0, shape),
-        (successors == 3) & (rng.uniform(size=shape) < 0.5),
-        np.array([0.5, 0.5, 0.0, 0.0, 0.0, 0.0]),
-        step_limit=20,
-    )
-
-
-@lru_cache
 def drawn(blocks: int, episodes: int) -> tuple[Floats, Floats]:
-    """All chances of `KEYS`: (episodes, lanes) of starts and (episodes, steps, 2, lanes)."""
-    program = PaperProgram(QUIET, small())
+    """All uniforms of `KEYS`: (episodes, lanes) of starts and (episodes, steps, 2, lanes)."""
+    program = ActorCriticProgram(QUIET, small())
     state = program.init(KEYS)
     found = []
     with jax.enable_x64(True):
-        compiled = jax.jit(lambda state: parts.chances(blocks, state))
+        compiled = jax.jit(lambda state: parts.uniforms(blocks, state))
         for _ in range(episodes):
             found.append([np.asarray(one) for one in compiled(state)])
             state = state._replace(episode=state.episode + 1)
     return np.stack([first for first, _ in found]), np.stack([rest for _, rest in found])
 
 
-def same_as_numpy(config: Config, env: TabularMDP, episodes: int = 3) -> list[Played]:
-    """Whether it is; nothing waits without noise, so there is nothing to flush."""
-    program = PaperProgram(config, env)
-    first, chances = drawn(program.form.blocks, episodes)
+def same_as_numpy(config: ActorCritic, env: TabularMDP, episodes: int = 3) -> list[Run]:
+    """Whether it is; nothing is pending without noise, so there is nothing to flush."""
+    program = ActorCriticProgram(config, env)
+    first, uniforms = drawn(program.form.blocks, episodes)
     state, seen = program.advance(program.init(KEYS), episodes)
     actor, critic, correction = program.weights(state)
     plain = []
     for lane in range(len(KEYS)):
         rng = np.random.default_rng(0)
-        expected = play(config, env, first[:, lane], chances[:, :, :, lane], rng)
+        expected = run(config, env, first[:, lane], uniforms[:, :, :, lane], rng)
         plain.append(expected)
-        np.testing.assert_array_equal(seen["length"][lane], expected.length)
-        np.testing.assert_allclose(seen["return"][lane], expected.total, rtol=1e-9)
+        np.testing.assert_array_equal(seen["length"][lane], expected.lengths)
+        np.testing.assert_allclose(seen["return"][lane], expected.returns, rtol=1e-9)
         for ours, theirs in ((actor, expected.u), (critic, expected.v), (correction, expected.w)):
             np.testing.assert_allclose(ours[lane], theirs, rtol=1e-9, atol=1e-9)
     return plain
@@ -108,7 +84,9 @@ def same_as_numpy(config: Config, env: TabularMDP, episodes: int = 3) -> list[Pl
         (MDP100(), {"variant": "critic", "lambda_": 0.8, "correction": "printed"}),
     ],
 )
-def test_without_noise_it_is_the_numpy_loop(env: TabularMDP, changes: dict[str, Any]) -> None:
+def test_without_noise_it_is_the_algorithm_as_printed(
+    env: TabularMDP, changes: dict[str, Any]
+) -> None:
     plain = same_as_numpy(replace(QUIET, **changes), env)
     assert max(np.max(np.abs(one.u)) for one in plain) > 1e-3
 
@@ -135,7 +113,7 @@ def test_saturated_preferences_do_no_harm() -> None:
         (Taxi(), "softmax", "next", True),
     ],
 )
-def test_every_form_is_the_numpy_loop(
+def test_every_form_is_the_algorithm_as_printed(
     env: TabularMDP, acting: Any, correction: Any, dense: bool, variant: Any, lambda_: float
 ) -> None:
     changes: dict[str, Any] = {
@@ -164,14 +142,14 @@ def test_small_tables_and_short_episodes(states: int, actions: int, max_steps: i
     )
     lambdas = np.array([0.0, 0.99, 0.5])
     config = replace(QUIET, clip=0.3, max_steps=max_steps)
-    program = PaperProgram(config, env)
+    program = ActorCriticProgram(config, env)
     with jax.enable_x64(True):
         swept = {"lambda_": jnp.asarray(lambdas)}
     state, _ = program.advance(program.init(KEYS, swept), 4)
-    first, chances = drawn(program.form.blocks, 4)
+    first, uniforms = drawn(program.form.blocks, 4)
     for lane, lambda_ in enumerate(lambdas):
         one = replace(config, lambda_=float(lambda_))
-        expected = play(one, env, first[:, lane], chances[..., lane], np.random.default_rng(0))
+        expected = run(one, env, first[:, lane], uniforms[..., lane], np.random.default_rng(0))
         for ours, theirs in zip(
             program.weights(state), (expected.u, expected.v, expected.w), strict=True
         ):
@@ -241,7 +219,7 @@ updated = jax.jit(dense_update, static_argnums=0)
 def test_three_steps_by_hand(variant: Any) -> None:
     with jax.enable_x64(True):
         expected, given = by_hand(variant)
-        form = PaperProgram(replace(QUIET, variant=variant), small()).form
+        form = ActorCriticProgram(replace(QUIET, variant=variant), small()).form
         numbers = {name: jnp.full((1,), value) for name, value in given["numbers"].items()}
         now = Dense(*(jnp.zeros(shape) for shape in ((2, 3, 1), (3, 1), (3, 1), (2, 3, 1), (3, 1))))
         for number, (s, _, rho, r, after, ended) in enumerate(given["steps"]):
@@ -271,7 +249,7 @@ def test_the_first_step_by_hand() -> None:
     noise = given["actor"][0]
     moved = 0.2 * (np.array([-1.0, 1.0]) / math.sqrt(2.0) * 0.5 + 0.4 * 0.5 * noise[0])
     with jax.enable_x64(True):
-        form = PaperProgram(replace(QUIET, variant="actor"), small()).form
+        form = ActorCriticProgram(replace(QUIET, variant="actor"), small()).form
         numbers = {name: jnp.full((1,), value) for name, value in given["numbers"].items()}
         zero = Dense(
             *(jnp.zeros(shape) for shape in ((2, 3, 1), (3, 1), (3, 1), (2, 3, 1), (3, 1)))
@@ -296,7 +274,7 @@ def test_the_first_step_by_hand() -> None:
 @partial(jax.jit, static_argnames=("form", "episodes"))
 def with_traces(form: Any, world: Any, state: State, episodes: int) -> Any:
     """The state after some episodes, the traces of the last one and all returns, of each lane."""
-    episode = dense_episode if form.dense else paper._waiting_episode
+    episode = dense_episode if form.dense else fast.lazy_episode
 
     def body(carry: Any, _: None) -> Any:
         after, (seen, kept) = episode(form, world, carry[0], True)
@@ -308,10 +286,10 @@ def with_traces(form: Any, world: Any, state: State, episodes: int) -> Any:
 
 
 def played(
-    config: Config, env: TabularMDP, lanes: int, episodes: int, seed: int, keep: bool
+    config: ActorCritic, env: TabularMDP, lanes: int, episodes: int, seed: int, keep: bool
 ) -> dict[str, Floats]:
     """Everything, lanes first: weights, the last traces if kept, all returns."""
-    program = PaperProgram(config, env, sweeps_lambda=keep)
+    program = ActorCriticProgram(config, env, sweeps_lambda=keep)
     state = program.init(jax.random.split(jax.random.key(seed), lanes))
     found: dict[str, Floats] = {}
     if keep:
@@ -323,7 +301,7 @@ def played(
     else:
         state, seen = program.advance(state, episodes)
         found["returns"] = np.asarray(seen["return"])
-    state = state if config.dense else flush(program, state)
+    state = state if config.dense else program.flush(state)
     found["u"], found["v"], found["w"] = program.weights(state)
     return {name: values.reshape(lanes, -1) for name, values in found.items()}
 
@@ -333,9 +311,9 @@ def circuit() -> Any:
     """Seven states in one action: a walk with stays and returns; two are never met."""
     successors = np.array([[1, 1], [2, 2], [2, 3], [4, 4], [1, 0], [0, 0], [0, 0]])[:, None]
     rewards = np.full((7, 1, 2), 0.7)
-    chances = np.full((7, 1, 2), 0.5)
+    uniforms = np.full((7, 1, 2), 0.5)
     start = np.eye(7)[0]
-    return TabularMDP.from_tables(successors, chances, rewards, None, start, step_limit=21)
+    return TabularMDP.from_tables(successors, uniforms, rewards, None, start, step_limit=21)
 
 
 def open_loop(lambda_: float, sigma: float, episodes: int, steps: int) -> Floats:
@@ -370,9 +348,9 @@ def fits(samples: Floats, covariance: Floats) -> bool:
 
 
 @pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_waiting_noise_has_the_law_that_can_be_computed(dense: bool) -> None:
+def test_lazy_noise_has_the_law_that_can_be_computed(dense: bool) -> None:
     """One action: no signal, and all scalars known; rows met, met often, and never met."""
-    config = Config(
+    config = ActorCritic(
         variant="actor",
         sigma=0.9,
         clip=0.5,
@@ -421,11 +399,11 @@ def alike(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> bool:
         pytest.param("both", 0.8, True, 200_000, 3, marks=pytest.mark.slow),
     ],
 )
-def test_waiting_noise_has_the_law_of_dense_noise(
+def test_lazy_noise_has_the_law_of_dense_noise(
     variant: Any, lambda_: float, keep: bool, lanes: int, episodes: int
 ) -> None:
     """In a closed loop: weights and returns, and traces where they are kept."""
-    config = Config(
+    config = ActorCritic(
         variant=variant,
         sigma=0.5,
         lambda_=lambda_,
@@ -447,7 +425,7 @@ def test_waiting_noise_has_the_law_of_dense_noise(
 
 @pytest.mark.parametrize("lanes", [3, pytest.param(40, marks=pytest.mark.slow)])
 def test_advancing_by_ones_is_advancing_at_once(lanes: int) -> None:
-    program = PaperProgram(Config(variant="both", lambda_=0.8), small())
+    program = ActorCriticProgram(ActorCritic(variant="both", lambda_=0.8), small())
     assert isinstance(program, Program)
     keys = jax.random.split(jax.random.key(4), lanes)
     begun = program.init(keys, {"sigma": jnp.linspace(0.1, 0.3, lanes)})
@@ -466,17 +444,17 @@ def test_advancing_by_ones_is_advancing_at_once(lanes: int) -> None:
 
 
 def test_a_state_is_saved_and_loaded(tmp_path: Any) -> None:
-    program = PaperProgram(Config(variant="both", lambda_=0.8), small())
+    program = ActorCriticProgram(ActorCritic(variant="both", lambda_=0.8), small())
     state, _ = program.advance(program.init(KEYS, {"sigma": jnp.array([0.1, 0.2, 0.3])}), 1)
     save_state(tmp_path / "state.npz", state, {})
     loaded, _ = load_state(tmp_path / "state.npz", program.init(KEYS))
     np.testing.assert_array_equal(np.asarray(loaded.rows), np.asarray(state.rows))
 
 
-def test_flushing_draws_what_waits_once() -> None:
-    program = PaperProgram(Config(variant="both", lambda_=0.8), small())
+def test_flushing_draws_pending_noise_once() -> None:
+    program = ActorCriticProgram(ActorCritic(variant="both", lambda_=0.8), small())
     state, _ = program.advance(program.init(KEYS), 1)
-    flushed = flush(program, state)
+    flushed = program.flush(state)
     actor, critic, _ = program.weights(flushed)
     before, value, _ = program.weights(state)
     never = slice(4, 6)
@@ -484,16 +462,16 @@ def test_flushing_draws_what_waits_once() -> None:
     assert np.all(value[:, never] == 0.0)
     assert np.all(actor[:, never] != 0.0)
     assert np.all(critic[:, never] != 0.0)
-    np.testing.assert_array_equal(np.asarray(flush(program, flushed).rows), flushed.rows)
+    np.testing.assert_array_equal(np.asarray(program.flush(flushed).rows), flushed.rows)
     # An episode later there is new noise, and not the old normals on another scale.
-    later, _, _ = program.weights(flush(program, program.advance(flushed, 1)[0]))
+    later, _, _ = program.weights(program.flush(program.advance(flushed, 1)[0]))
     ratios = (later / actor)[:, never].reshape(len(KEYS), -1)
     assert np.all(np.ptp(ratios, axis=1) > 1e-6)
 
 
 @pytest.mark.slow
 def test_a_lane_does_not_see_the_others() -> None:
-    config = Config(variant="both", lambda_=0.8)
+    config = ActorCritic(variant="both", lambda_=0.8)
     three = train(KEYS, config, small(), 4)
     one = train(KEYS[1:2], config, small(), 4)
     np.testing.assert_allclose(three.actor[1:2], one.actor, rtol=1e-9)
@@ -502,7 +480,7 @@ def test_a_lane_does_not_see_the_others() -> None:
 
 @pytest.mark.slow
 def test_similarity_of_traces() -> None:
-    config = Config(variant="actor", sigma=0.0, clip=1.0, lambda_=0.8, actor_step=0.01)
+    config = ActorCritic(variant="actor", sigma=0.0, clip=1.0, lambda_=0.8, actor_step=0.01)
     found = trace_similarity(KEYS, config, small(), 3)
     assert found.actor.shape == found.critic.shape == (3,)
     # Before anything is learned the two runs are one, and unit gradients are as long as C.
@@ -515,66 +493,3 @@ def test_similarity_of_traces() -> None:
         "critic_mean",
         "critic_variance",
     }
-
-
-# --- what is promised, and what is refused --------------------------------------------------------
-
-
-def test_claims() -> None:
-    (one,) = claims(Config(epsilon=1.0), 1000)
-    (two,) = claims(Config(epsilon=1.0, variant="both"), 1000)
-    assert one.epsilon == two.epsilon == 1.0
-    assert one.scope == "each single step"
-    assert one.details["sigma"] == pytest.approx(Config(epsilon=1.0).multiplier)
-    assert one.certified is not None
-    assert two.certified is not None
-    assert two.certified.epsilon > one.certified.epsilon > 50.0
-    (twice,) = claims(Config(epsilon=1.0), 2000)
-    assert twice.certified is not None
-    assert twice.certified.epsilon == two.certified.epsilon
-    assert claims(Config(variant="none"), 10) == ()
-    with pytest.raises(InputError, match="a sigma of one's own"):
-        claims(Config(sigma=1.0), 10)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"variant": "all"}, "variant must be 'none', 'actor', 'critic', 'both'"),
-        ({"acting": "greedy"}, "acting must be"),
-        ({"correction": "none"}, "correction must be"),
-        ({"epsilon": 0.0}, "epsilon must be positive"),
-        ({"delta": 0.0}, "delta must be above 0"),
-        ({"gamma": 1.1}, "gamma must be at most 1"),
-        ({"lambda_": 1.1}, "lambda_ must be at most 1"),
-        ({"exploration": np.array([0.1, 2.0])}, "exploration must be at most 1"),
-        ({"actor_step": -1.0}, "actor_step must be zero or more"),
-        ({"sigma": math.inf}, "sigma must be zero or more"),
-        ({"clip": 0.0}, "clip must be positive"),
-        ({"clip": "mean"}, "clip must be a number"),
-        ({"max_steps": 0}, "max_steps must be at least 1"),
-        ({"dense": 1}, "dense must be True or False"),
-    ],
-)
-def test_bad_settings_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Config(**changes)
-
-
-def test_bad_programs_are_refused() -> None:
-    with pytest.raises(InputError, match="for tables of states"):
-        PaperProgram(Config(), CartPole())  # type: ignore[arg-type]
-    endless = TabularMDP.from_dense(np.ones((1, 1, 1)), 0.0)
-    with pytest.raises(InputError, match="say max_steps"):
-        PaperProgram(Config(), endless)
-    with pytest.raises(InputError, match="one for each of 3 keys"):
-        PaperProgram(Config(actor_step=np.ones(2)), small()).init(KEYS)  # type: ignore[arg-type]
-    program = PaperProgram(Config(lambda_=0.0), small())
-    with pytest.raises(InputError, match="one for each of 3 keys"):
-        program.init(KEYS, {"sigma": jnp.ones(1)})
-    with pytest.raises(InputError, match="'gamma' cannot be swept"):
-        program.init(KEYS, {"gamma": jnp.ones(3)})
-    with pytest.raises(InputError, match="sweeps_lambda=True"):
-        program.init(KEYS, {"lambda_": jnp.ones(3)})
-    with pytest.raises(InputError, match="traces are kept"):
-        program.traces(program.init(KEYS), 1)

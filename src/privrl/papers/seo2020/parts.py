@@ -1,8 +1,8 @@
-"""What both ways of drawing the noise of the paper's actor-critic have in common.
+"""What both compiled versions share, `fast` and `dense`.
 
-The form that is compiled, the tables of the world, what is kept of a state, chances, acting, and
-the median and the direction of a gradient: `privrl.control.paper_actor_critic` says what they are
-for. Lanes are runs side by side; in arrays they come last, save in the packed rows.
+The form that is compiled, the tables of the world, what is kept of a state, random draws, acting,
+and the median and the direction of a gradient. In arrays replicas come last, save in the packed
+rows (replicas, states, fields), which one gather and one scatter a step touch in place.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Variant = Literal["none", "actor", "critic", "both"]
 Acting = Literal["epsilon-greedy", "softmax"]
 
 BLOCK = 16
-"""Steps whose chances are drawn together, and whose gaps make a block."""
+"""Steps whose random numbers are drawn together, and whose gaps make a block."""
 
 
 @dataclass(frozen=True)
@@ -73,37 +73,37 @@ class State(NamedTuple):
     """Where learning stands, between two episodes."""
 
     rows: jax.Array
-    """(lanes, states, fields): what is kept of each state, packed (`Row`)."""
+    """(replicas, states, fields): what is kept of each state, packed (`Row`)."""
 
     actor_noise: jax.Array
-    """(lanes,) variance that all preferences have been given since the first step."""
+    """(replicas,) variance that all preferences have been given since the first step."""
 
     critic_noise: jax.Array
-    """(lanes,) the same, of values."""
+    """(replicas,) the same, of values."""
 
     episode: jax.Array
-    """(lanes,) episodes played."""
+    """(replicas,) episodes played."""
 
     steps: jax.Array
-    """(lanes,) steps taken."""
+    """(replicas,) steps taken."""
 
     world: jax.Array
-    """(lanes,) keys: what the environment draws."""
+    """(replicas,) keys: what the environment draws."""
 
     actor: jax.Array
-    """(lanes,) keys: what choosing actions draws."""
+    """(replicas,) keys: what choosing actions draws."""
 
     noise: jax.Array
-    """(lanes,) keys: what noise is drawn from."""
+    """(replicas,) keys: what noise is drawn from."""
 
     numbers: dict[str, jax.Array]
-    """(lanes,) each: gamma, and what may be swept."""
+    """(replicas,) each: gamma, and what may be swept."""
 
 
 class Row(NamedTuple):
-    """What is kept of a state: numbers (..., lanes), and one for each action (actions, ..., lanes).
+    """What is kept of a state: (..., replicas), with a first axis for actions where each has one.
 
-    Noise may be waiting for it: for preferences all of `actor_noise` above `actor_had`, or in an
+    Noise may be pending for it: for preferences all of `actor_noise` above `actor_had`, or in an
     episode that has met the state what the gap since `mark` says; for the value all of
     `critic_noise` above `critic_had`.
     """
@@ -116,12 +116,12 @@ class Row(NamedTuple):
     actor_trace: jax.Array | None
     critic_trace: jax.Array | None
     mark: jax.Array | None
-    """When the episode last met it (`waiting.Gaps`); 0 if it has not. None without traces, as are
-    the two above."""
+    """When the episode last met it (`lazy_noise.Gaps`); 0 if it has not. None without traces, as
+    are the two above."""
 
 
 def unpacked(form: Form, packed: jax.Array) -> Row:
-    """From fields (fields, ..., lanes); all of a state's `rows` are `rows.T`."""
+    """From fields (fields, ..., replicas); all of a state's `rows` are `rows.T`."""
     a = form.actions
     u, (v, w, actor_had, critic_had) = packed[:a], packed[a : a + 4]
     if not form.traces:
@@ -141,24 +141,24 @@ def packed(row: Row) -> jax.Array:
 
 
 def read(form: Form, rows: jax.Array, states: jax.Array) -> Row:
-    """The rows of `states` (..., lanes)."""
-    lane = jnp.arange(states.shape[-1])
-    found = rows.at[lane, states].get(mode="promise_in_bounds")
+    """The rows of `states` (..., replicas)."""
+    replica = jnp.arange(states.shape[-1])
+    found = rows.at[replica, states].get(mode="promise_in_bounds")
     return unpacked(form, jnp.moveaxis(found, -1, 0))
 
 
 def write(rows: jax.Array, states: jax.Array, row: Row) -> jax.Array:
-    """With the rows of `states` (..., lanes) replaced; a state out of range is left alone."""
-    lane = jnp.arange(states.shape[-1])
-    return rows.at[lane, states].set(jnp.moveaxis(packed(row), 0, -1), mode="drop")
+    """With the rows of `states` (..., replicas) replaced; a state out of range is left alone."""
+    replica = jnp.arange(states.shape[-1])
+    return rows.at[replica, states].set(jnp.moveaxis(packed(row), 0, -1), mode="drop")
 
 
-# --- chances, acting and gradients ----------------------------------------------------------------
+# --- random draws, acting and gradients -----------------------------------------------------------
 
 
-def chances(blocks: int, state: State) -> tuple[jax.Array, jax.Array]:
-    """From [0, 1): (lanes,) for first states, and (steps of all blocks, 2, lanes) for each step,
-    where an action leads and which one is taken."""
+def uniforms(blocks: int, state: State) -> tuple[jax.Array, jax.Array]:
+    """Uniform draws from [0, 1): (replicas,) for first states, and (steps of all blocks, 2,
+    replicas) for where an action leads and which one is taken."""
 
     def one(key: jax.Array, episode: jax.Array) -> jax.Array:
         shape = (1 + blocks * BLOCK,)
@@ -170,14 +170,14 @@ def chances(blocks: int, state: State) -> tuple[jax.Array, jax.Array]:
     return drawn[0, :, 0], jnp.transpose(drawn[:, :, 1:], (2, 0, 1))
 
 
-def begin(world: World, chance: jax.Array) -> jax.Array:
-    """(lanes,) first states of the episode."""
-    found = jnp.searchsorted(world.start, chance, side="right", method="scan_unrolled")
+def begin(world: World, uniform: jax.Array) -> jax.Array:
+    """(replicas,) first states of the episode."""
+    found = jnp.searchsorted(world.start, uniform, side="right", method="scan_unrolled")
     return found.astype(jnp.int32)
 
 
 def normals(state: State, part: jax.Array | int, shape: tuple[int, ...]) -> jax.Array:
-    """(*shape, lanes) standard normals, of a part of the coming episode."""
+    """(*shape, replicas) standard normals, of a part of the coming episode."""
 
     def one(key: jax.Array, episode: jax.Array) -> jax.Array:
         return jax_normal(jax.random.fold_in(jax.random.fold_in(key, episode), part), shape)
@@ -186,21 +186,21 @@ def normals(state: State, part: jax.Array | int, shape: tuple[int, ...]) -> jax.
 
 
 def move(
-    form: Form, world: World, place: jax.Array, action: jax.Array, chance: jax.Array
+    form: Form, world: World, place: jax.Array, action: jax.Array, uniform: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Where an action leads, the reward, and whether the episode terminates."""
     pair = place * form.actions + action
     bounds = world.cumulative.at[pair].get(mode="promise_in_bounds")
-    number = jnp.sum(chance[:, None] >= bounds, axis=1, dtype=jnp.int32)
+    number = jnp.sum(uniform[:, None] >= bounds, axis=1, dtype=jnp.int32)
     index = pair * (bounds.shape[1] + 1) + number
     after, reward, ended = world.outcomes.at[index].get(mode="promise_in_bounds").T
     return after.astype(jnp.int32), reward, ended > 0.0
 
 
 def act(
-    form: Form, exploration: jax.Array, u: jax.Array, chance: jax.Array
+    form: Form, exploration: jax.Array, u: jax.Array, uniform: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Action and rho (lanes,), and grad log pi (actions, lanes), from preferences (actions, lanes).
+    """Action and rho (replicas,), and grad log pi (actions, replicas), by the preferences `u`.
 
     Of the greedy actions, the first.
     """
@@ -209,12 +209,12 @@ def act(
     policy = weights / jnp.sum(weights, axis=0)
     if form.acting == "softmax":
         below = jnp.cumsum(policy, axis=0)[:-1]
-        action = jnp.sum(chance >= below, axis=0, dtype=jnp.int32)
-        ratio = jnp.ones_like(chance)
+        action = jnp.sum(uniform >= below, axis=0, dtype=jnp.int32)
+        ratio = jnp.ones_like(uniform)
     else:
-        # A chance below `exploration` is uniform below it.
-        explores = chance < exploration
-        share = chance / jnp.where(explores, exploration, 1.0)
+        # A draw below `exploration` is uniform below it.
+        explores = uniform < exploration
+        share = uniform / jnp.where(explores, exploration, 1.0)
         any_action = jnp.minimum((share * form.actions).astype(jnp.int32), form.actions - 1)
         best = jnp.min(jnp.where(u == jnp.max(u, axis=0), numbers, form.actions), axis=0)
         # Preferences that are no numbers, after a run has diverged, must not lead out of the table.
@@ -257,5 +257,5 @@ def ratio(bound: jax.Array, norm: jax.Array) -> jax.Array:
 
 
 def pick(condition: jax.Array, yes: Any, no: Any) -> Any:
-    """One of two trees, by lane."""
+    """One of two trees, by replica."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -1,0 +1,544 @@
+"""The certified learner: its settings, a run that pays, and one that is resumed."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from privrl.control import certified
+from privrl.control.actor_critic.program import (
+    DEFAULTS,
+    OF_PROSPECTS,
+    CertifiedProgram,
+    Journey,
+    check_number,
+)
+from privrl.control.actor_critic.result import (
+    NOT_PRIVATE,
+    Diverged,
+    Learned,
+    Returns,
+    policy_of,
+)
+from privrl.control.actor_critic.start import Start, start_of
+from privrl.control.certified import State
+from privrl.control.heads import Network
+from privrl.control.program import load_state, save_state
+from privrl.control.promises import Promise
+from privrl.control.prospect_rows import Outlook, projected
+from privrl.core import checks, resources
+from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.data import Features
+from privrl.envs.host import is_live, simulator
+from privrl.envs.preflight import ASSUMPTIONS, checked
+from privrl.envs.registry import make
+from privrl.privacy import resuming
+from privrl.privacy.certificate import Assumption
+from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.promise import Budget, Relation, Release, Unit
+from privrl.privacy.resuming import Kept
+from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
+from privrl.risk import Prospect
+
+CLIPPED = Assumption(
+    "each person's whole increment, of the actor and the critic, is clipped to a public bound",
+    "by the algorithm, for any episode; one in which the environment fails counts as not played",
+)
+CARRIED = Assumption(
+    "all that is carried from batch to batch comes from noised sums", "by the algorithm"
+)
+SLOTS = Assumption(
+    "a person plays one episode, in a slot that does not depend on what happens in it",
+    "batches hold a public number of slots; who fills them is the caller's",
+)
+APART = Assumption(
+    "the environment carries nothing from one person's episode into another's",
+    "not enforced: it is the caller's",
+)
+PUBLIC_SETTINGS = Assumption(
+    "features, ranges, bounds and step sizes were chosen without looking at the people",
+    "not enforced: they are the caller's",
+)
+WEIGHED = Assumption(
+    "the prospect was chosen without looking at the people", "not enforced: it is the caller's"
+)
+BILLBOARD = Assumption(
+    "a person's own actions are shown to nobody but that person (joint privacy)",
+    "not enforced: the parameters are what is released",
+)
+
+TIMING = Assumption(
+    "nobody is told how long the run, or a part of it, took",
+    "not enforced: a batch takes as long as its longest episode",
+)
+SHOWN = Assumption(
+    "returns of these people are public: they are shown as they were, and nothing is promised "
+    "about them",
+    "not enforced: it is the caller's",
+)
+
+# How often a run with a progress bar or a checkpoint stops to report.
+_STOPS = 20
+STATE = "state.npz"
+"""The checkpoint in its folder."""
+
+
+@dataclass(frozen=True)
+class ActorCritic:
+    """A softmax policy and its values, learned from people's episodes; see the module."""
+
+    variant: Literal["both", "actor", "critic", "none"] = "both"
+    """What is given away: the actor, the critic or both. "none" is without noise, not private."""
+
+    budget: Budget | None = None
+    """What may be spent on each person."""
+
+    gamma: float | None = None
+    """The discount factor, from 0 to 1; by default 0.99, with a prospect 1."""
+
+    lambda_: float | None = None
+    """How far eligibility traces reach, from 0 to 1; by default 0.9, with a prospect 1."""
+
+    actor_step: float | None = None
+    """Step size of the policy, which a batch moves by at most this times `clip`, but for noise; by
+    default 100, with a prospect 5."""
+
+    critic_step: float | None = None
+    """Step size of the values; by default 1."""
+
+    clip: float | None = None
+    """C, the largest norm of a person's increment; by default 0.03, which nearly all increments
+    exceed, so that it is directions that are learned from; with a prospect 2, since rare returns
+    must stay as large as they are."""
+
+    max_steps: int | None = None
+    """Truncates episodes that the environment lets go on."""
+
+    features: Features | Network | None = None
+    """Of states; None for a table, which discrete observations may have."""
+
+    critic_features: Features | Network | None = None
+    """Of states, for the critic; by default as for the actor, or as those of the critic that the
+    run starts from."""
+
+    batch: int | None = None
+    """B, how many people act by the same policy; by default a fiftieth of them."""
+
+    noise: Literal["auto", "independent", "correlated", "optimal"] = "auto"
+    """Of different batches; "auto" takes what is best for running sums."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    """What makes steps of the noised sums."""
+
+    schedule: Literal["constant", "linear"] = "constant"
+    """Whether step sizes stay or fall to 0 at the end."""
+
+    average: float = 0.0
+    """Over which last share of the batches the parameters are averaged; 0 for the last ones."""
+
+    critic_weight: float = 0.1
+    """How much of the clip bound is for the critic, relative to the actor."""
+
+    entropy: float = 0.0
+    """How much the entropy of the policy counts, in units of the return range."""
+
+    return_range: tuple[float, float] | None = None
+    """What a return could be: increments are divided by its width, which otherwise is 1, and the
+    paid learning curve lies in it; a prospect counts returns in it."""
+
+    curve: Literal["hidden", "paid"] = "hidden"
+    """Whether a part of the clip bound goes to a learning curve. With a prospect there is one
+    anyhow, of returns as `gamma` discounts them."""
+
+    curve_weight: float = 0.2
+    """Which part, from 0 to 1: the increment has sqrt(1 - curve_weight^2) of the bound left. With a
+    prospect it goes to the distribution of returns."""
+
+    prospect: Prospect | None = None
+    """How somebody weighs the returns of people, whose CPT value is maximised; None for the mean.
+    Increments are then divided by the utility that is between the ends of `return_range`."""
+
+    bins: int = 20
+    """Into how many equal parts `return_range` is cut; a prospect counts returns at their ends."""
+
+    even_share: float = 0.01
+    """How much of even chances is mixed into the distribution before slopes of weights are taken,
+    which are infinite where a chance is 0."""
+
+    forgetting: float = 0.1
+    """How much of the distribution a batch replaces at least, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
+                raise InputError(f"must be {listed}, not {getattr(self, name)!r}.", field=name)
+        self._check_budget()
+        for name in (*DEFAULTS, "average", "critic_weight", "entropy", "forgetting"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
+        for name in ("max_steps", "batch"):
+            if getattr(self, name) is not None:
+                checks.count(name, getattr(self, name))
+        for name in ("features", "critic_features"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, Features | Network):
+                raise InputError("must be a feature map of privrl.data, or a Network.", field=name)
+        if self.return_range is not None:
+            object.__setattr__(self, "return_range", _range(self.return_range))
+        self._check_combinations()
+
+    def _check_budget(self) -> None:
+        if self.variant == "none":
+            if self.budget is not None:
+                raise InputError("The variant 'none' spends nothing: leave the budget out.")
+        elif not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
+            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+
+    def _check_combinations(self) -> None:
+        if self.prospect is None:
+            for one in fields(self):
+                if one.name in OF_PROSPECTS and getattr(self, one.name) != one.default:
+                    raise InputError(f"{one.name} belongs to a prospect: say one, or leave it out.")
+        if self.curve == "paid" or self.prospect is not None:
+            if self.return_range is None:
+                what = "a paid curve" if self.prospect is None else "a prospect"
+                raise InputError(f"return_range is needed for {what}: say what returns are.")
+            if not 0.0 < checks.number("curve_weight", self.curve_weight) < 1.0:
+                raise InputError("curve_weight must be above 0 and below 1.")
+        if self.prospect is not None:
+            if not isinstance(self.prospect, Prospect):
+                raise InputError("prospect must be one of privrl.risk, such as Prospect.neutral().")
+            if checks.count("bins", self.bins) > _MOST_BINS:
+                raise InputError(f"bins must be at most {_MOST_BINS}, not {self.bins}.")
+            if not _LEAST_SHARE <= checks.number("even_share", self.even_share) < 1.0:
+                raise InputError(f"even_share must be from {_LEAST_SHARE:g} to below 1.")
+            _ = self.outlook
+        if self.noise in certified.STREAMED and self.optimiser == "adam":
+            raise InputError(
+                "Correlated noise is for running sums, which Adam does not use: take sgd."
+            )
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """How returns are counted and valued, if there is a prospect."""
+        if self.prospect is None:
+            return None
+        assert self.return_range is not None
+        return Outlook(
+            self.prospect,
+            self.return_range,
+            self.bins,
+            self.curve_weight,
+            self.even_share,
+            self.forgetting,
+        )
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def learn(
+        self,
+        env: Any,
+        people: int | None = None,
+        *,
+        episodes: int | None = None,
+        session: PrivacySession = SECRET,
+        critic: Any = None,
+        progress: Counted | None = None,
+        checkpoint: str | Path | None = None,
+        keep: bool = False,
+        preflight: bool = True,
+        preflight_env: Any = None,
+    ) -> Learned:
+        """Learn from `people` (or `episodes`, which is the same) in `env`.
+
+        `env` is an environment, or its name. A session that is public says that nobody in it needs
+        protection, and lets the curve of their returns be shown; then no ledger can pay. In an
+        environment of Gymnasium's that fails, an episode of somebody who is not public counts as
+        not played, since an error would tell about them; so it is tried before anybody pays, in
+        another instance that nobody is in: one that is made of the same id, or `preflight_env`.
+        `preflight=False` waives that, which the certificate says. `critic` are values to start
+        from: what `privrl.evaluation.DPLSL` fitted, or weights that are public. `progress(done,
+        people)` is called now and then; `checkpoint` is a folder from which `resume` goes on, and
+        where `keep` leaves the end of the run too, so that a result that could not be saved is not
+        lost. With a ledger all is paid for before anybody plays. A `checkpoint` holds the key of
+        the noise before that, so that nothing that was paid for is lost.
+        """
+        ledger, public, seed = session.ledger, session.public, session.seed
+        made = make(env)
+        count = _people(people, episodes)
+        if public and ledger is not None:
+            raise InputError(
+                "public says that nobody needs protection, and a ledger that somebody does: leave "
+                "one of them out."
+            )
+        if critic is not None and self.prospect is not None:
+            raise InputError(
+                "A critic to start from values returns, and with a prospect a critic values what "
+                "they are worth: leave one of them out."
+            )
+        start = start_of(critic)
+        program = CertifiedProgram(self, made, count, start.features)
+        plan = program.plan
+        first = self._first(program, start)
+        if self.budget is not None:
+            warn_if_large(self.budget.delta, count)
+        opened = session.open(Unit.TRAJECTORY, Relation.REPLACE_ONE)
+        tried = checked(
+            made,
+            private=program.event is not None and not public,
+            preflight=preflight,
+            other=preflight_env,
+        )
+        about = {
+            "agent": program.described | {"heads": plan.rows.described},
+            "people": count,
+            "seed": seed,
+            "public": public,
+            "run": None if ledger is None else session.run,
+            "critic": start.described,
+            "preflight": tried,
+        }
+        size = program.try_room(first, public)
+        # The folder before anybody pays, since a run without its checkpoint would be lost.
+        with resuming.begun(checkpoint, STATE):
+            resources.on_disk(checkpoint, 2 * size)
+            if checkpoint is not None:
+                live = is_live(made)
+                runs_on = {"env": None if live else simulator(made)}
+                opened.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
+            with forgotten_unless_paid(opened):
+                if program.event is not None:
+                    assert self.budget is not None
+                    opened.pay(program.event, delta=self.budget.delta)
+            with jax.enable_x64(True):
+                journey = Journey.begin(program, self._begun(program, opened, first), public)
+                return self._go_on(program, journey, opened, start, about, progress, keep)
+
+    def _begun(self, program: CertifiedProgram, opened: OpenSession, first: Any) -> State:
+        """The state before the first batch, whose keys are all the randomness of the run."""
+        source = opened.source
+        begun: State = certified.begin_one(
+            program.plan, source.key(), source.key(), program.numbers, first
+        )
+        return begun
+
+    def resume(
+        self,
+        folder: str | Path,
+        env: Any,
+        *,
+        critic: Any = None,
+        ledger: Ledger | None = None,
+        progress: Counted | None = None,
+        keep: bool = False,
+        preflight_env: Any = None,
+    ) -> Learned:
+        """Go on from where `learn(..., checkpoint=folder)` was interrupted, at no further cost.
+
+        The agent, the environment and the critic to start from must be the same. In a simulator, or
+        with a seed, the result is that of a run that was never interrupted, bit for bit: the noise
+        is drawn once more from the key that is in the folder, and copies of the folder come to the
+        same. Where people may be, who play again, the noise still to come is drawn from a fresh
+        key, and one copy of the folder alone is let: see `privrl.privacy.resuming`.
+        """
+        with resuming.resumed(folder) as kept:
+            about, path, made = kept.about, Path(folder) / STATE, make(env)
+            start = start_of(critic)
+            program = CertifiedProgram(self, made, int(about.get("people", 1)), start.features)
+            own = program.described | {"heads": program.plan.rows.described}
+            if about.get("agent") != own or about.get("critic") != start.described:
+                raise InputError(f"{str(path)!r} belongs to another agent, environment or critic.")
+            if kept.live != is_live(made):
+                raise InputError(f"{str(path)!r} belongs to another environment.")
+            kept.check({} if kept.live else {"env": simulator(made)})
+            if ledger is not None and about["run"] is None:
+                raise InputError("This run was begun without a ledger: leave it out.")
+            if ledger is None and about["run"] is not None:
+                raise InputError("This run was begun with a ledger: say the same.")
+            session = PrivacySession(ledger=ledger, run=about["run"], seed=about["seed"])
+            opened = session.open(Unit.TRAJECTORY, Relation.REPLACE_ONE)
+            opened.keep(kept)
+            begun = path.exists()
+
+            def tried() -> None:
+                checked(
+                    made,
+                    private=program.event is not None and not about["public"],
+                    preflight=about["preflight"] != "waived",
+                    other=preflight_env,
+                    again=True,
+                )
+
+            if not begun:
+                tried()  # Before anybody pays, if nobody has.
+            first = self._first(program, start)
+            if program.event is not None:
+                assert self.budget is not None
+                if begun:
+                    opened.paid_before(program.event)
+                else:
+                    program.try_room(first, bool(about["public"]))
+                    opened.pay(program.event, delta=self.budget.delta)
+            with jax.enable_x64(True):
+                journey = Journey.begin(
+                    program, self._begun(program, opened, first), bool(about["public"])
+                )
+                if begun:
+                    journey, _ = load_state(path, journey)
+                if int(journey.state.batch) < program.plan.horizon:
+                    if begun:
+                        tried()
+                    opened.kept = kept.go_on(ledger)
+                    if kept.live and about["seed"] is None and begun:
+                        fresh = program.plan.rekeyed(journey.state, opened.source.key())
+                        journey = journey._replace(state=fresh)
+                return self._go_on(program, journey, opened, start, about, progress, keep)
+
+    @staticmethod
+    def _first(program: CertifiedProgram, start: Start) -> Any:
+        """The critic's parameters to start from, if there are any."""
+        rows = program.plan.rows
+        if start.weights is None:
+            return None
+        if start.weights.size != rows.sizes[1]:
+            raise InputError(
+                f"critic has {start.weights.size} weights, but its features need {rows.sizes[1]}."
+            )
+        return rows.critic.scaled(start.weights, 1.0 / rows.width)
+
+    def _go_on(
+        self,
+        program: CertifiedProgram,
+        journey: Journey,
+        opened: OpenSession,
+        start: Start,
+        about: Mapping[str, Any],
+        progress: Counted | None,
+        keep: bool,
+    ) -> Learned:
+        plan, path, kept = program.plan, None, opened.kept
+        if kept is not None:
+            path = kept.folder / STATE
+            save_state(path, journey, about)
+        many = progress is not None or kept is not None
+        stride = max(1, plan.horizon // _STOPS) if many else plan.horizon
+        try:
+            while (done := int(journey.state.batch)) < plan.horizon:
+                if kept is not None:
+                    kept.still(opened.ledger)
+                journey = program.travel(journey, min(stride, plan.horizon - done))
+                if path is not None and (keep or int(journey.state.batch) < plan.horizon):
+                    save_state(path, journey, about)
+                if progress is not None:
+                    progress(min(int(journey.state.batch) * plan.batch, plan.people), plan.people)
+            if kept is not None:
+                kept.end(opened.ledger)
+            learned = self._learned(program, journey, opened, start, about)
+        except Diverged:
+            # Resuming would end in the same way. That it ended so is told, so it was the end.
+            if kept is not None:
+                kept.end(opened.ledger)
+            _forget(path, kept)
+            raise
+        if not keep:
+            _forget(path, kept)
+        return learned
+
+    def _learned(
+        self,
+        program: CertifiedProgram,
+        journey: Journey,
+        opened: OpenSession,
+        start: Start,
+        about: Mapping[str, Any],
+    ) -> Learned:
+        plan = program.plan
+        actor, critic = plan.released(journey.state)
+        policy_of(plan.rows.actor, actor)
+        with np.errstate(over="ignore"):
+            critic = plan.rows.critic.scaled(critic, plan.rows.width)
+        if not np.all(np.isfinite(critic)):
+            raise Diverged
+        promise: Promise = NOT_PRIVATE
+        if self.budget is not None:
+            promise = opened.certify(
+                self.budget.delta,
+                release=Release.EVERY_ITERATE,
+                assumptions=(
+                    *(CLIPPED, CARRIED, SLOTS, APART, BILLBOARD, TIMING, PUBLIC_SETTINGS),
+                    *((SHOWN,) if about["public"] else ()),
+                    *(() if self.prospect is None else (WEIGHED,)),
+                    *ASSUMPTIONS[about["preflight"]],
+                    *start.assumptions,
+                ),
+                compiled=True,
+            )
+        curve = None
+        if about["public"]:
+            curve = np.asarray(journey.returns, np.float64).reshape(-1)[: plan.people]
+        elif self.curve == "paid" or self.prospect is not None:
+            curve = np.asarray(journey.paid, np.float64)
+        returns = None
+        if plan.rows.outlook is not None:
+            chances = np.asarray(projected(journey.state.returns), np.float64)
+            returns = Returns(plan.rows.outlook.points, chances)
+        both = self.variant in ("both", "none")
+        return Learned(
+            promise=promise,
+            variant=self.variant,
+            actor=actor.reshape(plan.rows.actor.shape) if both or self.variant == "actor" else None,
+            critic=critic.reshape(plan.rows.critic.shape)
+            if both or self.variant == "critic"
+            else None,
+            actor_head=plan.rows.actor,
+            critic_head=plan.rows.critic,
+            curve=curve,
+            producer=start.certificate,
+            returns=returns,
+            settings={
+                "seed": about["seed"],
+                "people": plan.people,
+                "sigma": program.numbers["sigma"],
+                **program.described,
+            },
+        )
+
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "variant": ("both", "actor", "critic", "none"),
+    "noise": ("auto", "independent", "correlated", "optimal"),
+    "optimiser": ("sgd", "adam"),
+    "schedule": ("constant", "linear"),
+    "curve": ("hidden", "paid"),
+}
+_MOST_BINS = 1000
+# Far above what rounding makes of sums of chances.
+_LEAST_SHARE = 1e-6
+
+
+def _range(given: Any) -> tuple[float, float]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InputError("return_range must be two numbers: the lowest and the highest return.")
+    low, high = (checks.number("return_range", value) for value in given)
+    if not (low < high and math.isfinite(high - low)):
+        raise InputError("return_range must go up, by a finite difference.")
+    return low, high
+
+
+def _forget(path: Path | None, kept: Kept | None) -> None:
+    """The run is over: its checkpoint and its key go."""
+    if path is not None and kept is not None:
+        path.unlink()
+        kept.remove()
+
+
+def _people(people: Any, episodes: Any) -> int:
+    if (people is None) == (episodes is None):
+        raise InputError("Say how many people there are: people=500 (or episodes=500).")
+    return checks.count("people", episodes if people is None else people)

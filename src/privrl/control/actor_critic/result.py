@@ -1,0 +1,200 @@
+"""What an actor-critic learned, and the promise about it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from privrl.control.heads import Head, Network, head_from_dict
+from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from privrl.core import files
+from privrl.core.errors import InputError
+from privrl.core.types import Floats
+from privrl.data import Features, Policy
+from privrl.privacy.certificate import Certificate
+from privrl.risk import Prospect
+
+NOT_PRIVATE = "Not private: the variant 'none' adds no noise."
+_KIND = "privrl actor-critic"
+_FORMAT = 1
+
+
+class Diverged(InputError):  # noqa: N818 (the public name says what happened)
+    """Parameters that no number can hold any more, which follows from what was released."""
+
+    def __init__(self) -> None:
+        super().__init__("The parameters grew without bound: use smaller steps.")
+
+
+def policy_of(head: Head, parameters: Floats) -> Policy:
+    """The softmax policy of parameters, if they are still of any use."""
+    try:
+        with np.errstate(all="ignore"):
+            return head.policy(parameters)
+    except InputError:
+        raise Diverged from None
+
+
+@dataclass(frozen=True, eq=False)
+class Returns:
+    """How people's returns are distributed, with noise: a running mean over batches, of which the
+    last ones count most."""
+
+    points: Floats
+    """Where returns are counted."""
+
+    chances: Floats
+    """Of each point; they sum to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned(Promised):
+    """What was learned, as far as the variant gives it away, and the promise about it."""
+
+    promise: Promise
+    variant: str
+    actor: Floats | None
+    """Preferences of actions: (d, A), or a table (S, A), or all the parameters of a network."""
+
+    critic: Floats | None
+    """Of values: (d, 1), or a table (S, 1), or all the parameters of a network. With a prospect
+    they value what the return of an episode is worth at the margin, against the mean of all."""
+
+    actor_head: Head
+    critic_head: Head
+    curve: Floats | None = None
+    """Returns: of each person, if they are public; or the mean of each batch with noise, if paid
+    for."""
+
+    producer: Certificate | None = None
+    """Of the critic that the run started from: it covers that critic's people."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    returns: Returns | None = None
+    """What a prospect was judged by."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    @property
+    def prospect(self) -> Prospect | None:
+        """By which returns were weighed, if by one."""
+        said = self.settings.get("prospect")
+        return None if said is None else Prospect.from_dict(said)
+
+    @property
+    def prospect_value(self) -> float:
+        """The CPT value of `returns`: of what was released, so it has noise and costs nothing."""
+        prospect = self.prospect
+        if prospect is None or self.returns is None:
+            raise InputError("This agent was taught without a prospect: say one to get its value.")
+        return float(prospect.of_distribution(self.returns.points, self.returns.chances))
+
+    @property
+    def policy(self) -> Policy:
+        """The softmax policy."""
+        if self.actor is None:
+            raise InputError(f"The variant {self.variant!r} does not give the actor away.")
+        return self.actor_head.policy(self.actor.ravel())
+
+    def predict(self, states: Any) -> Floats:
+        """How likely each action is in each state: (n, A)."""
+        return np.asarray(self.policy.probabilities(np.asarray(states)), dtype=np.float64)
+
+    def values(self, states: Any) -> Floats:
+        """The value of each state: (n,)."""
+        if self.critic is None:
+            raise InputError(f"The variant {self.variant!r} does not give the critic away.")
+        head = self.critic_head
+        with jax.enable_x64(True):
+            rows = head.inputs(jnp.asarray(np.asarray(states)))
+            return np.asarray(head.out(jnp.asarray(self.critic.ravel()), rows)[:, 0], np.float64)
+
+    @property
+    def weights(self) -> Floats:
+        """Those of the critic, as one vector: with `features`, a critic to start from."""
+        if self.critic is None:
+            raise InputError(f"The variant {self.variant!r} does not give the critic away.")
+        return self.critic.ravel()
+
+    @property
+    def features(self) -> Features | Network | None:
+        """Those of the critic."""
+        return self.critic_head.wish
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "kind": _KIND,
+            "format": _FORMAT,
+            "promise": promise_to_dict(self.promise),
+            "variant": self.variant,
+            "actor": _listed(self.actor),
+            "critic": _listed(self.critic),
+            "actor_head": self.actor_head.to_dict(),
+            "critic_head": self.critic_head.to_dict(),
+            # JSON has no infinities, which rewards may add up to.
+            "curve": None
+            if self.curve is None
+            else [value if math.isfinite(value) else None for value in self.curve.tolist()],
+            "producer": None if self.producer is None else self.producer.to_dict(),
+            "settings": dict(self.settings),
+            **({} if self.returns is None else {"returns": _returns_to_dict(self.returns)}),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the result as JSON, wholly or not at all."""
+        files.write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Learned":
+        """The result that `save` wrote."""
+        data = files.read_json(path, _KIND, _FORMAT, "the result of an actor-critic")
+        try:
+            producer = data["producer"]
+            heads = [head_from_dict(data[name]) for name in ("actor_head", "critic_head")]
+            actor, critic = _array(data["actor"]), _array(data["critic"])
+            for array, head in zip((actor, critic), heads, strict=True):
+                if array is not None and array.shape != head.shape:
+                    raise ValueError
+            return cls(
+                promise=promise_from_dict(data["promise"]),
+                variant=str(data["variant"]),
+                actor=actor,
+                critic=critic,
+                actor_head=heads[0],
+                critic_head=heads[1],
+                curve=_array(data["curve"]),
+                producer=None if producer is None else Certificate.from_dict(producer),
+                settings=data["settings"],
+                returns=_returns_from_dict(data.get("returns")),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(f"{str(path)!r} is damaged.") from None
+
+
+def _returns_to_dict(returns: Returns) -> dict[str, Any]:
+    return {"points": returns.points.tolist(), "chances": returns.chances.tolist()}
+
+
+def _returns_from_dict(data: Any) -> Returns | None:
+    if data is None:
+        return None
+    points, chances = _array(data["points"]), _array(data["chances"])
+    if points is None or chances is None or points.ndim != 1 or points.shape != chances.shape:
+        raise ValueError
+    return Returns(points, chances)
+
+
+def _listed(array: Floats | None) -> Any:
+    return None if array is None else array.tolist()
+
+
+def _array(given: Any) -> Floats | None:
+    return None if given is None else np.array(given, dtype=np.float64)

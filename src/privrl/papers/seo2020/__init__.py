@@ -1,0 +1,24 @@
+"""Seo and Yang (2020), "Differentially Private Actor and Its Eligibility Trace".
+
+    ActorCritic(variant="actor", epsilon=10.0).learn("MDP-100", 500, public=True).claim
+
+Read in this order:
+
+1. `algorithm`: Algorithms 1 to 4 in the paper's line order, plain NumPy, with what the paper leaves
+   open and where it errs.
+2. `learner`: `ActorCritic`, the settings with their defaults, and the paper's claim.
+3. The fast version, equal in law: `fast`, a step that draws noise only where it is read;
+   `lazy_noise`, the proof; `ranks`, medians without sorting; `dense`, the same compiled with all
+   noise drawn; `parts`, what the two share; `program`, many runs at once.
+4. `printed`: Tables 1 to 4. `experiments`: the paper's, beside these numbers, and an attack on the
+   claim; `similarity`: its measure of anonymity; `certified`: the learner of `privrl.control` with
+   a certificate, on the same environments. `python -m benchmarks seo2020` runs all of them, and
+   docs/control/actor-critic.md says what was reproduced.
+
+`lesson` has the options of `privrl train seo2020-actor-critic`.
+"""
+
+from privrl.papers.seo2020.learner import ActorCritic
+from privrl.papers.seo2020.program import ActorCriticProgram, Trained, train
+
+__all__ = ["ActorCritic", "ActorCriticProgram", "Trained", "train"]
