@@ -29,9 +29,10 @@ import jax
 import numpy as np
 
 from benchmarks.measure import compare, seconds
-from privrl.control import paper_functional_q as paper
 from privrl.control.lanes import _COMPILED
 from privrl.envs import Interval
+from privrl.papers.wang2019 import FunctionalQ
+from privrl.papers.wang2019 import fast as paper
 
 WHAT = "Q-learning with functional noise, 5,000 samples, batch 128"
 SIGMA, EPISODES, STEPS, LAST = 0.2, 100, 50, 10
@@ -156,7 +157,7 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
 def ours(lanes: int) -> Any:
     """All runs, to the end."""
     keys = jax.random.split(jax.random.key(0), lanes)
-    return paper.train(keys, paper.public_code(sigma=SIGMA), Interval())
+    return paper.train(keys, FunctionalQ.public_code(sigma=SIGMA), Interval())
 
 
 def together(lanes: int = 60, rounds: int = 3) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from privrl.control import LoggedQ
 from privrl.data import Fourier, Softmax, collect
 from privrl.envs import Interval
-from privrl.papers.wang2019_certified import REWARD_RANGE, judged, optima
+from privrl.papers.wang2019.certified import REWARD_RANGE, judged, optima
 from privrl.privacy import Budget
 from privrl.privacy.session import PrivacySession
 

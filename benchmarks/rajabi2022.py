@@ -23,7 +23,9 @@ GAMBLES = range(100, 110)
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from privrl.papers import rajabi2022, rajabi2022_certified, rajabi2022_gamble
+    from privrl.papers.rajabi2022 import certified as rajabi2022_certified
+    from privrl.papers.rajabi2022 import experiments as rajabi2022
+    from privrl.papers.rajabi2022 import gamble as rajabi2022_gamble
 
     wanted = os.environ.get("PRIVRL_RAJABI2022", ",".join(PARTS)).split(",")
     if "table1" in wanted:

@@ -19,7 +19,8 @@ FRESH = range(200, 220)
 
 
 def run() -> Iterator[dict[str, Any]]:
-    from privrl.papers import wang2019, wang2019_certified
+    from privrl.papers.wang2019 import certified as wang2019_certified
+    from privrl.papers.wang2019 import experiments as wang2019
 
     wanted = os.environ.get("PRIVRL_WANG2019", ",".join(PARTS)).split(",")
     if "figure1" in wanted:

@@ -1,6 +1,6 @@
 """One mutant of the shipped code for a whole session, if PRIVRL_MUTANT names it (`mutation.py`).
 
-And room for compiled programs.
+And room for compiled programs, which tests may have compiled quickly.
 """
 
 import gc
@@ -31,6 +31,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     _MUTATED.close()
+
+
+@pytest.fixture
+def compiled_quickly(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Compiling is most of the time of a quick test. Slow tests run what users run."""
+    import jax
+
+    from privrl.control import lanes
+
+    quick = request.node.get_closest_marker("slow") is None
+    if quick:
+        monkeypatch.setattr(lanes, "OPTIONS", {})
+    jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
 
 
 # Where there is room for no more compiled programs LLVM ends the process: the kernel allows 65,530

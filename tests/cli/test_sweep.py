@@ -70,7 +70,7 @@ def test_certified_agents_are_swept_in_whole_batches(
     ]
 
 
-FUNCTIONAL = ["sweep", "functional-q", "--env", "Interval", "--mode", "paper"]
+FUNCTIONAL = ["sweep", "wang2019-functional-q", "--env", "Interval"]
 PUBLIC_CODE = [*FUNCTIONAL, "--set", "preset=public-code"]
 
 
@@ -95,7 +95,8 @@ def test_the_noise_of_functional_q_is_swept(
         ([*PUBLIC_CODE, "--episodes", "9", "--grid", "sigma=0"], "There is no option 'episodes'"),
         ([*PUBLIC_CODE, "--grid", "sigm=0"], "Did you mean 'sigma'?"),
         ([*PUBLIC_CODE, "--grid", "sigma=-1"], "sigma must"),
-        (["sweep", "functional-q", "--grid", "sigma=0"], "functional-q are for --mode paper"),
+        (["sweep", "functional-q", "--grid", "gamma=0"], "privrl sweep wang2019-functional-q."),
+        (["sweep", "prospect", "--grid", "gamma=0"], "privrl sweep rajabi2022-prospect."),
         (PAPER, "grid is needed: say with --grid a setting and its values"),
         ([*PAPER, "--grid", "actor_step"], "A grid is said as actor_step=0.1,0.5"),
         ([*PAPER, "--grid", "actor_step="], "actor_step has no values"),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from privrl.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
-from privrl.control.functional_q import STATE, Course
+from privrl.control.course import STATE, Course
 from privrl.control.heads import Layers, Linear, Table
 from privrl.control.program import read_about
 from privrl.control.reward_basis import (
@@ -29,12 +29,18 @@ from privrl.control.reward_basis import (
     returns,
     reward_features_from_dict,
 )
+from privrl.control.reward_releases import (
+    calibrated_mechanism,
+    model_mechanism,
+    noisy_coefficients,
+    rewards_release,
+)
 from privrl.control.walks import Walk, greedy, walk, walk_greedily
 from privrl.core.types import Floats
 from privrl.data import Fourier, FunctionPolicy, OneHot, Polynomial, Tabular
 from privrl.envs import Interval, TabularMDP
 from privrl.envs.host import HostEnvironment
-from privrl.papers.wang2019_certified import (
+from privrl.papers.wang2019.certified import (
     REWARD_RANGE,
     MirroredInterval,
     ceiling,
@@ -164,7 +170,7 @@ def _before_noise(learner: FunctionalQ, env: Any, steps: int) -> tuple[Floats, E
     """The coefficients that `learn` adds noise to, through its own functions."""
     made = HostEnvironment(env)
     walked = walk(made, None, jax.random.key(5), steps)
-    mechanism, means = learner.modelled(walked, learner._model_features(made))
+    mechanism, means = model_mechanism(learner, walked, learner.model_features(made))
     return np.asarray(mechanism.coefficients(means), np.float64), mechanism.event
 
 
@@ -186,7 +192,9 @@ def test_no_neighbours_move_a_whole_run_by_more_than_the_bound(
     walked = walk(made, None, _world(3), 12)
     rows, _ = returns(walked, np.zeros(len(walked)), 0.9, 3)
     features = PerAction(OneHot(5), 2)
-    mechanism = agent(release)._mechanism(walked.points("step")[rows], features, None, 1, 1.0)
+    mechanism = calibrated_mechanism(
+        agent(release), walked.points("step")[rows], features, None, 1, 1.0
+    )
     back = np.linalg.pinv(mechanism.transform)
     moved = back @ (one - other).T.ravel()
     assert np.linalg.norm(moved) <= once.bound * (1.0 + 1e-12)
@@ -295,15 +303,15 @@ def test_what_is_released_has_the_law_of_the_event(release: Any) -> None:
     learner, source = agent(release, steps=count), secure()
     draws: list[Any] = []
     if release == "reward-model":
-        mechanism, means = learner.modelled(walked, learner._model_features(env))
+        mechanism, means = model_mechanism(learner, walked, learner.model_features(env))
         exact, std = mechanism.coefficients(means), mechanism.std
         for _ in range(10_000):
-            draws.append(learner._noised(mechanism, means, source)[0] - exact)
+            draws.append(noisy_coefficients(learner, mechanism, means, source)[0] - exact)
     else:
         course = _course(learner, env, source)
         _, first, visits = np.unique(walked.next_observation, return_index=True, return_counts=True)
         for _ in range(10_000):
-            found = learner._released_rewards(course, walked)
+            found = rewards_release(learner, course, walked)
             draws.append((found["rewards"][first] - 0.5) * np.sqrt(visits / count))
         std = float(found["std"])
     sample = np.concatenate(draws)
@@ -333,7 +341,7 @@ def test_repeats_of_a_point_share_one_noise() -> None:
     learned_from = agent("rewards", steps=200)
     env = HostEnvironment(Paid([0.5]))
     walked = walk(env, None, jax.random.key(0), 200)
-    found = learned_from._released_rewards(_course(learned_from, env, secure()), walked)
+    found = rewards_release(learned_from, _course(learned_from, env, secure()), walked)
     for state in range(5):
         assert len(set(found["rewards"][walked.next_observation == state].tolist())) == 1
 
@@ -398,6 +406,16 @@ def test_other_settings_survive_too(more: dict[str, Any], tmp_path: Path) -> Non
     assert np.array_equal(learned.values(states), again.values(states))
     points = np.column_stack([states, [0, 1]]) if "reward_of" in more else states
     assert np.array_equal(learned.rewards(points), again.rewards(points))
+
+
+def test_results_of_the_time_of_modes_are_read(tmp_path: Path) -> None:
+    learned = agent().learn(Paid([0.3]), session=PrivacySession(seed=1), preflight=False)
+    assert "mode" not in learned.settings
+    settings = {**learned.settings, "mode": "certified"}
+    (tmp_path / "q.json").write_text(json.dumps(learned.to_dict() | {"settings": settings}))
+    again = LearnedQ.load(tmp_path / "q.json")
+    assert again.settings == settings
+    assert np.array_equal(again.values([0, 1]), learned.values([0, 1]))
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
@@ -613,10 +631,10 @@ def test_rewards_of_any_size_are_taken(release: Any) -> None:
 def test_sums_of_one_reward_are_not_clipped_up() -> None:
     """Where rewards are positive, a sum cut short is below the horizon's least."""
     learner = agent("evaluations", reward_range=(0.5, 1.0))
-    mechanism = learner._mechanism(np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
+    mechanism = calibrated_mechanism(learner, np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
     assert mechanism.reward_range == (0.5, 2.71)
     learner = agent("evaluations", reward_range=(-1.0, -0.5))
-    mechanism = learner._mechanism(np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
+    mechanism = calibrated_mechanism(learner, np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
     assert mechanism.reward_range == (-2.71, -0.5)
 
 
@@ -743,7 +761,6 @@ def test_features_per_action() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"mode": "exact"}, "mode must be"),
         ({"release": "all"}, "release must be"),
         ({"reward_of": "life"}, "reward_of must be"),
         ({"planner": "me"}, "planner must be"),
@@ -763,7 +780,6 @@ def test_features_per_action() -> None:
         ({"features": 3}, "features must be a feature map"),
         ({"reward_features": 3}, "reward_features must be a feature map"),
         ({"network": 3}, "network must be a Network"),
-        ({"paper": 3}, "leave it out"),
     ],
 )
 def test_bad_settings_are_refused(given: dict[str, Any], words: str) -> None:
@@ -801,9 +817,6 @@ def test_bad_calls_are_refused(tmp_path: Path) -> None:
         refused(
             "do not add up", agent(), Paid([1.0]), session=PrivacySession(ledger=people, run="a")
         )
-    refused("does not belong", FunctionalQ(mode="paper"), "Interval", checkpoint=tmp_path)
-    with pytest.raises(InputError, match="resume is for"):
-        FunctionalQ(mode="paper").resume(tmp_path, "Interval")
     with pytest.raises(InputError, match="There is no run to resume"):
         agent().resume(tmp_path / "nowhere", Paid([1.0]))
 
@@ -849,7 +862,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
     env = HostEnvironment(Paid([0.2, -0.1]))
     descent = learner.descent
     assert descent is not None
-    plan = descent.plan(release, learner._head(env), RADIUS)
+    plan = descent.plan(release, learner.head(env), RADIUS)
     noisy = noised_q.calibrated(BUDGET, Relation.REWARD_RADIUS, plan)
     with ledger_at(tmp_path / "l") as ledger:
         folder = tmp_path / "run"

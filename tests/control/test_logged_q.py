@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from privrl.control import LearnedQ, LoggedQ, Network, noised_q
 from privrl.data import Fourier, OneHot, Polynomial, Softmax, Trajectories, collect, load_policy
 from privrl.envs import Interval, TabularMDP
-from privrl.papers.wang2019_certified import judged
+from privrl.papers.wang2019.certified import judged
 from privrl.privacy import Budget, CertificateError, InputError, Ledger, OverBudget, Relation, Unit
 from privrl.privacy.events import Gaussian, Repeated
 from privrl.privacy.promise import NoiseOrigin, Release

@@ -28,7 +28,7 @@ from privrl.control.increments import Rows
 from privrl.control.prospect_rows import Outlook, projected
 from privrl.envs.base import Episodes, Transitions
 from privrl.envs.host import HostEnvironment
-from privrl.papers import rajabi2022_gamble as gambles
+from privrl.papers.rajabi2022 import gamble as gambles
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.risk import PowerUtility, Prelec, Prospect

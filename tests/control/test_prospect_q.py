@@ -25,10 +25,9 @@ from privrl.control import (
     planning,
     prospect_planning,
 )
-from privrl.control.functional_q import STATE
+from privrl.control.course import STATE
 from privrl.control.heads import Layers, Linear, Table
 from privrl.control.noised_q import Data, ProspectUpdates
-from privrl.control.paper_prospect_settings import Config
 from privrl.control.program import read_about
 from privrl.control.shrinkage import posterior_means
 from privrl.control.walks import SampledWalk, Walk, pooled, walk, walk_sampling
@@ -621,18 +620,6 @@ def test_vectors_and_rewards_of_steps(planner: Any) -> None:
         assert found.predict([[0.05], [0.95]]).argmax(axis=1).tolist() == [0, 1]
 
 
-@pytest.mark.slow
-def test_paper_mode_is_the_papers() -> None:
-    config = Config(iterations=3, batch=2, samples=2, hidden=(2,), order=1)
-    told: list[tuple[int, int]] = []
-    found = ProspectQ(mode="paper", paper=config).learn(
-        "ObstacleSquare", session=PrivacySession(seed=0), progress=lambda *at: told.append(at)
-    )
-    assert found.claim.why_not
-    assert told[-1] == (3, 3)
-    assert found.predict([[0.5, 0.5]]).shape == (1, 4)
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -648,12 +635,6 @@ def test_paper_mode_is_the_papers() -> None:
         ({"shrink": 1}, "shrink must be True or False"),
         ({"budget": BUDGET}, "reward_radius is needed"),
         ({"release": "updates"}, "reward_range is needed"),
-        ({"mode": "paper", "paper": 3}, "paper must be a Config"),
-        (
-            {"mode": "paper", "paper": Config(prospect=Prospect.neutral())},
-            "paper has another prospect",
-        ),
-        ({"paper": Config()}, "leave it out"),
     ],
 )
 def test_bad_settings_are_refused(given: dict[str, Any], words: str) -> None:

@@ -49,6 +49,12 @@ TRAIN = {
         "--env ObstacleGrid --steps 60 --samples 5 --reward-radius 0.01 --reward-range=-50,0",
         "--epsilon 1 --delta 1e-6 --seed 3",
     ),
+    "wang2019-functional-q": _words(
+        "--env Interval --samples 130 --resets 1 --sigma 0.5 --rate 1 --seed 3",
+    ),
+    "rajabi2022-prospect": _words(
+        "--env ObstacleSquare --iterations 2 --batch 3 --samples 4 --epsilon 0.9 --seed 3",
+    ),
     "pgc": _words(
         "--env CartPole --agents 24 --epsilon 2 --mechanism laplace --hidden 2 --flight 3",
         "--buffer 4 --seed 3",

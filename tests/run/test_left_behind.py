@@ -9,7 +9,7 @@ import pytest
 
 from privrl import cli
 from privrl.control.actor_critic import STATE
-from privrl.control.functional_q import STATE as RELEASED
+from privrl.control.course import STATE as RELEASED
 from privrl.core import files
 from privrl.privacy import InputError
 from privrl.privacy.resuming import KEY

@@ -13,6 +13,8 @@ from privrl.control.noised_q import DESCENTS
 from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot
 from privrl.envs.registry import make
+from privrl.papers.rajabi2022 import lesson as rajabi2022
+from privrl.papers.wang2019 import lesson as wang2019
 from privrl.privacy import Budget
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.run.lessons import LEARNERS, Lesson
@@ -38,7 +40,7 @@ def test_what_was_said_is_what_the_agent_has() -> None:
     assert agent.budget == Budget(0.9, 1e-4)
     assert (agent.reward_radius, agent.reward_range) == (0.01, (0.0, 0.5))
     assert (agent.steps, agent.gamma, agent.planner) == (300, 0.9, "actor-critic")
-    assert (agent.mode, agent.release) == ("certified", "rewards")
+    assert agent.release == "rewards"
 
 
 def test_a_lesson_comes_back_from_its_words() -> None:
@@ -47,6 +49,8 @@ def test_a_lesson_comes_back_from_its_words() -> None:
         "actor-critic": (ActorCriticLesson, {"env": "Chain"}),
         "logged-q": (LoggedQLesson, {"table": "stays.parquet"}),
         "prospect": (ProspectLesson, {**WORDS, "prospect": "tversky-kahneman"}),
+        "wang2019-functional-q": (wang2019.FunctionalQLesson, {"env": "Interval", "sigma": 1.0}),
+        "rajabi2022-prospect": (rajabi2022.ProspectLesson, {"prospect": "neutral"}),
     }
     for learner, (kind, words) in home.items():
         lesson: Any = Lesson.of({"learner": learner, **words})
@@ -114,6 +118,11 @@ def test_numbers_without_ends_are_asked_about(words: dict[str, Any], sentence: s
     [
         ({"learner": "actor-critic"}, "This lesson is for the learner 'functional-q'"),
         ({"people": 3}, "There is no option 'people'"),
+        (
+            {"mode": "paper"},
+            "functional-q has no modes: a paper's algorithm is a learner",
+        ),
+        ({"sigma": 1.0}, "There is no option 'sigma' of functional-q"),
         ({"reward_radus": 3}, "Did you mean 'reward_radius'?"),
         ({"reward_radius": "wide"}, "reward_radius must be a number, not 'wide'"),
         ({"steps": 2.5}, "steps must be a whole number"),

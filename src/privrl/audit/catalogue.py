@@ -43,10 +43,10 @@ def target(build: Build) -> Build:
 
 @contextmanager
 def watched(
-    owner: type, name: str, see: Callable[[Any, tuple[Any, ...], Any], Any]
+    owner: object, name: str, see: Callable[[Any, tuple[Any, ...], Any], Any]
 ) -> Iterator[list[Array]]:
-    """What every call of a shipped method gives away while the block lasts: `see(self, given,
-    result)` of each."""
+    """What every call of a shipped method, or a module's function, gives away while the block
+    lasts: `see(first argument, others, result)` of each."""
     shipped, seen = getattr(owner, name), list[Array]()
 
     def watching(self: Any, *given: Any, **named: Any) -> Any:

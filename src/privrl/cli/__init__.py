@@ -39,6 +39,8 @@ from privrl.cli import (
     train_pgc,
     train_prospect,
     train_seo2020_actor_critic,
+    train_rajabi2022_prospect,
+    train_wang2019_functional_q,
     verify,
 )
 from privrl.cli.fronts import front
@@ -191,6 +193,8 @@ train.train_app.command("prospect")(train_prospect.prospect)
 train.train_app.command("pgc")(train_pgc.pgc)
 train.train_app.command("ono2020-pgc")(train_ono2020_pgc.ono2020_pgc)
 train.train_app.command("seo2020-actor-critic")(train_seo2020_actor_critic.seo2020_actor_critic)
+train.train_app.command("wang2019-functional-q")(train_wang2019_functional_q.wang2019_functional_q)
+train.train_app.command("rajabi2022-prospect")(train_rajabi2022_prospect.rajabi2022_prospect)
 for group in (app, ledger.ledger_app, train.train_app):
     for command in group.registered_commands:
         command.cls = _Command

@@ -32,10 +32,6 @@ Average = Annotated[
     float | None, typer.Option(help="The same: the last share that is averaged over.")
 ]
 ScoredSteps = Annotated[int | None, typer.Option(help="Cuts scored episodes off.")]
-Preset = Annotated[
-    str | None, typer.Option(help="Paper mode: printed, or public-code (the authors').")
-]
-Sigma = Annotated[float | None, typer.Option(help="Paper mode: the noise, instead of --epsilon.")]
 RewardLedger = Annotated[
     Path | None, typer.Option(help="The ledger of this reward function, which pays.")
 ]

@@ -12,7 +12,6 @@ from privrl.cli.common import (
     Gamma,
     Json,
     LogFormats,
-    Mode,
     NoPreflight,
     Resume,
     RunFolder,
@@ -26,7 +25,6 @@ from privrl.cli.secret_reward import (
     Design,
     Epsilon,
     OptimiserName,
-    Preset,
     PublicScore,
     RewardFeatures,
     RewardLedger,
@@ -35,7 +33,6 @@ from privrl.cli.secret_reward import (
     Ridge,
     Rounds,
     ScoredSteps,
-    Sigma,
     WalkSteps,
 )
 from privrl.cli.train import train
@@ -43,7 +40,6 @@ from privrl.cli.train import train
 
 def functional_q(
     env: EnvName = None,
-    mode: Mode = None,
     release: Annotated[
         str | None,
         typer.Option(
@@ -78,11 +74,9 @@ def functional_q(
     ] = None,
     step: Annotated[
         float | None,
-        typer.Option(help="Releases weights and updates, paper mode: the learning rate."),
+        typer.Option(help="Releases weights and updates: the learning rate."),
     ] = None,
-    batch: Annotated[
-        int | None, typer.Option(help="Release updates, paper mode: how many samples, B.")
-    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Release updates: how many samples, B.")] = None,
     clip: Clip = None,
     slope: Annotated[
         float | None, typer.Option(help="Release updates: how steep Q may be in one.")
@@ -102,16 +96,6 @@ def functional_q(
         int | None, typer.Option(help="Release evaluations: how many steps count.")
     ] = None,
     max_steps: ScoredSteps = None,
-    preset: Preset = None,
-    samples: Annotated[int | None, typer.Option(help="Paper mode: how many, T.")] = None,
-    resets: Annotated[int | None, typer.Option(help="Paper mode: how many paths, J.")] = None,
-    sigma: Sigma = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Paper mode: how fast its path forgets, beta.")
-    ] = None,
-    edge: Annotated[
-        str | None, typer.Option(help="Paper mode: correct, or public-code (wrong).")
-    ] = None,
     no_preflight: NoPreflight = False,
     config: Config = None,
     ledger: RewardLedger = None,

@@ -12,7 +12,6 @@ from privrl.cli.common import (
     Gamma,
     Json,
     LogFormats,
-    Mode,
     NoPreflight,
     ProspectName,
     Resume,
@@ -27,7 +26,6 @@ from privrl.cli.secret_reward import (
     Design,
     Epsilon,
     OptimiserName,
-    Preset,
     PublicScore,
     RewardFeatures,
     RewardLedger,
@@ -36,7 +34,6 @@ from privrl.cli.secret_reward import (
     Ridge,
     Rounds,
     ScoredSteps,
-    Sigma,
     WalkSteps,
 )
 from privrl.cli.train import train
@@ -45,7 +42,6 @@ from privrl.cli.train import train
 def prospect(
     env: EnvName = None,
     prospect: ProspectName = None,
-    mode: Mode = None,
     release: Annotated[
         str | None,
         typer.Option(
@@ -75,12 +71,8 @@ def prospect(
     updates: Annotated[
         int | None, typer.Option(help="Planner network, release updates: how many steps.")
     ] = None,
-    step: Annotated[
-        float | None, typer.Option(help="Release updates, paper mode: the learning rate.")
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(help="Release updates, paper mode: how many steps, B.")
-    ] = None,
+    step: Annotated[float | None, typer.Option(help="Release updates: the learning rate.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Release updates: how many steps, B.")] = None,
     clip: Clip = None,
     target_every: Annotated[
         int | None, typer.Option(help="Release updates: how often targets follow.")
@@ -88,19 +80,6 @@ def prospect(
     optimiser: OptimiserName = None,
     average: Average = None,
     max_steps: ScoredSteps = None,
-    preset: Preset = None,
-    acting: Annotated[str | None, typer.Option(help="Paper mode: greedy, or proportional.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Paper mode: how many.")] = None,
-    noise: Annotated[
-        str | None, typer.Option(help="Paper mode: what it is made of, features or cells.")
-    ] = None,
-    resets: Annotated[
-        str | None, typer.Option(help="Paper mode: a path for each run, or iteration.")
-    ] = None,
-    sigma: Sigma = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Paper mode: how fast it forgets, beta.")
-    ] = None,
     no_preflight: NoPreflight = False,
     config: Config = None,
     ledger: RewardLedger = None,

@@ -4,9 +4,9 @@
 >>> QLearning(steps=1000).gamma
 0.99
 
-`ActorCritic`, `FunctionalQ`, `ProspectQ` and `PGC` are private, with a certificate or as a paper
-has it. `QLearning` is *not*: it makes policies to evaluate, in simulated environments. JAX loads
-when an agent learns.
+`ActorCritic`, `FunctionalQ`, `ProspectQ`, `LoggedQ` and `PGC` are private, with a certificate.
+`QLearning` is *not*: it makes policies to evaluate, in simulated environments. JAX loads when an
+agent learns.
 """
 
 from importlib import import_module

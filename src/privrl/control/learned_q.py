@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,18 @@ from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy
+from privrl.data.collection import collect
 from privrl.data.policies import policy_from_dict
+from privrl.envs.base import Environment
+from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Claim
 from privrl.privacy.mechanisms.reward_model import RewardModel
 from privrl.privacy.promise import Relation
 
 NOT_PRIVATE = "Not private: without a budget no noise is added."
+
+# Episodes that a score is the mean of: compiled, and on the host.
+_SCORED = (2000, 100)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,3 +157,17 @@ class LearnedQ(Promised):
 
 _KIND = "privrl functional q"
 _FORMAT = 1
+
+
+def mean_return(
+    env: Environment[Any, Any] | HostEnvironment,
+    policy: Policy,
+    max_steps: int | None,
+    seed: int,
+) -> float:
+    """The mean return of fresh episodes, which is about the reward function."""
+    count, inside = _SCORED[0], cast(Any, env)
+    if isinstance(env, HostEnvironment):
+        count, inside = _SCORED[1], env.env
+    played = collect(inside, policy, count, seed, max_steps=max_steps)
+    return float(np.sum(played.rewards)) / count

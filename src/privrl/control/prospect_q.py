@@ -1,4 +1,4 @@
-"""Private Q-learning of what people prefer (rajabi2022), certified; or as the paper has it.
+"""Private Q-learning of what people prefer (rajabi2022), certified.
 
     agent = ProspectQ(budget=Budget(1.0, 1e-6), reward_radius=0.01, reward_range=(-50.0, 0.0))
     agent.learn("ObstacleGrid").policy
@@ -7,7 +7,7 @@ A learner like `FunctionalQ` whose values are those of cumulative prospect theor
 minds losses more than gains and overrates small chances. Same **unit**: the reward function; same
 **relation**: `REWARD_RADIUS`; and the same things are public: dynamics, termination, the walk,
 features and settings, and here also the prospect, and `samples` successors of each step, drawn from
-its state with fresh chances (`walks.SampledWalk`). mode="certified" has these releases:
+its state with fresh chances (`walks.SampledWalk`). The releases:
 
 - "reward-model" (the default). The walk's own rewards become a reward model, released once, as
   `FunctionalQ` releases it: one Gaussian with movement R, by Bessel. Nobody looks at what the drawn
@@ -28,7 +28,7 @@ Values are nested utilities: a step that surely pays c and ends is worth u(c), n
 One of Gymnasium's environments cannot be stepped twice from a state. Where its observations are
 discrete, the successors of a state and an action are those that the walk had there.
 
-mode="paper" is Algorithms 1 to 3 of the paper (`paper_prospect`), with the paper's claim.
+The paper's own Algorithms 1 to 3, which yield a claim, are `privrl.papers.rajabi2022.ProspectQ`.
 """
 
 from collections.abc import Mapping
@@ -38,12 +38,11 @@ from typing import Any, ClassVar, Literal, cast
 import jax
 import numpy as np
 
-from privrl.control import noised_q, paper_prospect, prospect_planning, shrinkage
-from privrl.control.functional_q import Arrays, Course, FunctionalQ
+from privrl.control import noised_q, prospect_planning, shrinkage
+from privrl.control.course import Arrays, Course
+from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Head, Layers
-from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import Descent
-from privrl.control.paper_prospect_settings import Config
 from privrl.control.reward_basis import PerAction, distinct
 from privrl.control.walks import Env, SampledWalk, Walk, greedy, pooled, walk_sampling
 from privrl.core import checks
@@ -81,7 +80,7 @@ class ProspectQ(FunctionalQ):
     """Whose preferences they are."""
 
     samples: int = 100
-    """How many successors of each step are drawn. Certified mode."""
+    """How many successors of each step are drawn."""
 
     shrink: bool = True
     """Whether released rewards of a table become posterior means under the law that fits them best
@@ -98,20 +97,12 @@ class ProspectQ(FunctionalQ):
     def __post_init__(self) -> None:
         if not isinstance(self.prospect, Prospect):
             raise InputError("prospect must be a Prospect, such as Prospect.tversky_kahneman().")
-        if self.mode != "paper":
-            for one in fields(self):
-                if one.name in _ELSEWHERE and getattr(self, one.name) != one.default:
-                    raise InputError(f"{one.name} is a setting of FunctionalQ: leave it out.")
-            if checks.count("samples", self.samples) > 10**6:
-                raise InputError(f"samples must be at most 1,000,000, not {self.samples:,}.")
-            object.__setattr__(self, "shrink", checks.switch("shrink", self.shrink))
-        elif self.paper is not None:
-            if not isinstance(self.paper, Config):
-                raise InputError(
-                    "paper must be a Config of privrl.control.paper_prospect_settings."
-                )
-            if self.paper.prospect != self.prospect:
-                raise InputError("paper has another prospect: say the same one in both places.")
+        for one in fields(self):
+            if one.name in _ELSEWHERE and getattr(self, one.name) != one.default:
+                raise InputError(f"{one.name} is a setting of FunctionalQ: leave it out.")
+        if checks.count("samples", self.samples) > 10**6:
+            raise InputError(f"samples must be at most 1,000,000, not {self.samples:,}.")
+        object.__setattr__(self, "shrink", checks.switch("shrink", self.shrink))
         super().__post_init__()
 
     @property
@@ -140,7 +131,7 @@ class ProspectQ(FunctionalQ):
 
     # --- what is drawn ----------------------------------------------------------------------------
 
-    def _walk(self, course: Course, behaviour: Policy | None, key: jax.Array) -> SampledWalk:
+    def rollout(self, course: Course, behaviour: Policy | None, key: jax.Array) -> SampledWalk:
         return walk_sampling(
             course.env,
             behaviour,
@@ -151,13 +142,13 @@ class ProspectQ(FunctionalQ):
             private=course.private,
         )
 
-    def _public(self, walked: Walk) -> Arrays:
+    def public_steps(self, walked: Walk) -> Arrays:
         sampled = cast(SampledWalk, walked).public()
-        return super()._public(pooled(sampled) if sampled.led.ndim == 2 else sampled)
+        return super().public_steps(pooled(sampled) if sampled.led.ndim == 2 else sampled)
 
     # --- a reward model ---------------------------------------------------------------------------
 
-    def _planned(
+    def plan(
         self, head: Head, released: Arrays, model: RewardModel | None
     ) -> tuple[Floats, Policy]:
         assert model is not None
@@ -189,25 +180,13 @@ class ProspectQ(FunctionalQ):
 
     # --- noised updates ---------------------------------------------------------------------------
 
-    def _updating(self, head: Head) -> noised_q.Plan:
+    def update_plan(self, head: Head) -> noised_q.Plan:
         return (self.descent or DESCENT).prospect_plan(head, self.prospect)
 
-    def _transitions(self, head: Head, walked: Walk) -> noised_q.Data:
+    def transitions(self, head: Head, walked: Walk) -> noised_q.Data:
         assert self.reward_range is not None
         sampled = cast(SampledWalk, walked)
         return noised_q.sampled_transitions(sampled, self.gamma, self.reward_range)
-
-    # --- paper mode -------------------------------------------------------------------------------
-
-    def _default_config(self) -> Config:
-        return Config(prospect=self.prospect)
-
-    def _program(self, env: Any) -> tuple[Any, int]:
-        config = self.paper_config
-        return paper_prospect.PaperProgram(config, env), config.iterations
-
-    def _shown(self, program: Any, state: Any, seed: int | None, public: bool) -> LearnedQ:
-        return paper_prospect.learned_as_printed(program, state, seed, public=public)
 
     # --- JSON -------------------------------------------------------------------------------------
 

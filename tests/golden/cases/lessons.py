@@ -77,14 +77,14 @@ train(
     f"{_RADIUS} --planner network --features network:3 --updates 5 --json",
 )
 train(
-    "paper",
-    "functional-q",
-    "--env Interval --mode paper --epsilon 0.9 --delta 1e-4 --samples 260 --resets 2 --public",
+    "printed",
+    "wang2019-functional-q",
+    "--env Interval --epsilon 0.9 --delta 1e-4 --samples 260 --resets 2 --public",
 )
 train(
-    "paper-public-code",
-    "functional-q",
-    "--env Interval --mode paper --preset public-code --sigma 0.5 --rate 1 --samples 130 --resets 3"
+    "public-code",
+    "wang2019-functional-q",
+    "--env Interval --preset public-code --sigma 0.5 --rate 1 --samples 130 --resets 3"
     " --edge public-code --public",
 )
 
@@ -94,15 +94,15 @@ _PENALTIES = (
     "--env ObstacleGrid --steps 60 --samples 5 --reward-range=-50,0 --epsilon 1 --delta 1e-6"
 )
 _MODEL = f"{_PENALTIES} --reward-radius 0.01"
-_SQUARE = "--env ObstacleSquare --mode paper --samples 4 --public"
+_SQUARE = "--env ObstacleSquare --samples 4 --public"
 
 train("reward-model", "prospect", f"{_MODEL} --prospect tversky-kahneman --public")
 train("updates", "prospect", f"{_PENALTIES} --release updates --updates 3 --batch 20 --clip 0.1")
 train("network", "prospect", f"{_MODEL} --planner network --features network:3 --updates 4")
-train("paper", "prospect", f"{_SQUARE} --iterations 2 --batch 3 --epsilon 0.9")
+train("printed", "rajabi2022-prospect", f"{_SQUARE} --iterations 2 --batch 3 --epsilon 0.9")
 train(
-    "paper-public-code",
-    "prospect",
+    "public-code",
+    "rajabi2022-prospect",
     f"{_SQUARE} --preset public-code --sigma 1 --rate 1 --acting proportional --iterations 33"
     " --batch 8",
 )

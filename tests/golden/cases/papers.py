@@ -30,7 +30,8 @@ def _seo2020() -> Any:
 
 @_learned("paper-wang2019")
 def _wang2019() -> Any:
-    from privrl.papers import wang2019, wang2019_certified
+    from privrl.papers.wang2019 import certified as wang2019_certified
+    from privrl.papers.wang2019 import experiments as wang2019
 
     figure = wang2019.figure_1([0], presets=["printed"], edges=["correct"])
     return {
@@ -49,7 +50,8 @@ def _budgets() -> Any:
 @_learned("paper-rajabi2022")
 def _rajabi2022() -> Any:
     from privrl.envs import ObstacleGrid
-    from privrl.papers import rajabi2022, rajabi2022_certified
+    from privrl.papers.rajabi2022 import certified as rajabi2022_certified
+    from privrl.papers.rajabi2022 import experiments as rajabi2022
     from privrl.risk import Prospect, solve
 
     small = ObstacleGrid(size=3, obstacles=((1, 1, 20.0), (2, 1, 5.0)))
@@ -71,7 +73,7 @@ def _rajabi2022() -> Any:
 
 @_learned("paper-gambles")
 def _gambles() -> Any:
-    from privrl.papers import rajabi2022_gamble as paper
+    from privrl.papers.rajabi2022 import gamble as paper
 
     return {
         "choices": list(

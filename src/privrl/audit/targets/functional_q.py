@@ -25,7 +25,7 @@ import numpy as np
 from privrl.audit.attacks import Outputs, everything, evidence
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import target, watched
-from privrl.control import noised_q
+from privrl.control import noised_q, reward_releases
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
@@ -94,7 +94,7 @@ def _evaluated(agent: FunctionalQ, given: tuple[Any, ...], found: tuple[Array, f
 
 def _every_evaluation() -> AbstractContextManager[list[Array]]:
     """Every evaluation of policy iteration, and what an attacker makes of it."""
-    return watched(FunctionalQ, "_noised", _evaluated)
+    return watched(reward_releases, "noisy_coefficients", _evaluated)
 
 
 Watch = Callable[[], AbstractContextManager[list[Array]]]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from privrl.control.actor_critic import STATE
-from privrl.control.functional_q import STATE as RELEASED
+from privrl.control.course import STATE as RELEASED
 from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, silent

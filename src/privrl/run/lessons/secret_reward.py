@@ -1,27 +1,26 @@
-"""What lessons for a secret reward function have in common: words, budget, features, both modes."""
+"""What lessons for a secret reward function have in common: words, budget, features."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from privrl.control.functional_q import STATE, FunctionalQ
+from privrl.control.course import STATE
+from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import Descent
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.envs.base import Discrete
-from privrl.privacy.certificate import Certificate, Claim
+from privrl.privacy.certificate import Certificate
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY
-from privrl.run.lessons.playing import play_agent, play_program
+from privrl.run.lessons.playing import play_agent
 from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import ask, pair, whole
-from privrl.run.training import CHECKPOINT, forget
 
 _ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Legendre}
 
@@ -29,9 +28,6 @@ _ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Leg
 @dataclass(frozen=True)
 class SecretRewardLesson(FeaturesLesson):
     """What was said by whoever keeps a reward function secret."""
-
-    mode: str | None = None
-    """certified or paper."""
 
     release: str | None = None
     """What is noised; none for nothing."""
@@ -49,24 +45,18 @@ class SecretRewardLesson(FeaturesLesson):
     rounds: int | None = None
     ridge: float | None = None
     updates: int | None = None
-    samples: int | None = None
     clip: float | None = None
     """Noised updates, as the next ones."""
 
     target_every: int | None = None
     optimiser: str | None = None
     average: float | None = None
-    preset: str | None = None
-    """Paper mode: printed or public-code. The rest too is for this mode."""
-
     batch: int | None = None
     step: float | None = None
-    sigma: float | None = None
-    rate: float | None = None
     no_preflight: bool = False
-    """Waives the pre-flight of an environment of Gymnasium's. Certified mode."""
+    """Waives the pre-flight of an environment of Gymnasium's."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, CHECKPOINT, KEY)
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY)
     FILES: ClassVar[tuple[str, ...]] = ("policy.json", "reward_model.json")
     LISTS: ClassVar[tuple[str, ...]] = ("reward_range",)
     FROM_ZERO: ClassVar[tuple[str, ...]] = ("design",)
@@ -79,7 +69,7 @@ class SecretRewardLesson(FeaturesLesson):
     """The releases that hide any two reward functions."""
 
     SETTINGS: ClassVar[tuple[str, ...]] = (
-        *("mode", "reward_radius", "gamma", "steps", "max_steps", "reward_of", "design", "planner"),
+        *("reward_radius", "gamma", "steps", "max_steps", "reward_of", "design", "planner"),
         *("rounds", "ridge", "updates"),
     )
     """What the agent takes as it was said."""
@@ -89,40 +79,12 @@ class SecretRewardLesson(FeaturesLesson):
     )
     """What releases by noised updates take: `privrl.control.Descent`."""
 
-    PAPER: ClassVar[tuple[str, ...]]
-    """What the settings of paper mode take as it was said."""
-
-    PRESETS: ClassVar[Mapping[str, Callable[..., Any]]]
-    THEOREM: ClassVar[str]
-    """The paper's, by which noise follows from what is claimed."""
-
-    CLAIMED: ClassVar[str]
-    """For what it is claimed."""
-
-    @property
-    def is_paper(self) -> bool:
-        return self.mode == "paper"
-
-    # --- what each of them knows of its own -------------------------------------------------------
+    PAPER: ClassVar[str]
+    """The learner that is the paper's own algorithm."""
 
     def of_its_own(self) -> dict[str, Any]:
         """Settings of the agent that have another form than what was said."""
         return {}
-
-    @abstractmethod
-    def compiled(self, config: Any) -> Program:
-        """Paper mode as a program."""
-
-    @abstractmethod
-    def shown(self, program: Any, state: Any, seed: int | None) -> LearnedQ:
-        """What came of it."""
-
-    @property
-    @abstractmethod
-    def source(self) -> str:
-        """What was learned from, with the settings in braces."""
-
-    # --- certified --------------------------------------------------------------------------------
 
     def agent(self, env: Env) -> FunctionalQ:
         """The learner."""
@@ -225,109 +187,33 @@ class SecretRewardLesson(FeaturesLesson):
             )
         return self.features_of(env, word)
 
-    # --- as printed -------------------------------------------------------------------------------
-
-    def paper_config(self, swept: Sequence[str] = ()) -> Any:
-        """The settings of paper mode, but for those that lanes have."""
-        known = ("learner", "env", "mode", "epsilon", "delta", "public", "preset", *self.PAPER)
-        for name in self.said:
-            if name not in known:
-                raise InputError(f"{name} does not belong to mode 'paper': leave it out.")
-        preset = self._preset
-        given = {n: getattr(self, n) for n in self.PAPER if getattr(self, n) is not None}
-        given |= {n: getattr(self, n) for n in ("epsilon", "delta") if n in self.said}
-        own = preset == "public-code" or self.sigma is not None or "sigma" in swept
-        if own and (self.epsilon is not None or self.delta is not None):
-            raise InputError(
-                "A sigma of one's own, as the public code has it, comes with no claim: leave "
-                "--epsilon and --delta out."
-            )
-        if not own and self.epsilon is None:
-            ask(
-                "epsilon",
-                f"how much is claimed for {self.CLAIMED}, such as 0.9",
-                "With --sigma and --rate the noise is your own, and nothing is claimed",
-            )
-        if own and preset == "printed" and self.rate is None and "rate" not in swept:
-            if "sigma" in swept:
-                raise InputError(
-                    "A sweep over sigma needs a rate too: say --set rate=1, or sweep over it."
-                )
-            ask(
-                "rate",
-                "how fast the path of the noise forgets, such as 1",
-                f"With a sigma of one's own it does not follow from {self.THEOREM}",
-            )
-        # Stands in for those of the lanes.
-        lanes = {name: 1.0 for name in ("sigma", "rate") if name in swept}
-        return self.PRESETS[preset](**lanes | given | self.of_the_paper())
-
-    @property
-    def _preset(self) -> str:
-        preset = self.preset or "printed"
-        if preset not in self.PRESETS:
-            raise InputError(f"must be printed or public-code, not {preset!r}.", field="preset")
-        return preset
-
-    def of_the_paper(self) -> dict[str, Any]:
-        """Settings of paper mode that have another form than what was said."""
-        return {}
-
-    def program(self, swept: Sequence[str] = ()) -> Program:
-        return self.compiled(self.paper_config(swept))
-
-    @property
-    def count(self) -> int:
-        if not self.is_paper:
-            raise InputError(
-                f"Sweeps over {self.learner} are for --mode paper: a certified run plans on what "
-                "was released once, which can be done again for nothing."
-            )
-        return self.paper_count
-
-    @property
-    @abstractmethod
-    def paper_count(self) -> int:
-        """How many episodes paper mode takes."""
+    # --- how it is taught -------------------------------------------------------------------------
 
     @property
     def counted(self) -> str:
-        return "episodes" if self.is_paper else "stages"
+        return "stages"
+
+    @property
+    def count(self) -> int:
+        raise InputError(self._no_sweep)
+
+    def program(self, swept: Sequence[str] = ()) -> Program:
+        raise InputError(self._no_sweep)
+
+    @property
+    def _no_sweep(self) -> str:
+        return (
+            f"{self.learner} cannot be swept: it plans on what was released once, which can be "
+            f"done again for nothing. The paper's algorithm can: privrl sweep {self.PAPER}."
+        )
 
     @property
     def why_no_curve(self) -> str | None:
-        if not self.is_paper:
-            return "A log holds returns of episodes, and a certified run has none: leave it out."
-        if not self.public:
-            return "A log holds returns, which are about the reward: say --public if it is none."
-        return None
-
-    # --- how it is taught -------------------------------------------------------------------------
+        return "A log holds returns of episodes, and a certified run has none: leave it out."
 
     def play(self, job: Job) -> Played:
-        return self._as_printed(job) if self.is_paper else self._certified(job)
-
-    def _certified(self, job: Job) -> Played:
-        env = self.environment()
-        for name in ("preset", *self.PAPER):
-            known = (*self.SETTINGS, *self.DESCENT, *self.of_its_own())
-            if name not in known and getattr(self, name) is not None:
-                raise InputError(f"{name} does not belong to mode 'certified': leave it out.")
-        tried = not self.no_preflight
+        env, tried = self.environment(), not self.no_preflight
         return play_agent(self, self.agent(env), env, job, "stages", preflight=tried)
-
-    def _as_printed(self, job: Job) -> Played:
-        program = self.program()
-        found = play_program(self, program, job)
-        if found.ending != "finished":
-            return Played(None, found.episodes, found.planned)
-        try:
-            learned = self.shown(program, found.state, job.seed)
-        except InputError:
-            # It would end the same way again.
-            forget(job.folder)
-            raise
-        return Played(learned, found.episodes, found.planned)
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)
@@ -341,13 +227,11 @@ class SecretRewardLesson(FeaturesLesson):
 
     def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
         env, promise = learned.settings["env"], learned.promise
-        source = self.source if self.is_paper else "a walk of {steps:,} steps"
-        lines = [f"{env}: values of actions from {source.format(**learned.settings)}."]
+        steps = learned.settings["steps"]
+        lines = [f"{env}: values of actions from a walk of {steps:,} steps."]
         if learned.score is not None:
             lines.append(f"  mean return of fresh episodes {learned.score:.4g}")
         notes = []
-        if isinstance(promise, Claim):
-            notes.append(f"Nothing is certified: {promise.why_not}")
         if isinstance(promise, Certificate):
             notes.append(learned.protects)
             if self.public:

@@ -40,10 +40,15 @@ LEARNERS = {
     "pgc": "privrl.run.lessons.pgc:PGCLesson",
     "ono2020-pgc": "privrl.papers.ono2020.lesson:OnoLesson",
     "seo2020-actor-critic": "privrl.papers.seo2020.lesson:ActorCriticLesson",
+    "wang2019-functional-q": "privrl.papers.wang2019.lesson:FunctionalQLesson",
+    "rajabi2022-prospect": "privrl.papers.rajabi2022.lesson:ProspectLesson",
 }
 """Where the options of each learner are: module and class. Papers have theirs in their folders."""
 
-SWEPT = ("actor-critic", "functional-q", "prospect", "pgc", "ono2020-pgc", "seo2020-actor-critic")
+SWEPT = (
+    *("actor-critic", "pgc", "ono2020-pgc", "seo2020-actor-critic", "wang2019-functional-q"),
+    "rajabi2022-prospect",
+)
 """The learners that `privrl sweep` takes: those that play in a simulator."""
 
 # Features that need to know between which ends numbers are.

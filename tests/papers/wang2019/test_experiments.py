@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privrl.papers import wang2019
+from privrl.papers.wang2019 import experiments as wang2019
+from privrl.papers.wang2019 import printed
 from privrl.privacy import InputError
 
 
@@ -25,22 +26,22 @@ def row(resets: int, sigma: float, last: float, mean: float, deviation: float = 
 
 def holds(rows: list[Any]) -> list[bool]:
     found = list(wang2019.verdicts(rows))
-    assert [one["said"] for one in found] == list(wang2019.SAID)
+    assert [one["said"] for one in found] == list(printed.SAID)
     return [one["holds"] for one in found]
 
 
 def test_verdicts() -> None:
-    fresh = [row(39, s, 20.0 - 2.0 * s, 19.0 - 3.0 * s) for s in wang2019.SIGMAS]
-    once = [row(1, s, 15.0, 15.0) for s in wang2019.SIGMAS]
+    fresh = [row(39, s, 20.0 - 2.0 * s, 19.0 - 3.0 * s) for s in printed.SIGMAS]
+    once = [row(1, s, 15.0, 15.0) for s in printed.SIGMAS]
     assert holds(fresh + once) == [True, True, True]
     # Two levels in the wrong order.
     assert holds([*fresh[:-1], row(39, 1.0, 18.0, 19.0), *once])[0] is False
     # All the same.
-    assert holds([row(39, s, 20.0, 19.0) for s in wang2019.SIGMAS] + once)[0] is False
+    assert holds([row(39, s, 20.0, 19.0) for s in printed.SIGMAS] + once)[0] is False
     # Nothing is learned, so nothing is lost by noise.
-    assert holds([row(39, s, 2.0, 2.0) for s in wang2019.SIGMAS] + once) == [False, False, False]
+    assert holds([row(39, s, 2.0, 2.0) for s in printed.SIGMAS] + once) == [False, False, False]
     # Within the errors.
-    wide = [row(1, s, 19.0 - 2.0 * s, 15.0, 20.0) for s in wang2019.SIGMAS]
+    wide = [row(1, s, 19.0 - 2.0 * s, 15.0, 20.0) for s in printed.SIGMAS]
     assert holds(fresh + wide)[2] is False
 
 
@@ -53,11 +54,11 @@ def test_settings_of_the_curves() -> None:
     """What stays of Algorithm 1 and what of the public code, at sigmas no theorem asked for."""
     for preset, all_resets in wang2019.RESETS.items():
         for resets in all_resets:
-            config = wang2019.config(preset, resets)
+            config = wang2019.learner(preset, resets)
             assert (config.samples, config.batch, config.rate) == (5000, 128, 1.0)
             assert config.updates == ("batch" if preset == "printed" else "step")
     with pytest.raises(InputError, match="preset must be"):
-        wang2019.config("notebook", 1)  # type: ignore[arg-type]
+        wang2019.learner("notebook", 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -65,7 +66,7 @@ def test_figure_1() -> None:
     """As printed, which is quick: without exploration and in 39 steps it learns nothing."""
     rows = list(wang2019.figure_1([0, 1, 2], presets=["printed"], edges=["correct"]))
     assert [(one["resets"], one["sigma"]) for one in rows] == [
-        (resets, sigma) for resets in (1, 39) for sigma in wang2019.SIGMAS
+        (resets, sigma) for resets in (1, 39) for sigma in printed.SIGMAS
     ]
     for one in rows:
         assert one["runs"] == 3

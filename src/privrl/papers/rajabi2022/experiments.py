@@ -3,13 +3,13 @@
 What is printed: Table I, the mean number of visits to each of four obstacles in a roll-out of 400
 steps, with a prospect-theoretic objective and with the expectation, at three noise levels, acting
 greedily and in proportion; Figure 2, the loss while learning, at three noise levels. Both are means
-over 20 runs. Three observations are made of the table (`SAID`); `verdicts` says which were
+over 20 runs. Three observations are made of the table (`printed.SAID`); `verdicts` says which were
 reproduced here, and which the printed numbers themselves show.
 
 The printed weights, and the public code, raise negative numbers to fractional powers
-(`privrl.control.paper_prospect` has the list), so that what was run for the paper is not known.
-Here the estimator is the corrected one. Readings tried: the algorithm as printed on the square of
-the text, and with the settings of the public code on the square of the code.
+(`privrl.papers.rajabi2022.algorithm` has the list), so that what was run for the paper is not
+known. Here the estimator is the corrected one. Readings tried: the algorithm as printed on the
+square of the text, and with the settings of the public code on the square of the code.
 
 Nothing is rolled out. Where in its cell a point lies is drawn afresh in every step, so that a
 policy of points visits cells like its mean over the points of each cell, of which there are
@@ -37,25 +37,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.control.paper_prospect import Acting, Config, Trained, printed, public_code, train
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs import ObstacleSquare
 from privrl.envs.grid import ObstacleGrid
+from privrl.papers.rajabi2022.fast import Trained, train
+from privrl.papers.rajabi2022.learner import Acting, ProspectQ
+from privrl.papers.rajabi2022.printed import HORIZON, SAID, SIGMAS, TABLE_1, Objective
 from privrl.risk import Prospect, Solved, solve
 
 Row = dict[str, Any]
 Preset = Literal["printed", "public-code"]
-Objective = Literal["CPT", "expectation"]
-
-SIGMAS = (0.0, 1.0, 5.0)
-"""The noise levels: none, DP-1 and DP-5."""
 
 RATE = 1.0
 """beta of the public code, since Theorem 1 says nothing of these sigmas."""
-
-HORIZON = 400
-"""Steps of a roll-out."""
 
 POINTS = 16
 """Points of each cell that a policy's mean is over: a lattice of four by four."""
@@ -65,30 +60,6 @@ PROSPECTS: dict[Objective, Prospect] = {
     "expectation": Prospect.neutral(),
 }
 
-PRINTED: dict[tuple[Objective, Acting, float], tuple[float, ...]] = {
-    ("CPT", "greedy", 5.0): (3.74, 0.74, 0.02, 0.0),
-    ("CPT", "greedy", 1.0): (1.31, 2.63, 0.85, 0.2),
-    ("CPT", "greedy", 0.0): (1.125, 4.26, 0.055, 0.81),
-    ("CPT", "proportional", 5.0): (7.58, 0.115, 0.365, 0.165),
-    ("CPT", "proportional", 1.0): (1.595, 1.825, 0.575, 0.815),
-    ("CPT", "proportional", 0.0): (0.54, 3.49, 1.695, 3.605),
-    ("expectation", "greedy", 5.0): (7.995, 0.63, 0.06, 0.08),
-    ("expectation", "greedy", 1.0): (4.14, 1.49, 0.165, 2.375),
-    ("expectation", "greedy", 0.0): (4.57, 2.59, 0.055, 0.05),
-    ("expectation", "proportional", 5.0): (8.595, 0.705, 0.28, 0.215),
-    ("expectation", "proportional", 1.0): (3.615, 1.56, 0.525, 1.045),
-    ("expectation", "proportional", 0.0): (2.415, 4.43, 1.47, 3.385),
-}
-"""Table I: visits to the obstacles with penalties 50, 25, 10 and 5."""
-
-SAID = (
-    "The agent visits obstacles fewer times when maximising a CPT-based objective than when "
-    "maximising an expected utility.",
-    "The CPT-based objective is more effective in avoiding the obstacles with the highest "
-    "penalties.",
-    "The number of visits is higher for a higher privacy level.",
-)
-
 
 def square(preset: Preset) -> ObstacleSquare:
     """Where it is learned: as in the text, or as in the code."""
@@ -97,9 +68,9 @@ def square(preset: Preset) -> ObstacleSquare:
     return ObstacleSquare() if preset == "printed" else ObstacleSquare.published_code()
 
 
-def config(preset: Preset, objective: Objective, acting: Acting) -> Config:
+def learner(preset: Preset, objective: Objective, acting: Acting) -> ProspectQ:
     """The settings of a row but for its sigma."""
-    make = printed if preset == "printed" else public_code
+    make = ProspectQ.printed if preset == "printed" else ProspectQ.public_code
     return make(sigma=0.0, rate=RATE, prospect=PROSPECTS[objective], acting=acting)
 
 
@@ -110,7 +81,7 @@ def _trained(
     """All noise levels, one after the other; a seed means the same world at each."""
     keys = jnp.stack([jax.random.key(seed) for seed in seeds] * len(SIGMAS))
     settings = {"sigma": np.repeat(SIGMAS, len(seeds))}
-    return train(keys, config(preset, objective, acting), square(preset), settings)
+    return train(keys, learner(preset, objective, acting), square(preset), settings)
 
 
 # --- what a policy is worth -----------------------------------------------------------------------
@@ -190,7 +161,7 @@ class Judge:
 def references(presets: Sequence[Preset] = get_args(Preset)) -> Iterator[Row]:
     """Exactly best policies for both objectives, and any action, all alike."""
     for preset in presets:
-        judge = Judge(square(preset), config(preset, "CPT", "greedy").gamma)
+        judge = Judge(square(preset), learner(preset, "CPT", "greedy").gamma)
         for objective in get_args(Objective):
             found = judge.row(judge.best[objective].policy, objective)
             yield _plain({"experiment": "exact", "preset": preset, "policy": objective, **found})
@@ -216,7 +187,7 @@ def table_1(seeds: Sequence[int], presets: Sequence[Preset] = get_args(Preset)) 
         # The public code learns once, and acts in both ways on that.
         learned = acting if preset == "printed" else "greedy"
         run = _trained(preset, objective, learned, tuple(seeds))
-        judge = Judge(square(preset), run.program.config.gamma)
+        judge = Judge(square(preset), run.program.learner.gamma)
         for shown in ("Q and noise", "Q alone"):
             noise = shown == "Q and noise"
             chances = run.program.probabilities(run.state, judge.points, acting, noise=noise)
@@ -234,7 +205,7 @@ def table_1(seeds: Sequence[int], presets: Sequence[Preset] = get_args(Preset)) 
                     "shown": shown,
                     "runs": count,
                     **_summary(found),
-                    "printed": list(PRINTED[objective, acting, sigma]),
+                    "printed": list(TABLE_1[objective, acting, sigma]),
                     **{
                         f"{name}_by_run": np.round([one[name] for one in found], 5).tolist()
                         for name in _VISITS
@@ -276,7 +247,7 @@ def verdicts(rows: Iterable[Row]) -> Iterator[Row]:
     for (preset, kind, counted), visits in kinds.items():
         own = {**about, "preset": preset, "shown": kind, "counted": counted}
         yield from ({**own, **one} for one in _said(visits))
-    paper = {key: np.asarray([value]) for key, value in PRINTED.items()}
+    paper = {key: np.asarray([value]) for key, value in TABLE_1.items()}
     own = {**about, "preset": "the paper's own numbers"}
     yield from ({**own, **one} for one in _said(paper))
 

@@ -1,27 +1,46 @@
-"""Settings of the paper's Q-learning with functional noise (wang2019), and what it claims.
+"""The learner of Wang and Hegde (2019): its settings, the paper's presets, claim and result.
 
-`privrl.control.paper_functional_q` runs them and says what the fields are about.
+    FunctionalQ.printed(epsilon=0.9).learn("Interval").claim
+
+`privrl.papers.wang2019.algorithm` has the algorithm, `privrl.papers.wang2019.fast` runs it.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import jax
 import numpy as np
 
-from privrl.control.paper_path import Edge
+from privrl.control.heads import Layers
+from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
+from privrl.control.promises import Promise
+from privrl.control.walks import greedy
 from privrl.core import checks
 from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.envs.registry import make
+from privrl.papers.wang2019.path import Edge
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import wang2019_theorem5
+from privrl.privacy.noise import reproducible, secure
+
+if TYPE_CHECKING:
+    from privrl.papers.wang2019.fast import PaperProgram, State
+
+NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
+
+# How often `learn` reports progress.
+_REPORTS = 20
 
 
 @dataclass(frozen=True)
-class Config:
-    """What is learned and how; the defaults are Algorithm 1 as printed."""
+class FunctionalQ:
+    """Q-learning with functional noise; the defaults are Algorithm 1 as printed."""
 
     epsilon: float = 0.9
-    """What is claimed, if sigma is Theorem 5's."""
+    """The claimed privacy budget, where sigma is Theorem 5's."""
 
     delta: float = 1e-4
     """The theorem's delta; the tail of its Lemma 8 adds at most as much again."""
@@ -148,6 +167,126 @@ class Config:
             return float(self.sigma), float(self.rate)
         return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
 
+    @property
+    def promise(self) -> Promise:
+        """The paper's claim about the whole run, or why there is none.
+
+        Theorem 5 counts one update for each B samples, so with `updates="step"` it is given T of
+        them.
+        """
+        return promise_of(self.sigma, lambda: self.theorem)
+
+    @classmethod
+    def printed(cls, **changes: Any) -> Self:
+        """Algorithm 1 as printed, sigma and beta by Theorem 5: a path for each of the 39 batches.
+
+        The sizes are the public code's, since the paper's main text has none.
+        """
+        return cls(**changes)
+
+    @classmethod
+    def public_code(cls, **changes: Any) -> Self:
+        """What the authors' public code does, in the settings of Figure 1, with sigma 0.2.
+
+        It departs from Algorithm 1 in each of these:
+
+        - sigma is one of 0, 0.2, ..., 1 and beta is 1, so Theorem 5 says nothing of it;
+        - an update after every sample, of 128 samples drawn without replacement from all there are;
+        - epsilon-greedy acting;
+        - the Huber loss, each coordinate of the gradient cut off at 1, and RMSprop;
+        - y_t from a second network, with a path of its own, copied every 500 samples;
+        - the end of an episode of 50 samples is terminal;
+        - a fresh path for each episode (J = 100; the authors' notebook has none, J = 1).
+
+        And it has the wrong right edge, which is an option here: `edge="public-code"`.
+        """
+        return cls(**_PUBLIC_CODE | changes)
+
+    def learn(
+        self,
+        env: Any,
+        *,
+        seed: int | None = None,
+        public: bool = False,
+        progress: Counted | None = None,
+    ) -> LearnedQ:
+        """Run Algorithm 1 for all of its samples in `env`, an environment or its name.
+
+        `public` lets the policy's score be shown; `progress(done, episodes)` is called on the way.
+        """
+        from privrl.papers.wang2019.fast import PaperProgram
+
+        program = PaperProgram(self, make(env))
+        state = last_state(program, program.form.episodes, seed, progress)
+        return learned_q(program, state, seed, public=public)
+
+
+_PUBLIC_CODE: dict[str, Any] = {
+    "resets": 100,
+    "sigma": 0.2,
+    "rate": 1.0,
+    "acting": "epsilon-greedy",
+    "replay": 10_000,
+    "updates": "step",
+    "loss": "huber",
+    "clamp": 1.0,
+    "optimiser": "rmsprop",
+    "target": 500,
+    "terminal": True,
+}
+
+
+def last_state(program: Any, episodes: int, seed: int | None, progress: Counted | None) -> Any:
+    """The state of one run of a compiled program after so many episodes."""
+    source = secure() if seed is None else reproducible(seed)
+    with jax.enable_x64(True):
+        state = program.init(source.key()[None])
+        stride = max(1, episodes // _REPORTS) if progress is not None else episodes
+        for done in range(0, episodes, stride):
+            size = min(stride, episodes - done)
+            state, _ = program.advance(state, size)
+            if progress is not None:
+                progress(done + size, episodes)
+    return state
+
+
+def learned_q(
+    program: "PaperProgram", state: "State", seed: int | None, *, public: bool
+) -> LearnedQ:
+    """The result of a run, of its first lane: Q without noise, and the paper's claim about it.
+
+    The scaling of observations goes into the first layer, so that Q is of observations as they are.
+    """
+    learner, form, env = program.learner, program.form, program.env
+    head = Layers((1, *learner.hidden, env.num_actions), activation="relu")
+    parameters = np.asarray(state.weights[0], np.float64)
+    if not np.all(np.isfinite(parameters)):
+        raise InputError("The parameters grew without bound: use smaller steps.")
+    width, first = form.high - form.low, learner.hidden[0]
+    slopes = parameters[:first] / width
+    parameters = np.concatenate(
+        [slopes, parameters[first : 2 * first] - slopes * form.low, parameters[2 * first :]]
+    )
+    policy = greedy(head, parameters)
+    sigma, rate = learner.noise
+    settings = {"env": env.name, "seed": seed, **asdict(learner)}
+    return LearnedQ(
+        promise=learner.promise,
+        release="values",
+        parameters=parameters,
+        head=head,
+        policy=policy,
+        score=mean_return(env, policy, None, 0 if seed is None else seed) if public else None,
+        settings={**settings, "hidden": list(learner.hidden), "sigma": sigma, "rate": rate},
+    )
+
+
+def promise_of(sigma: float | None, theorem: Callable[[], Claim]) -> Promise:
+    """The theorem's claim where sigma follows from it, or why there is none."""
+    if sigma is None:
+        return theorem()
+    return NO_CLAIM if sigma else NOT_PRIVATE
+
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
@@ -156,8 +295,8 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 def check_setting(name: str, value: object) -> None:
     """Refuse what a sweep must not hold: one number, or an array of them."""
-    if name not in Config.SWEEPABLE:
-        raise InputError(f"{name!r} cannot be swept: use {', '.join(Config.SWEEPABLE)}.")
+    if name not in FunctionalQ.SWEEPABLE:
+        raise InputError(f"{name!r} cannot be swept: use {', '.join(FunctionalQ.SWEEPABLE)}.")
     check = checks.non_negative if name in ("sigma", "gamma") else checks.positive
     try:
         entries = np.asarray(value).ravel().tolist()
@@ -166,56 +305,3 @@ def check_setting(name: str, value: object) -> None:
     for entry in entries:
         if check(name, entry) > 1.0 and name == "gamma":
             raise InputError("gamma must be at most 1.")
-
-
-def printed(**changes: Any) -> Config:
-    """Algorithm 1 as printed, sigma and beta by Theorem 5: a path for each of the 39 batches.
-
-    The sizes are the public code's, since the paper's main text has none.
-    """
-    return replace(Config(), **changes)
-
-
-def public_code(**changes: Any) -> Config:
-    """What the authors' public code does, in the settings of Figure 1, with sigma 0.2.
-
-    It departs from Algorithm 1 in each of these:
-
-    - sigma is one of 0, 0.2, ..., 1 and beta is 1, so Theorem 5 says nothing of it;
-    - an update after every sample, of 128 samples drawn without replacement from all there are;
-    - epsilon-greedy acting;
-    - the Huber loss, each coordinate of the gradient cut off at 1, and RMSprop;
-    - y_t from a second network, with a path of its own, copied every 500 samples;
-    - the end of an episode of 50 samples is terminal;
-    - a fresh path for each episode (J = 100; the authors' notebook has none, J = 1).
-
-    And it has the wrong right edge, which is an option here: `edge="public-code"`.
-    """
-    return replace(_PUBLIC_CODE, **changes)
-
-
-_PUBLIC_CODE = Config(
-    resets=100,
-    sigma=0.2,
-    rate=1.0,
-    acting="epsilon-greedy",
-    replay=10_000,
-    updates="step",
-    loss="huber",
-    clamp=1.0,
-    optimiser="rmsprop",
-    target=500,
-    terminal=True,
-)
-
-
-def claims(config: Config) -> tuple[Claim, ...]:
-    """What the paper promises for the whole run; none without noise.
-
-    Theorem 5 counts one update for each B samples, so with `updates="step"` it is given T of them.
-    """
-    if config.sigma is None:
-        return (config.theorem,)
-    if config.sigma == 0.0:
-        return ()
-    raise InputError("a sigma of one's own has no claim: say epsilon and delta instead.")

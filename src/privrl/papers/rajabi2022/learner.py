@@ -1,33 +1,47 @@
-"""Settings of the paper's Q-learning under prospect theory (rajabi2022), and what it claims.
+"""The learner of Rajabi et al. (2022): its settings, the paper's presets, claim and result.
 
-`privrl.control.paper_prospect` runs them and says what the fields are about.
+    ProspectQ.printed(epsilon=0.9).learn("ObstacleSquare").claim
+
+`privrl.papers.rajabi2022.algorithm` has the algorithms, `privrl.papers.rajabi2022.fast` runs them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from privrl.control import paper_q_settings
-from privrl.control.paper_field import Kind
-from privrl.control.paper_q_settings import check_setting, one_of
+import numpy as np
+
+from privrl.control.heads import Head, Linear
+from privrl.control.learned_q import LearnedQ, mean_return
+from privrl.control.promises import Promise
+from privrl.control.walks import greedy
 from privrl.core import checks
 from privrl.core.errors import InputError
+from privrl.core.progress import Counted
+from privrl.data import Cells, CosineProducts, Joined, NetworkOutputs
+from privrl.envs.registry import make
+from privrl.papers import wang2019
+from privrl.papers.rajabi2022.field import Kind
+from privrl.papers.wang2019.learner import check_setting, last_state, one_of, promise_of
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import rajabi2022_theorem1
 from privrl.risk import Prospect
+
+if TYPE_CHECKING:
+    from privrl.papers.rajabi2022.fast import PaperProgram, State
 
 Acting = Literal["greedy", "proportional"]
 
 
 @dataclass(frozen=True)
-class Config:
-    """What is learned and how; the defaults are Algorithms 1 to 3 as printed, and corrected."""
+class ProspectQ:
+    """PP-CPT-RL; the defaults are Algorithms 1 to 3 as printed, and corrected."""
 
     prospect: Prospect = Prospect.rajabi2022()  # noqa: RUF009 (frozen, so that it can be shared)
     """How outcomes are weighed; `Prospect.neutral()` for the expectation."""
 
     epsilon: float = 0.9
-    """What is claimed of each iteration, if sigma is Theorem 1's."""
+    """The privacy budget claimed of each iteration, where sigma is Theorem 1's."""
 
     delta: float = 1e-4
     """The theorem's delta; the tail of its lemma adds at most as much again."""
@@ -60,7 +74,7 @@ class Config:
     """beta, how fast the noise forgets, per width of the box; None for Theorem 1's."""
 
     noise: Kind = "features"
-    """What the noise is made of: see `paper_field`."""
+    """What the noise is made of: see `privrl.papers.rajabi2022.field`."""
 
     order: int = 10
     """The highest cosine in each coordinate, for noise of features."""
@@ -112,7 +126,7 @@ class Config:
     optimiser: Literal["sgd", "rmsprop"] = "sgd"
     """How the gradient becomes a step."""
 
-    SWEEPABLE: ClassVar[tuple[str, ...]] = paper_q_settings.Config.SWEEPABLE
+    SWEEPABLE: ClassVar[tuple[str, ...]] = wang2019.FunctionalQ.SWEEPABLE
 
     def __post_init__(self) -> None:
         if not isinstance(self.prospect, Prospect):
@@ -166,6 +180,73 @@ class Config:
             return float(self.sigma), float(self.rate)
         return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
 
+    @property
+    def promise(self) -> Promise:
+        """The paper's claim about each iteration, or why there is none."""
+        return promise_of(self.sigma, lambda: self.theorem)
+
+    @classmethod
+    def printed(cls, **changes: Any) -> Self:
+        """Algorithms 1 to 3 as printed, sigma and beta by Theorem 1.
+
+        The paper has no sizes. N_max, the network, T_max and alpha are the public code's; B is the
+        length of its trajectories, since an iteration is one trajectory of B steps.
+        """
+        return cls(**changes)
+
+    @classmethod
+    def public_code(cls, **changes: Any) -> Self:
+        """What the authors' public code sets, with sigma 1.
+
+        It departs from Algorithm 2 in each of these:
+
+        - sigma is 1 or 5 and beta is 1, so Theorem 1 says nothing of it;
+        - steps are taken by any action, all alike;
+        - an update is by RMSprop, after each trajectory of 20 steps, on 256 of all steps so far,
+          with the targets that were found when the steps were taken;
+        - the Huber loss, and each coordinate of the gradient cut off at 1;
+        - V is the largest noised Q, also where actions are then drawn in proportion.
+
+        What is wrong there is not taken over: weights of more than 1, and so complex numbers; a
+        normal number added to each X_n, noise or not; gamma V(s') counted twice, with 0.9 and with
+        0.7; the largest Q, of a Q that is a cost, and costs in place of rewards; expectation as
+        penalties of 1 under the same weights; noise as a function of the distance to the corner
+        alone, with a wrong right edge; a fourth neighbour in the wrong place; and a target that
+        ends nothing. States are scaled to [0, 1], there they are not.
+        """
+        return cls(**_PUBLIC_CODE | changes)
+
+    def learn(
+        self,
+        env: Any,
+        *,
+        seed: int | None = None,
+        public: bool = False,
+        progress: Counted | None = None,
+    ) -> LearnedQ:
+        """Run all iterations of Algorithm 2 in `env`, an environment or its name.
+
+        `public` lets the policy's score be shown; `progress(done, iterations)` is called on the
+        way.
+        """
+        from privrl.papers.rajabi2022.fast import PaperProgram
+
+        program = PaperProgram(self, make(env))
+        state = last_state(program, self.iterations, seed, progress)
+        return learned_q(program, state, seed, public=public)
+
+
+_PUBLIC_CODE: dict[str, Any] = {
+    "sigma": 1.0,
+    "rate": 1.0,
+    "behaviour": "uniform",
+    "backup": "max",
+    "replay": 16_000,
+    "loss": "huber",
+    "clamp": 1.0,
+    "optimiser": "rmsprop",
+}
+
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "noise": ("features", "cells"),
@@ -179,53 +260,45 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def printed(**changes: Any) -> Config:
-    """Algorithms 1 to 3 as printed, sigma and beta by Theorem 1.
+def learned_q(
+    program: "PaperProgram", state: "State", seed: int | None, *, public: bool, noise: bool = True
+) -> LearnedQ:
+    """The result of a run, of its first lane: Q + g, its policy, and the paper's claim about it.
 
-    The paper has no sizes. N_max, the network, T_max and alpha are the public code's; B is the
-    length of its trajectories, since an iteration is one trajectory of B steps.
+    Without `noise` it is Q alone, which is what the public code acts by in the end; the scaling of
+    observations then goes into the first layer, so that Q is of observations as they are.
     """
-    return replace(Config(), **changes)
-
-
-def public_code(**changes: Any) -> Config:
-    """What the authors' public code sets, with sigma 1.
-
-    It departs from Algorithm 2 in each of these:
-
-    - sigma is 1 or 5 and beta is 1, so Theorem 1 says nothing of it;
-    - steps are taken by any action, all alike;
-    - an update is by RMSprop, after each trajectory of 20 steps, on 256 of all steps so far, with
-      the targets that were found when the steps were taken;
-    - the Huber loss, and each coordinate of the gradient cut off at 1;
-    - V is the largest noised Q, also where actions are then drawn in proportion.
-
-    What is wrong there is not taken over: weights of more than 1, and so complex numbers; a normal
-    number added to each X_n, noise or not; gamma V(s') counted twice, with 0.9 and with 0.7; the
-    largest Q, of a Q that is a cost, and costs in place of rewards; expectation as penalties of 1
-    under the same weights; noise as a function of the distance to the corner alone, with a wrong
-    right edge; a fourth neighbour in the wrong place; and a target that ends nothing. States are
-    scaled to [0, 1], there they are not.
-    """
-    return replace(_PUBLIC_CODE, **changes)
-
-
-_PUBLIC_CODE = Config(
-    sigma=1.0,
-    rate=1.0,
-    behaviour="uniform",
-    backup="max",
-    replay=16_000,
-    loss="huber",
-    clamp=1.0,
-    optimiser="rmsprop",
-)
-
-
-def claims(config: Config) -> tuple[Claim, ...]:
-    """What the paper promises for each iteration; none without noise."""
-    if config.sigma is None:
-        return (config.theorem,)
-    if config.sigma == 0.0:
-        return ()
-    raise InputError("a sigma of one's own has no claim: say epsilon and delta instead.")
+    learner, form, env = program.learner, program.form, program.env
+    found = np.asarray(state.weights[0], np.float64)
+    path = np.asarray(state.path[0], np.float64)
+    if not (np.all(np.isfinite(found)) and np.all(np.isfinite(path))):
+        raise InputError("The parameters grew without bound: use smaller steps.")
+    network, low = form.head, np.array(form.low)
+    (first, bias), *_ = network.layers(found)
+    slopes = first / (np.array(form.high) - low)[:, None]
+    rest = found[first.size + bias.size :]
+    parameters = np.concatenate([slopes.ravel(), bias - low @ slopes, rest])
+    head: Head = network
+    if noise and np.any(path):
+        # Q + g is linear in what the network gives and in what the field is made of.
+        box, side = (form.low, form.high), form.field.side
+        waves = Cells(side, *box) if form.field.kind == "cells" else CosineProducts(side, *box)
+        values = NetworkOutputs(tuple(network.layers(found)), *box, activation="relu")
+        head = Linear(Joined((values, waves)), network.outputs)
+        parameters = np.concatenate([np.eye(network.outputs), path.T]).ravel()
+    if learner.acting == "greedy":
+        policy = greedy(head, parameters)
+    else:
+        policy = head.policy(head.scaled(parameters, 1.0 / learner.temperature))
+    sigma, rate = learner.scale
+    settings = {"env": env.name, "seed": seed, **asdict(learner)}
+    own = {"hidden": list(learner.hidden), "prospect": learner.prospect.to_dict()}
+    return LearnedQ(
+        promise=learner.promise,
+        release="values",
+        parameters=parameters,
+        head=head,
+        policy=policy,
+        score=mean_return(env, policy, None, 0 if seed is None else seed) if public else None,
+        settings={**settings, **own, "sigma": sigma, "rate": rate},
+    )

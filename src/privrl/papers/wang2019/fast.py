@@ -1,35 +1,12 @@
-"""Q-learning with functional noise of Wang and Hegde (2019) as printed: Algorithm 1.
+"""Algorithm 1 of Wang and Hegde (2019) compiled, for many runs side by side.
 
-States are numbers, scaled to [0, 1]. Q_theta is a small network with a value for each action, and g
-a path of noise with covariance sigma^2 exp(-beta |x - y|) for each action, drawn afresh every T / J
-samples. From s_t by action a_t with reward r_t to s_{t+1},
+`privrl.papers.wang2019.algorithm` says what it does, line by line, and what the paper leaves open;
+tests hold the two equal. Lanes are runs, each with its own key, sigma, beta, alpha and gamma.
 
-    a_t = argmax_a Q(s_t, a) + g_a(s_t)
-    y_t = r_t + gamma max_a (Q(s_{t+1}, a) + g_a(s_{t+1}))
-    l_t = (Q(s_t, a_t) + g(s_t) - y_t)^2 / 2                  with g that of action a_t
-    theta <- theta - (alpha / B) sum_t grad l_t               after each B samples, over these
-
-`printed` is this, and `public_code` what the authors' public code does; each departure is a field
-of `Config`. What the paper leaves open or prints otherwise:
-
-- The gradient is that of Q(s_t, a_t); y_t is a constant to it. The sign of the step is descent.
-- The path is drawn at s_0 too, which the printed algorithm forgets.
-- B need not divide T: the samples after the last whole batch change nothing. Nor need episodes:
-  nothing is learned from what the last one has beyond T.
-- The network is that of the public code, and starts as there: uniform weights and biases, within
-  1 / sqrt(inputs) of a layer.
-- A step limit cuts an episode off, and y_t bootstraps there; the public code takes it for terminal.
-- An episode that terminates before that stays where it is: lanes, which are runs side by side,
-  begin each episode together.
-
-Released: nothing is certified. The paper's promise is a Claim (`claims`): theta is never noised,
-only what is shown of it, and the next update starts from theta. It is for a sigma and a beta that
-Theorem 5 fixes together (`claims.wang2019_theorem5`); a sigma of one's own has no claim.
-
-The path is drawn as states come up, with the exact law (`privrl.control.paper_path`): after a reset
-at all states so far in one pass, then at new ones given their neighbours. Between resets and copies
-of the target network, the number that a sample's prediction is to meet does not change, so it is
-kept with the sample and a minibatch is one gather.
+The path is drawn as states come up, with the exact law (`privrl.papers.wang2019.path`): after a
+reset at all states so far in one pass, then at new ones given their neighbours. Between resets and
+copies of the target network, the number that a sample's prediction is to meet does not change, so
+it is kept with the sample and a minibatch is one gather.
 
 Four random streams, for the world, the actions, the minibatches and the noise. All in 32 bits,
 noise too, since there is nothing to certify.
@@ -48,29 +25,24 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike
 
-from privrl.control import paper_draws as draws
-from privrl.control import paper_path as paths
 from privrl.control.lanes import by_parts
-from privrl.control.paper_path import Path
-from privrl.control.paper_q_settings import Config as Config
-from privrl.control.paper_q_settings import check_setting
-from privrl.control.paper_q_settings import claims as claims
-from privrl.control.paper_q_settings import printed as printed
-from privrl.control.paper_q_settings import public_code as public_code
+from privrl.control.walks import Env
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs.base import Box, Environment
+from privrl.papers.wang2019 import draws
+from privrl.papers.wang2019 import path as paths
+from privrl.papers.wang2019.algorithm import EXPLORATION, RMSPROP
+from privrl.papers.wang2019.learner import FunctionalQ, check_setting
+from privrl.papers.wang2019.path import Path
 
 Tree = TypeVar("Tree")
 
-# Of the public code's exploration, and of RMSprop as its library has it.
-_EXPLORES_LAST, _EXPLORES_FIRST, _EXPLORES_FOR = 0.05, 0.9, 200.0
-DECAY, TINY = 0.99, 1e-8
 # So many lanes are compiled together; more are further calls of the same, on as many cores as there
 # are. Larger arrays would not stay in a core's cache.
 _LANES = 16
-# What compiled code does not see of a config: numbers that each lane has for itself, and a promise.
+# Settings that compiled code does not see: numbers that each lane has for itself, and a promise.
 _UNSEEN: dict[str, Any] = {
     "sigma": 0.0,
     "rate": 1.0,
@@ -88,7 +60,7 @@ _UNSEEN: dict[str, Any] = {
 class Form:
     """All that compiled code must know beforehand."""
 
-    config: Config
+    learner: FunctionalQ
     actions: int
     horizon: int
     low: float
@@ -97,7 +69,7 @@ class Form:
     @property
     def paths(self) -> int:
         """One for each network."""
-        return 1 if self.config.target is None else 2
+        return 1 if self.learner.target is None else 2
 
     @property
     def window(self) -> int:
@@ -107,12 +79,12 @@ class Form:
     @property
     def episodes(self) -> int:
         """How many there are; the last is played to its end, though T may come before."""
-        return -(-self.config.samples // self.horizon)
+        return -(-self.learner.samples // self.horizon)
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Of the weights, layer by layer."""
-        sizes = (1, *self.config.hidden, self.actions)
+        sizes = (1, *self.learner.hidden, self.actions)
         return tuple(pairwise(sizes))
 
     def layers(self, weights: jax.Array) -> Iterator[tuple[jax.Array, jax.Array]]:
@@ -287,7 +259,7 @@ def drawn(form: Form, env: Environment[Any, Any], state: State) -> Drawn:
             jax.vmap(env._draw)(each[1:]),
             draws.uniform(bits[1, :steps]),
             draws.below(bits[1, steps : 2 * steps], form.actions),
-            _picks(form.config, own[3], number),
+            _picks(form.learner, own[3], number),
             draws.normal(bits[2, : (1 + steps) * components].reshape(1 + steps, components)),
         )
 
@@ -298,13 +270,13 @@ def drawn(form: Form, env: Environment[Any, Any], state: State) -> Drawn:
     return found
 
 
-def _picks(config: Config, key: jax.Array, number: jax.Array) -> jax.Array:
+def _picks(learner: FunctionalQ, key: jax.Array, number: jax.Array) -> jax.Array:
     """(steps, batch): the samples of an update when there are `number` (steps,) of them."""
-    if config.replay == 0:
-        last = number[:, None] - config.batch + jnp.arange(config.batch, dtype=jnp.int32)
+    if learner.replay == 0:
+        last = number[:, None] - learner.batch + jnp.arange(learner.batch, dtype=jnp.int32)
         return jnp.maximum(last, 0)
-    there = jnp.minimum(number, config.replay)
-    return draws.subsets(key, there, config.batch) + (number - there)[:, None]
+    there = jnp.minimum(number, learner.replay)
+    return draws.subsets(key, there, learner.batch) + (number - there)[:, None]
 
 
 def _once(due: jax.Array, work: Callable[[Tree], Tree], now: Tree) -> Tree:
@@ -333,7 +305,7 @@ def _reset(form: Form, state: State) -> State:
     """With a fresh path, at all states so far."""
     sigma, rate = state.numbers["sigma"], state.numbers["rate"]
     keys = jax.vmap(jax.random.fold_in, (0, None))(state.resets, state.time[0])
-    path = paths.redraw(state.path, keys, sigma, rate, form.actions, form.config.edge)
+    path = paths.redraw(state.path, keys, sigma, rate, form.actions, form.learner.edge)
     last = path.merged[0] - 1
     here = lax.dynamic_index_in_dim(path.values, last, 1, keepdims=False)
     return state._replace(path=path, here=here)
@@ -369,7 +341,7 @@ def _aimed(form: Form, state: State) -> State:
 def _arrived(form: Form, state: State, x: jax.Array, normals: jax.Array) -> State:
     """At one more state, with the path there, and the second network's values."""
     sigma, rate, waits = state.numbers["sigma"], state.numbers["rate"], state.path.waits[0]
-    path, here = paths.insert(state.path, x, normals, sigma, rate, form.config.edge)
+    path, here = paths.insert(state.path, x, normals, sigma, rate, form.learner.edge)
     late = state.late_values
     if form.paths == 2:
         there = values_of(form, state.target, x[:, None])[-1]
@@ -381,10 +353,10 @@ def _sample(
     form: Form, env: Environment[Any, Any], state: State, chance: Drawn
 ) -> tuple[State, jax.Array]:
     """One sample and what is learned at it."""
-    config, numbers, time = form.config, state.numbers, state.time[0]
-    resets = copies = (time % config.period == 0) & (time > 0)
-    if config.target is not None:
-        copies = (time % config.target == 0) & (time > 0)
+    learner, numbers, time = form.learner, state.numbers, state.time[0]
+    resets = copies = (time % learner.period == 0) & (time > 0)
+    if learner.target is not None:
+        copies = (time % learner.target == 0) & (time > 0)
     # Before the next check there is room for this sample's point and a new episode's first.
     settles = resets | copies | (state.path.waits[0] > form.horizon)
     state = _once(settles, partial(_settled, form, resets, copies), state)
@@ -392,14 +364,15 @@ def _sample(
     x, noise = state.x, state.here[:, : form.actions]
     noised = values_of(form, state.weights, x[:, None])[-1][:, :, 0] + noise
     action = jnp.argmax(noised, axis=1).astype(jnp.int32)
-    if config.acting == "epsilon-greedy":
-        share = (_EXPLORES_FIRST - _EXPLORES_LAST) * jnp.exp(-time / _EXPLORES_FOR)
-        action = jnp.where(chance.explores < _EXPLORES_LAST + share, chance.any_action, action)
+    if learner.acting == "epsilon-greedy":
+        first, last, decay = EXPLORATION
+        share = (first - last) * jnp.exp(-time / decay)
+        action = jnp.where(chance.explores < last + share, chance.any_action, action)
     step = jax.vmap(env._advance, (0, 0, 0, None))(
         chance.chance, state.place, action, env.default_params
     )
     reward = step.reward.astype(jnp.float32)
-    ends = step.terminated | step.truncated if config.terminal else step.terminated
+    ends = step.terminated | step.truncated if learner.terminal else step.terminated
     goes_on = jnp.where(ends, 0.0, numbers["gamma"])
     after = form.scaled(step.observation)
     slot = state.path.waits[0]
@@ -419,8 +392,8 @@ def _sample(
         time=state.time + 1,
     )
     number = time + 1
-    due = number >= config.batch if config.updates == "step" else number % config.batch == 0
-    due = due & (number <= config.samples)
+    due = number >= learner.batch if learner.updates == "step" else number % learner.batch == 0
+    due = due & (number <= learner.samples)
     weights, squares = lax.cond(
         due,
         lambda: update(form, state, chance.picks),
@@ -431,7 +404,7 @@ def _sample(
 
 def update(form: Form, state: State, picks: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Weights, and running means of squares, after one update with those samples (lanes, batch)."""
-    config, weights, squares = form.config, state.weights, state.squares
+    learner, weights, squares = form.learner, state.weights, state.squares
     lane = jnp.arange(picks.shape[0])[:, None]
     found = state.rows.at[lane, picks].get(mode="promise_in_bounds")
     row = _unpacked(form, found)
@@ -442,15 +415,16 @@ def update(form: Form, state: State, picks: jax.Array) -> tuple[jax.Array, jax.A
     kept = values_of(form, weights, row.x)
     taken = jnp.arange(form.actions)[:, None] == row.action[:, None]
     error = jnp.sum(jnp.where(taken, kept[-1], 0.0), axis=1) - aim
-    if config.loss == "huber":
+    if learner.loss == "huber":
         error = jnp.clip(error, -1.0, 1.0)
-    errors = jnp.where(taken, error[:, None] / config.batch, 0.0)
+    errors = jnp.where(taken, error[:, None] / learner.batch, 0.0)
     gradient = gradient_of(form, weights, kept, errors)
-    if config.clamp is not None:
-        gradient = jnp.clip(gradient, -config.clamp, config.clamp)
-    if config.optimiser == "rmsprop":
-        squares = DECAY * squares + (1.0 - DECAY) * gradient**2
-        gradient = gradient / (jnp.sqrt(squares) + TINY)
+    if learner.clamp is not None:
+        gradient = jnp.clip(gradient, -learner.clamp, learner.clamp)
+    if learner.optimiser == "rmsprop":
+        decay, tiny = RMSPROP
+        squares = decay * squares + (1.0 - decay) * gradient**2
+        gradient = gradient / (jnp.sqrt(squares) + tiny)
     return weights - state.numbers["step"][:, None] * gradient, squares
 
 
@@ -470,29 +444,29 @@ def _episode(form: Form, env: Environment[Any, Any], state: State) -> tuple[Stat
 
 
 class PaperProgram:
-    """Paper mode as a program: many runs side by side, each with its own key and settings.
+    """The algorithm as a program: many runs side by side, each with its own key and settings.
 
     An episode is a round of `env.step_limit` samples; there are no more than T samples.
     """
 
-    sweepable: tuple[str, ...] = Config.SWEEPABLE
+    sweepable: tuple[str, ...] = FunctionalQ.SWEEPABLE
 
-    def __init__(self, config: Config, env: Environment[Any, Any]) -> None:
+    def __init__(self, learner: FunctionalQ, env: Env) -> None:
         if not isinstance(env, Environment):
-            raise InputError("paper mode needs an environment that compiles, such as Interval.")
+            raise InputError("Algorithm 1 needs an environment that compiles, such as Interval.")
         kind = env.observation
         if not isinstance(kind, Box) or len(kind.low) != 1:
             raise InputError(
-                f"paper mode is for environments where one number is observed, such as Interval, "
+                f"Algorithm 1 is for environments where one number is observed, such as Interval, "
                 f"and {env.name} is not one."
             )
         if env.step_limit is None:
             raise InputError(f"{env.name} sets no limit to an episode: give it a step_limit.")
         if not (math.isfinite(kind.low[0]) and kind.low[0] < kind.high[0] < math.inf):
-            raise InputError(f"paper mode needs finite bounds of what {env.name} shows.")
-        self.config = config
+            raise InputError(f"Algorithm 1 needs finite bounds of what {env.name} shows.")
+        self.learner = learner
         self.env = env
-        seen = replace(config, **_UNSEEN)
+        seen = replace(learner, **_UNSEEN)
         self.form = Form(seen, env.num_actions, env.step_limit, kind.low[0], kind.high[0])
 
     def init(self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None) -> State:
@@ -501,8 +475,8 @@ class PaperProgram:
         for name, value in given.items():
             check_setting(name, value)
         lanes, form = keys.shape[0], self.form
-        sigma, rate = self.config.noise
-        own = {"sigma": sigma, "rate": rate, "step": self.config.step, "gamma": self.config.gamma}
+        sigma, rate = self.learner.noise
+        own = {"sigma": sigma, "rate": rate, "step": self.learner.step, "gamma": self.learner.gamma}
         for name, value in given.items():
             if np.shape(value) not in ((), (lanes,)):
                 raise InputError(f"{name} must be one number, or one for each of {lanes} keys.")
@@ -520,7 +494,7 @@ class PaperProgram:
         played = int(state.time[0]) // self.form.horizon
         if played + number > self.form.episodes:
             raise InputError(
-                f"{self.config.samples} samples are {self.form.episodes} episodes: "
+                f"{self.learner.samples} samples are {self.form.episodes} episodes: "
                 "say more samples to play on."
             )
         with jax.enable_x64(False):
@@ -591,11 +565,11 @@ class Trained(NamedTuple):
 
 def train(
     keys: jax.Array,
-    config: Config,
+    learner: FunctionalQ,
     env: Environment[Any, Any],
     settings: Mapping[str, jax.Array] | None = None,
 ) -> Trained:
     """Learn for all T samples, a lane for each of the `keys` (lanes,)."""
-    program = PaperProgram(config, env)
+    program = PaperProgram(learner, env)
     state, seen = program.advance(program.init(keys, settings), program.form.episodes)
     return Trained(state, np.asarray(seen["return"], np.float64))

@@ -2,17 +2,17 @@
 
 What is printed: Figure 1, learning curves at six noise levels with one path for the whole run
 (J = 1) and with a fresh one for each batch (J = T / B), averaged over ten seeds. There is no number
-to compare them with; what the text says of their order is in `SAID`, and `verdicts` says whether it
-holds here.
+to compare them with; what the text says of their order is in `printed.SAID`, and `verdicts` says
+whether it holds here.
 
 What is not printed, and what stands here for it: everything about the task, the network and its
-learning is from the authors' public code (`public_code`), which differs from Algorithm 1
-(`printed`) in most that matters. Its sigmas are those of the figure, and its beta is 1, not Theorem
-5's. It resets the path with each episode, which makes J = 100; read as printed J = T / B is 39. And
-its path has a wrong right edge, so all is run with both edges.
+learning is from the authors' public code (`FunctionalQ.public_code`), which differs from
+Algorithm 1 (`FunctionalQ.printed`) in most that matters. Its sigmas are those of the figure, and
+its beta is 1, not Theorem 5's. It resets the path with each episode, which makes J = 100; read as
+printed J = T / B is 39. And its path has a wrong right edge, so all is run with both edges.
 
 None of this is certified, and no claim holds for these sigmas: Theorem 5 asks for more. The
-certified algorithms are judged on the same task in `privrl.papers.wang2019_certified`. Rows are
+certified algorithms are judged on the same task in `privrl.papers.wang2019.certified`. Rows are
 plain dictionaries, for JSON.
 """
 
@@ -26,16 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control.paper_functional_q import Config, printed, public_code, train
-from privrl.control.paper_path import Edge
 from privrl.core.errors import InputError
 from privrl.envs import Interval
+from privrl.papers.wang2019.fast import train
+from privrl.papers.wang2019.learner import FunctionalQ
+from privrl.papers.wang2019.path import Edge
+from privrl.papers.wang2019.printed import SAID, SIGMAS
 
 Row = dict[str, Any]
 Preset = Literal["printed", "public-code"]
-
-SIGMAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""The noise levels of Figure 1."""
 
 RESETS: dict[Preset, tuple[int, ...]] = {"printed": (1, 39), "public-code": (1, 39, 100)}
 """J = 1 and J = T / B; the public code has a path for each of its 100 episodes."""
@@ -47,19 +46,12 @@ OPTIMUM = 20.71
 """The best return there is, by value iteration: always towards the middle. Acting at random earns
 10.86."""
 
-SAID = (
-    "The more noise there is, the more samples it takes to reach the same return.",
-    "With a fresh path for each round the return converges with limited sub-optimality, at sigma "
-    "of at most 0.4.",
-    "A fresh path for each round does better than one for the whole run.",
-)
 
-
-def config(preset: Preset, resets: int, edge: Edge = "correct") -> Config:
+def learner(preset: Preset, resets: int, edge: Edge = "correct") -> FunctionalQ:
     """The settings of a curve but for its sigma."""
     if preset not in get_args(Preset):
         raise InputError(f"preset must be 'printed' or 'public-code', not {preset!r}.")
-    make = printed if preset == "printed" else public_code
+    make = FunctionalQ.printed if preset == "printed" else FunctionalQ.public_code
     return make(resets=resets, sigma=0.0, rate=1.0, edge=edge)
 
 
@@ -78,7 +70,7 @@ def figure_1(
     curves = [(preset, resets) for preset in presets for resets in RESETS[preset]]
     for (preset, resets), edge in product(curves, edges):
         settings: dict[str, Any] = {"sigma": np.repeat(SIGMAS, count)}
-        chosen = config(preset, resets, edge)
+        chosen = learner(preset, resets, edge)
         found = train(keys(list(seeds) * len(SIGMAS)), chosen, Interval(), settings)
         for sigma, returns in zip(SIGMAS, np.split(found.returns, len(SIGMAS)), strict=True):
             yield {

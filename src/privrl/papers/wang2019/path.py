@@ -26,7 +26,7 @@ from the value of the leftmost point that was asked before them; then all else b
 adding to a path of the right law the interpolated difference at the records. (With g a path of
 that law, g(x) - E[g(x) | g at records] does not depend on g at the records.)
 
-Points and noise are 32-bit: paper mode makes a claim, and certifies nothing.
+Points and noise are 32-bit: the paper makes a claim, and certifies nothing.
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from privrl.control import paper_draws as draws
+from privrl.papers.wang2019 import draws
 from privrl.privacy.mechanisms.functional import bridge
 
 Edge = Literal["correct", "public-code"]

@@ -1,8 +1,8 @@
 """The paper's Q-learning under prospect theory: against NumPy, exact values, its noise in law."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from privrl.control import paper_draws as draws
-from privrl.control import paper_prospect as paper
-from privrl.control.learned_q import LearnedQ
-from privrl.control.paper_field import Field
-from privrl.control.paper_prospect import (
-    Config,
-    Drawn,
-    PaperProgram,
-    State,
-    claims,
-    drawn,
-    learned_as_printed,
-    printed,
-    public_code,
-    take_step,
-)
+from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.program import Program, load_state, save_state
 from privrl.envs import CartPole, MountainCar, ObstacleGrid, ObstacleSquare
+from privrl.papers.rajabi2022 import ProspectQ
+from privrl.papers.rajabi2022 import fast as paper
+from privrl.papers.rajabi2022.algorithm import PPCPTRL, Chance, Outcome
+from privrl.papers.rajabi2022.fast import Drawn, PaperProgram, State, drawn, take_step
+from privrl.papers.rajabi2022.field import Field
+from privrl.papers.rajabi2022.learner import learned_q
+from privrl.papers.wang2019 import draws
+from privrl.papers.wang2019.learner import NO_CLAIM
 from privrl.privacy import InputError
 from privrl.privacy.certificate import Claim
 from privrl.risk import Prospect, solve
@@ -46,26 +39,26 @@ SIZES: dict[str, Any] = {"batch": 6, "iterations": 4, "samples": 9, "hidden": (5
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def small_printed(**changes: Any) -> Config:
-    return printed(**({**SIZES, "sigma": 0.5, "order": 2, "step": 0.2} | changes))
+def small_printed(**changes: Any) -> ProspectQ:
+    return ProspectQ.printed(**({**SIZES, "sigma": 0.5, "order": 2, "step": 0.2} | changes))
 
 
-def small_code(**changes: Any) -> Config:
+def small_code(**changes: Any) -> ProspectQ:
     own = {"sigma": 0.5, "noise": "cells", "lattice": 3, "minibatch": 8, "replay": 15, "clamp": 0.3}
-    return public_code(**({**SIZES, **own} | changes))
+    return ProspectQ.public_code(**({**SIZES, **own} | changes))
 
 
 # --- what is claimed ------------------------------------------------------------------------------
 
 
 def test_theorem_1_sets_sigma_and_beta_together() -> None:
-    (claim,) = claims(printed())
-    assert printed().scale == (claim.details["sigma"], claim.details["beta"])
-    assert printed().scale == pytest.approx((0.0489, 99.7), rel=0.01)
+    claim = ProspectQ.printed().promise
+    assert isinstance(claim, Claim)
+    assert ProspectQ.printed().scale == (claim.details["sigma"], claim.details["beta"])
+    assert ProspectQ.printed().scale == pytest.approx((0.0489, 99.7), rel=0.01)
     assert "each single iteration" in claim.scope
-    assert claims(printed(sigma=0.0, rate=1.0)) == ()
-    with pytest.raises(InputError, match="has no claim"):
-        claims(public_code())
+    assert ProspectQ.printed(sigma=0.0, rate=1.0).promise == NOT_PRIVATE
+    assert ProspectQ.public_code().promise == NO_CLAIM
 
 
 @pytest.mark.parametrize(
@@ -87,18 +80,18 @@ def test_theorem_1_sets_sigma_and_beta_together() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
-        printed(**changes)
+        ProspectQ.printed(**changes)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="vectors are observed"):
-        PaperProgram(printed(), ObstacleGrid())
+        PaperProgram(ProspectQ.printed(), ObstacleGrid())
     with pytest.raises(InputError, match="compiles"):
-        PaperProgram(printed(), "ObstacleSquare")  # type: ignore[arg-type]
+        PaperProgram(ProspectQ.printed(), "ObstacleSquare")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="are too many"):
-        PaperProgram(printed(), CartPole())
+        PaperProgram(ProspectQ.printed(), CartPole())
     with pytest.raises(InputError, match="fewer than the minibatch"):
-        PaperProgram(public_code(iterations=10), ObstacleSquare())
+        PaperProgram(ProspectQ.public_code(iterations=10), ObstacleSquare())
     # Other vectors with bounds will do.
     program = PaperProgram(small_printed(), MountainCar())
     assert isinstance(program, Program)
@@ -195,116 +188,44 @@ def test_a_field_is_the_sum_of_its_features(field: Field) -> None:
 # --- an iteration, step by step -------------------------------------------------------------------
 
 
-class Plain:
-    """The algorithm for one lane in NumPy, in 64 bits, from chances drawn beforehand."""
+def square(x: Floats, action: int, chance: Floats) -> Outcome:
+    """`SMALL` in plain arithmetic, from three uniform numbers."""
+    size, tables = SMALL.size, SMALL.grid.tables
+    cell = int(x[0] * size) + size * int(x[1] * size)
+    way = int(np.sum(chance[0] >= tables.params().cumulative[cell, action, :-1]))
+    after = int(tables.successors[cell, action, way])
+    landed = np.array([after % size, after // size]) + chance[1:]
+    reward = float(tables.rewards[cell, action, way])
+    return Outcome(landed / size, reward, bool(tables.terminated[cell, action, way]))
 
-    def __init__(self, program: PaperProgram, state: State, lane: int, gamma: float) -> None:
-        self.config, self.env = program.config, program.env
-        self.field = program.field
-        self.weights = np.asarray(state.weights[lane], np.float64)
-        self.squares = np.zeros_like(self.weights)
-        self.target = self.weights
-        self.gamma = gamma
-        self.steps: list[tuple[Floats, int, float]] = []
-        self.ends = 0
 
-    def q(self, weights: Floats, x: Floats) -> list[Floats]:
-        kept, at = [x], 0
-        sizes = (2, *self.config.hidden, 4)
-        for number, (rows, columns) in enumerate(pairwise(sizes)):
-            matrix = weights[at : at + rows * columns].reshape(rows, columns)
-            at += rows * columns
-            out = kept[-1] @ matrix + weights[at : at + columns]
-            at += columns
-            kept.append(out if number == len(sizes) - 2 else np.maximum(out, 0.0))
-        return kept
+def field_of(field: Field, path: Floats) -> Callable[[Floats], Floats]:
+    """g at a scaled state, of weights (actions, count)."""
 
-    def gradient(self, x: Floats, action: int, error: float) -> Floats:
-        """By differences: Q has no second derivatives within a linear piece."""
-        found = np.zeros_like(self.weights)
-        for i in range(len(found)):
-            nudge = np.zeros_like(found)
-            nudge[i] = 1e-6
-            up, down = (self.q(self.weights + s * nudge, x)[-1][action] for s in (1.0, -1.0))
-            found[i] = (up - down) / 2e-6
-        return error * found
-
-    def noise(self, path: Floats, x: Floats) -> Floats:
-        side = self.field.side
-        if self.field.kind == "cells":
+    def at(x: Floats) -> Floats:
+        side = field.side
+        if field.kind == "cells":
             return np.asarray(path[:, int(x[0] * side) * side + int(x[1] * side)])
         each = np.cos(np.pi * np.arange(side) * x[:, None])
         return np.asarray(path @ np.outer(*each).ravel())
 
-    def likely(self, values: Floats) -> Floats:
-        if self.config.acting == "greedy":
-            return np.asarray(np.eye(4)[np.argmax(values)])
-        raised = np.exp(values / self.config.temperature)
-        return np.asarray(raised / raised.sum())
+    return at
 
-    def iteration(self, number: int, chance: Drawn, lane: int, path: Floats, key: Any) -> Floats:
-        """The losses and rewards of each step."""
-        config, size = self.config, SMALL.size
-        tables = SMALL.grid.tables
-        bounds = tables.params().cumulative
-        if number % config.target_every == 0:
-            self.target = self.weights
-        point = np.asarray(chance.begun.inner[0, lane], np.float64)
-        seen = []
-        for k in range(config.batch):
-            x = point / size
-            here = self.q(self.weights, x)[-1] + self.noise(path, x)
-            chances = np.full(4, 0.25) if config.behaviour == "uniform" else self.likely(here)
-            action = int(np.sum(chance.share[k, lane] >= np.cumsum(chances)[:-1]))
-            cell = int(point[0]) + size * int(point[1])
-            outcomes = []
-            for u, *inside in np.asarray(chance.chance[k, lane], np.float64):
-                way = int(np.sum(u >= bounds[cell, action, :-1]))
-                after = int(tables.successors[cell, action, way])
-                landed = np.array([after % size, after // size]) + inside
-                ended = bool(tables.terminated[cell, action, way])
-                there = self.q(self.target, landed / size)[-1] + self.noise(path, landed / size)
-                worth = float(np.max(there))
-                if config.backup == "acting":
-                    worth = float(self.likely(there) @ there)
-                reward = float(tables.rewards[cell, action, way])
-                x_n = reward + (0.0 if ended else self.gamma * worth)
-                outcomes.append((x_n, landed, ended, reward))
-            rho = float(config.prospect.of_samples(np.array([one[0] for one in outcomes])))
-            best = max(outcomes, key=lambda one: one[0])
-            _, point, ended, reward = best if config.successor == "best" else outcomes[0]
-            self.steps.append((x, action, rho - self.noise(path, x)[action]))
-            seen.append((0.5 * (rho - here[action]) ** 2, reward))
-            if ended:
-                self.ends += 1
-                point = np.asarray(chance.begun.inner[k, lane], np.float64)
-        self.update(number, key)
-        return np.array(seen)
 
-    def update(self, number: int, key: Any) -> None:
-        config, batch = self.config, self.steps[-self.config.batch :]
-        if config.replay:
-            there = min(len(self.steps), config.replay)
-            # The t-th step is in place t modulo the size of the memory.
-            memory: dict[int, Any] = {t % config.replay: s for t, s in enumerate(self.steps)}
-            own = jax.random.fold_in(key, number)
-            picks = draws.subsets(own, jnp.asarray([there]), config.minibatch)[0]
-            if there < config.minibatch:
-                return
-            batch = [memory[int(i)] for i in picks]
-            assert len(set(np.asarray(picks).tolist())) == config.minibatch
-        whole = np.zeros_like(self.weights)
-        for x, action, aim in batch:
-            error = float(self.q(self.weights, x)[-1][action]) - aim
-            if config.loss == "huber":
-                error = max(-1.0, min(1.0, error))
-            whole += self.gradient(x, action, error) / len(batch)
-        if config.clamp is not None:
-            whole = np.clip(whole, -config.clamp, config.clamp)
-        if config.optimiser == "rmsprop":
-            self.squares = 0.99 * self.squares + 0.01 * whole**2
-            whole = whole / (np.sqrt(self.squares) + 1e-8)
-        self.weights = self.weights - config.step * whole
+def chance_of(config: ProspectQ, drawn: Drawn, lane: int, number: int, key: Any) -> Chance:
+    """What one lane meets in an iteration."""
+    steps = (number + 1) * config.batch
+    own, there = jax.random.fold_in(key, number), min(steps, config.replay)
+    picks = np.empty(0)
+    if config.replay:
+        picks = np.asarray(draws.subsets(own, jnp.asarray([there]), config.minibatch)[0])
+        assert there < config.minibatch or len(set(picks.tolist())) == config.minibatch
+    return Chance(
+        np.asarray(drawn.begun.inner[:, lane], np.float64) / SMALL.size,
+        np.asarray(drawn.chance[:, lane], np.float64),
+        np.asarray(drawn.share[:, lane]),
+        picks,
+    )
 
 
 CONFIGS = {
@@ -326,7 +247,17 @@ def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
     gammas = np.array([0.9, 0.6])
     begun = program.init(KEYS, {"gamma": gammas})
     state = begun
-    plain = [Plain(program, state, lane, gammas[lane]) for lane in range(2)]
+    ends = list[bool]()
+
+    def world(x: Floats, action: int, chance: Floats) -> Outcome:
+        found = square(x, action, chance)
+        ends.append(found.ends)
+        return found
+
+    plain = [
+        PPCPTRL(replace(config, gamma=gamma), world, (2, 4), np.asarray(weights, np.float64))
+        for gamma, weights in zip(gammas, begun.weights, strict=True)
+    ]
     chances = jax.jit(partial(drawn, program.form, SMALL))
     paths = []
     for number in range(config.iterations):
@@ -335,14 +266,15 @@ def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
         state, seen = program.advance(state, 1)
         paths.append(np.asarray(state.path, np.float64))
         for lane, one in enumerate(plain):
-            found = one.iteration(number, chance, lane, paths[-1][lane], begun.replay[lane])
+            own = chance_of(config, chance, lane, number, begun.replay[lane])
+            found = np.array(one.iteration(own, field_of(program.field, paths[-1][lane])))
             assert seen["loss"][lane, 0] == pytest.approx(found[:, 0].mean(), rel=2e-3, abs=1e-4)
             assert seen["return"][lane, 0] == pytest.approx(found[:, 1].sum(), rel=1e-5)
     for lane, one in enumerate(plain):
         assert np.max(np.abs(one.weights - np.asarray(begun.weights[lane]))) > 1e-2
         np.testing.assert_allclose(state.weights[lane], one.weights, rtol=5e-3, atol=5e-4)
     # Episodes ended, and were begun afresh.
-    assert sum(one.ends for one in plain) > 0
+    assert any(ends)
     changes = [not np.array_equal(paths[0], path) for path in paths[1:]]
     assert set(changes) == {config.resets == "iteration"}
     # In two pieces, through a file, it is the same run.
@@ -421,11 +353,11 @@ def test_targets_are_exact_cpt_values_of_many_samples(acting: Any) -> None:
         ),
     ],
 )
-def test_what_is_shown_is_q_and_noise(config: Config, tmp_path: Path) -> None:
+def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None:
     program = PaperProgram(config, SMALL)
     state = program.init(KEYS, {"sigma": np.array([2.0, 0.0])})
     points = np.random.default_rng(0).random((40, 2)) * 2.0
-    shown = learned_as_printed(program, state, 3, public=False)
+    shown = learned_q(program, state, 3, public=False)
     np.testing.assert_allclose(shown.values(points), program.values(state, points)[0], atol=1e-5)
     likely = program.probabilities(state, points)[0]
     np.testing.assert_allclose(shown.predict(points), likely, atol=1e-5)
@@ -435,7 +367,7 @@ def test_what_is_shown_is_q_and_noise(config: Config, tmp_path: Path) -> None:
     same = LearnedQ.load(tmp_path / "shown.json")
     np.testing.assert_array_equal(same.values(points), shown.values(points))
     # Q alone is another function.
-    alone = learned_as_printed(program, state, 3, public=False, noise=False)
+    alone = learned_q(program, state, 3, public=False, noise=False)
     np.testing.assert_allclose(
         alone.values(points), program.values(state, points, noise=False)[0], atol=1e-5
     )
@@ -452,19 +384,19 @@ def test_what_is_shown_is_q_and_noise(config: Config, tmp_path: Path) -> None:
 def test_promises() -> None:
     own = small_printed(sigma=None, rate=None, step=0.001)
     program = PaperProgram(own, SMALL)
-    shown = learned_as_printed(program, program.init(KEYS), 3, public=False)
+    shown = learned_q(program, program.init(KEYS), 3, public=False)
     assert isinstance(shown.promise, Claim)
     assert shown.claim.source == "rajabi2022, Theorem 1"
     assert shown.settings["sigma"] == pytest.approx(own.scale[0])
     free = PaperProgram(replace(own, sigma=0.0, rate=1.0), SMALL)
-    without = learned_as_printed(free, program.init(KEYS, {"sigma": 0.0}), None, public=False)
+    without = learned_q(free, program.init(KEYS, {"sigma": 0.0}), None, public=False)
     assert "Not private" in without.protects
 
 
 @pytest.mark.slow
 def test_scores() -> None:
     program = PaperProgram(small_printed(), SMALL)
-    shown = learned_as_printed(program, program.init(KEYS), 3, public=True)
+    shown = learned_q(program, program.init(KEYS), 3, public=True)
     assert shown.score is not None
     assert -20.0 * 5.0 <= shown.score < 0.0
 
@@ -479,7 +411,7 @@ def test_it_learns_what_it_is_for(prospect: Prospect) -> None:
     square = ObstacleSquare(size=3, obstacles=((1, 1, 5.0),))
     sizes: dict[str, Any] = {"samples": 30, "batch": 60, "hidden": (32, 32), "step": 0.005}
     ways: dict[str, Any] = {"successor": "drawn", "behaviour": "uniform", "optimiser": "rmsprop"}
-    config = printed(prospect=prospect, sigma=0.0, rate=1.0, **sizes, **ways)
+    config = ProspectQ.printed(prospect=prospect, sigma=0.0, rate=1.0, **sizes, **ways)
     run = paper.train(jax.random.split(jax.random.key(1), 4), config, square)
     centres = np.asarray(square.grid.position(np.arange(9)))
     chosen = run.program.probabilities(run.state, centres)

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from privrl.control.paper_prospect import Acting
 from privrl.envs import ObstacleSquare, episodes
-from privrl.papers import rajabi2022 as paper
+from privrl.papers.rajabi2022 import experiments as paper
+from privrl.papers.rajabi2022 import printed
+from privrl.papers.rajabi2022.learner import Acting
 from privrl.privacy import InputError
 
 KEY = jax.random.key(8)
@@ -19,9 +20,9 @@ def rows(cpt: float = 1.0, mean: float = 2.0, noise: float = 0.5, spread: float 
     """A table in which everything said holds, for 10 runs."""
     rng = np.random.default_rng(3)
     found = []
-    for objective in get_args(paper.Objective):
+    for objective in get_args(printed.Objective):
         for acting in get_args(Acting):
-            for sigma in paper.SIGMAS:
+            for sigma in printed.SIGMAS:
                 visits = np.full((10, 4), (cpt if objective == "CPT" else mean) + noise * sigma)
                 found.append(
                     {
@@ -42,7 +43,7 @@ def rows(cpt: float = 1.0, mean: float = 2.0, noise: float = 0.5, spread: float 
 def holds(given: list[Any]) -> list[bool]:
     kind = ("Q and noise", "visits")
     found = [one for one in paper.verdicts(given) if (one.get("shown"), one.get("counted")) == kind]
-    assert [one["said"] for one in found] == list(paper.SAID)
+    assert [one["said"] for one in found] == list(printed.SAID)
     return [one["holds"] for one in found]
 
 
@@ -63,7 +64,7 @@ def test_verdicts() -> None:
 
 
 def test_the_papers_own_numbers_are_judged_too() -> None:
-    assert len(paper.PRINTED) == 12
+    assert len(printed.TABLE_1) == 12
     both = [{**one, "shown": "Q alone"} for one in rows() if one["sigma"] > 0.0]
     last = list(paper.verdicts(rows() + both))[-3:]
     assert all(one["preset"] == "the paper's own numbers" for one in last)
@@ -155,9 +156,9 @@ def test_past_the_target_all_rows_are_distributions() -> None:
 
 @pytest.mark.slow
 def test_tables_and_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = paper.config
+    make = paper.learner
     short: dict[str, Any] = {"iterations": 60, "samples": 20}
-    monkeypatch.setattr(paper, "config", lambda *given: replace(make(*given), **short))
+    monkeypatch.setattr(paper, "learner", lambda *given: replace(make(*given), **short))
     paper._trained.cache_clear()
     found = list(paper.table_1([0, 1]))
     assert len(found) == 40
@@ -165,10 +166,12 @@ def test_tables_and_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         assert one["runs"] == 2
         np.testing.assert_allclose(np.mean(one["visits_by_run"], axis=0), one["visits"], atol=1e-4)
         assert one["cpt_shortfall"] >= 0.0
-        assert one["printed"] == list(paper.PRINTED[one["objective"], one["acting"], one["sigma"]])
+        assert one["printed"] == list(
+            printed.TABLE_1[one["objective"], one["acting"], one["sigma"]]
+        )
     assert len(list(paper.verdicts(found))) == 27
     curves = list(paper.figure_2([0, 1]))
-    assert [one["sigma"] for one in curves] == list(paper.SIGMAS) * 2
+    assert [one["sigma"] for one in curves] == list(printed.SIGMAS) * 2
     for one in curves:
         assert len(one["mean"]) == len(one["variance"]) == 20
     # Without noise the loss is smaller.

@@ -29,6 +29,7 @@ import numpy as np
 from privrl.control import ProspectQ
 from privrl.core.types import Floats
 from privrl.envs import ObstacleGrid, TabularMDP
+from privrl.papers.rajabi2022.printed import HORIZON
 from privrl.privacy.promise import Budget
 from privrl.privacy.session import PrivacySession
 from privrl.risk import Prospect, prospect_of, solve
@@ -41,9 +42,6 @@ EPSILONS = (1.0, 10.0)
 RADII = (0.01, 0.03, 0.1, 0.3, 1.0)
 PROSPECTS = ("rajabi2022", "tversky-kahneman")
 REWARD_RANGE = (-50.0, 0.0)
-HORIZON = 400
-"""Steps of an episode, as in the authors' evaluations."""
-
 LEARNERS: dict[str, ProspectQ] = {
     "reward model": ProspectQ(gamma=GAMMA, reward_range=REWARD_RANGE),
     "updates": ProspectQ(gamma=GAMMA, reward_range=REWARD_RANGE, release="updates"),

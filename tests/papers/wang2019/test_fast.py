@@ -1,9 +1,10 @@
 """The paper's Q-learning with functional noise: by hand, against NumPy, and its path in law."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, count, pairwise, permutations
 from pathlib import Path as File
 from typing import Any
 
@@ -14,41 +15,39 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from privrl.control import paper_functional_q as paper
-from privrl.control import paper_path as paths
-from privrl.control.paper_functional_q import (
-    Config,
-    PaperProgram,
-    State,
-    claims,
-    drawn,
-    gradient_of,
-    printed,
-    public_code,
-    train,
-    values_of,
-)
+from privrl.control.learned_q import NOT_PRIVATE
 from privrl.control.program import Program, load_state, save_state
 from privrl.envs import CartPole, Interval, Taxi
+from privrl.papers.wang2019 import FunctionalQ
+from privrl.papers.wang2019 import fast as paper
+from privrl.papers.wang2019 import path as paths
+from privrl.papers.wang2019.algorithm import Algorithm1, Chance, LazyPath, Network, Path
+from privrl.papers.wang2019.fast import PaperProgram, State, drawn, gradient_of, train, values_of
+from privrl.papers.wang2019.learner import NO_CLAIM
+from privrl.papers.wang2019.path import Edge
 from privrl.privacy import InputError
+from privrl.privacy.certificate import Claim
 
 Floats = NDArray[np.float64]
 
 KEYS = jax.random.split(jax.random.key(3), 3)
 FALSE_ALARM = 1e-6
 SMALL: dict[str, Any] = {"samples": 60, "batch": 8, "resets": 6, "hidden": (5, 4)}
-SHORT = Interval(step_limit=10)
+SHORT_STEPS = 10
+SHORT = Interval(step_limit=SHORT_STEPS)
 
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def small_printed(**changes: Any) -> Config:
-    return printed(**({**SMALL, "sigma": 0.0, "rate": 1.0} | changes))
+def small_printed(**changes: Any) -> FunctionalQ:
+    return FunctionalQ.printed(**({**SMALL, "sigma": 0.0, "rate": 1.0} | changes))
 
 
-def small_code(**changes: Any) -> Config:
-    return public_code(**({**SMALL, "sigma": 0.0, "replay": 20, "target": 20} | changes))
+def small_code(**changes: Any) -> FunctionalQ:
+    return FunctionalQ.public_code(
+        **({**SMALL, "sigma": 0.0, "replay": 20, "target": 20} | changes)
+    )
 
 
 # --- what is claimed ------------------------------------------------------------------------------
@@ -57,17 +56,17 @@ def small_code(**changes: Any) -> Config:
 @pytest.mark.parametrize(
     ("config", "sigma", "rate"),
     [
-        (printed(), 6.2, 24.0),
-        (printed(epsilon=0.45), 17.0, None),
-        (printed(step=0.001), 1.9, None),
-        (printed(updates="step", resets=5000), 318.0, None),
+        (FunctionalQ.printed(), 6.2, 24.0),
+        (FunctionalQ.printed(epsilon=0.45), 17.0, None),
+        (FunctionalQ.printed(step=0.001), 1.9, None),
+        (FunctionalQ.printed(updates="step", resets=5000), 318.0, None),
     ],
 )
 def test_theorem_5_sets_sigma_and_beta_together(
-    config: Config, sigma: float, rate: float | None
+    config: FunctionalQ, sigma: float, rate: float | None
 ) -> None:
-    (claim,) = claims(config)
-    found = config.noise
+    claim, found = config.promise, config.noise
+    assert isinstance(claim, Claim)
     assert found == (claim.details["sigma"], claim.details["beta"])
     assert found[0] == pytest.approx(sigma, rel=0.03)
     if rate is not None:
@@ -77,17 +76,16 @@ def test_theorem_5_sets_sigma_and_beta_together(
 
 
 def test_a_sigma_of_ones_own_has_no_claim() -> None:
-    assert claims(public_code(sigma=0.0)) == ()
-    with pytest.raises(InputError, match="has no claim"):
-        claims(public_code())
+    assert FunctionalQ.public_code(sigma=0.0).promise == NOT_PRIVATE
+    assert FunctionalQ.public_code().promise == NO_CLAIM
 
 
 def test_resets_are_in_whole_batches_as_printed() -> None:
-    assert printed().period == 128
-    assert printed(resets=1).period == 39 * 128
-    assert printed(resets=10).period == 4 * 128
-    assert public_code().period == 50
-    assert public_code(resets=1).period == 5000
+    assert FunctionalQ.printed().period == 128
+    assert FunctionalQ.printed(resets=1).period == 39 * 128
+    assert FunctionalQ.printed(resets=10).period == 4 * 128
+    assert FunctionalQ.public_code().period == 50
+    assert FunctionalQ.public_code(resets=1).period == 5000
 
 
 @pytest.mark.parametrize(
@@ -115,17 +113,17 @@ def test_resets_are_in_whole_batches_as_printed() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
-        printed(**changes)
+        FunctionalQ.printed(**changes)
 
 
 def test_environments_that_do_not_fit_are_refused() -> None:
     for env in (CartPole(), Taxi()):
         with pytest.raises(InputError, match="one number is observed"):
-            PaperProgram(printed(), env)
+            PaperProgram(FunctionalQ.printed(), env)
     with pytest.raises(InputError, match="sets no limit"):
-        PaperProgram(printed(), Interval(step_limit=None))
+        PaperProgram(FunctionalQ.printed(), Interval(step_limit=None))
     with pytest.raises(InputError, match="compiles"):
-        PaperProgram(printed(), "Interval")  # type: ignore[arg-type]
+        PaperProgram(FunctionalQ.printed(), "Interval")  # type: ignore[arg-type]
 
 
 def test_sweeps_are_checked() -> None:
@@ -142,81 +140,36 @@ def test_sweeps_are_checked() -> None:
 # --- without noise --------------------------------------------------------------------------------
 
 
-class Plain:
-    """Deep Q-learning for one lane in NumPy, in 64 bits, from chances drawn beforehand."""
+def interval(x: float, action: int, share: float) -> tuple[float, float]:
+    """`Interval` in plain arithmetic: where an action leads, and what that pays."""
+    after = min(1.0, x + 0.25 * share) if action == 0 else max(0.0, x - 0.25 * share)
+    return after, 0.5 - abs(after - 0.5)
 
-    def __init__(self, program: PaperProgram, weights: Floats) -> None:
-        self.config, self.form = program.config, program.form
-        self.weights, self.target = weights, weights.copy()
-        self.squares = np.zeros_like(weights)
-        self.samples: list[tuple[float, int, float, float, float]] = []
 
-    def layers(self, weights: Floats) -> list[tuple[Floats, Floats]]:
-        found, at = [], 0
-        for rows, columns in self.form.shapes:
-            matrix = weights[at : at + rows * columns].reshape(rows, columns)
-            at += rows * columns
-            found.append((matrix, weights[at : at + columns]))
-            at += columns
-        return found
+def chance_of(drawn: Any, lane: int) -> Chance:
+    """What one lane's episode meets."""
+    return Chance(
+        drawn.begun.inner[lane],
+        drawn.chance[:, lane],
+        drawn.explores[:, lane],
+        drawn.any_action[:, lane],
+        drawn.picks[:, lane],
+    )
 
-    def q(self, weights: Floats, x: float) -> list[Floats]:
-        kept = [np.array([x])]
-        layers = self.layers(weights)
-        for matrix, bias in layers[:-1]:
-            kept.append(np.maximum(kept[-1] @ matrix + bias, 0.0))
-        return [*kept, kept[-1] @ layers[-1][0] + layers[-1][1]]
 
-    def gradient(self, x: float, action: int, error: float) -> Floats:
-        kept = self.q(self.weights, x)
-        back = np.zeros(self.form.actions)
-        back[action] = error
-        found: list[Floats] = []
-        for number in reversed(range(len(self.form.shapes))):
-            found = [np.outer(kept[number], back).ravel(), back, *found]
-            back = (self.layers(self.weights)[number][0] @ back) * (kept[number] > 0.0)
-        return np.concatenate(found)
+def plain_run(program: PaperProgram, weights: Floats, path: Callable[[], Path]) -> Algorithm1:
+    form = program.form
+    return Algorithm1(program.learner, interval, form.horizon, form.actions, weights, path)
 
-    def episode(self, start: float, chance: Any, lane: int) -> float:
-        config, horizon = self.config, self.form.horizon
-        x, total = start, 0.0
-        for k in range(horizon):
-            time = len(self.samples)
-            if config.target is not None and time > 0 and time % config.target == 0:
-                self.target = self.weights.copy()
-            action = int(np.argmax(self.q(self.weights, x)[-1]))
-            explores = 0.05 + 0.85 * math.exp(-time / 200.0)
-            if config.acting == "epsilon-greedy" and chance.explores[k, lane] < explores:
-                action = int(chance.any_action[k, lane])
-            size = 0.25 * float(chance.chance[k, lane])
-            after = min(1.0, x + size) if action == 0 else max(0.0, x - size)
-            reward = 0.5 - abs(after - 0.5)
-            ends = config.terminal and k == horizon - 1
-            self.samples.append((x, action, reward, after, 0.0 if ends else config.gamma))
-            total += reward
-            x = after
-            number = len(self.samples)
-            due = number % config.batch == 0 if config.updates == "batch" else True
-            if due and number >= config.batch:
-                self.update([self.samples[i] for i in chance.picks[k, lane]])
-        return total
 
-    def update(self, batch: list[tuple[float, int, float, float, float]]) -> None:
-        config = self.config
-        whole = np.zeros_like(self.weights)
-        for x, action, reward, after, goes_on in batch:
-            ahead = self.weights if config.target is None else self.target
-            aim = reward + goes_on * np.max(self.q(ahead, after)[-1])
-            error = float(self.q(self.weights, x)[-1][action] - aim)
-            if config.loss == "huber":
-                error = max(-1.0, min(1.0, error))
-            whole += self.gradient(x, action, error) / len(batch)
-        if config.clamp is not None:
-            whole = np.clip(whole, -config.clamp, config.clamp)
-        if config.optimiser == "rmsprop":
-            self.squares = 0.99 * self.squares + 0.01 * whole**2
-            whole = whole / (np.sqrt(self.squares) + 1e-8)
-        self.weights = self.weights - config.step * whole
+class Silence:
+    """No noise."""
+
+    def insert(self, x: float) -> None:
+        pass
+
+    def __call__(self, x: float) -> Floats:
+        return np.zeros((2, 2))
 
 
 @pytest.mark.parametrize(
@@ -234,26 +187,119 @@ class Plain:
         ),
     ],
 )
-def test_without_noise_it_is_the_numpy_loop(config: Config) -> None:
+def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
     program = PaperProgram(config, SHORT)
     state = program.init(KEYS)
     first = np.asarray(state.weights, np.float64)
-    plain = [Plain(program, first[lane]) for lane in range(len(KEYS))]
+    plain = [plain_run(program, first[lane], Silence) for lane in range(len(KEYS))]
     chances = jax.jit(partial(drawn, program.form, SHORT))
     for _ in range(6):
         with jax.enable_x64(False):
             chance = jax.tree.map(np.asarray, chances(state))
         state, seen = program.advance(state, 1)
         for lane, one in enumerate(plain):
-            total = one.episode(float(chance.begun.inner[lane]), chance, lane)
+            total = one.episode(chance_of(chance, lane))
             assert seen["return"][lane, 0] == pytest.approx(total, rel=1e-4)
     for lane, one in enumerate(plain):
         assert np.max(np.abs(one.weights - first[lane])) > 1e-3
         np.testing.assert_allclose(state.weights[lane], one.weights, rtol=2e-3, atol=2e-4)
 
 
+@pytest.mark.parametrize(
+    ("make", "edge"),
+    [
+        (small_printed, "correct"),
+        pytest.param(small_printed, "public-code", marks=pytest.mark.slow),
+        pytest.param(small_code, "correct", marks=pytest.mark.slow),
+        pytest.param(small_code, "public-code", marks=pytest.mark.slow),
+    ],
+)
+def test_with_one_path_it_is_the_numpy_loop(make: Any, edge: Edge) -> None:
+    """Both draw the path at a new state from the same normals, given its neighbours."""
+    config = make(batch=10, resets=1, sigma=0.3, rate=2.0, edge=edge)
+    program = PaperProgram(config, SHORT)
+    state = program.init(KEYS[:1])
+    first = np.asarray(state.weights[0], np.float64)
+    normals: list[Floats] = []
+    asked = (normals.pop(0).reshape(-1, 2) for _ in count())
+    plain = plain_run(program, first, lambda: LazyPath(0.3, 2.0, asked, edge))
+    chances = jax.jit(partial(drawn, program.form, SHORT))
+    for _ in range(6):
+        with jax.enable_x64(False):
+            chance = jax.tree.map(np.asarray, chances(state))
+        state, seen = program.advance(state, 1)
+        normals.extend(chance.normals[:, 0].astype(np.float64))
+        total = plain.episode(chance_of(chance, 0))
+        assert normals == []
+        assert seen["return"][0, 0] == pytest.approx(total, rel=1e-4)
+    assert np.max(np.abs(plain.weights - first)) > 1e-3
+    np.testing.assert_allclose(state.weights[0], plain.weights, rtol=2e-3, atol=2e-4)
+
+
+class Recorded:
+    """The path that a run drew, at the states it met."""
+
+    def __init__(self) -> None:
+        self.points, self.values = np.empty(0), np.empty((0, 1, 2))
+
+    def record(self, path: paths.Path) -> None:
+        merged, waits = int(path.merged[0]), int(path.waits[0])
+        points = [path.points[0, :merged], path.late_points[0, :waits]]
+        values = [path.values[0, :merged], path.late_values[0, :waits]]
+        self.points = np.concatenate(points).astype(np.float64)
+        self.values = np.concatenate(values).astype(np.float64).reshape(len(self.points), -1, 2)
+
+    def insert(self, x: float) -> None:
+        pass
+
+    def __call__(self, x: float) -> Floats:
+        return np.asarray(self.values[np.argmin(np.abs(self.points - x))])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        small_printed(batch=10, resets=6, sigma=0.3),
+        pytest.param(small_code(resets=3, sigma=0.3), marks=pytest.mark.slow),
+    ],
+)
+def test_with_a_path_for_each_batch_it_is_the_numpy_loop(config: FunctionalQ) -> None:
+    """Resets come where episodes begin, so that a run has one path in each of them."""
+    program = PaperProgram(config, SHORT)
+    assert config.period % SHORT_STEPS == 0
+    state = program.init(KEYS[:1])
+    first = np.asarray(state.weights[0], np.float64)
+    path = Recorded()
+    plain = plain_run(program, first, lambda: path)
+    chances = jax.jit(partial(drawn, program.form, SHORT))
+    seen_paths = []
+    for _ in range(6):
+        with jax.enable_x64(False):
+            chance = jax.tree.map(np.asarray, chances(state))
+        state, seen = program.advance(state, 1)
+        path.record(state.path)
+        seen_paths.append(path(0.5)[0, 0])
+        total = plain.episode(chance_of(chance, 0))
+        assert seen["return"][0, 0] == pytest.approx(total, rel=1e-4)
+    assert len(set(seen_paths)) >= config.resets
+    assert np.max(np.abs(plain.weights - first)) > 1e-3
+    np.testing.assert_allclose(state.weights[0], plain.weights, rtol=2e-3, atol=2e-4)
+
+
+def test_slopes_of_the_numpy_network_are_differences() -> None:
+    network, rng = Network((2, 5, 4, 3)), np.random.default_rng(1)
+    weights, x = rng.normal(size=2 * 5 + 5 + 5 * 4 + 4 + 4 * 3 + 3), rng.random(2)
+    for action in range(3):
+        up, down = (
+            np.array([network.q(weights + s * nudge, x)[action] for nudge in 1e-6 * np.eye(54)])
+            for s in (1.0, -1.0)
+        )
+        found = network.slope(weights, x, action)
+        np.testing.assert_allclose(found, (up - down) / 2e-6, atol=1e-7)
+
+
 def test_the_gradient_is_that_of_automatic_differentiation() -> None:
-    form = PaperProgram(printed(hidden=(7, 3, 5)), Interval()).form
+    form = PaperProgram(FunctionalQ.printed(hidden=(7, 3, 5)), Interval()).form
     size = sum((rows + 1) * columns for rows, columns in form.shapes)
     rng = np.random.default_rng(1)
     with jax.enable_x64(False):
@@ -313,7 +359,7 @@ def test_one_update_by_hand() -> None:
 
 
 @pytest.mark.parametrize("config", [small_code(), small_printed()])
-def test_a_run_in_two_pieces_is_the_whole_run(config: Config, tmp_path: File) -> None:
+def test_a_run_in_two_pieces_is_the_whole_run(config: FunctionalQ, tmp_path: File) -> None:
     """Also when the state went through a file in between."""
     program = PaperProgram(config, SHORT)
     begun = program.init(KEYS, {"sigma": jnp.asarray([0.0, 0.3, 0.7])})
@@ -667,7 +713,7 @@ def return_of(policy: NDArray[np.int64], grid: Floats, ahead: Floats, steps: int
 def test_the_public_code_learns_without_noise() -> None:
     env = Interval()
     best, grid, ahead = best_return(env)
-    program = PaperProgram(public_code(sigma=0.0), env)
+    program = PaperProgram(FunctionalQ.public_code(sigma=0.0), env)
     state, seen = program.advance(program.init(jax.random.split(jax.random.key(0), 16)), 100)
     policies = program.values(state, grid).argmax(axis=2)
     found = [return_of(policy, grid, ahead, 50) for policy in policies]
@@ -682,7 +728,7 @@ def test_the_public_code_learns_without_noise() -> None:
 def test_noise_does_harm() -> None:
     keys = jnp.concatenate([jax.random.split(jax.random.key(1), 16)] * 2)
     sigmas = jnp.repeat(jnp.asarray([0.0, 1.0]), 16)
-    found = train(keys, public_code(), Interval(), {"sigma": sigmas})
+    found = train(keys, FunctionalQ.public_code(), Interval(), {"sigma": sigmas})
     quiet, noisy = found.returns[:, -10:].mean(axis=1).reshape(2, 16)
     assert stats.ttest_ind(quiet, noisy).pvalue < FALSE_ALARM
     assert quiet.mean() > noisy.mean() + 3.0
@@ -690,7 +736,7 @@ def test_noise_does_harm() -> None:
 
 def test_states_of_the_first_and_the_last_bound_are_ends() -> None:
     """Observations are scaled by public bounds, and cut off there."""
-    form = replace(PaperProgram(printed(), Interval()).form, low=-1.0, high=3.0)
+    form = replace(PaperProgram(FunctionalQ.printed(), Interval()).form, low=-1.0, high=3.0)
     with jax.enable_x64(False):
         scaled = form.scaled(jnp.asarray([[-2.0], [-1.0], [1.0], [5.0]]))
     np.testing.assert_allclose(scaled, [0.0, 0.0, 0.5, 1.0])
@@ -710,8 +756,8 @@ def test_values_are_those_of_each_lane() -> None:
     program = PaperProgram(small_code(), SHORT)
     state: State = program.init(KEYS)
     found = program.values(state, [0.0, 0.3, 1.0])
-    plain = Plain(program, np.asarray(state.weights[1], np.float64))
+    plain = plain_run(program, np.asarray(state.weights[1], np.float64), Silence)
     assert found.shape == (3, 3, 2)
     for k, x in enumerate((0.0, 0.3, 1.0)):
-        np.testing.assert_allclose(found[1, k], plain.q(plain.weights, x)[-1], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found[1, k], plain.q(plain.weights, x), rtol=1e-4, atol=1e-6)
     assert all(not np.array_equal(a, b) for a, b in pairwise(found))

@@ -1,0 +1,24 @@
+"""Rajabi et al. (2022), "Privacy-preserving reinforcement learning beyond expectation".
+
+Read the folder in this order:
+
+- `algorithm`: Algorithms 1 to 3 in NumPy, in the paper's line order, and what the paper leaves open
+  or prints otherwise.
+- `learner`: `ProspectQ`, its settings; the algorithms as printed and with the settings of the
+  authors' public code; Theorem 1's claim, and why it is no certificate.
+- `fast`: the algorithms compiled, for many runs side by side; tests hold it equal to `algorithm`.
+  `field` has its noise.
+- `printed`: what the paper prints. `experiments`: Table I and Figure 2 run again, and whether what
+  is said of them holds. `certified`: what certified learners (`privrl.control.ProspectQ`) reach on
+  its task. `gamble`: choices where people and the mean disagree, by a certified actor-critic, which
+  the paper leaves to future work.
+- `lesson`: the options of `privrl train rajabi2022-prospect`.
+
+>>> from privrl.papers.rajabi2022 import ProspectQ
+>>> ProspectQ.printed(epsilon=0.9).theorem.source
+'rajabi2022, Theorem 1'
+"""
+
+from privrl.papers.rajabi2022.learner import ProspectQ
+
+__all__ = ["ProspectQ"]

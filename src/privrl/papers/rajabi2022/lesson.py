@@ -1,0 +1,48 @@
+"""The options of `privrl train rajabi2022-prospect`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from privrl.control.learned_q import LearnedQ
+from privrl.papers.rajabi2022.fast import PaperProgram
+from privrl.papers.rajabi2022.learner import ProspectQ, learned_q
+from privrl.papers.wang2019.lesson import FunctionalNoiseLesson
+from privrl.risk import prospect_of
+from privrl.run.training import Trained
+
+
+@dataclass(frozen=True)
+class ProspectLesson(FunctionalNoiseLesson):
+    """Options of PP-CPT-RL."""
+
+    learner: str = "rajabi2022-prospect"
+    prospect: str | None = None
+    """A name, or the path of a file."""
+
+    iterations: int | None = None
+    acting: str | None = None
+    noise: str | None = None
+    resets: str | None = None
+
+    EXAMPLE: ClassVar[str] = "ObstacleSquare"
+    AGENT: ClassVar[type[Any]] = ProspectQ
+    THEOREM: ClassVar[str] = "Theorem 1"
+    CLAIMED: ClassVar[str] = "each iteration"
+    SOURCE: ClassVar[str] = "{iterations:,} iterations of {batch:,} steps"
+
+    def options(self) -> dict[str, Any]:
+        given = super().options()
+        return given if self.prospect is None else given | {"prospect": prospect_of(self.prospect)}
+
+    @property
+    def count(self) -> int:
+        iterations: int = self.iterations or self.preset_of().iterations
+        return iterations
+
+    def program(self, swept: Sequence[str] = ()) -> PaperProgram:
+        agent, env = self.agent(swept), self.environment()
+        return PaperProgram(agent, env)
+
+    def learned(self, program: Any, trained: Trained, seed: int | None) -> LearnedQ:
+        return learned_q(program, trained.state, seed, public=self.public)

@@ -1,0 +1,21 @@
+"""Wang and Hegde (2019), "Privacy-preserving Q-learning with functional noise".
+
+Read the folder in this order:
+
+- `algorithm`: Algorithm 1 in NumPy, in the paper's line order, and what the paper leaves open.
+- `learner`: `FunctionalQ`, its settings; the algorithm as printed and as in the authors' public
+  code; Theorem 5's claim, and why it is no certificate.
+- `fast`: the algorithm compiled, for many runs side by side; tests hold it equal to `algorithm`.
+  `path` draws its noise, with the exact law, and `draws` random numbers in few calls.
+- `printed`: what the paper prints. `experiments`: Figure 1 run again, and whether what is said of
+  it holds. `certified`: what certified learners (`privrl.control.FunctionalQ`) reach on its task.
+- `lesson`: the options of `privrl train wang2019-functional-q`.
+
+>>> from privrl.papers.wang2019 import FunctionalQ
+>>> FunctionalQ.printed(epsilon=0.9).theorem.source
+'wang2019, Theorem 5'
+"""
+
+from privrl.papers.wang2019.learner import FunctionalQ
+
+__all__ = ["FunctionalQ"]
