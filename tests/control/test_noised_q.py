@@ -14,7 +14,8 @@ from scipy import stats
 
 from privrl.control import noised_q
 from privrl.control.heads import Layers, Linear
-from privrl.control.noised_q import Data, People, Plan, Rule, Updates, Weights
+from privrl.control.noised_q import Plan
+from privrl.control.update_rules import Data, People, Rule, Updates, Weights
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs import TabularMDP
 from privrl.privacy import Budget, Gaussian, Repeated

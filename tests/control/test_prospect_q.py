@@ -27,9 +27,9 @@ from privrl.control import (
 )
 from privrl.control.course import STATE
 from privrl.control.heads import Layers, Linear, Table
-from privrl.control.noised_q import Data, ProspectUpdates
 from privrl.control.program import read_about
 from privrl.control.shrinkage import posterior_means
+from privrl.control.update_rules import Data, ProspectUpdates
 from privrl.control.walks import SampledWalk, Walk, pooled, walk, walk_sampling
 from privrl.core.types import Floats
 from privrl.data import Fourier, OneHot, Tabular

@@ -377,7 +377,7 @@ register(
     Mutant(
         "clip-per-row",
         "each of a person's transitions clipped, and not their sum",
-        (("control.noised_q:People.rows", _by_row),),
+        (("control.update_rules:People.rows", _by_row),),
         ("tests/control/test_logged_q.py::test_a_person_is_clipped_with_all_their_trajectories",),
         ("logged-q",),
         _FEW,
@@ -579,8 +579,8 @@ register(
         "batch-divided",
         "updates paid for as if one reward of a batch could change",
         (
-            ("control.noised_q:Weights.bound", _smaller_bound),
-            ("control.noised_q:Updates.bound", _smaller_bound),
+            ("control.update_rules:Weights.bound", _smaller_bound),
+            ("control.update_rules:Updates.bound", _smaller_bound),
         ),
         (
             "tests/control/test_noised_q.py::"
@@ -592,7 +592,7 @@ register(
     Mutant(
         "prospect-half",
         "updates towards CPT values paid for as if they moved by the clip bound once",
-        (("control.noised_q:ProspectUpdates.bound", _half_clip),),
+        (("control.update_rules:ProspectUpdates.bound", _half_clip),),
         ("tests/control/test_prospect_q.py::test_no_two_reward_functions_move_an_update_further",),
         ("prospect-q-updates",),
     ),

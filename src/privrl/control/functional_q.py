@@ -55,6 +55,7 @@ from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import DESCENTS, Descent, total
 from privrl.control.program import load_state, read_about
 from privrl.control.reward_basis import PerAction
+from privrl.control.update_rules import Data
 from privrl.control.walks import Env, Walk, greedy, walk
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -377,7 +378,7 @@ class FunctionalQ:
         # Without a budget nothing is noised, and the radius does not matter.
         return descent.plan(cast(Any, self.release), head, self.reward_radius or 1.0)
 
-    def transitions(self, head: Head, walked: Walk) -> noised_q.Data:
+    def transitions(self, head: Head, walked: Walk) -> Data:
         """What updates are made of. **Private** rewards."""
         return noised_q.transitions(
             head,

@@ -5,9 +5,10 @@
 
 Unit: a person with all their trajectories (a trajectory, if the data has no user column). Relation:
 replace-one; the number of people n is public. Each of T updates adds up, over all people, the mean
-of delta grad Q over a person's transitions, clipped to norm C (`noised_q.People`: the algorithm,
-the theorem, its proof), adds a Gaussian vector, and divides by n. Released: the parameters after
-every update. Event: Repeated(Gaussian(sigma C, C), T), of which nothing is amplified.
+of delta grad Q over a person's transitions, clipped to norm C (`update_rules.People` and its proof;
+`noised_q` has the algorithm and the theorem), adds a Gaussian vector, and divides by n. Released:
+the parameters after every update. Event: Repeated(Gaussian(sigma C, C), T), of which nothing is
+amplified.
 
 Rewards are divided by the largest size that `reward_range` allows, so that C and the step sizes are
 in units of it, and Q is multiplied by it again in the end. What happened to nobody is not
@@ -35,7 +36,8 @@ from privrl.control import noised_q
 from privrl.control.heads import Network, head_of
 from privrl.control.increments import Rows
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
-from privrl.control.noised_q import People, Plan
+from privrl.control.noised_q import Plan
+from privrl.control.update_rules import People
 from privrl.control.walks import greedy
 from privrl.core import checks, resources
 from privrl.core.errors import InputError

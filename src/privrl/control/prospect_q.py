@@ -16,12 +16,13 @@ its state with fresh chances (`walks.SampledWalk`). The releases:
   places where waiting pays, or costs nothing. Then values are planned for under the prospect
   (`prospect_planning`). All of it is post-processing, and so is planning for other prospects.
 - "updates". The rewards of all drawn successors are read, and Q is learned by noised updates
-  towards their CPT values (`noised_q.ProspectUpdates`): T Gaussians with movement 2 C each, C the
-  clip, the later ones chosen after seeing the earlier ones. This does not rest on the radius, since
-  a CPT value is not a smooth function of rewards. So any two reward functions count as neighbours,
-  and `reward_radius` may be left out: the certificate then says the width of `reward_range`. It is
-  for a Q of few parameters: all T updates together have a signal of norm T C at most, and noise of
-  2 C T / mu in *each* parameter, mu as in mu-GDP. A table of hundreds learns next to nothing.
+  towards their CPT values (`update_rules.ProspectUpdates`): T Gaussians with movement 2 C each, C
+  the clip, the later ones chosen after seeing the earlier ones. This does not rest on the radius,
+  since a CPT value is not a smooth function of rewards. So any two reward functions count as
+  neighbours, and `reward_radius` may be left out: the certificate then says the width of
+  `reward_range`. It is for a Q of few parameters: all T updates together have a signal of norm T C
+  at most, and noise of 2 C T / mu in *each* parameter, mu as in mu-GDP. A table of hundreds learns
+  next to nothing.
 
 Values are nested utilities: a step that surely pays c and ends is worth u(c), not c.
 
@@ -44,6 +45,7 @@ from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Head, Layers
 from privrl.control.noised_q import Descent
 from privrl.control.reward_basis import PerAction, distinct
+from privrl.control.update_rules import Data
 from privrl.control.walks import Env, SampledWalk, Walk, greedy, pooled, walk_sampling
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -183,7 +185,7 @@ class ProspectQ(FunctionalQ):
     def update_plan(self, head: Head) -> noised_q.Plan:
         return (self.descent or DESCENT).prospect_plan(head, self.prospect)
 
-    def transitions(self, head: Head, walked: Walk) -> noised_q.Data:
+    def transitions(self, head: Head, walked: Walk) -> Data:
         assert self.reward_range is not None
         sampled = cast(SampledWalk, walked)
         return noised_q.sampled_transitions(sampled, self.gamma, self.reward_range)

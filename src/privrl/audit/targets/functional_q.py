@@ -30,9 +30,10 @@ from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
-from privrl.control.noised_q import Data, Descent, Plan
+from privrl.control.noised_q import Descent, Plan
 from privrl.control.prospect_q import ProspectQ
 from privrl.control.reward_basis import horizon_weight
+from privrl.control.update_rules import Data
 from privrl.core.types import Array
 from privrl.data import Fourier, Trajectories
 from privrl.envs import TabularMDP
