@@ -38,8 +38,8 @@ from privrl.cli import (
     train_ono2020_pgc,
     train_pgc,
     train_prospect,
-    train_seo2020_actor_critic,
     train_rajabi2022_prospect,
+    train_seo2020_actor_critic,
     train_wang2019_functional_q,
     verify,
 )

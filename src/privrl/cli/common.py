@@ -16,7 +16,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 EnvName = Annotated[
     str | None, typer.Option(help="Where to learn: Taxi-v4, MDP100, an id of Gymnasium's, ...")
 ]
-Mode = Annotated[str | None, typer.Option(help="certified (as if not said), or paper.")]
 Variant = Annotated[
     str | None, typer.Option(help="both, actor or critic: what is given; none: no noise at all.")
 ]
