@@ -513,7 +513,7 @@ def gpope() -> Target:
             known = [contributed(units, found[:-1]) for units in moments]
             seen.extend(evidence(-np.diff(found, axis=0), *known))
 
-    return _fits("gpope", lambda data: judge.fit(data, _WHO), neighbours, runs=RUNS, watch=watch)
+    return _fits("gpope", lambda data: judge.fit(data, _WHO), neighbours, runs=2400, watch=watch)
 
 
 @target
