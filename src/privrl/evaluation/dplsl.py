@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from privrl.core import checks
 from privrl.core.types import Floats
 from privrl.data import Policy
-from privrl.evaluation.dplsw import OutputPerturbed, Visits, first_visits, on_policy_only
+from privrl.evaluation.dplsw import OutputPerturbed, Visits, on_policy_only
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data
 from privrl.privacy.promise import Relation
@@ -70,14 +70,7 @@ class DPLSL(OutputPerturbed):
     ) -> Result:
         """The value function of the policy that collected the data."""
         on_policy_only("DP-LSL", data, policy)
-        visits = first_visits(
-            data,
-            self.states(),
-            self.gamma,
-            self.reward_range,
-            self.returns_range(),
-            certified=not session.public,
-        )
+        visits = self.visits(data, session.public)
         phi, rho, m = self.phi(), self.weights_of_states(), visits.units
         ridge = 4.0 * math.sqrt(m) if self.ridge is None else self.ridge
         exact = solution(phi, rho, ridge, visits)

@@ -137,6 +137,11 @@ class OutputPerturbed:
         """The features of all states, (S, d)."""
         return np.asarray(self.features(np.arange(self.states())), dtype=np.float64)
 
+    def visits(self, data: Data, public: bool) -> "Visits":
+        """First visits of states, and their returns."""
+        bounds = self.reward_range, self.returns_range()
+        return first_visits(data, self.states(), self.gamma, *bounds, certified=not public)
+
     def mechanism(self) -> SmoothMechanism:
         """The noise, but for its private scale."""
         return _calibrated(self.budget, self.features.dimension)
@@ -207,14 +212,7 @@ class DPLSW(OutputPerturbed):
     ) -> Result:
         """The value function of the policy that collected the data."""
         on_policy_only("DP-LSW", data, policy)
-        visits = first_visits(
-            data,
-            self.states(),
-            self.gamma,
-            self.reward_range,
-            self.returns_range(),
-            certified=not session.public,
-        )
+        visits = self.visits(data, session.public)
         root = np.sqrt(self.weights_of_states())
         inverse = np.linalg.pinv(root[:, None] * self.phi())
         exact = inverse @ (root * visits.means())
