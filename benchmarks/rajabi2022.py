@@ -1,8 +1,8 @@
 """The experiments of rajabi2022: Table I and Figure 2 with the corrected estimator, and certified.
 
-In paper mode no setting was chosen by results: those that the paper does not have are the public
-code's. Settings with certificates were chosen on seeds 0 to 9. What is reported is from seeds 100
-to 119, or 109 for the gambles.
+Of the paper's algorithm no setting was chosen by results: those that the paper does not have are
+the public code's. Settings with certificates were chosen on seeds 0 to 9. What is reported is from
+seeds 100 to 119, or 109 for the gambles.
 
 `PRIVRL_RAJABI2022` names the parts to run, by commas; all by default.
 

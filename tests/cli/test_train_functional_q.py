@@ -178,8 +178,11 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         ([*TRAIN], "env is needed: say with --env which environment to learn in, such as Interval"),
         ([*HERE], "reward_radius is needed: say with --reward-radius by how much a reward may"),
-        ([*HERE, *RADIUS], "epsilon is needed: say with --epsilon how much may be given away"),
-        ([*HERE, *RADIUS, "--epsilon", "1"], "delta is needed: say with --delta how likely"),
+        ([*HERE, *RADIUS], "epsilon is needed: say with --epsilon the privacy budget"),
+        (
+            [*HERE, *RADIUS, "--epsilon", "1"],
+            "delta is needed: say with --delta the failure probability",
+        ),
         ([*HERE, *RADIUS, *BUDGET], "reward_range is needed: say with --reward-range what any"),
         ([*HERE, *RADIUS, *BUDGET, "--reward-range", "1"], "must be two numbers, the lowest"),
         ([*HERE, *RADIUS, *BUDGET, "--reward-range", "1,0"], "must have the lowest first"),

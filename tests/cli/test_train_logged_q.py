@@ -236,8 +236,8 @@ NEXT = [*COLUMNS, *BUDGET, *RANGE, *COUNT]
     [
         ([], "trajectory is needed: say with --trajectory which column tells one"),
         (COLUMNS[:2], "state is needed: say with --state which columns describe"),
-        (COLUMNS, "epsilon is needed: say with --epsilon how much may be given away about anybody"),
-        ([*COLUMNS, "--epsilon", "1"], "delta is needed: say with --delta how likely"),
+        (COLUMNS, "epsilon is needed: say with --epsilon the privacy budget for each person"),
+        ([*COLUMNS, "--epsilon", "1"], "delta is needed: say with --delta the failure probability"),
         ([*COLUMNS, *BUDGET], "reward_range is needed: say with --reward-range the smallest"),
         ([*COLUMNS, *BUDGET, *RANGE], "num_actions is needed: say with --num-actions how many"),
         (NEXT, "state_range is needed: say with --state-range what each state could be"),

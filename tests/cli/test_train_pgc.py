@@ -188,7 +188,7 @@ def test_sweeps_that_cannot_be_are_refused(
             [*PRINTED, "--mechanism", "privunit", "--epsilon", "1"],
             "mechanism must be laplace, sign or none, not 'privunit'.",
         ),
-        (HERE, "epsilon is needed: say with --epsilon how much may be given away about each agent"),
+        (HERE, "epsilon is needed: say with --epsilon the privacy budget of each agent"),
         ([*HERE, "--epsilon", "1"], "agents is needed: say with --agents how many agents report"),
         ([*SMALL, "--mechanism", "none"], "The mechanism none spends nothing"),
         (

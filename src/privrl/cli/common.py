@@ -21,7 +21,7 @@ Variant = Annotated[
 ]
 People = Annotated[int | None, typer.Option(help="How many people play an episode each.")]
 Episodes = Annotated[int | None, typer.Option(help="The same, where nobody plays.")]
-Delta = Annotated[float | None, typer.Option(help="How likely the promise may fail.")]
+Delta = Annotated[float | None, typer.Option(help="Failure probability delta.")]
 FeaturesOf = Annotated[
     str | None, typer.Option(help="Of states: table, polynomial:2, fourier:3 or network:16.")
 ]

@@ -68,24 +68,26 @@ def evaluate(
     actions: ActionWords = None,
     num_states: NumStates = None,
     num_actions: NumActions = None,
-    epsilon: Annotated[float | None, typer.Option(help="How much may be given away.")] = None,
-    delta: Annotated[float | None, typer.Option(help="How likely the promise may fail.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Failure probability delta.")] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="The data is nobody's: no privacy.")
+        bool, typer.Option("--public", help="The data is public: no noise is added.")
     ] = False,
     reward_range: RewardRange = None,
     return_range: Annotated[
         str | None, typer.Option(help="What any sum of rewards could be, if that is less.")
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="How many steps count.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="The discount factor; 1 if not said.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="The discount factor; default: 1.")] = None,
     weight_cap: Annotated[
         float | None, typer.Option(help="How much a trajectory may count.")
     ] = None,
     largest_ratio: Annotated[
         float | None, typer.Option(help="What the policies' ratio can be at most.")
     ] = None,
-    level: Annotated[float | None, typer.Option(help="Of the intervals; 0.95 if not said.")] = None,
+    level: Annotated[
+        float | None, typer.Option(help="Confidence of the intervals; default: 0.95.")
+    ] = None,
     state_range: Annotated[
         str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
     ] = None,

@@ -9,7 +9,7 @@ RewardRadius = Annotated[
     float | None, typer.Option(help="By how much a reward may differ and still be hidden.")
 ]
 Epsilon = Annotated[
-    float | None, typer.Option(help="How much may be given away about the reward function.")
+    float | None, typer.Option(help="Privacy budget epsilon, for the reward function.")
 ]
 PublicScore = Annotated[
     bool, typer.Option("--public", help="The score of what was learned may be shown.")

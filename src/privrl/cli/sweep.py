@@ -49,10 +49,10 @@ def sweep_command(
         typer.Option("--set", help="Any other option of privrl train: acting=softmax. Repeat it."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="How many runs of each combination; 10 if not said.")
+        int | None, typer.Option(help="How many runs of each combination; default: 10.")
     ] = None,
     lanes: Annotated[
-        int | None, typer.Option(help="Runs that are played side by side; 64 if not said.")
+        int | None, typer.Option(help="Runs that are played side by side; default: 64.")
     ] = None,
     segment: Annotated[
         int | None, typer.Option(help="The most episodes between two checkpoints.")

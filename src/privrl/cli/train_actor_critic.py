@@ -33,7 +33,7 @@ def actor_critic(
     people: People = None,
     episodes: Episodes = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="How much may be given away about each person.")
+        float | None, typer.Option(help="Privacy budget epsilon, for each person.")
     ] = None,
     delta: Delta = None,
     public: Annotated[

@@ -43,7 +43,7 @@ def functional_q(
     release: Annotated[
         str | None,
         typer.Option(
-            help="What is noised: reward-model (as if not said), weights, updates, rewards, "
+            help="What is noised: reward-model (default), weights, updates, rewards, "
             "evaluations; none: no noise at all."
         ),
     ] = None,

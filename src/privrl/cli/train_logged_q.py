@@ -55,11 +55,11 @@ def logged_q(
     num_states: NumStates = None,
     num_actions: NumActions = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="How much may be given away about each person.")
+        float | None, typer.Option(help="Privacy budget epsilon, for each person.")
     ] = None,
     delta: Delta = None,
     public: Annotated[
-        bool, typer.Option("--public", help="The data is nobody's: no privacy.")
+        bool, typer.Option("--public", help="The data is public: no noise is added.")
     ] = False,
     reward_range: RewardRange = None,
     features: FeaturesOf = None,

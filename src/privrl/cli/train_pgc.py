@@ -65,7 +65,7 @@ Enough = Annotated[
     float | None,
     typer.Option(
         help="The run ends when this share of agents reached the target, as far as answers "
-        "tell (0.9 if not said)."
+        "tell (default: 0.9)."
     ),
 ]
 Control = Annotated[
@@ -76,7 +76,8 @@ PublicScores = Annotated[
     typer.Option("--public", help="Scores of agents, and how long they played, may be shown."),
 ]
 Epsilon = Annotated[
-    float | None, typer.Option(help="How much may be given away about each agent, in all.")
+    float | None,
+    typer.Option(help="Privacy budget epsilon of each agent, in all."),
 ]
 
 
@@ -87,7 +88,7 @@ def pgc(
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help="How a gradient is randomised: privunit (as if not said), sign or laplace; none: "
+            help="How a gradient is randomised: privunit (default), sign or laplace; none: "
             "no noise at all."
         ),
     ] = None,
@@ -109,7 +110,7 @@ def pgc(
     baseline: Annotated[
         float | None,
         typer.Option(
-            help="What returns are compared with, a public number; 25 for the pole if not said."
+            help="What returns are compared with, a public number; default: 25 for the pole."
         ),
     ] = None,
     target: Target = None,
@@ -123,7 +124,7 @@ def pgc(
     resume: Resume = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from agents who trust nobody, each of whom reports once.
+    """Learn from agents under local differential privacy (LDP).
 
     Each agent plays an episode in an environment of its own and sends back a randomised gradient.
     The agents are simulated, many at a time. Say what you have, and follow the answers: what is

@@ -45,7 +45,7 @@ def prospect(
     release: Annotated[
         str | None,
         typer.Option(
-            help="What is noised: reward-model (as if not said) or updates; none: no noise at all."
+            help="What is noised: reward-model (default) or updates; none: no noise at all."
         ),
     ] = None,
     reward_radius: RewardRadius = None,

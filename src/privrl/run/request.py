@@ -442,7 +442,7 @@ class Request:
         return pair("reward_range", self.reward_range)
 
     def budget(self) -> Budget | None:
-        """What may be given away about anybody; None for data that is nobody's."""
+        """The privacy budget; None for public data."""
         if self.public:
             if self.epsilon is not None or self.delta is not None:
                 raise InputError("Data declared --public has no --epsilon and --delta to spend.")
@@ -450,14 +450,14 @@ class Request:
         if self.epsilon is None:
             ask(
                 "epsilon",
-                "how much may be given away about anybody, such as 1",
+                "the privacy budget for each person, such as 1",
                 "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
-                "for data that is nobody's, say --public",
+                "for public data, say --public",
             )
         if self.delta is None:
             ask(
                 "delta",
-                "how likely the promise may fail, such as 1e-6",
+                "the failure probability of the promise, such as 1e-6",
                 "It should be well below one in the number of people",
             )
         return Budget(self.epsilon, self.delta)

@@ -1,4 +1,4 @@
-"""What docs/control/pgc.md says to agents and aggregators in earnest runs as it is printed."""
+"""What docs/control/pgc.md says to agents and aggregators in deployment runs as it is printed."""
 
 import re
 from pathlib import Path

@@ -328,7 +328,7 @@ def running_sums_banded() -> Target:
     return _running_sums("running-sums-banded", Strategy.BANDED, (0, 5, 10))
 
 
-# --- reports of agents who trust nobody -----------------------------------------------------------
+# --- local reports (LDP) --------------------------------------------------------------------------
 
 
 def _reports(name: str, plan: LocalPlan, scale: float = 50.0) -> Target:

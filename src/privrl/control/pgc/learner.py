@@ -269,7 +269,7 @@ class Collector(ABC):
                 raise InputError("Answers about a target are paid for by epsilon: say a mechanism.")
             return
         if self.epsilon is None:
-            raise InputError("epsilon is needed: how much may be given away about each agent?")
+            raise InputError("epsilon is needed: the privacy budget of each agent?")
 
     # --- what differs between them ----------------------------------------------------------------
 

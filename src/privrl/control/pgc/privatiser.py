@@ -1,6 +1,7 @@
 """What leaves an agent: one randomised gradient, and if asked for one randomised yes or no.
 
-An agent trusts nobody. It plays with the model that it was sent, computes a gradient, and sends
+Local differential privacy (LDP): an agent plays with the model that it was sent, computes a
+gradient, and sends
 
     payload  =  mechanism(row(gradient))  [ +  coin(reached) ]
 

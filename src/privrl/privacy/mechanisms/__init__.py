@@ -2,7 +2,7 @@
 
 For sums of clipped contributions: `GaussianMechanism`, `LaplaceMechanism`, and both on a grid. For
 running sums: `CorrelatedMechanism`. For functions: `FunctionalMechanism`, `FieldMechanism`, and for
-reward functions `RewardModelMechanism`. For agents who trust nobody: `PrivUnit`, `DuchiL2`,
+reward functions `RewardModelMechanism`. For local differential privacy: `PrivUnit`, `DuchiL2`,
 `PiecewiseMechanism`, `HybridMechanism`, `ProjectedSign`, `LaplaceReport`, `GridLaplaceReport`. For
 statistics of smooth sensitivity: `SmoothMechanism`.
 

@@ -147,13 +147,13 @@ class ActorCriticLesson(FeaturesLesson):
         if self.epsilon is None:
             ask(
                 "epsilon",
-                "how much may be given away about each person, such as 1",
+                "the privacy budget for each person, such as 1",
                 "--variant none learns without noise, and protects nobody",
             )
         if self.delta is None:
             ask(
                 "delta",
-                "how likely the promise may fail, such as 1e-6",
+                "the failure probability of the promise, such as 1e-6",
                 "It should be well below one divided by the number of people",
             )
         if self.delta == 0.0:

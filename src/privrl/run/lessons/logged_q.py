@@ -164,7 +164,7 @@ class LoggedQLesson(FeaturesLesson):
         asked.columns(None)
         agent = self.agent()
         if self.public and job.ledger is not None:
-            raise InputError("Data declared --public is nobody's: leave --ledger out.")
+            raise InputError("Nobody pays for data declared --public: leave --ledger out.")
         with job.open_ledger() as opened:
             job.progress("loading", None)
             data = asked.load_whole(None)

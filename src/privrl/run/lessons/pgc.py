@@ -117,7 +117,7 @@ class CollectorLesson(Lesson):
         if self.epsilon is None:
             ask(
                 "epsilon",
-                "how much may be given away about each agent, such as 1",
+                "the privacy budget of each agent, such as 1",
                 "--mechanism none learns without noise, and protects nobody",
             )
         return self.mechanism or self.AGENT.mechanism

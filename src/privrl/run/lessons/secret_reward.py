@@ -130,13 +130,13 @@ class SecretRewardLesson(FeaturesLesson):
         if self.epsilon is None:
             ask(
                 "epsilon",
-                "how much may be given away about the reward function, such as 1",
+                "the privacy budget for the reward function, such as 1",
                 "--release none learns without noise, and protects nothing",
             )
         if self.delta is None:
             ask(
                 "delta",
-                "how likely the promise may fail, such as 1e-6",
+                "the failure probability of the promise, such as 1e-6",
                 "It is about one secret, so let it be next to impossible",
             )
         if self.delta == 0.0:
