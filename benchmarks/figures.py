@@ -15,7 +15,7 @@ from privrl.privacy import (
     Repeated,
     Unit,
     epsilon,
-    witness,
+    second_accountant,
 )
 from privrl.privacy.claims import claim
 
@@ -35,7 +35,7 @@ def run() -> Iterator[dict[str, object]]:
         ("fixed size", Repeated(FixedSizeSampled(Gaussian(1, 1), 1000), 1000), 1e-5, RO),
     ]
     for name, event, delta, relation in cases:
-        bracket = witness.bracket(event, delta, relation)
+        bracket = second_accountant.bracket(event, delta, relation)
         began = time.perf_counter()
         found = epsilon(event, delta, relation)
         taken = time.perf_counter() - began

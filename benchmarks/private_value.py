@@ -23,7 +23,7 @@ import numpy as np
 from privrl.core.types import Floats
 from privrl.evaluation.private_figures import MAP
 from privrl.evaluation.private_value import PrivateValue
-from privrl.privacy import Budget, epsilon, witness
+from privrl.privacy import Budget, epsilon, second_accountant
 
 # What is minimised: weights of the noise's variances, in the order of `moments`.
 WEIGHTS = np.array([1.0, 1.0, 0.15, 0.05, 0.05, 0.05, 0.05, 0.05])
@@ -55,7 +55,7 @@ def run(rounds: int = 3000) -> Iterator[dict[str, object]]:
     for grid in (False, True):
         judge = PrivateValue(Budget(1.0, 1e-6), 4.0, horizon=1, reward_range=(-1.0, 1.0), grid=grid)
         event = judge.mechanism.event
-        bracket = witness.bracket(event, 1e-6)
+        bracket = second_accountant.bracket(event, 1e-6)
         yield {
             "event": str(event),
             "epsilon": epsilon(event, 1e-6),

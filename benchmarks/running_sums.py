@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular, toeplitz
 
 from benchmarks.measure import compare, seconds
 from privrl.core.types import Array
-from privrl.privacy import Budget, epsilon, witness
+from privrl.privacy import Budget, epsilon, second_accountant
 from privrl.privacy.mechanisms.correlated import (
     LONGEST_OPTIMAL,
     CorrelatedMechanism,
@@ -97,7 +97,7 @@ def _optimal(horizon: int) -> dict[str, object]:
     v = np.diagonal(inverse @ A.T @ A @ inverse)
     least = np.linalg.svd(A * np.sqrt(v), compute_uv=False).sum() / math.sqrt(v.sum() * horizon)
     own = _rms(best.errors()) * best.sensitivity / best.std
-    bracket = witness.bracket(best.event, BUDGET.delta)
+    bracket = second_accountant.bracket(best.event, BUDGET.delta)
     return {
         "error": "optimal against square-root-toeplitz",
         "horizon": horizon,

@@ -35,7 +35,7 @@ from privrl.privacy import (
     account,
     delta,
     epsilon,
-    witness,
+    second_accountant,
 )
 from privrl.privacy.accounting import GRID
 from privrl.privacy.grid import Composition
@@ -264,7 +264,7 @@ def test_round_off_does_not_hide_small_deltas() -> None:
 
     law = pld.from_gaussian_mechanism(1.0, sampling_prob=0.01).self_compose(1000)
     event = Repeated(PoissonSampled(Gaussian(1, 1), 0.01), 1000)
-    floor = witness.floor(event, 1e-14, AR)
+    floor = second_accountant.floor(event, 1e-14, AR)
     found = epsilon(event, 1e-14, AR)
     assert floor <= found <= 1.005 * floor
     assert abs(law.get_epsilon_for_delta(1e-14) / found - 1.0) > 0.01
@@ -280,7 +280,7 @@ def test_small_deltas_and_many_compositions(
 ) -> None:
     event = Repeated(PoissonSampled(Gaussian(std, 1), rate), times)
     found = epsilon(event, target, AR)
-    bracket = witness.bracket(event, target, AR)
+    bracket = second_accountant.bracket(event, target, AR)
     assert bracket.floor <= found <= bracket.ceiling
     if target >= 1e-14:  # below, the bound on round-off makes itself felt
         # The floor is within one percent of the truth (see its own tests), and so are we.
@@ -325,7 +325,7 @@ def test_floor_below_pld_below_renyi(parts: list[tuple[Event, int]]) -> None:
         refusal = str(error)
         assert "beyond the range of doubles" in refusal
         return
-    bracket = witness.bracket(events, 1e-5, RO)
+    bracket = second_accountant.bracket(events, 1e-5, RO)
     assert bracket.floor <= found * (1 + 1e-9) + 1e-9
     # Where the second accountant happens to be exact, the first one's grid of 1e-4 shows.
     assert found <= bracket.ceiling * (1 + 1e-5) + GRID
@@ -545,7 +545,7 @@ def test_relations_that_do_not_fit(events: Event, relation: Relation, sentence: 
     with pytest.raises(InputError, match=sentence):
         epsilon(events, 1e-5, relation)
     with pytest.raises(InputError):
-        witness.bracket(events, 1e-5, relation)
+        second_accountant.bracket(events, 1e-5, relation)
 
 
 def test_a_local_report_is_private_under_replace_one_too() -> None:
@@ -687,7 +687,7 @@ def test_one_sampled_step_at_a_tiny_rate_is_tight_and_needs_no_grid(
     monkeypatch.setattr("privrl.privacy.accounting._composed", on_a_grid)
     for (event, relation), low in zip(one_step(1e-6, 0.5), (0.0579, 0.0579, 12.54), strict=True):
         found = epsilon(event, 1e-12, relation)
-        bracket = witness.bracket(event, 1e-12, relation)
+        bracket = second_accountant.bracket(event, 1e-12, relation)
         assert low < bracket.floor <= found <= bracket.ceiling
         assert found <= bracket.floor * (1 + 1e-5)
     certificate = Certificate.issue(
@@ -709,7 +709,7 @@ def test_one_sampled_step_lies_between_the_accountants(
     """The floor is what a pair of neighbours really loses; it gives up 1e-5 of delta."""
     for event, held in one_step(rate, std):
         if held is relation:
-            bracket = witness.bracket(event, target, relation)
+            bracket = second_accountant.bracket(event, target, relation)
             found = epsilon(event, target, relation)
             assert bracket.floor <= found * (1 + 1e-9) + 1e-15
             assert found <= bracket.ceiling * (1 + 1e-9)
@@ -729,7 +729,7 @@ def test_one_sampled_step_of_other_noise(event: Event, relation: Relation) -> No
     """The closed form, between the two bounds and next to the lower."""
     for target in (1e-6, 1e-4, 1e-3):
         found = epsilon(event, target, relation)
-        bracket = witness.bracket(event, target, relation)
+        bracket = second_accountant.bracket(event, target, relation)
         assert bracket.floor <= found * (1 + 1e-9)
         assert found <= bracket.ceiling * (1 + 1e-9)
         assert found <= bracket.floor * (1 + 1e-3) + 1e-9

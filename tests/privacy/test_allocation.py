@@ -27,7 +27,7 @@ from privrl.privacy.events import (
 from privrl.privacy.expression import parse, parse_with_unknown
 from privrl.privacy.filters import Filter
 from privrl.privacy.promise import Budget, Relation, Unit
-from privrl.privacy.witness import ceiling, floor, renyi
+from privrl.privacy.second_accountant import ceiling, floor, renyi
 
 Floats = NDArray[np.float64]
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE

@@ -22,7 +22,7 @@ from privrl.privacy import (
     UnsupportedError,
     calibrate,
     epsilon,
-    witness,
+    second_accountant,
 )
 from privrl.privacy.filters import Cost, Filter, FilterKind
 
@@ -88,7 +88,7 @@ def test_much_sampling_and_little_noise_is_charged_as_approximate_dp() -> None:
     chosen = Filter.suited_to(limit)
     event = PoissonSampled(Gaussian(0.9, 1.0), 0.001)
     assert chosen.order is not None
-    divergence, _ = witness.renyi(event, chosen.order, RO)
+    divergence, _ = second_accountant.renyi(event, chosen.order, RO)
     assert divergence > 2.0 * chosen.cap.first
     cost = chosen.cost(event, RO)
     told = limit.delta / 100

@@ -18,7 +18,7 @@ Composition is adaptive in all of them (Zhu, Dong, Wang 2022: the composition of
 dominates the composition). dp-accounting is compared with in tests, not used: version 0.6 forgets
 the factor 2 of replace-one on its Renyi side and the count of randomised responses on its PLD side,
 and its convolution loses small deltas to round-off.
-`witness.py` recomputes brackets for every figure and shares no code with this module.
+`second_accountant` recomputes brackets for every figure and shares no code with this module.
 """
 
 import math

@@ -242,7 +242,7 @@ class Certificate:
         refused; with a `public_key` (`signing.public_key` reads one), so is whatever that key has
         not signed. Certificates of earlier versions that are known to be false are refused too.
         """
-        from privrl.privacy import witness
+        from privrl.privacy import second_accountant
 
         if self.invalid is not None:
             raise CertificateError(self.invalid)
@@ -254,7 +254,7 @@ class Certificate:
             )
         try:
             recomputed = accounting.epsilon(self.events, self.delta, self.relation)
-            bracket = witness.bracket(self.events, self.delta, self.relation)
+            bracket = second_accountant.bracket(self.events, self.delta, self.relation)
         except (InputError, UnsupportedError, RecursionError, MemoryError) as error:
             raise CertificateError(
                 f"The events of this certificate cannot be accounted for: {error}"

@@ -1,8 +1,8 @@
 """What a mechanism did, as frozen values that state their own mathematics.
 
 An event says what was added to what, never what it costs: the cost depends on the relation, which
-the accountants (`accounting.py`, and independently `witness.py`) are told once for a whole list of
-events. The constitution of this module:
+the accountants (`accounting`, and independently `second_accountant`) are told once for a whole list
+of events. The constitution of this module:
 
 - an event's fields are public facts; nothing in an event is read from private data;
 - an event is never removed and its meaning never changes, so that an old certificate keeps its

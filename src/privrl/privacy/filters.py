@@ -201,16 +201,16 @@ class Filter:
         if self.kind is FilterKind.GAUSSIAN:
             yield Cost(accounting.gaussian_mu(events, relation) ** 2)
             return
-        from privrl.privacy import witness
+        from privrl.privacy import second_accountant
 
         assert self.order is not None
-        yield Cost(*witness.renyi(events, self.order, relation))
+        yield Cost(*second_accountant.renyi(events, self.order, relation))
         told = self.cap.second / _LEAKING_SPENDS
         try:
             plain = ApproxDP(accounting.epsilon(events, told, relation), told, relation=relation)
         except InputError:
             return  # no finite epsilon at this delta
-        yield Cost(*witness.renyi(plain, self.order, relation))
+        yield Cost(*second_accountant.renyi(plain, self.order, relation))
 
 
 def _renyi_cap(limit: Budget, order: int) -> float:

@@ -15,8 +15,8 @@ Two figures for whoever is worst off:
 up. Whoever is in the slots s_1, s_2, ... has K_a = sum_p K_a(s_p) <= sum_p max_s K_a(s), at every
 order a at once; the same goes for the sums of pure epsilons and for -log of the chance that nothing
 is told outright. Each order turns these bounds into an epsilon that is valid for everybody
-(`witness.py`), and so the least of them is valid. It is not larger than that of the worst slot of
-each partition, order by order. Groups of `Disjoint` events are bounded in the same way. Where there
+(`second_accountant`), and so the least of them is valid. It is not larger than that of the worst
+slot of each partition, order by order. Groups of `Disjoint` events are bounded likewise. If there
 are more than a few hundred different sampled events, whose moments take long to find, the rest is
 charged without sampling. That is an upper bound, too: with secret sampling, the law of what is
 released is a mixture over batches with the same weights for both neighbours, given each batch the
@@ -213,7 +213,7 @@ def _all(slots: Iterable[Counter[Event]]) -> tuple[Event, ...]:
 
 def at_most(spent: Spent, delta: float, relation: Relation) -> accounting.Account:
     """The cost to whoever is worst off, or a bound; infinite if none is proven at this delta."""
-    from privrl.privacy import witness
+    from privrl.privacy import second_accountant
 
     delta = checks.probability("delta", delta)
     try:
@@ -226,7 +226,7 @@ def at_most(spent: Spent, delta: float, relation: Relation) -> accounting.Accoun
                 return _exact(slots, delta, relation)[0]
             except Exception:
                 pass  # no epsilon, or too many groups of Disjoint events: perhaps there is a bound
-        bound = witness.ceiling_over(_shortened(slots), delta, relation)
+        bound = second_accountant.ceiling_over(_shortened(slots), delta, relation)
     except Exception:
         # Events of a later version, or too much for the memory. Whatever it is, the certificate of
         # a run that was paid for does not fail for it, and no figure is stated.

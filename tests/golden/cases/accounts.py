@@ -34,8 +34,8 @@ from privrl.privacy import (
     account,
     calibrate,
     delta,
+    second_accountant,
     shuffled_epsilon,
-    witness,
 )
 from privrl.privacy.filters import Filter, FilterKind
 from tests.golden.running import Cases, said
@@ -126,8 +126,12 @@ def _costs(events: list[Event], relation: Relation) -> Any:
         "events": [str(event) for event in events],
         "accounts": {repr(at): told(account, events, at, relation) for at in DELTAS},
         "deltas": {repr(at): told(delta, events, at, relation) for at in EPSILONS},
-        "witness": {repr(at): told(witness.bracket, events, at, relation) for at in DELTAS[:2]},
-        "renyi": {order: told(witness.renyi, events, order, relation) for order in (2, 9)},
+        "second accountant": {
+            repr(at): told(second_accountant.bracket, events, at, relation) for at in DELTAS[:2]
+        },
+        "renyi": {
+            order: told(second_accountant.renyi, events, order, relation) for order in (2, 9)
+        },
         "filters": {kind: told(one.cost, events, relation) for kind, one in kinds.items()},
     }
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privrl.core.errors import InputError, UnsupportedError
-from privrl.privacy import witness
 from privrl.privacy.events import (
     ApproxDP,
     DiscreteGaussian,
@@ -30,7 +29,24 @@ from privrl.privacy.events import (
     Repeated,
 )
 from privrl.privacy.promise import Relation
-from privrl.privacy.witness import Bracket, bracket, ceiling, floor, renyi
+from privrl.privacy.second_accountant import (
+    Bracket,
+    bracket,
+    ceiling,
+    events_to_pairs,
+    floor,
+    renyi,
+    renyi_ceiling,
+    worlds,
+)
+from privrl.privacy.second_accountant.pairs import (
+    DiscreteLaplacePair,
+    DiscreteNormalPair,
+    LaplacePair,
+    NormalPair,
+    ResponsePair,
+)
+from privrl.privacy.second_accountant.sampled_pairs import ExchangedPair, SampledPair
 
 AR, RO, LO, RR = (
     Relation.ADD_REMOVE,
@@ -231,19 +247,19 @@ def test_log_moments_of_noise(order: float) -> None:
     # 1e-9 is far above the rule's error and far below any slip in a formula.
     for mu in (0.1, 1.0):
         exact = moment(normal(mu), normal(0.0), order, integral)
-        assert witness._Normal(mu).log_moment(at)[0] == pytest.approx(exact, rel=1e-9)
+        assert NormalPair(mu).log_moment(at)[0] == pytest.approx(exact, rel=1e-9)
     for shift in (0.05, 0.5, 2.0):  # kinks on the grid of X
         exact = moment(laplace(shift), laplace(0.0), order, integral)
         # The error of the trapezoidal rule at a kink is h^2 / 12.
-        assert witness._Laplace(shift).log_moment(at)[0] == pytest.approx(exact, rel=1e-5, abs=1e-8)
+        assert LaplacePair(shift).log_moment(at)[0] == pytest.approx(exact, rel=1e-5, abs=1e-8)
     for shift, scale in ((1, 0.5), (3, 2.0), (10, 20.0)):
         p, q = discrete(lambda k, b=scale: -np.abs(k) / b, shift)  # type: ignore[misc]
         exact = moment(p, q, order, total)
-        found = witness._DiscreteLaplace(shift, shift, scale).log_moment(at)[0]
+        found = DiscreteLaplacePair(shift, shift, scale).log_moment(at)[0]
         assert found == pytest.approx(exact, rel=1e-9)
     for shift, std in ((1, 0.7), (2, 3.0)):
         p, q = discrete(lambda k, s=std: -((k / s) ** 2) / 2, shift)  # type: ignore[misc]
-        bound = witness._DiscreteNormal(shift, shift, std).log_moment(at)[0]
+        bound = DiscreteNormalPair(shift, shift, std).log_moment(at)[0]
         exact = moment(p, q, order, total)
         # A bound, reached when order * shift is an integer.
         assert exact <= bound * (1 + 1e-9)
@@ -260,7 +276,7 @@ def response(epsilon: float, categories: int, told: float = 0.0) -> tuple[Floats
 @pytest.mark.parametrize(("epsilon", "categories"), [(1e-3, 2), (0.5, 4), (3.0, 2), (2.0, 50)])
 def test_log_moments_of_responses(order: float, epsilon: float, categories: int) -> None:
     exact = moment(*response(epsilon, categories), order, total)
-    found = witness._Response(epsilon, categories).log_moment(np.array([order]))[0]
+    found = ResponsePair(epsilon, categories).log_moment(np.array([order]))[0]
     assert found == pytest.approx(exact, rel=1e-6)  # the sum has 10 digits after the 1 is taken off
 
 
@@ -270,15 +286,15 @@ def test_log_moments_of_poisson_samples(order: float, rate: float) -> None:
     """Both directions are bounded, and the larger one is met exactly at integers."""
     at = np.array([order])
     cases: list[tuple[Any, Floats, Floats, Callable[[Floats], float]]] = [
-        (witness._Normal(1.0), normal(1.0), normal(0.0), integral),
-        (witness._Laplace(1.5), laplace(1.5), laplace(0.0), integral),
-        (witness._Response(2.0), *response(2.0, 2), total),
-        (witness._Response(1.0, 7), *response(1.0, 7), total),
+        (NormalPair(1.0), normal(1.0), normal(0.0), integral),
+        (LaplacePair(1.5), laplace(1.5), laplace(0.0), integral),
+        (ResponsePair(2.0), *response(2.0, 2), total),
+        (ResponsePair(1.0, 7), *response(1.0, 7), total),
     ]
     for base, p, q, sum_ in cases:
         mixed = rate * p + (1 - rate) * q
         ahead, back = moment(mixed, q, order, sum_), moment(q, mixed, order, sum_)
-        found = witness._Sampled(base, rate, fixed=False).log_moment(at)[0]
+        found = SampledPair(base, rate, fixed=False).log_moment(at)[0]
         # The error of the trapezoidal rule at a kink is h^2 / 12, of moments of 1e-4.
         assert max(ahead, back) <= found * (1 + 1e-5)
         assert found == pytest.approx(ahead, rel=1e-5)
@@ -306,7 +322,7 @@ def test_log_moments_of_poisson_samples_that_leak(order: float) -> None:
     given = math.log1p(-rate * told)  # condition the mixture on it; the loss stays what it is
     ahead = math.log(np.sum(mixed[rest] ** order * q[rest] ** (1 - order))) - given
     back = math.log(np.sum(q[rest] ** order * mixed[rest] ** (1 - order)))
-    pair = witness._Sampled(witness._Response(1.5, 2, told), rate, fixed=False)
+    pair = SampledPair(ResponsePair(1.5, 2, told), rate, fixed=False)
     found = pair.log_moment(np.array([order]))[0]
     assert max(ahead, back) <= found * (1 + 1e-12)
     # The response's other direction is charged as much as its own, which costs little here.
@@ -327,7 +343,7 @@ def test_log_moments_when_one_is_exchanged(order: float, m: float, rate: float) 
     most = logs.max()
     area = float(np.trapezoid(np.exp(logs - most), x)) / math.sqrt(2 * math.pi)
     exact = most + math.log(area)
-    found = witness._Exchanged(m, rate).log_moment(np.array([order]))[0]
+    found = ExchangedPair(m, rate).log_moment(np.array([order]))[0]
     # Both sums are 1 + K with 15 digits.
     assert found == pytest.approx(exact, rel=1e-8, abs=3e-13)
 
@@ -336,13 +352,13 @@ def test_log_moments_when_one_is_exchanged(order: float, m: float, rate: float) 
 def test_series_without_replacement_is_above_the_pair(rate: float) -> None:
     orders = np.array([2.0, 3.0, 8.0])
     cases: list[tuple[Any, Floats, Floats, Callable[[Floats], float]]] = [
-        (witness._Normal(1.0), normal(1.0), normal(0.0), integral),
-        (witness._Laplace(1.5), laplace(1.5), laplace(0.0), integral),
-        (witness._Response(0.3), *response(0.3, 2), total),
+        (NormalPair(1.0), normal(1.0), normal(0.0), integral),
+        (LaplacePair(1.5), laplace(1.5), laplace(0.0), integral),
+        (ResponsePair(0.3), *response(0.3, 2), total),
     ]
     for base, p, q, sum_ in cases:
         mixed = rate * p + (1 - rate) * q
-        found = witness._Sampled(base, rate, fixed=True).log_moment(orders)
+        found = SampledPair(base, rate, fixed=True).log_moment(orders)
         for order, bound in zip(orders, found, strict=True):
             assert moment(mixed, q, order, sum_) <= bound
             assert moment(q, mixed, order, sum_) <= bound
@@ -352,11 +368,11 @@ def test_series_without_replacement_is_above_the_pair(rate: float) -> None:
 def test_series_without_replacement_term_by_term() -> None:
     """Theorem 9 of Wang, Balle, Kasiviswanathan 2019, written out for order 3."""
     q, eps = 0.1, 0.3
-    e2, e3 = (witness._Response(eps).log_moment(np.array([a]))[0] / (a - 1) for a in (2.0, 3.0))
+    e2, e3 = (ResponsePair(eps).log_moment(np.array([a]))[0] / (a - 1) for a in (2.0, 3.0))
     ratio = math.expm1(eps)
     second = 3 * q**2 * min(4 * math.expm1(e2), math.exp(e2) * min(2, ratio**2))
     third = q**3 * math.exp(2 * e3) * min(2, ratio**3)
-    found = witness._Sampled(witness._Response(eps), q, fixed=True).log_moment(np.array([3.0]))[0]
+    found = SampledPair(ResponsePair(eps), q, fixed=True).log_moment(np.array([3.0]))[0]
     assert found == pytest.approx(math.log1p(second + third), rel=1e-12)
 
 
@@ -365,9 +381,7 @@ def test_chords_are_above() -> None:
     p, q = normal(1.0), normal(0.0)
     mixed = 0.2 * p + 0.8 * q
     for order in (1.3, 2.5, 6.5):
-        found = witness._Sampled(witness._Normal(1.0), 0.2, fixed=False).log_moment(
-            np.array([order])
-        )[0]
+        found = SampledPair(NormalPair(1.0), 0.2, fixed=False).log_moment(np.array([order]))[0]
         exact = moment(mixed, q, order, integral)
         # Near 1 a moment is a parabola, at most twice below its chord.
         assert exact <= found <= exact * 2
@@ -375,7 +389,7 @@ def test_chords_are_above() -> None:
 
 def test_renyi_is_public() -> None:
     divergence, told = renyi([Gaussian(2, 1), Repeated(ApproxDP(0.1, 1e-9), 3)], 8, RO)
-    response_ = witness._Response(0.1).log_moment(np.array([8.0]))[0] / 7
+    response_ = ResponsePair(0.1).log_moment(np.array([8.0]))[0] / 7
     assert divergence == pytest.approx(8 * 1.0 / 2 + 3 * response_, rel=1e-12)
     assert told == pytest.approx(3e-9, rel=1e-6)
     # Between the orders that are kept a chord is used, which is above the truth and close to it.
@@ -561,8 +575,8 @@ def test_the_pair_of_an_exchange_is_the_worst() -> None:
 
 def test_large_discrete_gaussians_are_like_small_ones() -> None:
     """The tails from the Euler-Maclaurin formula continue those that are summed."""
-    summed = witness._DiscreteNormal(300, 300, 499.999)
-    formula = witness._DiscreteNormal(300, 300, 500.0)
+    summed = DiscreteNormalPair(300, 300, 499.999)
+    formula = DiscreteNormalPair(300, 300, 500.0)
     k = np.array([-3000.0, -500, 0, 1, 2, 100, 2000, 8000])
     # One part in 500000 of the deviation is a small part of the square of the deviations.
     slope = 2e-6 * (1 + (k / 500) ** 2)
@@ -895,25 +909,25 @@ def test_what_has_no_proven_bound_is_refused(event: Event, relation: Relation) -
 
 
 def forget_the_factor_two(patch: pytest.MonkeyPatch) -> None:
-    honest = witness._pair
-    patch.setattr(witness, "_pair", lambda event, relation: honest(event, RR))
+    honest = events_to_pairs._pair
+    patch.setattr(events_to_pairs, "_pair", lambda event, relation: honest(event, RR))
 
 
 def forget_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(witness._Cost, "__mul__", lambda self, times: self)
+    patch.setattr(renyi_ceiling.Cost, "__mul__", lambda self, times: self)
 
 
 def forget_counts_of_the_floor(patch: pytest.MonkeyPatch) -> None:
-    honest = witness._merged
-    patch.setattr(witness, "_merged", lambda worlds, times=1: honest(worlds))
+    honest = worlds._merged
+    patch.setattr(worlds, "_merged", lambda worlds, times=1: honest(worlds))
 
 
 def sample_for_free(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(witness, "_rate", lambda event, relation: 1e-4)
+    patch.setattr(events_to_pairs, "_rate", lambda event, relation: 1e-4)
 
 
 def ignore_sampling(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(witness, "_rate", lambda event, relation: 1.0)
+    patch.setattr(events_to_pairs, "_rate", lambda event, relation: 1.0)
 
 
 def convert_as_in_2017(patch: pytest.MonkeyPatch) -> None:
@@ -922,19 +936,20 @@ def convert_as_in_2017(patch: pytest.MonkeyPatch) -> None:
     def epsilon(cost: Any, delta: float) -> float:
         if delta == 0 or cost.leaking:
             return float(cost.pure)
-        return float(np.min((cost.moments - math.log(delta)) / (witness._ORDERS - 1)))
+        return float(np.min((cost.moments - math.log(delta)) / (renyi_ceiling.ORDERS - 1)))
 
-    patch.setattr(witness, "_epsilon", epsilon)
+    patch.setattr(renyi_ceiling.Cost, "epsilon", epsilon)
 
 
 def drop_leaks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(witness, "_without_leak", lambda delta, leaking: delta)
+    for module in (renyi_ceiling, worlds):
+        patch.setattr(module, "without_leak", lambda delta, leaking: delta)
 
 
 def look_one_way_only(patch: pytest.MonkeyPatch) -> None:
-    honest = witness._world_floor
+    honest = worlds._world_floor
     patch.setattr(
-        witness,
+        worlds,
         "_world_floor",
         lambda world, delta, backward, enough: (
             honest(world, delta, backward, enough) if backward else 0.0
