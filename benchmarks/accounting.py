@@ -12,6 +12,7 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 
 from benchmarks.measure import compare
 from privrl.privacy import Gaussian, PoissonSampled, Relation, Repeated, accounting
+from privrl.privacy.accounting import privacy_profile
 
 
 def run() -> Iterator[dict[str, object]]:
@@ -22,7 +23,7 @@ def run() -> Iterator[dict[str, object]]:
     ):
 
         def ours(relation: Relation = relation) -> float:
-            accounting._composed.cache_clear()
+            privacy_profile._composed.cache_clear()
             event = Repeated(PoissonSampled(Gaussian(0.8, 1), 0.01), 1000)
             return accounting.epsilon(event, 1e-5, relation)
 

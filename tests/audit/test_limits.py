@@ -30,7 +30,7 @@ from privrl.privacy import (
     Relation,
     Repeated,
 )
-from privrl.privacy.losses import gaussian_delta
+from privrl.privacy.accounting.losses import gaussian_delta
 from privrl.privacy.mechanisms import GaussianMechanism
 
 Floats = NDArray[np.floating[Any]]

@@ -12,8 +12,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp, ndtr
 
 from privrl.core.errors import InputError, UnsupportedError
-from privrl.privacy import allocation
-from privrl.privacy.accounting import account, calibrate, delta, epsilon
+from privrl.privacy.accounting import account, allocation, calibrate, delta, epsilon
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.events import (
     Disjoint,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privrl.privacy import ApproxDP, Budget, InputError, Relation, epsilon
-from privrl.privacy.losses import gaussian_delta
+from privrl.privacy.accounting.losses import gaussian_delta
 from privrl.privacy.mechanisms.smooth import (
     SmoothMechanism,
     published_beta,

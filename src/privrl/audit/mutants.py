@@ -540,7 +540,7 @@ register(
     Mutant(
         "factor-two",
         "a replacement paid for like a removal",
-        (("privacy.accounting:movement", _no_factor_two),),
+        (("privacy.accounting.worst_cases:movement", _no_factor_two),),
         ("tests/privacy/test_accounting.py::test_gaussian",),
         (*_SUMS, "gradient-descent", *_STREAMS, "functional", *_VALUES, *_GTD, "logged-q"),
         _FEW * 10,
@@ -548,7 +548,7 @@ register(
     Mutant(
         "factor-two-local",
         "reports of agents paid for as if they moved by their norm",
-        (("privacy.accounting:movement", _no_local_factor),),
+        (("privacy.accounting.worst_cases:movement", _no_local_factor),),
         ("tests/privacy/test_report_laplace.py::test_a_report_costs_epsilon",),
         ("laplace-report", "grid-laplace-report"),
         16_000,

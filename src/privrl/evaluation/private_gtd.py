@@ -42,7 +42,7 @@ else (`allotment.py`), so step k takes a random number of units, perhaps none, a
 by the public n / T. All T steps together are one event RandomAllocation(Gaussian(z, 1), T): given
 what was released before, step k is the sum of the contributions, each of norm at most c_k, of those
 who were allotted to it, with noise z c_k; a replaced unit moves nobody else's step; the theorem in
-`privacy/allocation.py` holds for steps that depend on those before them, so that every iterate is
+`accounting/allocation.py` holds for steps that depend on those before them, so every iterate is
 released. It needs far less noise than fixed batches would (`Disjoint(Gaussian(z, 1))`: z = 8.4 at
 epsilon 1 and delta 1e-6, against 1.25 with 50 steps and 0.87 with 200), and asks nothing of the
 order of the data. A unit's g_i is computed from its steps, without A_i and C_i,

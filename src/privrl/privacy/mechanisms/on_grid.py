@@ -33,9 +33,9 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate
+from privrl.privacy.accounting.finite_losses import MOST_ATOMS
 from privrl.privacy.events import DiscreteGaussian, DiscreteLaplace, Event, Repeated
 from privrl.privacy.exact import Integers
-from privrl.privacy.losses import MOST_ATOMS
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.noise import Source, numbers
 from privrl.privacy.promise import Budget, Relation

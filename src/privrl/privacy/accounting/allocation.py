@@ -46,6 +46,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.core.types import Array
+from privrl.privacy.accounting import grid
+from privrl.privacy.accounting.grid import GridPair
+from privrl.privacy.accounting.losses import GaussianShift, Loss, gaussian_delta, lower_hull
 
 Complexes = NDArray[np.complex128]
 
@@ -57,6 +60,10 @@ _LEFT_OUT = 36.0
 _CUT = 1e-4
 # Changes of tilt, in standard deviations, that Chernoff's bounds are tried with.
 _STEPS = np.geomspace(0.25, 60.0, 24)
+# Deltas below this are not worth more than the bound that is at hand.
+_NEGLIGIBLE = 1e-40
+# Nodes of the curve of a random allocation for each deviation of its loss, and points for each.
+_NODES, _POINTS_OF_NODES = 8, 2**14
 _FAR = 12.0  # deviations below which X is moved up at the latest
 
 
@@ -280,3 +287,78 @@ def delta(mu: float, steps: int, epsilon: float, replace: bool, points: int = PO
     """At least the delta of random allocation; `mu` is one contribution over the noise."""
     found = (replaced if replace else removed_or_added)(mu, steps, epsilon, points)
     return min(found, 1.0)
+
+
+@dataclass(frozen=True)
+class Allocated(Loss):
+    """Random allocation to one of `steps` steps, `mu` being one contribution over the noise.
+
+    (1/T) sum of N(mu e_k, I) against (1/T) sum of N(-mu e_k, I) if a unit is replaced
+    (`exchanged`), against N(0, I) if it is added or removed; the module proves that these
+    dominate. Told the step, which is independent of the data, it is Gaussian noise without
+    sampling; telling it only helps, so that this is a bound as well, and the smaller one counts.
+    """
+
+    mu: float
+    steps: int
+    exchanged: bool
+
+    @property
+    def known(self) -> GaussianShift:
+        """The loss if the step is told."""
+        return GaussianShift(2.0 * self.mu if self.exchanged else self.mu)
+
+    @property
+    def far(self) -> float:
+        return self.known.far
+
+    @property
+    def spread(self) -> float:
+        chi = math.sqrt(math.expm1(min(self.mu, 3.0) ** 2) / self.steps)
+        return min(self.known.mu, 2.0 * chi if self.exchanged else chi)
+
+    def delta(self, epsilon: float, points: int = POINTS) -> float:
+        known = gaussian_delta(self.known.mu, epsilon)
+        if known < _NEGLIGIBLE:
+            return known
+        return min(known, delta(self.mu, self.steps, epsilon, self.exchanged, points))
+
+    def epsilon(self, delta: float, high: float) -> float:
+        """The smallest epsilon found to suffice, up to a part in 10^9, given that `high` does."""
+        from scipy.optimize import brentq
+
+        def margin(epsilon: float) -> float:
+            return math.log(max(self.delta(epsilon), 1e-300) / delta)
+
+        if margin(0.0) <= 0.0:
+            return 0.0
+        # From below: bounds on the round-off of very many steps grow with epsilon, so that more
+        # may seem not to suffice where less did.
+        low, found = 0.0, high / 256
+        while found < high and margin(found) > 0.0:
+            low, found = found, 2.0 * found
+        if found >= high and margin(high) >= 0.0:
+            return high
+        found = float(brentq(margin, low, found, xtol=1e-9 * found))
+        step = 1e-9 * high
+        while margin(found) > 0.0:
+            found, step = min(found + step, high), 2.0 * step
+        # A rounder number below, such as the one that noise was calibrated to, if that suffices.
+        rounder = float(f"{found:.8g}")
+        return rounder if rounder < found and margin(rounder) <= 0.0 else found
+
+    def profile(self, epsilons: Array) -> Array:
+        """At least delta at each epsilon >= 0: between nodes by chords in e^epsilon."""
+        fine = self.spread / _NODES
+        straight = fine * np.arange(_NODES**2 + 1)
+        further = math.log(max(self.far / straight[-1], 1.0 + 1e-9))
+        wider = straight[-1] * np.exp(np.linspace(0.0, further, 2 + math.ceil(_NODES**2 * further)))
+        nodes = np.append(straight, wider[1:])
+        nodes = np.append(nodes[nodes < self.far], max(self.far, float(epsilons[-1])))
+        deltas = np.array([self.delta(float(node), _POINTS_OF_NODES) for node in nodes])
+        # The true curve is convex in e^epsilon; so it lies below the convex hull of any bound.
+        x = np.exp(nodes)
+        return np.interp(np.exp(epsilons), x, lower_hull(x, deltas))
+
+    def on_grid(self, interval: float) -> GridPair:
+        return grid.from_profile(self.profile, self.far, interval)
