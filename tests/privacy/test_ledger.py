@@ -47,7 +47,8 @@ from privrl.privacy import (
 )
 from privrl.privacy.entries import Description, digest_of
 from privrl.privacy.events import Disjoint
-from privrl.privacy.ledger import _APPLICATION_ID, OLD_ENTRIES
+from privrl.privacy.ledger import OLD_ENTRIES
+from privrl.privacy.ledger_chain import _APPLICATION_ID
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source, reproducible, secure
 
@@ -586,7 +587,7 @@ def test_two_identical_spends_have_different_heads(
         def now(cls, tz: tzinfo | None = None) -> "Noon":
             return cls(2026, 1, 1, 12, tzinfo=tz)
 
-    monkeypatch.setattr("privrl.privacy.ledger.datetime", Noon)
+    monkeypatch.setattr("privrl.privacy.ledger_chain.datetime", Noon)
     backup = spent.with_name("backup")
     shutil.copy(spent, backup)
     entries = []
