@@ -19,10 +19,9 @@ from scipy.linalg import solve_triangular, toeplitz
 from benchmarks.measure import compare, seconds
 from privrl.core.types import Array
 from privrl.privacy import Budget, epsilon, second_accountant
-from privrl.privacy.mechanisms.correlated import (
+from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
+from privrl.privacy.mechanisms.correlated_factorisations import (
     LONGEST_OPTIMAL,
-    CorrelatedMechanism,
-    Strategy,
     optimal,
     square_root,
 )

@@ -29,7 +29,9 @@ from privrl.privacy import (
     movement,
 )
 from privrl.privacy.mechanisms import GaussianMechanism, correlated
+from privrl.privacy.mechanisms import correlated_factorisations as factorisations
 from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
+from privrl.privacy.mechanisms.correlated_sensitivity import _over_slots
 from privrl.privacy.noise import Source, reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
@@ -52,7 +54,7 @@ def plans(
     horizon: int, std: float = 1.0, bound: float = 1.0, **more: int
 ) -> list[CorrelatedMechanism]:
     """Of every kind, the optimal one not longer than it may be."""
-    short = min(horizon, correlated.LONGEST_OPTIMAL)
+    short = min(horizon, factorisations.LONGEST_OPTIMAL)
     steps = [short if strategy is Strategy.OPTIMAL else horizon for strategy, _ in KINDS]
     return [
         CorrelatedMechanism(std, bound, size, strategy, band and min(band, size), **more)
@@ -202,13 +204,13 @@ def test_the_covariance_is_exact(horizon: int) -> None:
 
 
 def test_the_square_root_is_one() -> None:
-    M = toeplitz(correlated.square_root(50))
+    M = toeplitz(factorisations.square_root(50))
     np.testing.assert_allclose(M @ M, ones(50), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 40, 4096, 65536, correlated.LONGEST])
 def test_the_geometric_series_add_up_to_the_square_root(horizon: int) -> None:
-    loss, weight = correlated.quadrature(horizon)
+    loss, weight = factorisations.quadrature(horizon)
     few = range(min(horizon, 300))
     exact = [math.comb(2 * k, k) / 4**k for k in few]
     lags = list(few)
@@ -231,7 +233,7 @@ def test_a_long_stream_keeps_its_digits() -> None:
     stream = plan.start(source, 1)
     found = np.array([stream.noise().total[0] for _ in range(horizon)])
     z = np.concatenate(source.given)[:horizon, 0]
-    expected = np.convolve(correlated.square_root(horizon), z)[:horizon]
+    expected = np.convolve(factorisations.square_root(horizon), z)[:horizon]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
@@ -265,7 +267,7 @@ def rms(plan: CorrelatedMechanism) -> float:
 @pytest.mark.parametrize("horizon", [1, 2, 3, 10, 50, 200])
 def test_no_factorisation_is_better_than_the_optimal_one(horizon: int) -> None:
     """The dual bound holds for every v > 0; v = diag(X^-1 G X^-1) is where it is met."""
-    M = correlated.optimal(horizon)[1]
+    M = factorisations.optimal(horizon)[1]
     A, inverse = ones(horizon), np.linalg.inv(M.T @ M)
     v = np.diagonal(inverse @ A.T @ A @ inverse)
     least = np.linalg.svd(A * np.sqrt(v), compute_uv=False).sum() ** 2 / v.sum()
@@ -294,7 +296,7 @@ def test_the_optimal_strategy_is_five_to_six_percent_below_the_square_root(
 @pytest.mark.parametrize("horizon", [2, 33, pytest.param(256, marks=pytest.mark.slow)])
 def test_rounding_of_the_stored_noise_matrix_is_within_the_margin(horizon: int) -> None:
     """M of the B that is used, B^-1 A, by substitution in 64 bits of mantissa."""
-    B = correlated.optimal(horizon)[0].astype(np.longdouble)
+    B = factorisations.optimal(horizon)[0].astype(np.longdouble)
     exact = ones(horizon).astype(np.longdouble)
     for t in range(horizon):
         exact[t] = (exact[t] - B[t, :t] @ exact[:t]) / B[t, t]
@@ -339,7 +341,7 @@ def test_slots_added_by_doubling(participations: int, separation: int) -> None:
     expected = np.zeros(100)
     for start in range(0, slots * separation, separation):
         expected[start:] += column[: 100 - start]
-    found = correlated._over_slots(column, slots, separation)
+    found = _over_slots(column, slots, separation)
     np.testing.assert_allclose(found, expected, rtol=1e-14)
     assert np.array_equal(column, np.random.default_rng(0).random(100))
 
@@ -587,7 +589,7 @@ class Reused(Source):
 def test_noise_used_twice_is_seen(kind: int) -> None:
     source = secure()
     plan = plans(STEPS)[kind]
-    block = correlated.recurrence(plan.strategy, plan.horizon, plan.band).block
+    block = factorisations.recurrence(plan.strategy, plan.horizon, plan.band).block
     if block < plan.horizon:
         assert not uncorrelated(whitened(plan, Reused(source.generator, source.origin)))
     if block > 1:

@@ -564,7 +564,7 @@ register(
     Mutant(
         "participations",
         "running sums paid for with a participation less",
-        (("privacy.mechanisms.correlated:_sensitivity", _one_less),),
+        (("privacy.mechanisms.correlated_sensitivity:sensitivity", _one_less),),
         ("tests/privacy/test_correlated.py::test_several_participations_over_all_patterns",),
         ("running-sums-toeplitz", "running-sums-banded", "running-sums-independent"),
     ),

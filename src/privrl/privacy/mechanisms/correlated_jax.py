@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.core import checks
-from privrl.privacy.mechanisms.correlated import (
-    CorrelatedMechanism,
+from privrl.privacy.mechanisms.correlated import CorrelatedMechanism
+from privrl.privacy.mechanisms.correlated_factorisations import (
     Strategy,
     inverse,
     optimal,
