@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Any
 
 from privrl.core import checks, files
 from privrl.core.errors import CertificateError, InputError, UnsupportedError
-from privrl.core.text import printable
 from privrl.privacy import accounting, earlier
+from privrl.privacy.certificate_card import card
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit, Word, fitting
 
@@ -418,45 +417,9 @@ class Certificate:
             raise CertificateError(f"{str(path)!r} cannot be read: {why}.") from None
         return cls.from_json(text)
 
-    # --- for people ---------------------------------------------------------------------------
-
     def card(self) -> str:
         """The promise in plain words, in lines of at most 79 characters."""
-        rows = [
-            *([("INVALID", self.invalid)] if self.invalid else []),
-            *(("Warning", warning) for warning in earlier.warnings(self)),
-            ("Protected", _UNIT_WORDS[self.unit]),
-            ("Against", self._relation_words()),
-            ("In", _RELEASE_WORDS[self.release]),
-            ("Meaning", _meaning(self.epsilon, self.delta)),
-            ("Accountant", f"{self.accountant} ({self.issued_by})"),
-            ("Noise", _NOISE_WORDS[self.noise]),
-            *([("In all", self._population_words())] if self.population else []),
-            *(("Event", str(event)) for event in self.events),
-            *(("Assumed", f"{a.statement} ({a.enforced})") for a in self.assumptions),
-        ]
-        lines = [f"Certificate: epsilon {self.epsilon:.4g} at delta {self.delta:.4g}", ""]
-        for head, text in rows:
-            lines += textwrap.wrap(
-                printable(text), 79, initial_indent=f"  {head:<12}", subsequent_indent=" " * 14
-            )
-        return "\n".join(lines)
-
-    def _population_words(self) -> str:
-        paid = self.population
-        assert paid is not None
-        if paid.epsilon is None:
-            figure = f"more than any epsilon that can be stated at delta {paid.delta:.4g}"
-        else:
-            figure = f"epsilon {paid.epsilon:.4g} at delta {paid.delta:.4g}"
-        return (
-            f"the population {paid.name!r} has paid {figure}, this included, in {paid.entries} "
-            "entries"
-        )
-
-    def _relation_words(self) -> str:
-        words = _RELATION_WORDS[self.relation]
-        return words.format(radius=f"{self.reward_radius:g}" if self.reward_radius else "")
+        return card(self)
 
     def __str__(self) -> str:
         return self.card()
@@ -487,39 +450,6 @@ def _canonical(body: Mapping[str, Any]) -> bytes:
 
 def _digest(body: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(_canonical(body)).hexdigest()
-
-
-_UNIT_WORDS = {
-    Unit.TRAJECTORY: "one trajectory (a person with several is covered for each, not for all)",
-    Unit.USER: "one user, with all of their trajectories",
-    Unit.REWARD_FUNCTION: "the reward function",
-    Unit.AGENT: "one agent: everything it saw and did for its reports",
-}
-_RELATION_WORDS = {
-    Relation.ADD_REMOVE: "learning whether that unit took part at all",
-    Relation.REPLACE_ONE: "learning what its data was, any data against any other "
-    "(how many units there are is public)",
-    Relation.LOCAL: "learning what its data was, even for whoever collects the reports",
-    Relation.REWARD_RADIUS: "telling it from any other reward function within {radius} of it, "
-    "everywhere",
-}
-_RELEASE_WORDS = {
-    Release.FINAL_MODEL: "the final model, and anything computed from it",
-    Release.EVERY_ITERATE: "every model along the way, and anything computed from them",
-    Release.EACH_REPORT: "each report, and anything computed from it",
-}
-_NOISE_WORDS = {
-    NoiseOrigin.SECURE: "drawn from a cryptographic generator seeded by the operating system",
-    NoiseOrigin.SECURE_KEY: "driven by a fresh secret key inside a compiled loop",
-    NoiseOrigin.REPRODUCIBLE: "REPRODUCIBLE from a seed: an experiment, no protection",
-    NoiseOrigin.NOT_DRAWN: "none drawn: this certifies a plan",
-}
-
-
-def _meaning(epsilon: float, delta: float) -> str:
-    factor = f"{math.exp(epsilon):.3g}" if epsilon < 50 else f"e^{epsilon:.4g}"
-    plus = f", plus {delta:.3g}" if delta else ""
-    return f"it makes nothing anyone may see more likely than by a factor of {factor}{plus}"
 
 
 # --- claims -------------------------------------------------------------------------------------
