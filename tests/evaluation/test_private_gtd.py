@@ -16,15 +16,9 @@ from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stre
 from privrl.evaluation import allotment, bellman_error
 from privrl.evaluation.allotment import places
 from privrl.evaluation.bellman_error import UnitMoments, exact_moments, mspbe, unit_moments
-from privrl.evaluation.private_gtd import (
-    Form,
-    PrivateGTD,
-    Walk,
-    change_of,
-    clipped_sum,
-    contributions,
-    public_gram,
-)
+from privrl.evaluation.gtd_iterations import Form, Walk, clipped_sum, contributions
+from privrl.evaluation.precondition import change_of, public_gram
+from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.result import Result
 from privrl.privacy import (
     Budget,

@@ -16,7 +16,7 @@ from privrl.evaluation.bellman_error import (
     unit_moments,
     unit_steps,
 )
-from privrl.evaluation.private_gtd import contributions
+from privrl.evaluation.gtd_iterations import contributions
 from privrl.evaluation.sums import row_squares
 from privrl.evaluation.table import Entries, Table, is_table, repeated
 from tests.evaluation.test_bellman_error import JUDGED, simulated

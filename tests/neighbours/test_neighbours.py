@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from privrl.data import stream
-from privrl.evaluation import private_gtd, private_value
+from privrl.evaluation import gtd_iterations, private_gtd, private_value
 from privrl.evaluation.allotment import Allotted
 from privrl.evaluation.sums import Sums, shrinking
 from privrl.privacy import InputError
@@ -264,7 +264,7 @@ def moved(name: str, tmp_path: Path, *names: str) -> list[str]:
 def test_a_clip_bound_that_is_not_kept_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_gtd, "shrinking", lambda *given: 4.0 * shrinking(*given))
+    monkeypatch.setattr(gtd_iterations, "shrinking", lambda *given: 4.0 * shrinking(*given))
     found = moved("Python: PrivateGTD", tmp_path, "a single row", "a very long trajectory")
     assert any("times what was charged for" in one for one in found)
 

@@ -42,6 +42,7 @@ from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.assumed import assumed
 from privrl.data.policies import check_table
 from privrl.data.words import refuse_read_words
+from privrl.evaluation.assumptions import PUBLIC_SETTINGS
 from privrl.evaluation.bellman_error import (
     checked_range,
     clipped_rewards,
@@ -50,7 +51,6 @@ from privrl.evaluation.bellman_error import (
     off_policy,
     value_at,
 )
-from privrl.evaluation.private_gtd import PUBLIC_SETTINGS
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, batches, discount
 from privrl.privacy.certificate import Assumption

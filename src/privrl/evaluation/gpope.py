@@ -37,8 +37,8 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy
 from privrl.data.assumed import assumed
+from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from privrl.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
-from privrl.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from privrl.evaluation.result import Promise, Result
 from privrl.evaluation.steps import Data, discount
 from privrl.privacy.certificate import Certificate

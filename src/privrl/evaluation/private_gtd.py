@@ -62,10 +62,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -74,6 +73,7 @@ from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.assumed import assumed
 from privrl.data.policies import check_table, known_states
 from privrl.evaluation.allotment import allotted, unit_of
+from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, SECRET_STEPS
 from privrl.evaluation.bellman_error import (
     UnitMoments,
     UnitSteps,
@@ -87,16 +87,11 @@ from privrl.evaluation.bellman_error import (
     unit_steps,
     value_at,
 )
+from privrl.evaluation.gtd_iterations import Form, Plan, Walk, clipped_sum, contributions
+from privrl.evaluation.precondition import change_of
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, discount, refuse_unpaid
-from privrl.evaluation.sums import (
-    SMALLEST,
-    added,
-    joint_factors,
-    overlapped,
-    row_squares,
-    shrinking,
-)
+from privrl.evaluation.sums import SMALLEST, added, joint_factors, overlapped
 from privrl.evaluation.table import ROWS, Table, is_table
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.events import Event
@@ -107,8 +102,6 @@ from privrl.privacy.plan import AllottedRelease, NoisyPlan, PoissonReleases, Sch
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 from privrl.privacy.session import SECRET, OpenSession, PrivacySession
 
-Form = Literal["residual", "primal-dual"]
-
 # The most iterations, step, and first and last clip bound as shares of the return bound; found on
 # the chain with seeds 0 to 9.
 _DEFAULTS: dict[str, tuple[int, float, tuple[float, float]]] = {
@@ -116,22 +109,6 @@ _DEFAULTS: dict[str, tuple[int, float, tuple[float, float]]] = {
     "primal-dual": (800, 0.25, (0.05, 0.02)),
 }
 _FEWEST = 50
-
-CLIPPED = Assumption(
-    "each unit's contribution is clipped to a public bound", "by the algorithm, for any data"
-)
-PUBLIC_SETTINGS = Assumption(
-    "features, ranges, bounds and step sizes were chosen without looking at the data",
-    "not enforced: they are the caller's",
-)
-SECRET_STEPS = Assumption(
-    "each unit's step is uniform, independent of all others', and secret",
-    "by the algorithm: a keyed hash of the unit's id, with a key from the source of its noise",
-)
-SECRET_DRAWS = Assumption(
-    "each batch is drawn freshly and secretly",
-    "by the algorithm, from the source of its noise",
-)
 
 
 @dataclass(frozen=True)
@@ -189,7 +166,7 @@ class PrivateGTD:
     """Over which last share of the iterations theta is averaged; 0 for the last theta alone."""
 
     precondition: Any = None
-    """C0, public: a matrix, or the diagonal of one; see `public_gram`."""
+    """C0, public: a matrix, or the diagonal of one; see `precondition.public_gram`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reward_range", checked_range(self.reward_range))
@@ -478,74 +455,6 @@ class PrivateGTD:
         )
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One run, wholly public."""
-
-    form: Form
-    iterations: int
-    step: float
-    first_clip: float
-    last_clip: float
-    momentum: float
-    average: float
-    noisy: NoisyPlan
-    """In units of the clip bound of each iteration."""
-
-    @property
-    def rate(self) -> float:
-        """With which probability a unit takes part in an iteration, as the schedule has it."""
-        schedule = self.noisy.schedule
-        return schedule.rate if isinstance(schedule, PoissonReleases) else 1.0
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the noise on a sum, in units of the clip bound."""
-        return self.noisy.noise_multiplier
-
-    @property
-    def event(self) -> Event:
-        """What the whole run does to a unit."""
-        return self.noisy.event
-
-    def size(self, dimension: int) -> int:
-        """How many numbers are noised in each iteration."""
-        return dimension if self.form == "residual" else 2 * dimension
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """For the result."""
-        names = ("form", "iterations", "step", "rate", "momentum", "average", "noise")
-        return {"clip": (self.first_clip, self.last_clip)} | {n: getattr(self, n) for n in names}
-
-    def bound(self, k: int) -> float:
-        """The clip bound of iteration k."""
-        if self.iterations == 1:
-            return self.first_clip
-        return float(
-            self.first_clip * (self.last_clip / self.first_clip) ** (k / (self.iterations - 1))
-        )
-
-    def run(self, units: UnitMoments, source: Source) -> Floats:
-        """theta after all iterations, averaged."""
-        walk, parts = Walk(self, units.dimension, source), units.parts()
-        for _ in range(self.iterations):
-            for part in parts:
-                drawn = None
-                if self.rate < 1.0:
-                    drawn = source.generator.random(part.count) < self.rate
-                rows = contributions(part, walk.state, self.form)
-                walk.exact += clipped_sum(rows, walk.bound, drawn)
-            walk.advance(self.rate * units.count)
-        return walk.theta
-
-    def clipped_share(self, units: UnitMoments, theta: Floats) -> float:
-        """Which share of the units the last bound clips at theta (and w = 0): for public data."""
-        state = np.concatenate([theta, np.zeros(0 if self.form == "residual" else theta.size)])
-        norms = np.linalg.norm(contributions(units, state, self.form), axis=1)
-        return float(np.mean(norms > self.last_clip))
-
-
 @dataclass(frozen=True, eq=False)
 class Ready:
     """A run before its payment; of `data` nothing is left to be read but what is held here."""
@@ -566,95 +475,6 @@ class Ready:
     def result(self, theta: Floats, opened: OpenSession, start: Any = None) -> Result:
         """What is told of a run that came to `theta`; `opened` has paid for it."""
         return self.judge.result(self.plan, theta, opened, self.count, start, self.assumptions)
-
-
-class Walk:
-    """How far a run has come. `exact` is private; all else comes from noised sums."""
-
-    def __init__(self, plan: Plan, dimension: int, source: Source) -> None:
-        size = plan.size(dimension)
-        self.plan, self.dimension, self.source = plan, dimension, source
-        self.k = 0
-        self.state, self.exact = np.zeros(size), np.zeros(size)
-        self._velocity, self._total = np.zeros(size), np.zeros(dimension)
-        self._averaged = max(1, round(plan.average * plan.iterations))
-
-    @property
-    def bound(self) -> float:
-        """The clip bound of the iteration under way."""
-        return self.plan.bound(self.k)
-
-    def advance(self, count: float) -> None:
-        """Release `exact`, which is the sum over `count` units, and step along it."""
-        noised = self.plan.noisy.release(self.exact, self.source, self.bound)
-        # Everything from here on sees noised sums only.
-        self._velocity = self.plan.momentum * self._velocity + noised / count
-        self.state = self.state + self.plan.step * self._velocity
-        if self.k >= self.plan.iterations - self._averaged:
-            self._total += self.state[: self.dimension]
-        self.k, self.exact = self.k + 1, np.zeros_like(self.exact)
-
-    @property
-    def theta(self) -> Floats:
-        """The average so far, which is the result once all iterations are done."""
-        return self._total / self._averaged
-
-
-def contributions(units: UnitMoments, state: Floats, form: Form) -> Floats:
-    """g_i for each unit, one row each; of unit i's data and of `state` alone."""
-    d = units.dimension
-    with np.errstate(all="ignore"):
-        residual = units.b - units.times(units.A, state[:d])
-        if form == "residual":
-            return residual
-        dual = residual - units.times(units.C, state[d:])
-        return np.concatenate([units.times(units.transposed, state[d:]), dual], axis=1)
-
-
-def clipped_sum(rows: Floats, bound: float, drawn: NDArray[np.bool_] | None = None) -> Floats:
-    """The sum of the rows, of those drawn, each scaled to L2 norm at most `bound`.
-
-    Total: a row that is not finite, or whose square is not, counts as zeros.
-    """
-    with np.errstate(all="ignore"):
-        factors = shrinking(row_squares(rows), bound, rows.shape[1])
-    return added(rows, factors if drawn is None else np.where(drawn, factors, 0.0))
-
-
-def change_of(features: Features, precondition: Any = None) -> Floats:
-    """L^-1 for L L' = C0: a matrix, or its diagonal where it has no more."""
-    d = features.dimension
-    if precondition is None:
-        return np.full(d, math.sqrt(d) / features.norm_bound)
-    try:
-        given = np.asarray(precondition, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("precondition must be a matrix of numbers, or its diagonal.") from None
-    if given.shape not in ((d,), (d, d)):
-        raise InputError(
-            f"precondition must have the shape ({d}, {d}), or ({d},), not {given.shape}."
-        )
-    wrong = InputError("precondition must be symmetric and positive definite.")
-    if given.ndim == 1:
-        if not np.all((given > 0.0) & np.isfinite(given)):
-            raise wrong
-        return 1.0 / np.sqrt(given)
-    if not np.all(np.isfinite(given)) or not np.allclose(given, given.T, rtol=1e-9, atol=0.0):
-        raise wrong
-    try:
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(given)))
-    except np.linalg.LinAlgError:
-        raise wrong from None
-
-
-def public_gram(features: Features, states: ArrayLike, ridge: float = 1e-3) -> Floats:
-    """The mean of phi phi' over *public* states, plus `ridge` times its mean eigenvalue.
-
-    A `precondition`: states from a simulator, or spread evenly over what a state could be.
-    """
-    phi = np.asarray(features(np.asarray(states)), dtype=np.float64)
-    gram = phi.T @ phi / len(phi)
-    return np.asarray(gram + ridge * (np.trace(gram) / len(gram)) * np.eye(len(gram)))
 
 
 def _too_few(units: int, iterations: int, size: int) -> InputError:

@@ -37,6 +37,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories
 from privrl.data.assumed import assumed
+from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS
 from privrl.evaluation.bellman_error import (
     UnitMoments,
     checked_range,
@@ -48,7 +49,7 @@ from privrl.evaluation.bellman_error import (
     unit_moments,
     value_at,
 )
-from privrl.evaluation.private_gtd import CLIPPED, PUBLIC_SETTINGS, change_of
+from privrl.evaluation.precondition import change_of
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, discount, refuse_unpaid
 from privrl.evaluation.sums import (
@@ -96,7 +97,7 @@ class PrivateLSTD:
     """How strongly the solution is shrunk, in units of what the noise amounts to."""
 
     precondition: Any = None
-    """C0, public: a matrix, or the diagonal of one; see `private_gtd.public_gram`."""
+    """C0, public: a matrix, or the diagonal of one; see `precondition.public_gram`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reward_range", checked_range(self.reward_range))

@@ -29,7 +29,8 @@ from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, Traject
 from privrl.data.assumed import ESTIMATED, assumed
 from privrl.data.policies import FunctionPolicy
 from privrl.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS, room
-from privrl.evaluation.private_gtd import PrivateGTD, public_gram
+from privrl.evaluation.precondition import public_gram
+from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result

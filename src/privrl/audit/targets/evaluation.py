@@ -40,7 +40,8 @@ from privrl.evaluation.bellman_error import UnitMoments, unit_moments
 from privrl.evaluation.dplsl import DPLSL
 from privrl.evaluation.dplsw import DPLSW
 from privrl.evaluation.gpope import GPOPE
-from privrl.evaluation.private_gtd import PrivateGTD, Walk, clipped_sum, contributions
+from privrl.evaluation.gtd_iterations import Walk, clipped_sum, contributions
+from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result

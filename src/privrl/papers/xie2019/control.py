@@ -51,8 +51,10 @@ from privrl.envs import HIV, MountainCar
 from privrl.evaluation.bellman_error import Moments, UnitMoments, moments, mspbe
 from privrl.evaluation.dplsw import DPLSW
 from privrl.evaluation.gpope import GPOPE
+from privrl.evaluation.gtd_iterations import Form
 from privrl.evaluation.lstd import LSTD
-from privrl.evaluation.private_gtd import Form, PrivateGTD, change_of, public_gram
+from privrl.evaluation.precondition import change_of, public_gram
+from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
 from privrl.evaluation.steps import steps
 from privrl.papers.xie2019 import gpope as printed
