@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privrl.data import Tabular, Trajectories, neutral, stream_parquet
+from privrl.data import Tabular, Trajectories, stream_parquet
 from privrl.data.assumed import NEUTRAL, VALIDATED, assumed
+from privrl.data.neutral import schema
 from privrl.data.sources import PRIVATE
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
@@ -336,9 +337,9 @@ def test_null_lists_are_read_or_refused_by_their_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
     """Arrow before 2026 fails on Parquet with a null list in it, which would tell that there is."""
-    if reads and not neutral._reads_null_lists():
+    if reads and not schema.reads_null_lists():
         pytest.skip("this version of Arrow does not")
-    monkeypatch.setattr(neutral, "_reads_null_lists", lambda: reads)
+    monkeypatch.setattr(schema, "reads_null_lists", lambda: reads)
     columns: dict[str, Any] = {"trajectory": "i", "state": "s", "action": "a", "reward": "r"}
     columns |= {"num_actions": 2, "invalid": "neutral", "people": 2}
     loaders: list[Any] = [Trajectories.from_parquet, stream_parquet]

@@ -80,10 +80,10 @@ def floats(array: Any) -> AnyArray:
 
 
 def differ(ids: Any) -> AnyArray:
-    """Whether each entry but the first differs from the one before it."""
+    """Whether each entry but the first differs from the one before it; nulls differ from all."""
     if isinstance(ids, np.ndarray):
         return np.asarray(ids[1:] != ids[:-1])
-    return to_numpy(pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
+    return to_numpy(pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).fill_null(True))
 
 
 def item(ids: Any, row: int) -> Any:

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from privrl.core.errors import InputError, option
 from privrl.core.files import is_there, parse_json, reason, regular
 from privrl.core.types import AnyArray
 from privrl.data import neutral
-from privrl.data.arrow import to_numpy
+from privrl.data.arrow import differ
 from privrl.data.columns import Arrays, Facts, Plan, check_options, plan
 from privrl.data.decoder import Block, Decoder
 from privrl.data.sources import (
     NOT_TEXT,
+    NULL_WORDS,
     PRIVATE,
     Chunk,
     ahead,
@@ -37,9 +37,6 @@ from privrl.data.sources import (
 from privrl.data.trajectories import Behavior, Note, Trajectories
 
 Paths = str | Path | Sequence[str | Path]
-
-# Cells of a CSV file that are nulls, unless in quotes. NaN is not among them: it is refused.
-NULL_WORDS = ["", "NA", "N/A", "#N/A", "NULL", "null"]
 
 
 def files(paths: Paths, suffix: str) -> list[Path]:
@@ -189,7 +186,7 @@ def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iter
     for path in paths:
         options = pa_csv.ConvertOptions(
             column_types=types,
-            null_values=NULL_WORDS,
+            null_values=sorted(NULL_WORDS),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
@@ -489,8 +486,7 @@ def from_arrays(states: Any, actions: Any, rewards: Any, arrays: Mapping[str, An
     else:
         columns["trajectory"] = _column("trajectory_ids", trajectory_ids, steps)
         ids = columns["trajectory"]
-        change = pc.not_equal(ids.slice(1), ids.slice(0, steps - 1))
-        last = np.append(np.flatnonzero(to_numpy(change.fill_null(True))), steps - 1)
+        last = np.append(np.flatnonzero(differ(ids)), steps - 1)
         sizes = np.diff(last, prepend=-1)
     given: dict[str, Any] = {"trajectory": "trajectory"}
     for role, label, values in (

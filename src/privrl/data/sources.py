@@ -25,6 +25,9 @@ from privrl.data.columns import Plan
 # What a refusal says that depends on values: it is the curator's own step, and not a release.
 PRIVATE = "This message is about private data: keep it to yourself."
 
+# Cells of a CSV file that are nulls, unless in quotes. NaN is not among them: it is no number.
+NULL_WORDS = frozenset(("", "NA", "N/A", "#N/A", "NULL", "null"))
+
 # Arrow takes no other names.
 NOT_TEXT = "its name is no text in UTF-8: rename it"
 
