@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privrl.data import Trajectories, stream_parquet
-from privrl.data.decoder import Seen
+from privrl.data.decoder.order import Seen
 from privrl.privacy import InputError
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 

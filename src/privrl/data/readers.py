@@ -346,7 +346,7 @@ def built(
     checked = decoder.plan
     facts, notes = checked.facts, []
     for role in ("state", "action"):
-        words = decoder.vocabularies.get(role)
+        words = decoder.values.vocabularies.get(role)
         if words is not None and not words.given:
             order = sorted(range(len(words.words)), key=lambda i: str(words.words[i]))
             rank = np.empty(len(order), dtype=np.int32)
@@ -391,7 +391,7 @@ def built(
         facts=facts,
         behavior=Behavior("logged") if checked.behavior_prob is not None else Behavior(),
         notes=tuple(notes),
-        nulls_answered=dict(decoder.answered),
+        nulls_answered=dict(decoder.values.answered),
         invalid=checked.invalid,
     )
 

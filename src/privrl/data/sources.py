@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from privrl.core.errors import InputError, option
 from privrl.core.files import reason, regular
 from privrl.core.types import AnyArray
-from privrl.data.arrow import is_list, plain_batch, to_numpy
+from privrl.data.arrow import first_true, is_list, plain_batch, to_numpy
 from privrl.data.columns import Plan
 
 # What a refusal says that depends on values: it is the curator's own step, and not a release.
@@ -30,6 +30,8 @@ NULL_WORDS = frozenset(("", "NA", "N/A", "#N/A", "NULL", "null"))
 
 # Arrow takes no other names.
 NOT_TEXT = "its name is no text in UTF-8: rename it"
+
+_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 # Rows per batch: large enough that Python's share is small, small enough to stay in cache.
 READ_ROWS = 1 << 17
@@ -80,6 +82,17 @@ def at(place: tuple[str, int], column: str, what: str, remedy: str | None = None
 def private(sentence: str) -> InputError:
     """A refusal that depends on what is in the rows, and says whom it is for."""
     return InputError(sentence + " " + PRIVATE)
+
+
+def wrong_type(chunk: Chunk, name: str, array: Any, needed: str) -> InputError:
+    """The sentence for a column of the wrong type; for words, where the first one is."""
+    if pa.types.is_large_string(array.type):
+        numeric = pc.match_substring_regex(array, _NUMBER).fill_null(True)
+        odd = ~to_numpy(numeric)
+        if odd.any():
+            return at(chunk.place(first_true(odd)), name, "it holds a word, but " + needed)
+    kind = "text" if pa.types.is_large_string(array.type) else str(array.type)
+    return InputError(f"{chunk.file}: column {name!r} holds {kind}, but " + needed + ".")
 
 
 def check_schema(file: str, schema: Any, plan: Plan) -> None:

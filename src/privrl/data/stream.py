@@ -33,6 +33,7 @@ from privrl.data.arrow import plain, plain_batch, to_numpy
 from privrl.data.columns import Columns, Plan
 from privrl.data.columns import plan as checked_plan
 from privrl.data.decoder import Decoder
+from privrl.data.decoder.order import Order
 from privrl.data.readers import (
     built,
     files,
@@ -268,7 +269,7 @@ def _dealt(
     role, owner = ("trajectory", checked.trajectory) if checked.user is None else (
         "user", checked.user
     )  # fmt: skip
-    inspector = Decoder(checked)
+    rows_in_order = Order(checked)
     try:
         for chunk in chunks:
             batch = plain_batch(chunk.batch)
@@ -279,7 +280,7 @@ def _dealt(
                     f"{chunk.file} has other column types than {paths[0]}, so they cannot be "
                     "sorted together."
                 )
-            part = _part(inspector._ids(chunk, role, owner))
+            part = _part(rows_in_order.ids(chunk, role, owner))
             order = np.argsort(part, kind="stable")
             ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
             numbered = batch.append_column(_ROW, pa.array(row + np.arange(batch.num_rows))).take(

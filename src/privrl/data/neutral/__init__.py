@@ -46,7 +46,8 @@ What is not covered: time and memory, which grow with the rows; and the schema. 
 made up from the values it wrote (whole numbers turned into fractions by a missing one) are taken
 alike where they can be, but the schema must be fixed before the data is looked at.
 
-`schema.py` says what may be refused; `cells.py` and `owned_rows.py` are step 1; `people.py` is the rest.
+`schema.py` says what may be refused; `cells.py` and `owned_rows.py` are step 1; `people.py` is
+the rest.
 """
 
 from privrl.data.neutral.owned_rows import rows_of_chunks, rows_of_text
