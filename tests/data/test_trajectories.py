@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from gymnasium import spaces
 
-from privrl.data import FunctionPolicy, Tabular, Trajectories, readers, stream_parquet
+from privrl.data import FunctionPolicy, Tabular, Trajectories, stream_parquet
+from privrl.data.readers.assembly import Growing
 from privrl.privacy import InputError, Unit
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
@@ -508,7 +509,7 @@ class TestReaders:
             ids = pa.array([2 * number + 1, 2 * number + 2])
             narrow = frame.set_column(0, "i", ids).set_column(4, "t", pa.array([1, 2], pa.int16()))
             pq.write_table(narrow, tmp_path / f"{number}.parquet")
-        growing = readers.Growing(8)
+        growing = Growing(8)
         growing.add(np.zeros(2, np.int64))
         before = growing._whole
         growing.add(np.zeros(2, np.int32))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from privrl.data.readers import inspected
+from privrl.data.readers.tables import inspected
 from privrl.data.stream import TrajectoryStream
 from privrl.data.trajectories import Trajectories
 from privrl.privacy.certificate import Assumption

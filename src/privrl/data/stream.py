@@ -34,15 +34,9 @@ from privrl.data.columns import Columns, Plan
 from privrl.data.columns import plan as checked_plan
 from privrl.data.decoder import Decoder
 from privrl.data.decoder.order import Order
-from privrl.data.readers import (
-    built,
-    files,
-    inspected,
-    of_people,
-    schemas,
-    title,
-    with_carried,
-)
+from privrl.data.readers.assembly import built, of_people, with_carried
+from privrl.data.readers.paths import files, title
+from privrl.data.readers.tables import inspected, schemas
 from privrl.data.sources import (
     READ_ROWS,
     Chunk,
@@ -189,10 +183,7 @@ class _Waiting:
         self.place = chunk
         for name, values in block.columns.items():
             self.columns.setdefault(name, []).append(values)
-        owned = {"trajectory_ids": block.ids, **block.ends}
-        if block.users is not None:
-            owned["users"] = block.users
-        for name, values in owned.items():
+        for name, values in block.per_trajectory.items():
             self.owned.setdefault(name, []).append(values)
         self.starts.append(block.starts + self.rows)
         self.rows += block.rows

@@ -31,7 +31,7 @@ from privrl.data import (
     stream_parquet,
 )
 from privrl.data.columns import Invalid
-from privrl.data.readers import files as files_of
+from privrl.data.readers.paths import files as files_of
 from privrl.data.sources import check_names, header, open_parquet
 from privrl.evaluation.steps import MOST_ROWS
 from privrl.evaluation.sums import gathered

@@ -25,6 +25,12 @@ class Block:
     columns: dict[str, AnyArray]
     ends: dict[str, AnyArray]
 
+    @property
+    def per_trajectory(self) -> dict[str, AnyArray]:
+        """What the rows say of trajectories, by the names that `Trajectories` has for it."""
+        named = {"trajectory_ids": self.ids, **self.ends}
+        return named if self.users is None else {**named, "users": self.users}
+
 
 @dataclass
 class _Last:
