@@ -35,7 +35,8 @@ from privrl.data import (
     policy_from_dict,
     policy_from_json,
 )
-from privrl.data.policies import choose, schema
+from privrl.data.policies import choose
+from privrl.data.policy_json import schema
 from privrl.privacy import InputError
 from tests.statistics import FALSE_ALARM
 

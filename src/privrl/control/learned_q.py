@@ -19,7 +19,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.data.collection import collect
-from privrl.data.policies import policy_from_dict
+from privrl.data.policy_json import policy_from_dict
 from privrl.envs.base import Environment
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Claim

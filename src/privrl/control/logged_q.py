@@ -44,7 +44,7 @@ from privrl.core.errors import InputError
 from privrl.core.progress import Counted
 from privrl.data import Features, Trajectories
 from privrl.data.assumed import assumed
-from privrl.data.policies import check_table
+from privrl.data.coverage import check_table
 from privrl.data.words import refuse_read_words
 from privrl.envs.base import Box, Discrete
 from privrl.privacy import resuming

@@ -20,26 +20,11 @@ from privrl.data.features import (
     RandomFourier,
     features_from_dict,
 )
-from privrl.data.policies import (
-    EpsilonGreedy,
-    FunctionPolicy,
-    Network,
-    Policy,
-    Softmax,
-    Tabular,
-    load_policy,
-    policy_from_dict,
-    policy_from_json,
-)
+from privrl.data.policies import EpsilonGreedy, FunctionPolicy, Network, Policy, Softmax, Tabular
+from privrl.data.policy_json import load_policy, policy_from_dict, policy_from_json
 from privrl.data.stream import Totals, TrajectoryStream, stream_parquet
-from privrl.data.trajectories import (
-    Behavior,
-    Note,
-    Padded,
-    Trajectories,
-    Trajectory,
-    Transitions,
-)
+from privrl.data.trajectories import Behavior, Note, Trajectories
+from privrl.data.views import Padded, Trajectory, Transitions
 
 __all__ = [
     "Behavior",

@@ -6,7 +6,7 @@
     policy.sample(states, key)        (n,)    actions
 
 `Tabular`, `Softmax`, `EpsilonGreedy` and `Network` are made of plain numbers and travel as
-`policy.json` (`save`, `load`; the format is published as policy.schema.json beside this file).
+`policy.json` (`save`, and `load_policy` of `policy_json.py`).
 `FunctionPolicy` wraps anything else and stays in memory. All take NumPy and JAX arrays, and inside
 compiled functions JAX's tracers.
 
@@ -22,27 +22,19 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data.features import Features, _array, _set, _whole, features_from_dict
+from privrl.data.features import Features, _array, _set, _whole
 from privrl.data.keys import generator, is_jax
-from privrl.data.sources import private
 from privrl.nets import ACTIVATIONS, mlp
 
-if TYPE_CHECKING:
-    from privrl.data.trajectories import Trajectories
-
-
 FORMAT = "privrl-policy"
-_EARLIER_FORMAT = "tacit-policy"
 VERSION = 1
 _LARGEST_SCORE = 1e30
 
@@ -57,7 +49,7 @@ class Policy(ABC):
     def with_origin(self, run: str, learner: str) -> Self:
         """The same policy, which says where it comes from."""
         marked = copy.copy(self)
-        object.__setattr__(marked, "origin", _origin({"run": run, "learner": learner}))
+        object.__setattr__(marked, "origin", checked_origin({"run": run, "learner": learner}))
         return marked
 
     @property
@@ -78,7 +70,7 @@ class Policy(ABC):
         """The probabilities of the given actions; 0 for what is no action."""
         p = self.probabilities(states)
         xp, a = _array(actions)
-        known = _inside(xp, a, self.num_actions)
+        known = is_index(xp, a, self.num_actions)
         index = xp.where(known, a, 0).astype(int)
         chosen = xp.take_along_axis(p, index[..., None], axis=-1)[..., 0]
         return xp.where(known, chosen, 0.0)
@@ -369,93 +361,7 @@ class FunctionPolicy(Policy):
         return p
 
 
-# --- policy.json ---------------------------------------------------------------------------------
-
-
-def schema() -> dict[str, Any]:
-    """The published JSON schema of `policy.json`."""
-    text = resources.files("privrl.data").joinpath("policy.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def load_policy(path: "str | Path") -> Policy:
-    """Read `policy.json`."""
-    try:
-        text = files.text(path)
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text, so it is no policy.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {files.reason(error)}.") from None
-    try:
-        return policy_from_json(text)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def policy_from_json(text: str) -> Policy:
-    """Read the text of `policy.json`, or say in one sentence what is wrong with it."""
-
-    def refuse(word: str) -> object:
-        raise InputError(f"A policy holds {word}, which is no number in JSON.")
-
-    try:
-        given = files.parse_json(text, parse_constant=refuse)
-    except InputError:
-        raise
-    except (ValueError, RecursionError) as error:
-        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InputError(f"The policy is not JSON{where}.") from None
-    return policy_from_dict(given)
-
-
-_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "tabular": (frozenset({"table"}), frozenset()),
-    "softmax": (frozenset({"features", "weights"}), frozenset({"temperature"})),
-    "epsilon-greedy": (frozenset({"values", "epsilon"}), frozenset({"features"})),
-    "network": (frozenset({"layers"}), frozenset({"activation", "features", "epsilon"})),
-}
-
-
-def policy_from_dict(given: object) -> Policy:
-    """The policy that `to_dict` described: what policy.schema.json allows, if its shapes fit."""
-    if not isinstance(given, Mapping):
-        raise InputError("A policy must be a JSON object.")
-    if given.get("format") not in (FORMAT, _EARLIER_FORMAT):
-        raise InputError(f'A policy must say "format": "{FORMAT}".')
-    version = given.get("version")
-    if isinstance(version, bool) or version != VERSION:
-        raise InputError(f"The policy has version {version!r}, but only {VERSION} is known.")
-    kind = given.get("kind")
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise InputError(f"There is no policy of kind {kind!r}: use {', '.join(_FIELDS)}.")
-    if "origin" in given:
-        origin = _origin(given["origin"])
-        plain = policy_from_dict({n: v for n, v in given.items() if n != "origin"})
-        return plain.with_origin(**origin)
-    needed, allowed = _FIELDS[kind]
-    settings = {n: v for n, v in given.items() if n not in ("format", "version", "kind")}
-    for name in sorted(needed - set(settings)):
-        raise InputError(f"A policy of kind {kind!r} needs {name!r}.")
-    for name in sorted(set(settings) - needed - allowed):
-        raise InputError(f"A policy of kind {kind!r} has no {name!r}.")
-    if "features" in settings:
-        settings["features"] = features_from_dict(settings["features"])
-    if kind == "tabular":
-        return Tabular(settings["table"])
-    if kind == "softmax":
-        return Softmax(**settings)
-    if kind == "epsilon-greedy":
-        return EpsilonGreedy(**settings)
-    layers = settings.pop("layers")
-    if not isinstance(layers, list) or not all(
-        isinstance(one, Mapping) and set(one) == {"weights", "biases"} for one in layers
-    ):
-        raise InputError("layers must be a list of objects with weights and biases.")
-    return Network(tuple((one["weights"], one["biases"]) for one in layers), **settings)
-
-
-def _origin(given: object) -> dict[str, str]:
+def checked_origin(given: object) -> dict[str, str]:
     """The run and the learner that a policy names."""
     if (
         not isinstance(given, Mapping)
@@ -465,63 +371,6 @@ def _origin(given: object) -> dict[str, str]:
     ):
         raise InputError("origin must say the run, in 32 hexadecimal digits, and the learner.")
     return {name: given[name] for name in ("run", "learner")}
-
-
-def check_covers(policy: Policy, data: "Trajectories") -> None:
-    """The policy speaks of the states and actions that the data holds, or one sentence says not."""
-    if not data.discrete_actions:
-        raise InputError(
-            "The data holds vectors as actions, but a policy chooses among finitely many."
-        )
-    if data.num_actions is not None and data.num_actions != policy.num_actions:
-        raise InputError(
-            f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
-        )
-    outside = data.actions >= policy.num_actions
-    if outside.any():
-        raise private(
-            f"actions, row {int(np.argmax(outside))} (counting from 0): the policy has only "
-            f"{policy.num_actions} actions."
-        )
-    known = known_states(policy, data)
-    if data.invalid == "refuse" and not known.all():
-        raise private(
-            f"states, row {int(np.argmin(known))} (counting from 0): the policy's table has only "
-            f"{policy.num_states} states."
-        )
-
-
-def check_table(features: object, data: "Trajectories") -> None:
-    """A table has a row for each state that the data says there are; `features` may be a number.
-
-    States without a row count for nothing, or for zero: that is for what is invalid, and not for
-    what somebody forgot. Both numbers are public.
-    """
-    rows = features if isinstance(features, int) else getattr(features, "num_states", None)
-    if rows is not None and data.num_states is not None and data.num_states > rows:
-        raise InputError(
-            f"The table has {rows} states, but the data has {data.num_states}: say as many."
-        )
-
-
-def known_states(policy: Policy, data: "Trajectories") -> NDArray[np.bool_]:
-    """Which rows have a state that the policy knows: no others may count.
-
-    Outside of its table a policy acts uniformly, which nobody asked about. So another number of
-    states than the policy's is refused wherever the data says how many there are. That is public,
-    and no row is looked at for it.
-    """
-    if policy.num_states is None:
-        return np.ones(data.num_steps, dtype=bool)
-    if not data.discrete_states:
-        raise InputError("The policy is a table over discrete states, but the data has vectors.")
-    if data.num_states is not None and data.num_states != policy.num_states:
-        raise InputError(
-            f"The policy's table has {policy.num_states} states, but the data has "
-            f"{data.num_states}: say a policy that knows each of them, and no others."
-        )
-    known: NDArray[np.bool_] = _inside(np, data.states, policy.num_states)
-    return known
 
 
 # --- helpers -------------------------------------------------------------------------------------
@@ -550,7 +399,7 @@ def _share(epsilon: float) -> float:
     return found
 
 
-def _inside(xp: Any, values: Any, count: int) -> Any:
+def is_index(xp: Any, values: Any, count: int) -> Any:
     """Which values are whole numbers from 0 to count - 1."""
     inside = (values >= 0) & (values < count)
     return inside & (values == xp.floor(values))
@@ -558,7 +407,7 @@ def _inside(xp: Any, values: Any, count: int) -> Any:
 
 def _looked_up(table: Floats, states: Any, outside: float) -> Any:
     xp, s = _array(states)
-    inside = _inside(xp, s, table.shape[0])
+    inside = is_index(xp, s, table.shape[0])
     index = xp.where(inside, s, 0).astype(int)
     # The width is said, since JAX would keep that in which it first met the table.
     found = xp.asarray(table, dtype=xp.result_type(float))[index]

@@ -15,35 +15,29 @@ done to the data on the way in, and what in here is private that looks like a se
 `notes`.
 """
 
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from privrl.core.errors import InputError
 from privrl.core.text import printable
 from privrl.core.types import AnyArray
+from privrl.data import views, writing
 from privrl.data.arrow import to_numpy
-from privrl.data.columns import Arrays, Columns, Facts, Invalid, Word
+from privrl.data.columns import Arrays, Columns, Facts, Invalid
 from privrl.data.keys import generator
 from privrl.data.sources import private
+from privrl.data.views import Padded, Trajectory, Transitions
 from privrl.privacy.promise import Unit
 
 if TYPE_CHECKING:
     from privrl.data.features import Features
     from privrl.data.policies import Policy
-
-
-# Rows per written row group.
-WRITE_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -80,69 +74,6 @@ class Behavior:
             "logged": "behaviour probabilities as the data has them",
             "recorded": "behaviour probabilities recorded at collection",
         }[self.source]
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """One trajectory: views of its rows."""
-
-    id: Any
-    user: Any
-    states: AnyArray
-    actions: AnyArray
-    rewards: AnyArray
-    behavior_probs: AnyArray | None
-    target_probs: AnyArray | None
-    times: AnyArray | None
-    terminated: bool
-    truncated: bool
-    final_state: Any
-
-    def __len__(self) -> int:
-        return len(self.rewards)
-
-
-@dataclass(frozen=True)
-class Transitions:
-    """Steps with a next state, or with none needed.
-
-    `bootstraps` is 1 where the value of `next_states` counts and 0 where the trajectory terminated:
-    a discount factor is multiplied by it. `rows` are positions in the columns of the trajectories,
-    `trajectories` says to which each belongs.
-    """
-
-    states: AnyArray
-    actions: AnyArray
-    rewards: AnyArray
-    next_states: AnyArray
-    bootstraps: AnyArray
-    behavior_probs: AnyArray | None
-    target_probs: AnyArray | None
-    rows: AnyArray
-    trajectories: AnyArray
-
-    def __len__(self) -> int:
-        return len(self.rewards)
-
-
-@dataclass(frozen=True)
-class Padded:
-    """Trajectories side by side, (trajectory, step, ...), filled up to one length.
-
-    `mask` is true where there is a step. Elsewhere states, actions and rewards are 0 and
-    probabilities are 1, so that their logarithms and ratios add nothing.
-    """
-
-    states: AnyArray
-    actions: AnyArray
-    rewards: AnyArray
-    mask: AnyArray
-    lengths: AnyArray
-    terminated: AnyArray
-    truncated: AnyArray
-    behavior_probs: AnyArray | None
-    target_probs: AnyArray | None
-    final_states: AnyArray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,34 +392,7 @@ class Trajectories:
         Left out are the last rows of trajectories that did not terminate and whose final state is
         not known: such a row only supplies the next state of the row before.
         """
-        last = self.offsets[1:] - 1
-        usable = np.ones(self.num_steps, dtype=bool)
-        if self.final_states is None:
-            usable[last[~self.terminated]] = False
-        rows = np.flatnonzero(usable)
-        following = np.minimum(np.arange(1, self.num_steps + 1), self.num_steps - 1)
-        # A terminated last row stands in for its own next state, which nothing bootstraps from.
-        following[last] = last
-        next_states = self.states[following]
-        if self.final_states is not None:
-            next_states[last] = self.final_states
-        bootstraps = np.ones(self.num_steps)
-        bootstraps[last[self.terminated]] = 0.0
-
-        def part(column: AnyArray | None) -> AnyArray | None:
-            return None if column is None else column[rows]
-
-        return Transitions(
-            self.states[rows],
-            self.actions[rows],
-            self.rewards[rows],
-            next_states[rows],
-            bootstraps[rows],
-            part(self.behavior_probs),
-            part(self.target_probs),
-            rows,
-            np.repeat(np.arange(self.num_trajectories), self.lengths)[rows],
-        )
+        return views.transitions(self)
 
     def padded(self, max_length: int, too_long: Literal["refuse", "cut"] = "refuse") -> Padded:
         """Arrays (trajectory, step, ...) of public length `max_length`, and a mask.
@@ -496,56 +400,13 @@ class Trajectories:
         Longer trajectories are refused, or cut to their first `max_length` steps. A cut trajectory
         counts as truncated, and its final state is the state of the first step that was cut off.
         """
-        if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1:
-            raise InputError(
-                f"max_length must be a whole number of at least 1, not {max_length!r}."
-            )
-        if too_long not in ("refuse", "cut"):
-            raise InputError(f"too_long must be 'refuse' or 'cut', not {too_long!r}.")
-        cut = self.lengths > max_length
-        if cut.any() and too_long == "refuse":
-            raise private(
-                f"{int(cut.sum())} trajectories have more than {max_length} steps: raise "
-                "max_length, or pass too_long='cut' to keep their first steps."
-            )
-        lengths = np.minimum(self.lengths, max_length)
-        mask = np.arange(max_length) < lengths[:, None]
-        rows = (self.offsets[:-1, None] + np.arange(max_length))[mask]
-
-        def spread(column: AnyArray | None, empty: float) -> AnyArray | None:
-            if column is None:
-                return None
-            out = np.full((*mask.shape, *column.shape[1:]), empty, dtype=column.dtype)
-            out[mask] = column[rows]
-            return out
-
-        states, actions = spread(self.states, 0), spread(self.actions, 0)
-        rewards = spread(self.rewards, 0)
-        assert states is not None
-        assert actions is not None
-        assert rewards is not None
-        final_states = None
-        if self.final_states is not None:
-            final_states = self.final_states.copy()
-            final_states[cut] = self.states[self.offsets[:-1][cut] + max_length]
-        return Padded(
-            states,
-            actions,
-            rewards,
-            mask,
-            lengths,
-            self.terminated & ~cut,
-            self.truncated | cut,
-            spread(self.behavior_probs, 1.0),
-            spread(self.target_probs, 1.0),
-            final_states,
-        )
+        return views.padded(self, max_length, too_long)
 
     # --- probabilities -----------------------------------------------------------------------
 
     def with_target(self, policy: "Policy") -> "Trajectories":
         """The same data with `target_probs`: how likely `policy` takes each logged action."""
-        from privrl.data.policies import check_covers
+        from privrl.data.coverage import check_covers
 
         check_covers(policy, self)
         return replace(self, target_probs=self._probabilities(policy))
@@ -556,7 +417,7 @@ class Trajectories:
 
         That the policy was not fitted to this data, or was paid for, is the caller's to know.
         """
-        from privrl.data.policies import check_covers
+        from privrl.data.coverage import check_covers
 
         check_covers(policy, self)
         probabilities = self._probabilities(policy)
@@ -617,7 +478,7 @@ class Trajectories:
 
     def to_arrow(self) -> Any:
         """One Arrow table, a row for each step."""
-        return self._rows(0, self.num_trajectories)
+        return writing.arrow_table(self, 0, self.num_trajectories)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -628,30 +489,7 @@ class Trajectories:
         Pages carry checksums; notes, the origin of the probabilities and whether a vocabulary is
         private travel along.
         """
-        target = Path(path)
-        step = max(1, int(WRITE_ROWS // max(1.0, float(self.lengths.mean()))))
-        writer = None
-        try:
-            with NamedTemporaryFile(
-                dir=target.parent, prefix=f".{target.name}-", delete=False
-            ) as t:
-                temporary = Path(t.name)
-        except OSError as error:
-            raise InputError(f"{target} cannot be written: {error.strerror}.") from None
-        try:
-            for begin in range(0, self.num_trajectories, step):
-                table = self._rows(begin, min(begin + step, self.num_trajectories))
-                if writer is None:
-                    writer = pq.ParquetWriter(temporary, table.schema, write_page_checksum=True)
-                writer.write_table(table)
-            assert writer is not None
-            writer.close()
-            os.replace(temporary, target)
-        except OSError as error:
-            raise InputError(f"{target} cannot be written: {error.strerror}.") from None
-        finally:
-            temporary.unlink(missing_ok=True)
-        return self.column_names
+        return writing.write_parquet(self, path)
 
     @property
     def column_names(self) -> dict[str, Any]:
@@ -660,65 +498,7 @@ class Trajectories:
         A vocabulary is among them even if it was read from the data, so that indices stay what they
         are; the table remembers that it is private.
         """
-        names: dict[str, Any] = {
-            role: role
-            for role in ("trajectory", "state", "action", "reward", "terminated", "truncated")
-        }
-        for role, column in (
-            ("user", self.users),
-            ("time", self.times),
-            ("behavior_prob", self.behavior_probs),
-            ("target_prob", self.target_probs),
-            ("next_state", self.final_states),
-        ):
-            if column is not None:
-                names[role] = role
-        facts = self.facts
-        for what in ("state", "action"):
-            words = getattr(facts, f"{what}_vocabulary")
-            if words is not None:
-                names[f"{what}_vocabulary"] = list(words)
-            elif getattr(facts, f"num_{what}s") is not None:
-                names[f"num_{what}s"] = getattr(facts, f"num_{what}s")
-        return names
-
-    def _rows(self, begin: int, end: int) -> Any:
-        part = self.take(np.arange(begin, end))
-        owner = np.repeat(np.arange(end - begin), part.lengths)
-        last = part.offsets[1:] - 1
-        columns: dict[str, Any] = {
-            "trajectory": pa.array(part.trajectory_ids).take(pa.array(owner))
-        }
-        if part.users is not None:
-            columns["user"] = pa.array(part.users).take(pa.array(owner))
-        if part.times is not None:
-            columns["time"] = pa.array(part.times)
-        columns["state"] = _entries(part.states, part.facts.state_vocabulary)
-        columns["action"] = _entries(part.actions, part.facts.action_vocabulary)
-        columns["reward"] = pa.array(part.rewards)
-        if part.behavior_probs is not None:
-            columns["behavior_prob"] = pa.array(part.behavior_probs)
-        if part.target_probs is not None:
-            columns["target_prob"] = pa.array(part.target_probs)
-        for role in ("terminated", "truncated"):
-            flags = np.zeros(part.num_steps, dtype=bool)
-            flags[last] = getattr(part, role)
-            columns[role] = pa.array(flags)
-        if part.final_states is not None:
-            following = np.minimum(np.arange(1, part.num_steps + 1), part.num_steps - 1)
-            after = part.states[following]
-            after[last] = part.final_states
-            columns["next_state"] = _entries(after, part.facts.state_vocabulary)
-        carried = {
-            "behavior": asdict(self.behavior),
-            "notes": [asdict(note) for note in self.notes],
-            "read": [
-                role
-                for role in ("state", "action")
-                if getattr(self.facts, f"{role}_vocabulary_read")
-            ],
-        }
-        return pa.table(columns).replace_schema_metadata({"privrl": json.dumps(carried)})
+        return writing.column_names(self)
 
     def summary(self) -> str:
         """What is in here, for the data's owner: the figures are exact, so do not publish them."""
@@ -758,14 +538,6 @@ def _read_only(values: AnyArray) -> AnyArray:
     view = values.view()
     view.flags.writeable = False
     return view
-
-
-def _entries(values: AnyArray, vocabulary: tuple[Word, ...] | None) -> Any:
-    """A column of states or actions: indices, words, or lists of one length."""
-    if values.ndim == 2:
-        flat = pa.array(np.ascontiguousarray(values).ravel())
-        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-    return pa.array(values) if vocabulary is None else pa.array(vocabulary).take(pa.array(values))
 
 
 def _described(values: AnyArray, count: int | None) -> str:

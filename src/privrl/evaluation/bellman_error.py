@@ -31,7 +31,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
-from privrl.data.policies import check_table
+from privrl.data.coverage import check_table
 from privrl.evaluation.steps import (
     Data,
     batches,

@@ -40,7 +40,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.assumed import assumed
-from privrl.data.policies import check_table
+from privrl.data.coverage import check_table
 from privrl.data.words import refuse_read_words
 from privrl.evaluation.assumptions import PUBLIC_SETTINGS
 from privrl.evaluation.bellman_error import (

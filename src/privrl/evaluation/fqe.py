@@ -26,7 +26,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories, Transitions
-from privrl.data.policies import check_covers, check_table
+from privrl.data.coverage import check_covers, check_table
 from privrl.data.sources import private
 from privrl.evaluation import intervals
 from privrl.evaluation.lstd import backwards, checked_sums, solve, starts

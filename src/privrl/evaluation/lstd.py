@@ -35,7 +35,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories
-from privrl.data.policies import check_table
+from privrl.data.coverage import check_table
 from privrl.evaluation import intervals
 from privrl.evaluation.result import NotPrivate, Result
 from privrl.evaluation.steps import Data, affordable, batches, discount, importance_ratios, steps

@@ -71,7 +71,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.assumed import assumed
-from privrl.data.policies import check_table, known_states
+from privrl.data.coverage import check_table, known_states
 from privrl.evaluation.allotment import allotted, unit_of
 from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, SECRET_STEPS
 from privrl.evaluation.bellman_error import (

@@ -17,7 +17,8 @@ from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data.features import Features, features_from_dict
-from privrl.data.policies import Policy, policy_from_dict
+from privrl.data.policies import Policy
+from privrl.data.policy_json import policy_from_dict
 from privrl.privacy.certificate import Certificate, Claim
 
 _KIND = "privrl evaluation"

@@ -22,7 +22,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories, TrajectoryStream
-from privrl.data.policies import check_table, known_states
+from privrl.data.coverage import check_table, known_states
 from privrl.data.words import refuse_read_words
 
 Data = Trajectories | TrajectoryStream

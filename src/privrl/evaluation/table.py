@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
-from privrl.data.policies import check_table
+from privrl.data.coverage import check_table
 from privrl.evaluation.bellman_error import unit_moves
 
 Whole = NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privrl.data.policies import load_policy
+from privrl.data.policy_json import load_policy
 from privrl.privacy import Certificate
 
 PAGE = Path(__file__).parents[3] / "docs" / "control" / "pgc.md"

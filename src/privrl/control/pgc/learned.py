@@ -14,7 +14,7 @@ from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy
-from privrl.data.policies import policy_from_dict
+from privrl.data.policy_json import policy_from_dict
 from privrl.privacy.certificate import Claim
 
 _KIND, _FORMAT = "privrl collected policy", 1
