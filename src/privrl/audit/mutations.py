@@ -3,7 +3,7 @@
 A *mutant* is the shipped code with one function exchanged, for as long as a `with` block lasts, in
 one of the ways in which private software goes wrong. It names what it exchanges (`module:name`, an
 error if there is no such thing any more), what that breaks, the unit tests that must fail, and the
-audit targets whose promise it breaks. The catalogue is `mutants.py`.
+audit targets whose promise it breaks. The catalogue is `privrl.audit.mutants`.
 
 *Caught by an audit* means: a test of the declared trade-off curve, with attack, threshold and
 epsilon fixed on runs that are not counted, refutes the promise. The false-alarm rate is
