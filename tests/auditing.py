@@ -1,4 +1,4 @@
-"""Parameters for tests that attack the targets of one module."""
+"""Parameters for tests that attack the targets of one module or package."""
 
 from collections.abc import Collection
 from types import ModuleType
@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from privrl.audit.catalogue import TARGETS
+from privrl.audit.catalogue import load
 
 
 def own_targets(module: ModuleType) -> list[str]:
-    """The targets that a module put into the catalogue."""
-    return [name for name, build in TARGETS.items() if build.__module__ == module.__name__]
+    """The targets that a module, or those of a package, put into the catalogue."""
+    return [
+        name
+        for name, build in load().items()
+        if f"{build.__module__}.".startswith(f"{module.__name__}.")
+    ]
 
 
 def target_params(

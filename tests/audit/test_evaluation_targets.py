@@ -12,6 +12,10 @@ from privrl.audit.attacks import observed
 from privrl.audit.catalogue import TARGETS
 from privrl.audit.mutations import attacked
 from privrl.audit.targets import evaluation as audits
+from privrl.audit.targets.evaluation.fits import BUDGET, NEVER, RANGE, given_away
+from privrl.audit.targets.evaluation.output_perturbation import _only_visitor
+from privrl.audit.targets.evaluation.policy_value import _stays
+from privrl.audit.targets.evaluation.value_function import _walks
 from privrl.data import OneHot, Trajectories
 from privrl.evaluation import PrivateLSTD
 from privrl.evaluation.selection import choose
@@ -53,11 +57,11 @@ def _differ(first: Trajectories, second: Trajectories) -> set[int]:
 
 def test_neighbours_differ_in_the_last_person_only() -> None:
     pairs = [
-        tuple(audits._stays(world) for world in (0, 1)),
-        tuple(audits._stays(world, 3) for world in (0, 1)),
-        tuple(audits._walks(world, 5) for world in (0, 1)),
-        tuple(audits._walks(world, 5, audits.NEVER) for world in (0, 1)),
-        tuple(audits._only_visitor()),
+        tuple(_stays(world) for world in (0, 1)),
+        tuple(_stays(world, 3) for world in (0, 1)),
+        tuple(_walks(world, 5) for world in (0, 1)),
+        tuple(_walks(world, 5, NEVER) for world in (0, 1)),
+        tuple(_only_visitor()),
     ]
     for first, second in pairs:
         assert _differ(first, second) == {first.num_units - 1}
@@ -71,10 +75,10 @@ def test_neighbours_differ_in_the_last_person_only() -> None:
 
 
 def test_everything_in_a_result_is_seen() -> None:
-    judge = PrivateLSTD(OneHot(2), audits.RANGE, audits.BUDGET)
-    result = judge.fit(audits._walks(0, 3), session=PrivacySession(seed=1))
+    judge = PrivateLSTD(OneHot(2), RANGE, BUDGET)
+    result = judge.fit(_walks(0, 3), session=PrivacySession(seed=1))
     assert result.weights is not None
-    seen = observed([audits.given_away(result)])
+    seen = observed([given_away(result)])
     others = [
         replace(result, weights=result.weights + 1e-9),
         replace(result, estimate=0.0),
@@ -84,9 +88,9 @@ def test_everything_in_a_result_is_seen() -> None:
         replace(result, settings={**result.settings, "units": 4}),
     ]
     for other in others:
-        assert not np.array_equal(seen, observed([audits.given_away(other)]))
-    again = judge.fit(audits._walks(0, 3), session=PrivacySession(seed=1))
-    assert np.array_equal(seen, observed([audits.given_away(again)]))
+        assert not np.array_equal(seen, observed([given_away(other)]))
+    again = judge.fit(_walks(0, 3), session=PrivacySession(seed=1))
+    assert np.array_equal(seen, observed([given_away(again)]))
 
 
 def test_a_choice_is_seen() -> None:
@@ -94,7 +98,7 @@ def test_a_choice_is_seen() -> None:
         [[1.0, 0.0]], low=0.0, high=1.0, epsilon=1.0, unit=Unit.USER, session=PrivacySession(seed=0)
     )
     other = replace(taken, index=1 - taken.index)
-    assert not np.array_equal(audits.given_away(taken), audits.given_away(other))
+    assert not np.array_equal(given_away(taken), given_away(other))
 
 
 def test_every_iterate_is_seen() -> None:

@@ -25,7 +25,11 @@ Build = Callable[[], Target | CanaryTarget]
 TARGETS: dict[str, Build] = {}
 """By name, in the order of the table."""
 
-_MODULES = ("mechanisms", "actor_critic", "pgc", "functional_q", "evaluation")
+_MODULES = (
+    *("mechanisms", "actor_critic", "pgc", "functional_q"),
+    *("evaluation.policy_value", "evaluation.value_function", "evaluation.gpope"),
+    "evaluation.output_perturbation",
+)
 
 
 def load() -> dict[str, Build]:

@@ -1,0 +1,205 @@
+"""Value functions under attack: private LSTD and private GTD."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from privrl.audit.attacks import evidence
+from privrl.audit.auditor import Target
+from privrl.audit.catalogue import target, watched
+from privrl.audit.targets.evaluation.fits import (
+    BUDGET,
+    FAR,
+    NEVER,
+    RANGE,
+    RUNS,
+    cohort,
+    fit_target,
+    noised_sums,
+)
+from privrl.core.types import Array
+from privrl.data import OneHot, Tabular, Trajectories
+from privrl.evaluation.bellman_error import unit_moments
+from privrl.evaluation.gtd_iterations import Walk, clipped_sum, contributions
+from privrl.evaluation.private_gtd import PrivateGTD
+from privrl.evaluation.private_lstd import PrivateLSTD
+from privrl.privacy.promise import Budget
+
+
+def _walks(world: int, people: int, behavior: float | None = None) -> Trajectories:
+    """Everybody goes from the first state to the second; only the last person is rewarded.
+
+    Or punished. With `behavior`, everybody's actions are as likely as the judged policy has them,
+    but for the last person's, which were likely to that degree only.
+    """
+    rewards = np.zeros(2 * people)
+    rewards[-2:] = FAR[world]
+    chances = None
+    if behavior is not None:
+        chances = np.full(2 * people, 0.5)
+        chances[-2:] = behavior
+    return cohort(
+        np.tile([0, 1], people),
+        np.zeros(2 * people, dtype=np.int64),
+        rewards,
+        num_states=2,
+        length=2,
+        behavior=chances,
+    )
+
+
+@target
+def private_lstd() -> Target:
+    judge = PrivateLSTD(OneHot(2), RANGE, BUDGET, gamma=0.9, clip=0.1, matrix_weight=0.02)
+    neighbours = [_walks(world, 200) for world in (0, 1)]
+    watch = noised_sums(judge.mechanism, judge.fit, neighbours)
+    return fit_target("private-lstd", judge.fit, neighbours, runs=RUNS, watch=watch)
+
+
+def _iterates() -> Any:
+    """Every iterate of `PrivateGTD`, behind the first one."""
+    return watched(Walk, "advance", lambda walk, given, found: walk.state)
+
+
+def _private_gtd(
+    name: str,
+    runs: int,
+    neighbours: Sequence[Trajectories],
+    budget: Budget = BUDGET,
+    policy: Tabular | None = None,
+    **more: Any,
+) -> Target:
+    """Whole fits in which every iterate is seen, and what was added to each."""
+    judge = PrivateGTD(
+        OneHot(2), RANGE, budget, **{"gamma": 0.9, "clip": 0.1, "average": 0.0, **more}
+    )
+    form = judge.form_for(policy is not None)
+    given: dict[str, Any] = {
+        "cap": judge.weight_cap,
+        "reward_range": judge.reward_range,
+        "change": judge.change,
+    }
+    units = [
+        unit_moments(data, policy, judge.features, judge.gamma, dual=True, **given)
+        for data in neighbours
+    ]
+    count = units[0].count
+    plan = judge.plan(form, count)
+
+    @contextmanager
+    def watch() -> Iterator[list[Array]]:
+        with _iterates() as states:
+            yield states
+            found = np.stack([np.zeros_like(states[0]), *states])
+            sums = np.diff(found, axis=0) * ((judge.batch_units or plan.rate * count) / plan.step)
+            states.append(sums)
+            if judge.rate < 1.0:
+                return
+            known = [
+                [
+                    clipped_sum(contributions(own, state, form), plan.bound(k))
+                    for k, state in enumerate(found[:-1])
+                ]
+                for own in units
+            ]
+            if judge.batch_units is None:
+                states.extend(evidence(sums, *known))
+            else:
+                stds = plan.noise * np.array([plan.bound(k) for k in range(plan.iterations)])
+                logs = [_in_one_step(sums, np.stack(one), stds) for one in known]
+                states.append(np.array([logs[1] - logs[0]]))
+
+    return fit_target(
+        name,
+        lambda data: judge.fit(data, policy),
+        neighbours,
+        runs=runs,
+        watch=watch,
+        point=judge.rate < 1.0,
+    )
+
+
+@target
+def private_gtd() -> Target:
+    """What anybody contributes depends on the iterate, if only a little: enough for differences."""
+    neighbours = [_walks(world, 5) for world in (0, 1)]
+    return _private_gtd("private-gtd", RUNS, neighbours, iterations=4, step=0.5)
+
+
+@target
+def private_gtd_sampled() -> Target:
+    """Held against one point: the whole curve of sampled noise takes longer than the audit.
+
+    Somebody is seldom drawn, and twenty times over; who is drawn every time if at all is seen.
+    """
+    neighbours = [_walks(world, 20) for world in (0, 1)]
+    return _private_gtd(
+        "private-gtd-sampled",
+        3200,
+        neighbours,
+        Budget(1.0, 0.0055),
+        iterations=20,
+        rate=0.05,
+        step=0.001,
+    )
+
+
+def _in_one_step(sums: Array, each: Array, stds: Array) -> float:
+    """log of how likely `sums` are, up to a constant, if any one row of `each` is in them."""
+    rows = (np.sum(sums * each, axis=1) - np.sum(each * each, axis=1) / 2.0) / stds**2
+    return float(np.logaddexp.reduce(rows))
+
+
+@target
+def private_gtd_one_pass() -> Target:
+    """The last person is in either of two steps; nobody else contributes anything to speak of."""
+    neighbours = [_walks(world, 6) for world in (0, 1)]
+    more: dict[str, Any] = {"iterations": 2, "batch_units": 3, "step": 0.001}
+    return _private_gtd("private-gtd-one-pass", RUNS, neighbours, **more)
+
+
+@target
+def private_gtd_secret_steps() -> Target:
+    """Twenty steps and a small budget, kept only if nobody knows the last person's step."""
+    neighbours = [_walks(world, 40) for world in (0, 1)]
+    more: dict[str, Any] = {"iterations": 20, "batch_units": 2, "step": 0.001}
+    budget = Budget(2.0, 0.01)
+    return _private_gtd("private-gtd-secret-steps", RUNS, neighbours, budget, **more)
+
+
+@target
+def private_gtd_primal_dual() -> Target:
+    """Off-policy, with ratios far beyond any cap."""
+    return _private_gtd(
+        "private-gtd-primal-dual",
+        RUNS,
+        [_walks(world, 100, behavior=NEVER) for world in (0, 1)],
+        policy=Tabular.uniform(2, 2),
+        weight_cap=1000.0,
+        form="primal-dual",
+        iterations=2,
+        step=20.0,
+    )
+
+
+@target
+def private_gtd_not_a_number() -> Target:
+    """Ratios so large that what the person adds is infinity less infinity, or as likely as not."""
+
+    def data(behavior: float) -> Trajectories:
+        chances = np.full(10, 0.5)
+        chances[-2:] = behavior
+        zeros = np.zeros(10, np.int64)
+        return cohort(zeros, zeros, np.ones(10), num_states=2, length=2, behavior=chances)
+
+    return _private_gtd(
+        "private-gtd-not-a-number",
+        400,
+        [data(0.5), data(2e-309)],
+        policy=Tabular.uniform(2, 2),
+        weight_cap=1.7e308,
+        iterations=3,
+        step=2000.0,
+    )
