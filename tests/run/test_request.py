@@ -388,7 +388,7 @@ def test_the_number_of_rows_does_not_choose_the_algorithm(
         folder, table=(str(folder / "stays.parquet"),), user="patient", gamma=0.9, terminated=True
     )
     few = Request.of(words).study(seed=2)
-    monkeypatch.setattr("privrl.run.request._rows", lambda _: 10**9)
+    monkeypatch.setattr("privrl.run.table_files._rows", lambda _: 10**9)
     many = Request.of(words).study(seed=2)
     assert few.certificate is not None
     assert many.certificate is not None

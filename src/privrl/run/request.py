@@ -6,18 +6,16 @@ and what to type, with the table's own column names, so that whoever starts from
 to a valid command by following the answers. Nothing is measured on the data to fill a gap.
 """
 
-import difflib
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from privrl.core.errors import InputError
-from privrl.core.files import is_there
 from privrl.core.progress import Progress, silent
 from privrl.data import (
     Features,
@@ -30,33 +28,42 @@ from privrl.data import (
     load_policy,
     stream_parquet,
 )
-from privrl.data.columns import Invalid
-from privrl.data.readers.paths import files as files_of
-from privrl.data.sources import check_names, header, open_parquet
+from privrl.data.sources import check_names
 from privrl.evaluation.steps import MOST_ROWS
 from privrl.evaluation.sums import gathered
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget
-from privrl.run.evaluation import ESTIMATORS, Gather, Question, evaluate
-from privrl.run.parsing import ask, box, configured, not_empty, number, pair, whole
-from privrl.run.provenance import BehaviorSource, PolicySource, Provenance
+from privrl.run.evaluation import Gather, Question, evaluate
+from privrl.run.facts import public_facts
+from privrl.run.option_values import (
+    COLUMNS,
+    check_names_of_options,
+    estimator_shares,
+    flag_or_name,
+    null_rules,
+    numbers_if_all,
+    one_or_all,
+    option_value,
+)
+from privrl.run.parsing import ask, box, configured, number, pair, whole
+from privrl.run.provenance import BehaviorSource, PolicySource
 from privrl.run.releasing import refuse_taken_name
-from privrl.run.study import Fact, Origin, Study
+from privrl.run.study import Study
+from privrl.run.table_files import (
+    CheckedTable,
+    column_names,
+    is_csv,
+    refuse_private_words,
+    table_files,
+    with_progress,
+)
 
 BY_TRAJECTORY = (
     "Each trajectory is protected by itself: name the column of people with --user if anybody can "
     "have several."
 )
 
-_LISTS = ("state", "action", "next_state", "states", "actions", "start")
-_FLAGS = ("public", "grid", "sort", "stream")
-# What names a column, or several.
-_COLUMNS = (
-    *("trajectory", "time", "user", "state", "action", "reward", "behavior_prob", "target_prob"),
-    *("terminated", "truncated", "next_state"),
-)
-# About this one run rather than about the question, so that no file can hold them.
-_COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "resume", "seed")
+
 # A table may have thousands of columns, and a sentence not.
 _MOST_COLUMNS = 30
 
@@ -144,14 +151,8 @@ class Request:
             if value is not None and value is not False and value != ()
         }
         known = [one.name for one in fields(cls) if one.name != "said"]
-        for name in given:
-            if name in _COMMAND_ONLY:
-                raise InputError(f"{name} belongs on the command line: say --{name} there.")
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise InputError(f"There is no option {name!r}.{hint}")
-        return cls(**{n: word(n, v) for n, v in given.items()}, said=tuple(given))
+        check_names_of_options(given, known)
+        return cls(**{n: option_value(n, v) for n, v in given.items()}, said=tuple(given))
 
     def to_dict(self) -> dict[str, Any]:
         """What was said, in JSON's own types: `of` makes the same request of it."""
@@ -163,34 +164,12 @@ class Request:
     @property
     def paths(self) -> list[Path]:
         """The files, all of them Parquet or all of them CSV."""
-        if not self.table:
-            raise InputError("Say which table to read: privrl evaluate stays.parquet ...")
-        first = str(self.table[0]).lower()
-        suffixes = [".csv"] if first.endswith(".csv") else [".parquet", ".csv"]
-        found: list[Path] = []
-        for suffix in suffixes:
-            try:
-                found = files_of(list(self.table), suffix)
-                break
-            except InputError:
-                if suffix is suffixes[-1]:
-                    raise
-        for path in found:
-            if path.suffix.lower() not in (".parquet", ".pq", ".csv"):
-                raise InputError(
-                    f"{path} is neither Parquet nor CSV, by its name: unpack it, or save it as one "
-                    "of them."
-                )
-            if not is_there(path):
-                raise InputError(f"There is no file {path}.")
-        if len({_is_csv(path) for path in found}) > 1:
-            raise InputError("Some files are CSV and some are Parquet: give one kind.")
-        return found
+        return table_files(self.table)
 
     def columns(self, policy: Policy | None) -> dict[str, Any]:
         """The keyword arguments of the reader."""
         paths = self.paths
-        names = _column_names(paths[0])
+        names = column_names(paths[0])
         self._ask_columns(names)
         vectors = self.is_vectors(policy)
         num_states = self.num_states
@@ -203,20 +182,20 @@ class Request:
             "trajectory": self.trajectory,
             "time": self.time,
             "user": self.user,
-            "state": list(self.state or ()) if vectors else self._one_or_all(self.state),
-            "action": self._one_or_all(self.action),
+            "state": list(self.state or ()) if vectors else one_or_all(self.state),
+            "action": one_or_all(self.action),
             "reward": self.reward,
             "behavior_prob": self.behavior_prob,
             "target_prob": self.target_prob,
-            "terminated": _flag_or_name(self.terminated),
-            "truncated": _flag_or_name(self.truncated),
+            "terminated": flag_or_name(self.terminated),
+            "truncated": flag_or_name(self.truncated),
             "next_state": list(self.next_state)
             if vectors and self.next_state
-            else self._one_or_all(self.next_state),
+            else one_or_all(self.next_state),
             "num_states": num_states,
             "num_actions": num_actions,
-            "state_vocabulary": _numbers_if_all(self.states),
-            "action_vocabulary": _numbers_if_all(self.actions),
+            "state_vocabulary": numbers_if_all(self.states),
+            "action_vocabulary": numbers_if_all(self.actions),
             **self._null_rules(),
             "invalid": self.invalid,
             "people": self.people,
@@ -229,9 +208,9 @@ class Request:
         """The rules for nulls by columns, as readers take them, and the values to fill with."""
         rules, fill = {}, {}
         for name, rule in null_rules(self.nulls or "").items():
-            said = getattr(self, name) if name in _COLUMNS else name
+            said = getattr(self, name) if name in COLUMNS else name
             columns = (said,) if isinstance(said, str) else said
-            if columns is None or _flag_or_name(columns[0]) in (True, False):
+            if columns is None or flag_or_name(columns[0]) in (True, False):
                 raise InputError(f"--nulls names {name}, which no column was named for.")
             for column in columns:
                 rules[column] = rule if rule in ("refuse", "carry") else "fill"
@@ -244,7 +223,7 @@ class Request:
         if column in (self.trajectory, self.user, self.time):
             return text  # refused by the reader, whatever it is
         for columns, words in ((self.state, self.states), (self.action, self.actions)):
-            if column in (columns or ()) and isinstance((_numbers_if_all(words) or [0])[0], str):
+            if column in (columns or ()) and isinstance((numbers_if_all(words) or [0])[0], str):
                 return text
         return number(f"What --nulls gives {column}", text)
 
@@ -257,25 +236,25 @@ class Request:
         paths = self.paths
         if not self.stream:
             return self.load_whole(policy)
-        if _is_csv(paths[0]):
+        if is_csv(paths[0]):
             raise InputError("--stream is for Parquet files: convert the CSV files first.")
         return stream_parquet(paths, sort=self.sort, **self.columns(policy))
 
     def load_whole(self, policy: Policy | None) -> Trajectories:
         """The trajectories in memory, however many there are."""
         paths, columns = self.paths, self.columns(policy)
-        if _is_csv(paths[0]):
+        if is_csv(paths[0]):
             data = Trajectories.from_csv(paths, sort=self.sort, **columns)
         else:
             data = Trajectories.from_parquet(paths, sort=self.sort, **columns)
         if not self.public:
-            self._refuse_private_words(data)
+            refuse_private_words(data)
         return data
 
-    def checked(self) -> "Checked":
+    def checked(self) -> CheckedTable:
         """What the curator's validation finds: exact, and so private, like the refusals of it."""
         columns = self.columns(None)
-        if self.stream and not _is_csv(self.paths[0]):
+        if self.stream and not is_csv(self.paths[0]):
             told = stream_parquet(self.paths, sort=self.sort, **columns).check()
             people = "" if told.num_users is None else f", {told.num_users:,} users"
             words = f"{told.num_trajectories:,} trajectories{people}, {told.num_steps:,} steps"
@@ -285,7 +264,7 @@ class Request:
             words = data.summary()
             counts = data.num_trajectories, data.num_users, data.num_steps
         named = zip(("trajectories", "users", "steps"), counts, strict=True)
-        return Checked(words, dict(named))
+        return CheckedTable(words, dict(named))
 
     def is_vectors(self, policy: Policy | None) -> bool:
         """Whether states are vectors, even if a single column of whole numbers."""
@@ -293,9 +272,6 @@ class Request:
             return True
         counted = self.states is not None or self.num_states is not None
         return not counted and policy is not None and policy.num_states is None
-
-    def _one_or_all(self, names: tuple[str, ...] | None) -> str | list[str] | None:
-        return None if names is None else names[0] if len(names) == 1 else list(names)
 
     def _ask_columns(self, names: list[str]) -> None:
         """Whatever was said must be there before the next thing is asked for."""
@@ -314,25 +290,14 @@ class Request:
                 ask(role, question, f"The columns are {shown}{also}")
 
     def _named_columns(self) -> Iterator[str]:
-        for role in _COLUMNS:
+        for role in COLUMNS:
             said = getattr(self, role)
             if role in ("terminated", "truncated"):
-                said = _flag_or_name(said)
+                said = flag_or_name(said)
             if isinstance(said, str):
                 yield said
             elif isinstance(said, tuple):
                 yield from said
-
-    def _refuse_private_words(self, data: Trajectories) -> None:
-        for what, read in (
-            ("state", data.facts.state_vocabulary_read),
-            ("action", data.facts.action_vocabulary_read),
-        ):
-            if read:
-                raise InputError(
-                    f"{what}s are needed: say with --{what}s which words the column of {what}s can "
-                    "hold, by commas and in the policy's order; which of them occur is private."
-                )
 
     # --- the question -----------------------------------------------------------------------------
 
@@ -490,19 +455,12 @@ class Request:
 
     def _estimators(self, features: Features | None, gamma: float) -> dict[str, float]:
         # Rewards that are never discounted and never end add up to nothing that can be estimated.
-        endless = gamma == 1.0 and _flag_or_name(self.terminated) in (None, False)
+        endless = gamma == 1.0 and flag_or_name(self.terminated) in (None, False)
         if self.estimators is None:
             # Most of the budget for the number people ask for.
             alone = features is None or self.grid or endless
             return {"value": 1.0} if alone else {"value": 3.0, "gtd": 1.0}
-        shares: dict[str, float] = {}
-        for part in self.estimators.split(","):
-            name, colon, share = part.strip().partition(":")
-            if name in shares:
-                raise InputError(f"estimators names {name} twice.")
-            if name not in ESTIMATORS:
-                raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
-            shares[name] = number(f"The share of {name}", share) if colon else 1.0
+        shares = estimator_shares(self.estimators)
         if endless and set(shares) > {"value"} and not self.grid:
             raise InputError(
                 "gtd and lstd need rewards that end: say with --terminated whether trajectories "
@@ -562,7 +520,7 @@ class Request:
         if followed is not None:
             data = data.with_behavior(followed)
         if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
-            data = _watched(data, len(question.estimators), progress)
+            data = with_progress(data, len(question.estimators), progress)
         study = evaluate(
             data,
             policy,
@@ -583,13 +541,13 @@ class Request:
             folder=folder,
             resume=resume,
             about=about,
-            tried=lambda blank: tried(self._completed(blank, question, policy)),
+            tried=lambda blank: tried(self._completed(blank, question)),
             gather=gather,
             progress=progress,
         )
-        return self._completed(study, question, policy)
+        return self._completed(study, question)
 
-    def _completed(self, study: Study, question: Question, policy: Policy | None) -> Study:
+    def _completed(self, study: Study, question: Question) -> Study:
         """With what the words say, which `evaluate` was not told."""
         units = study.main.details["units"]
         slices = tuple(
@@ -604,7 +562,7 @@ class Request:
                 f"Delta, {question.budget.delta:g}, is not below one in the {units:,} who are "
                 "protected: the promise may fail for some of them.",
             )
-        facts = self.facts(question, policy, f"{units:,}", study.facts)
+        facts = public_facts(self, question, f"{units:,}", study.facts)
         return replace(study, facts=facts, slices=slices, notes=notes)
 
     def _notes(self) -> tuple[str, ...]:
@@ -625,100 +583,6 @@ class Request:
         first = Path(self.table[0]).name
         return first if len(self.table) == 1 else f"{first} and more"
 
-    # --- for people -------------------------------------------------------------------------------
-
-    def facts(
-        self,
-        question: Question,
-        policy: Policy | None,
-        units: str,
-        declared: tuple[Fact, ...] = (),
-    ) -> tuple[Fact, ...]:
-        """Everything that was taken to be public, with what was declared of policies."""
-        low, high = question.reward_range
-        returns = question.value.returns
-
-        def origin(name: str) -> Origin:
-            return "given" if name in self.said else "default"
-
-        listed = [
-            Fact(
-                "number of people" if self.user else "number of trajectories",
-                units,
-                "How many are in the data is no secret.",
-                "counted" if self.people is None else "given",
-            ),
-            Fact(
-                "invalid",
-                self.invalid or "refuse",
-                "Whoever is not valid counts as one fixed person, unseen by anybody."
-                if self.invalid == "neutral"
-                else "A table that is not valid is refused, which only its curator sees.",
-                origin("invalid"),
-            ),
-            Fact(
-                "reward_range",
-                f"{low:g} to {high:g}",
-                "No reward can be outside: one that is counts as the nearer end.",
-            ),
-            Fact(
-                "horizon",
-                "none" if question.horizon is None else str(question.horizon),
-                "Steps beyond it do not count.",
-                origin("horizon"),
-            ),
-            Fact(
-                "gamma",
-                f"{question.gamma:g}",
-                "How much a reward one step later counts.",
-                origin("gamma"),
-            ),
-            Fact(
-                "return_range",
-                f"{returns[0]:g} to {returns[1]:g}",
-                "No sum of rewards can be outside.",
-                "derived" if self.return_range is None else "given",
-            ),
-            Fact(
-                "weight_cap",
-                f"{question.weight_cap:g}",
-                "No trajectory counts for more than this many.",
-            ),
-        ]
-        if question.largest_ratio is not None:
-            listed.append(
-                Fact(
-                    "largest_ratio",
-                    f"{question.largest_ratio:g}",
-                    "The two policies differ by no larger a factor over a whole trajectory.",
-                )
-            )
-        for fact in declared:
-            # By the option that was said: a file, or a column.
-            other = {"policy": "target_prob", "behavior_prob": "behavior"}[fact.name]
-            name = other if getattr(self, fact.name) is None else fact.name
-            listed.append(replace(fact, name=name, value=str(getattr(self, name))))
-        for name in ("states", "actions", "num_states", "num_actions", "state_range", "features"):
-            value = getattr(self, name)
-            if value is not None:
-                shown = ", ".join(value) if isinstance(value, tuple) else str(value)
-                listed.append(Fact(name, shown, _MEANINGS[name]))
-        if question.start is not None:
-            listed.append(
-                Fact("start", f"{len(question.start)} states", "Where trajectories start.")
-            )
-        listed.append(
-            Fact(
-                "estimators",
-                ", ".join(f"{n} {s:g}" for n, s in question.estimators.items()),
-                "How the budget is shared out.",
-                origin("estimators"),
-            )
-        )
-        if self.public:
-            listed = [fact for fact in listed if fact.name not in _FOR_NOISE]
-        return tuple(listed)
-
     def command(self) -> str:
         """The command line that asks the same again."""
         words = ["privrl", "evaluate", *map(str, self.table)]
@@ -730,150 +594,3 @@ class Request:
             if value is not True:
                 words.append(",".join(value) if isinstance(value, tuple) else f"{value}")
         return shlex.join(words)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A table that is valid: for people, and as counts."""
-
-    words: str
-    counts: Mapping[str, int | None]
-
-
-# What only estimators with noise are told.
-_FOR_NOISE = ("reward_range", "return_range", "weight_cap", "largest_ratio", "estimators")
-
-_MEANINGS = {
-    "states": "Which states there can be.",
-    "actions": "Which actions there can be.",
-    "num_states": "How many states there can be.",
-    "num_actions": "How many actions there can be.",
-    "state_range": "States outside are taken to be at the edge.",
-    "features": "In which form the value of states is sought.",
-}
-
-
-# --- words ---------------------------------------------------------------------------------------
-
-
-def word(name: str, value: Any) -> Any:
-    """A configuration's value as the command line would have it."""
-    if name == "table":
-        return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
-    if name in _LISTS:
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            parts = [parts]
-        parts = [
-            ":".join(map(str, part)) if isinstance(part, list | tuple) else str(part)
-            for part in parts
-        ]
-        return tuple(part.strip() for part in parts)
-    if name in _FLAGS:
-        if not isinstance(value, bool):
-            raise InputError(f"must be true or false, not {value!r}.", field=name)
-        return value
-    if name in ("num_states", "num_actions", "horizon", "people"):
-        return whole(name, value)
-    if name in (
-        "epsilon",
-        "delta",
-        "gamma",
-        "weight_cap",
-        "largest_ratio",
-        "level",
-        "return_bound",
-    ):
-        return number(name, value)
-    if name in ("reward_range", "return_range") and isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    if name == "state_range" and isinstance(value, list | tuple):
-        return ",".join(":".join(map(str, one)) for one in value)
-    if name == "estimators" and isinstance(value, Mapping):
-        return ",".join(f"{key}:{share}" for key, share in value.items())
-    if name == "estimators" and isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    if name in ("terminated", "truncated") and isinstance(value, bool):
-        return str(value).lower()
-    if name == "nulls" and isinstance(value, Mapping):
-        value = ",".join(f"{key}={rule}" for key, rule in value.items())
-    if not isinstance(value, str):
-        raise InputError(f"must be text, not {value!r}.", field=name)
-    not_empty(name, value)
-    if name == "nulls":
-        null_rules(value)
-    if name in ("policy_source", "behavior_source"):
-        said: Any = {name.removesuffix("_source"): value}
-        Provenance(**said)
-    if name == "invalid" and value not in get_args(Invalid):
-        raise InputError(f"must be refuse or neutral, not {value!r}.", field="invalid")
-    return value
-
-
-def null_rules(text: str) -> dict[str, str]:
-    """What `--nulls` says: rules by the role or the name of a column; carry is about states."""
-    rules: dict[str, str] = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        name, equals, rule = (one.strip() for one in part.partition("="))
-        if part == "refuse":
-            continue
-        if part == "carry":
-            name, equals, rule = "state", "=", "carry"
-        if not (name and equals and rule):
-            raise InputError(
-                f"nulls must be refuse, carry (for states), or rules for columns such as "
-                f"state=carry,reward=0, not {text!r}."
-            )
-        name = name.replace("-", "_") if name.replace("-", "_") in _COLUMNS else name
-        if name in rules:
-            raise InputError(f"nulls gives {name} two rules.")
-        rules[name] = rule
-    return rules
-
-
-def _flag_or_name(text: str | None) -> str | bool | None:
-    if text is not None and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return text
-
-
-def _numbers_if_all(words: Sequence[str] | None) -> list[str] | list[int] | None:
-    """Codes that are whole numbers are numbers in the table too."""
-    if words is None:
-        return None
-    try:
-        return [int(word) for word in words]
-    except ValueError:
-        return list(words)
-
-
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() == ".csv"
-
-
-def _column_names(path: Path) -> list[str]:
-    """The header of a table; names are no secret."""
-    if _is_csv(path):
-        return header(path)
-    with open_parquet(path) as file:
-        return list(file.schema_arrow.names)
-
-
-def _watched(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:
-    """The same stream, which says how far it has been read, over all passes."""
-    total, seen = max(1, passes * _rows(list(data.paths))), 0
-
-    def told(rows: int) -> None:
-        nonlocal seen
-        seen += rows
-        progress("reading", min(seen / total, 1.0))
-
-    return replace(data, watcher=told)
-
-
-def _rows(paths: list[Path]) -> int:
-    rows = 0
-    for path in paths:
-        with open_parquet(path) as file:
-            rows += file.metadata.num_rows
-    return rows

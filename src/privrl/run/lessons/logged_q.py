@@ -21,10 +21,10 @@ from privrl.core.errors import InputError
 from privrl.data import Features, Polynomial, marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.resuming import KEY
-from privrl.run import request
 from privrl.run.lessons.words import FeaturesLesson, Job, Played, network_of
+from privrl.run.option_values import option_value
 from privrl.run.parsing import ask, box
-from privrl.run.request import Request
+from privrl.run.request import BY_TRAJECTORY, Request
 
 # What the learner takes as it was said.
 _SETTINGS = ("gamma", "updates", "step", "clip", "target_every", "optimiser", "average")
@@ -75,7 +75,7 @@ class LoggedQLesson(FeaturesLesson):
             raise InputError(f"logged-q learns from a table: leave {name} out.")
         # Numbers and flags are read as in every lesson; columns, words and ranges as in a request.
         as_asked = kind not in (int | None, float | None, bool) and name in _ASKED
-        return request.word(name, value) if as_asked else super()._word(name, kind, value)
+        return option_value(name, value) if as_asked else super()._word(name, kind, value)
 
     # --- the learner ------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class LoggedQLesson(FeaturesLesson):
         if isinstance(learned.promise, Certificate):
             notes += [learned.protects, "What rewards are given for is not protected."]
             if self.user is None:
-                notes.append(request.BY_TRAJECTORY)
+                notes.append(BY_TRAJECTORY)
         notes.append("Judge the policy by privrl evaluate on other people before it is used.")
         return lines, notes
 

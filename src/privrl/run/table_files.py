@@ -1,0 +1,92 @@
+"""The files of the table that is evaluated: which they are, their columns, and reading progress."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from privrl.core.errors import InputError
+from privrl.core.files import is_there
+from privrl.core.progress import Progress
+from privrl.data import Trajectories, TrajectoryStream
+from privrl.data.readers.paths import files as files_of
+from privrl.data.sources import header, open_parquet
+
+
+def table_files(table: Sequence[str]) -> list[Path]:
+    """The files, all of them Parquet or all of them CSV."""
+    if not table:
+        raise InputError("Say which table to read: privrl evaluate stays.parquet ...")
+    first = str(table[0]).lower()
+    suffixes = [".csv"] if first.endswith(".csv") else [".parquet", ".csv"]
+    found: list[Path] = []
+    for suffix in suffixes:
+        try:
+            found = files_of(list(table), suffix)
+            break
+        except InputError:
+            if suffix is suffixes[-1]:
+                raise
+    for path in found:
+        if path.suffix.lower() not in (".parquet", ".pq", ".csv"):
+            raise InputError(
+                f"{path} is neither Parquet nor CSV, by its name: unpack it, or save it as one "
+                "of them."
+            )
+        if not is_there(path):
+            raise InputError(f"There is no file {path}.")
+    if len({is_csv(path) for path in found}) > 1:
+        raise InputError("Some files are CSV and some are Parquet: give one kind.")
+    return found
+
+
+def is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+def column_names(path: Path) -> list[str]:
+    """The header of a table; names are no secret."""
+    if is_csv(path):
+        return header(path)
+    with open_parquet(path) as file:
+        return list(file.schema_arrow.names)
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """A table that is valid: for people, and as counts."""
+
+    words: str
+    counts: Mapping[str, int | None]
+
+
+def refuse_private_words(data: Trajectories) -> None:
+    """Ask for the words of states and actions, if they were read from the data."""
+    for what, read in (
+        ("state", data.facts.state_vocabulary_read),
+        ("action", data.facts.action_vocabulary_read),
+    ):
+        if read:
+            raise InputError(
+                f"{what}s are needed: say with --{what}s which words the column of {what}s can "
+                "hold, by commas and in the policy's order; which of them occur is private."
+            )
+
+
+def with_progress(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:
+    """The same stream, which says how far it has been read, over all passes."""
+    total, seen = max(1, passes * _rows(list(data.paths))), 0
+
+    def told(rows: int) -> None:
+        nonlocal seen
+        seen += rows
+        progress("reading", min(seen / total, 1.0))
+
+    return replace(data, watcher=told)
+
+
+def _rows(paths: list[Path]) -> int:
+    rows = 0
+    for path in paths:
+        with open_parquet(path) as file:
+            rows += file.metadata.num_rows
+    return rows
