@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.measure import compare
 from privrl.envs import TabularMDP, Taxi
 from privrl.papers.seo2020 import ActorCritic, ActorCriticProgram
-from privrl.papers.seo2020.parts import State
+from privrl.papers.seo2020.parts import LearnerState
 
 Floats = NDArray[np.float64]
 
@@ -206,7 +206,7 @@ def wait(found: Any) -> None:
 
 def compiled(
     config: ActorCritic, env: TabularMDP, lanes: int, episodes: int
-) -> tuple[Any, State, float]:
+) -> tuple[Any, LearnerState, float]:
     """A program, its first state, and the seconds until it has played once."""
     program = ActorCriticProgram(config, env)
     state = program.init(jax.random.split(jax.random.key(0), lanes))

@@ -20,7 +20,7 @@ from scipy import stats
 
 from privrl.control import ActorCritic, CertifiedProgram, Network, certified
 from privrl.control.actor_critic import Learned
-from privrl.control.certified import Plan, calibrated, take_in
+from privrl.control.certified import ActorCriticPlan, calibrated, take_in
 from privrl.control.heads import Head, Layers, Linear, Table
 from privrl.control.increments import Rows
 from privrl.data import Fourier, OneHot, Polynomial, Softmax
@@ -375,7 +375,9 @@ def test_what_goes_on_to_the_next_batch_comes_from_noised_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the noised sum held fixed, no trace of the people is left in the state."""
-    monkeypatch.setattr(Plan, "noised", lambda self, state, exact: (0.0 * exact, state.noise))
+    monkeypatch.setattr(
+        ActorCriticPlan, "noised", lambda self, state, exact: (0.0 * exact, state.noise)
+    )
     agent = ActorCritic(budget=BUDGET, batch=2, optimiser="adam", average=1.0, max_steps=3)
     program = CertifiedProgram(agent, SMALL, 4)
     people = [([0, 1, 2], [1, 1], [0.0, 5.0], True), ([1, 0], [0], [-3.0], False)]

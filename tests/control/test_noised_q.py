@@ -14,7 +14,7 @@ from scipy import stats
 
 from privrl.control import noised_q
 from privrl.control.heads import Layers, Linear
-from privrl.control.noised_q import Plan
+from privrl.control.noised_q import NoisedQPlan
 from privrl.control.update_rules import Data, People, Rule, Updates, Weights
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs import TabularMDP
@@ -79,7 +79,7 @@ def test_without_noise_a_table_becomes_the_optimum() -> None:
             (-10.0, 10.0),
             orthonormal=True,
         )
-        plan = Plan(Weights(head, 1.0), 4000, 1.0)
+        plan = NoisedQPlan(Weights(head, 1.0), 4000, 1.0)
         end = noised_q.advance(plan, data, noised_q.begin(plan, data, jax.random.key(0)), 0.0, 4000)
         found = noised_q.released(plan, data, end).reshape(4, 2)
     values = np.asarray(best.values)
@@ -286,7 +286,7 @@ def test_people_add_up_however_they_are_packed(most: int, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("rule", [Weights(LINEAR, RADIUS), PEOPLE[0]], ids=["weights", "people"])
 def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
     budget, updates = Budget(1.0, 1e-5), 20
-    plan = Plan(rule, updates, 1.0)
+    plan = NoisedQPlan(rule, updates, 1.0)
     noisy = noised_q.calibrated(budget, rule.relation, plan)
     std = noisy.noise_multiplier * rule.bound
     assert noisy.event == Repeated(Gaussian(std, rule.bound), updates)
@@ -321,7 +321,7 @@ def test_every_update_has_noise_of_its_own() -> None:
     with jax.enable_x64(True):
         rows = {**walked(12), "reward": np.ones(12), "person": np.arange(12) // 3}
         data = noised_q.of_people(rule.head, **rows)
-        plan = Plan(rule, updates, 1.0)
+        plan = NoisedQPlan(rule, updates, 1.0)
         begun = noised_q.begin(plan, data, jax.random.key(3))
 
         def noise(number: Any) -> Any:
@@ -340,7 +340,7 @@ def test_every_update_has_noise_of_its_own() -> None:
 def test_what_goes_on_comes_from_noised_updates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other rewards under the same noised updates leave everything as it is."""
     rule = Updates(NETWORK, 1.0, 5, clip=1.0)
-    plan = Plan(rule, 6, 0.1, target_every=2, optimiser="adam", average=0.5)
+    plan = NoisedQPlan(rule, 6, 0.1, target_every=2, optimiser="adam", average=0.5)
     monkeypatch.setattr(
         noised_q,
         "noised",
@@ -363,7 +363,7 @@ def test_what_goes_on_comes_from_noised_updates_alone(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 def test_two_pieces_equal_the_whole_bit_for_bit(optimiser: Any) -> None:
     rule = Updates(NETWORK, 1.0, 5, clip=1.0)
-    plan = Plan(rule, 20, 0.1, target_every=3, optimiser=optimiser, average=0.3)
+    plan = NoisedQPlan(rule, 20, 0.1, target_every=3, optimiser=optimiser, average=0.3)
     with jax.enable_x64(True):
         data = data_of(rule, np.random.default_rng(0).normal(size=12))
         begun = noised_q.begin(plan, data, jax.random.key(0))
@@ -377,7 +377,7 @@ def test_two_pieces_equal_the_whole_bit_for_bit(optimiser: Any) -> None:
 
 def test_parameters_are_averaged_over_the_last_updates() -> None:
     rule = Updates(LINEAR, 1.0, 99, clip=1.0)
-    plan = Plan(rule, 10, 0.1, average=0.4)
+    plan = NoisedQPlan(rule, 10, 0.1, average=0.4)
     with jax.enable_x64(True):
         data = data_of(rule, np.ones(12))
         state = noised_q.begin(plan, data, jax.random.key(0))

@@ -22,7 +22,7 @@ from scipy import stats
 from privrl import cli
 from privrl.control import ActorCritic, CertifiedProgram, certified
 from privrl.control.actor_critic import Learned
-from privrl.control.certified import Plan, take_in
+from privrl.control.certified import ActorCriticPlan, take_in
 from privrl.control.heads import Table
 from privrl.control.increments import Rows
 from privrl.control.prospect_rows import Outlook, projected
@@ -300,7 +300,9 @@ def test_what_goes_on_to_the_next_batch_comes_from_noised_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the noised sum held fixed, no trace of the people is left in the state."""
-    monkeypatch.setattr(Plan, "noised", lambda self, state, exact: (0.3 + 0.0 * exact, state.noise))
+    monkeypatch.setattr(
+        ActorCriticPlan, "noised", lambda self, state, exact: (0.3 + 0.0 * exact, state.noise)
+    )
     agent = replace(AGENT, batch=2, noise="independent")
     program = CertifiedProgram(agent, HostEnvironment(Bets()), 4)
     people = [([0, 1], [1], [2.0], True), ([0, 1], [0], [0.0], False)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from privrl.control import Learned, QLearning
-from privrl.control.q_learning import Config, Seen, State, action_values, init, step, train
+from privrl.control.q_learning import Config, QLearningState, Seen, action_values, init, step, train
 from privrl.data import EpsilonGreedy, Fourier, OneHot, Polynomial, Softmax, collect
 from privrl.envs import CartPole, Chain, Environment, Interval, MountainCar, TabularMDP
 from privrl.papers.xie2019.control import CAR, CAR_SETTINGS
@@ -35,10 +35,12 @@ def random_mdp(certain: bool) -> Any:
     return TabularMDP.from_dense(chances, rewards, terminal, step_limit=30)
 
 
-def follow(config: Config, env: Environment[Any, Any], count: int) -> tuple[State, Seen, Any]:
+def follow(
+    config: Config, env: Environment[Any, Any], count: int
+) -> tuple[QLearningState, Seen, Any]:
     """The state after `count` steps, and all that was seen and learned on the way."""
 
-    def body(state: State, _: None) -> Any:
+    def body(state: QLearningState, _: None) -> Any:
         after, seen = step(config, env, state)
         return after, (seen, after.weights)
 
@@ -102,8 +104,10 @@ def test_max_steps_begins_a_new_episode_and_bootstraps() -> None:
 # --- by hand -------------------------------------------------------------------------------------
 
 
-def at(config: Config, env: Environment[Any, Any], inner: Any, weights: Any, trace: Any) -> State:
-    begun: State = jax.jit(lambda: init(KEY, config, env))()
+def at(
+    config: Config, env: Environment[Any, Any], inner: Any, weights: Any, trace: Any
+) -> QLearningState:
+    begun: QLearningState = jax.jit(lambda: init(KEY, config, env))()
     state = env.at(jnp.asarray(inner))
     observation = env._observe(state.inner, env.default_params)
     return begun._replace(

@@ -20,7 +20,7 @@ from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.run import clinic, training
 from privrl.run.evaluation import Question, _schema
-from privrl.run.sweep import Plan, Swept
+from privrl.run.sweep import SweepPlan, Swept
 from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, Stock
 
 
@@ -196,7 +196,7 @@ def test_who_did_not_ask_for_values_of_states_goes_without_them(
 @pytest.mark.parametrize("content", [b"", b"x" * 100])
 def test_damaged_results_of_a_sweep(content: bytes, here: Path) -> None:
     (here / "results.parquet").write_bytes(content)
-    swept = Swept(Plan({"step": (0.1, 0.2)}, seeds=2, episodes=5), here, 1)
+    swept = Swept(SweepPlan({"step": (0.1, 0.2)}, seeds=2, episodes=5), here, 1)
     with pytest.raises(InputError, match="is damaged"):
         swept.best()
 

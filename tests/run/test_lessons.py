@@ -16,7 +16,7 @@ from privrl.privacy import Budget
 from privrl.run.lessons import Lesson as AnyLesson
 from privrl.run.lessons import grid_of, planned
 from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
-from privrl.run.sweep import Plan
+from privrl.run.sweep import SweepPlan
 
 WORDS = {"env": "MDP-100", "people": 50, "epsilon": 3.0, "delta": 1e-6}
 
@@ -104,7 +104,7 @@ def test_a_sweep_over_sigma_needs_no_budget(learner: str) -> None:
 def test_a_grid_may_be_said_in_two_places() -> None:
     words = {**WORDS, "seeds": 3, "lanes": None, "grid": {"sigma": [0, 1]}}
     lesson, plan = planned(words, ["actor_step=0.1,0.5"], ["entropy=0.2"])
-    assert plan == Plan({"sigma": (0.0, 1.0), "actor_step": (0.1, 0.5)}, seeds=3, episodes=50)
+    assert plan == SweepPlan({"sigma": (0.0, 1.0), "actor_step": (0.1, 0.5)}, seeds=3, episodes=50)
     assert lesson.to_dict()["entropy"] == 0.2
     assert grid_of(["a=1, 2", "b=3"]) == {"a": (1.0, 2.0), "b": (3.0,)}
     with pytest.raises(InputError, match="must be a table of settings"):

@@ -21,12 +21,12 @@ import pytest
 from privrl.core.errors import InputError
 from privrl.run import cluster
 from privrl.run.statistics import interquartile_mean
-from privrl.run.sweep import Plan, Swept, load_plan, sweep
+from privrl.run.sweep import SweepPlan, Swept, load_plan, sweep
 from privrl.run.training import lanes_of, train
 from tests.run.walk import WALK, State, Walk
 
 GRID = {"drift": (0.0, 0.5, -0.25), "spread": (1.0, 0.1)}
-PLAN = Plan(GRID, seeds=3, episodes=20, lanes=4, segment=5, curves=True)
+PLAN = SweepPlan(GRID, seeds=3, episodes=20, lanes=4, segment=5, curves=True)
 
 
 def counting(most: int) -> Callable[[], bool]:
@@ -63,7 +63,7 @@ def test_every_lane_is_what_a_run_by_itself_gives(tmp_path: Path) -> None:
 def test_chunks_of_any_size_give_the_same_rows(tmp_path: Path) -> None:
     tables = []
     for lanes in (1, 5, 18, 100):
-        plan = Plan(GRID, seeds=3, episodes=20, lanes=lanes)
+        plan = SweepPlan(GRID, seeds=3, episodes=20, lanes=lanes)
         tables.append(pq.read_table(sweep(WALK, plan, tmp_path / str(lanes)).results))
     for table in tables[1:]:
         assert table.equals(tables[0])
@@ -160,25 +160,25 @@ def test_what_diverges_comes_last_and_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_grid_of_nothing_is_the_program_as_it_is(tmp_path: Path) -> None:
-    found = sweep(WALK, Plan({}, seeds=2, episodes=3), tmp_path)
+    found = sweep(WALK, SweepPlan({}, seeds=2, episodes=3), tmp_path)
     assert pq.read_table(found.results)["seed"].to_pylist() == [0, 1]
     assert found.best()[0].settings == {}
 
 
 def test_bad_grids_are_refused_in_one_sentence(tmp_path: Path) -> None:
     made: list[tuple[Any, str]] = [
-        (lambda: Plan({"drift": ()}, 1, 1), "drift has no values"),
-        (lambda: Plan({"drift": (1.0, 1.0)}, 1, 1), "a value twice"),
-        (lambda: Plan({"drift": (math.inf,)}, 1, 1), "must be finite"),
-        (lambda: Plan({"drift": (math.nan,)}, 1, 1), "not NaN"),
-        (lambda: Plan({"seed": (1.0,)}, 1, 1), "a column of the results"),
-        (lambda: Plan(GRID, 0, 1), "seeds must be at least 1"),
-        (lambda: Plan(GRID, 1, 0), "episodes must be at least 1"),
-        (lambda: Plan(GRID, 1, 1, lanes=0), "lanes must be at least 1"),
-        (lambda: Plan(GRID, 1, 1, segment=0), "segment must be at least 1"),
-        (lambda: Plan(GRID, 10**8, 1), "6 combinations, 600,000,000 lanes"),
+        (lambda: SweepPlan({"drift": ()}, 1, 1), "drift has no values"),
+        (lambda: SweepPlan({"drift": (1.0, 1.0)}, 1, 1), "a value twice"),
+        (lambda: SweepPlan({"drift": (math.inf,)}, 1, 1), "must be finite"),
+        (lambda: SweepPlan({"drift": (math.nan,)}, 1, 1), "not NaN"),
+        (lambda: SweepPlan({"seed": (1.0,)}, 1, 1), "a column of the results"),
+        (lambda: SweepPlan(GRID, 0, 1), "seeds must be at least 1"),
+        (lambda: SweepPlan(GRID, 1, 0), "episodes must be at least 1"),
+        (lambda: SweepPlan(GRID, 1, 1, lanes=0), "lanes must be at least 1"),
+        (lambda: SweepPlan(GRID, 1, 1, segment=0), "segment must be at least 1"),
+        (lambda: SweepPlan(GRID, 10**8, 1), "6 combinations, 600,000,000 lanes"),
         (
-            lambda: sweep(WALK, Plan({"drit": (1.0,)}, 1, 1), tmp_path),
+            lambda: sweep(WALK, SweepPlan({"drit": (1.0,)}, 1, 1), tmp_path),
             "'drit' cannot be swept over: it must be one of drift, spread. Did you mean 'drift'",
         ),
         (lambda: sweep(WALK, PLAN, tmp_path / "x", go_on=True), "no sweep to resume"),
@@ -215,7 +215,7 @@ def test_another_sweep_is_not_taken_for_this_one(tmp_path: Path) -> None:
     sweep(WALK, PLAN, tmp_path, about={"env": "A"}, stop=counting(1))
     with pytest.raises(InputError, match="holds a sweep already"):
         sweep(WALK, PLAN, tmp_path, about={"env": "A"})
-    for plan, about in ((Plan(GRID, 4, 20), {"env": "A"}), (PLAN, {"env": "B"})):
+    for plan, about in ((SweepPlan(GRID, 4, 20), {"env": "A"}), (PLAN, {"env": "B"})):
         with pytest.raises(InputError, match="another sweep, with other settings"):
             sweep(WALK, plan, tmp_path, about=about, go_on=True)
     assert load_plan(tmp_path) == (PLAN, {"env": "A"})

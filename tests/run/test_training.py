@@ -20,7 +20,7 @@ from privrl.run.logs import FORMATS
 from privrl.run.training import (
     CHECKPOINT,
     Lanes,
-    Trained,
+    TrainingRun,
     even_segment,
     forget,
     lanes_of,
@@ -33,7 +33,7 @@ from tests.run.walk import WALK, Walk
 LANES = Lanes((3, 0, 3), {"drift": (0.0, 0.5, 1.0)})
 
 
-def same(found: Trained, wanted: Trained) -> None:
+def same(found: TrainingRun, wanted: TrainingRun) -> None:
     """Bit for bit."""
     assert found.episodes == wanted.episodes
     assert list(found.seen) == list(wanted.seen)

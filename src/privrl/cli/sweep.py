@@ -24,7 +24,7 @@ from privrl.cli.common import (
 from privrl.cli.printing import say, say_json, shown
 
 if TYPE_CHECKING:
-    from privrl.run.sweep import Plan, Standing
+    from privrl.run.sweep import Standing, SweepPlan
 
 
 def sweep_command(
@@ -137,7 +137,7 @@ _NOT_SWEPT = (
 )
 
 
-def _swept_lines(plan: "Plan", best: "list[Standing]", counted: str) -> list[str]:
+def _swept_lines(plan: "SweepPlan", best: "list[Standing]", counted: str) -> list[str]:
     """The best combinations, for a screen."""
     lines = [
         f"{plan.combinations:,} combinations on {plan.seeds} seeds, {plan.episodes:,} {counted}.",

@@ -32,11 +32,11 @@ worlds. That is adaptive parallel composition; for correlated noise it is the th
 
 What it rests on, each thing enforced by what stands where: everything carried from batch to batch
 (u, v, the moments of Adam, the sum for the average, q) is a function of X_1, ..., X_k, since
-`State` holds nothing else; advantages use the released critic, never one that was fitted to the
-batch, and are not normalised over the batch; returns are valued by the q of the batches before,
-never by ranks or chances within the batch; slots and B are fixed before the run. What the code
-cannot see is listed in the certificate: that each person fills one slot, and that the environment
-does not carry one person's episode into another's.
+`ActorCriticState` holds nothing else; advantages use the released critic, never one that was fitted
+to the batch, and are not normalised over the batch; returns are valued by the q of the batches
+before, never by ranks or chances within the batch; slots and B are fixed before the run. What the
+code cannot see is listed in the certificate: that each person fills one slot, and that the
+environment does not carry one person's episode into another's.
 
 A person sees their own actions, which were drawn for them by a policy that others taught: towards
 everybody else they are protected by the figures, towards themselves nobody needs to be. This is
@@ -104,7 +104,7 @@ def calibrated(budget: Budget, horizon: int, noise: str) -> NoisyPlan | Correlat
     return CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon, strategy=STREAMED[noise])
 
 
-class State(NamedTuple):
+class ActorCriticState(NamedTuple):
     """Where a run stands: released numbers, and random keys, which are secret."""
 
     actor: Any
@@ -130,7 +130,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ActorCriticPlan:
     """A run without its numbers: static, so that it can be compiled for."""
 
     rows: Rows
@@ -165,7 +165,7 @@ class Plan:
         noise: Any,
         settings: Mapping[str, Any],
         critic: Any = None,
-    ) -> State:
+    ) -> ActorCriticState:
         """Before the first batch; `critic` are parameters to start from."""
         dtype = jnp.result_type(float)
         actor = jnp.asarray(self.rows.actor.initial(), dtype)
@@ -174,7 +174,7 @@ class Plan:
         stream = noise
         if self.noise in STREAMED:
             stream = correlated_jax.init(self._stream, noise, self.rows.dimension)
-        return State(
+        return ActorCriticState(
             actor,
             jnp.asarray(first, dtype),
             jnp.zeros((2, size if self.optimiser == "adam" else 0), dtype),
@@ -191,7 +191,7 @@ class Plan:
         """The noise in units of sigma."""
         return CorrelatedMechanism(1.0, 1.0, self.horizon, STREAMED[self.noise])
 
-    def rekeyed(self, state: State, key: Any) -> State:
+    def rekeyed(self, state: ActorCriticState, key: Any) -> ActorCriticState:
         """The same state with all the noise still to come from another key."""
         if self.noise in STREAMED:
             return state._replace(noise=replace(state.noise, key=key))
@@ -199,7 +199,7 @@ class Plan:
 
     # --- one batch --------------------------------------------------------------------------------
 
-    def exact(self, state: State, part: Any, first: Any) -> tuple[Any, Any]:
+    def exact(self, state: ActorCriticState, part: Any, first: Any) -> tuple[Any, Any]:
         """The sum of the rows of `part`, whose first slot in the batch is `first`; and the rows'
         returns and lengths. **Private**: never kept, never returned but to be noised."""
 
@@ -216,7 +216,7 @@ class Plan:
         rewards = jnp.where(part.valid, part.transitions.reward, 0.0)
         return total, (jnp.sum(rewards, axis=1), jnp.sum(part.valid, axis=1))
 
-    def noised(self, state: State, exact: Any) -> tuple[Any, Any]:
+    def noised(self, state: ActorCriticState, exact: Any) -> tuple[Any, Any]:
         """X_k, and where the noise stands then."""
         if self.noise == "none":
             return exact, state.noise
@@ -226,7 +226,7 @@ class Plan:
         stream, z = correlated_jax.next(state.noise)
         return exact + state.settings["sigma"] * z, stream
 
-    def moved(self, state: State, noised: Any, stream: Any) -> State:
+    def moved(self, state: ActorCriticState, noised: Any, stream: Any) -> ActorCriticState:
         """The state after a batch; it sees the noised sum and nothing of the people."""
         p, q = self.rows.sizes
         settings = state.settings
@@ -251,7 +251,7 @@ class Plan:
         if self.rows.outlook is not None:
             count = self._filled(state.batch)
             returns = self.rows.outlook.updated(returns, noised[p + q :], count, done)
-        return State(
+        return ActorCriticState(
             moved[:p],
             moved[p:],
             moments,
@@ -283,7 +283,9 @@ class Plan:
         """How many people are in this batch and in those to come; 64 bits hold any number."""
         return self.people - jnp.asarray(batch, int) * self.batch
 
-    def step(self, state: State, batch_of: Callable[[Any], Any], length: int) -> tuple[State, Any]:
+    def step(
+        self, state: ActorCriticState, batch_of: Callable[[Any], Any], length: int
+    ) -> tuple[ActorCriticState, Any]:
         """One batch, whose part number c is `batch_of(c)`: what everybody may see, and what not.
 
         The second is (paid mean return, (returns, lengths)); the last two are private.
@@ -301,7 +303,7 @@ class Plan:
         seen = (self.paid(noised, state.batch), (returns, lengths))
         return self.moved(state, noised, stream), seen
 
-    def released(self, state: State) -> tuple[Floats, Floats]:
+    def released(self, state: ActorCriticState) -> tuple[Floats, Floats]:
         """The parameters of the actor and of the critic, averaged if asked for, in 64 bits."""
         p = self.rows.sizes[0]
         if self.averaged and int(state.batch) == self.horizon:
@@ -311,16 +313,18 @@ class Plan:
 
 
 @partial(jax.jit, static_argnums=0)
-def begin_one(plan: Plan, world: Any, noise: Any, settings: Any, critic: Any = None) -> State:
-    """`Plan.begin`, compiled."""
+def begin_one(
+    plan: ActorCriticPlan, world: Any, noise: Any, settings: Any, critic: Any = None
+) -> ActorCriticState:
+    """`ActorCriticPlan.begin`, compiled."""
     return plan.begin(world, noise, settings, critic)
 
 
 @partial(jax.jit, static_argnums=0)
-def begin_lanes(plan: Plan, keys: jax.Array, settings: Any) -> State:
+def begin_lanes(plan: ActorCriticPlan, keys: jax.Array, settings: Any) -> ActorCriticState:
     """The states before the first batch of runs with these keys."""
 
-    def one(key: jax.Array, own: Mapping[str, Any]) -> State:
+    def one(key: jax.Array, own: Mapping[str, Any]) -> ActorCriticState:
         world, noise = jax.random.split(key)
         return plan.begin(world, noise, own)
 
@@ -331,7 +335,12 @@ def begin_lanes(plan: Plan, keys: jax.Array, settings: Any) -> State:
 
 
 def play(
-    plan: Plan, env: Environment[Any, Any], state: State, length: int, part: Any, size: int
+    plan: ActorCriticPlan,
+    env: Environment[Any, Any],
+    state: ActorCriticState,
+    length: int,
+    part: Any,
+    size: int,
 ) -> Episodes:
     """Part of a batch in a compiled environment, by the released policy.
 
@@ -398,15 +407,19 @@ def _uniform(keys: Any) -> Any:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def advance(
-    plan: Plan, env: Environment[Any, Any], length: int, states: State, batches: Any
-) -> tuple[State, Any]:
+    plan: ActorCriticPlan,
+    env: Environment[Any, Any],
+    length: int,
+    states: ActorCriticState,
+    batches: Any,
+) -> tuple[ActorCriticState, Any]:
     """`batches` more batches in every lane, and what was seen of them in (lanes, horizon) arrays.
 
     The number is not known to the compiler, which thus makes the same code of one batch whatever
     the number is: runs in pieces equal whole runs bit for bit, and are compiled once.
     """
 
-    def one(state: State) -> tuple[State, Any]:
+    def one(state: ActorCriticState) -> tuple[ActorCriticState, Any]:
         size = plan.chunks(length)[1]
         return plan.step(state, lambda part: play(plan, env, state, length, part, size), length)
 
@@ -425,7 +438,9 @@ def advance(
 
 
 @partial(jax.jit, static_argnums=(0, 2))
-def take_in(plan: Plan, state: State, length: int, batch: Episodes) -> tuple[State, Any]:
+def take_in(
+    plan: ActorCriticPlan, state: ActorCriticState, length: int, batch: Episodes
+) -> tuple[ActorCriticState, Any]:
     """One batch that was played elsewhere, padded to whole parts."""
     parts, size = plan.chunks(length)
     cut = jax.tree.map(lambda x: jnp.reshape(x, (parts, size, *x.shape[1:])), batch)
@@ -473,7 +488,7 @@ def play_on_host(
     return Episodes(Transitions(*columns), valid)
 
 
-def shapes_on_host(plan: Plan, env: HostEnvironment, length: int) -> Episodes:
+def shapes_on_host(plan: ActorCriticPlan, env: HostEnvironment, length: int) -> Episodes:
     """What `play_on_host` gives for a batch, as shapes."""
     slots = math.prod(plan.chunks(length))
 

@@ -372,7 +372,7 @@ class FunctionalQ:
         assert walked.reward is not None
         return total(walked.reward, self.reward_range or _ANY_REWARD)
 
-    def update_plan(self, head: Head) -> noised_q.Plan:
+    def update_plan(self, head: Head) -> noised_q.NoisedQPlan:
         """What is done in each update."""
         descent = self.descent or DESCENTS[self.release]
         # Without a budget nothing is noised, and the radius does not matter.

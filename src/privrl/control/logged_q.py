@@ -36,7 +36,7 @@ from privrl.control import noised_q
 from privrl.control.heads import Network, head_of
 from privrl.control.increments import Rows
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
-from privrl.control.noised_q import Plan
+from privrl.control.noised_q import NoisedQPlan
 from privrl.control.update_rules import People
 from privrl.control.walks import greedy
 from privrl.core import checks, resources
@@ -193,7 +193,7 @@ class LoggedQ:
             opened.keep(kept)
             return self._fitted(data, plan, opened, keep, progress)
 
-    def _plan(self, data: Trajectories, ledger: Ledger | None) -> Plan:
+    def _plan(self, data: Trajectories, ledger: Ledger | None) -> NoisedQPlan:
         """All but the noise; what cannot be learned from is refused."""
         if not isinstance(data, Trajectories):
             raise InputError("data must be Trajectories: see privrl.data.")
@@ -208,7 +208,7 @@ class LoggedQ:
         Rows(head, head).check(observed, "The data")
         # Bounds that cannot be held to are refused before anybody pays.
         clip.l2(np.zeros(math.prod(head.shape)), self.clip)
-        return Plan(
+        return NoisedQPlan(
             People(head, self.clip),
             self.updates,
             self.step,
@@ -221,7 +221,7 @@ class LoggedQ:
     def _fitted(
         self,
         data: Trajectories,
-        plan: Plan,
+        plan: NoisedQPlan,
         opened: OpenSession,
         keep: bool,
         progress: Counted | None,

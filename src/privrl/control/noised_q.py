@@ -54,7 +54,7 @@ _PIECE = 0.5
 
 
 @dataclass(frozen=True)
-class Plan:
+class NoisedQPlan:
     """A run but for its data and its noise: static, so that it can be compiled for."""
 
     rule: Rule
@@ -122,7 +122,9 @@ class Descent:
         if checks.non_negative("average", self.average) > 1.0:
             raise InputError(f"average must be at most 1, not {self.average:g}.")
 
-    def plan(self, release: Literal["weights", "updates"], head: Head, radius: float) -> Plan:
+    def plan(
+        self, release: Literal["weights", "updates"], head: Head, radius: float
+    ) -> NoisedQPlan:
         """The run for a secret reward function."""
         rule: Rule
         if release == "weights":
@@ -138,7 +140,7 @@ class Descent:
             rule = Updates(head, radius, self.batch or _ALL, self.clip, self.slope)
         return self._with(rule)
 
-    def prospect_plan(self, head: Head, prospect: Prospect) -> Plan:
+    def prospect_plan(self, head: Head, prospect: Prospect) -> NoisedQPlan:
         """The run for a secret reward function whose outcomes are weighed."""
         if self.slope is not None:
             raise InputError(
@@ -151,8 +153,8 @@ class Descent:
             raise InputError("Release 'updates' needs a bound: say clip.")
         return self._with(ProspectUpdates(head, prospect, self.batch or _ALL, self.clip))
 
-    def _with(self, rule: Rule) -> Plan:
-        return Plan(
+    def _with(self, rule: Rule) -> NoisedQPlan:
+        return NoisedQPlan(
             rule,
             self.updates,
             self.step,
@@ -173,7 +175,7 @@ DESCENTS: dict[str, Descent] = {
 """What each release takes where nothing was said; found on `Interval` with seeds 0 to 5."""
 
 
-class State(NamedTuple):
+class NoisedQState(NamedTuple):
     """Where a run stands: released numbers, and a random key, which is secret."""
 
     parameters: Any
@@ -192,16 +194,16 @@ class State(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def calibrated(budget: Budget, relation: Relation, plan: Plan) -> NoisyPlan:
+def calibrated(budget: Budget, relation: Relation, plan: NoisedQPlan) -> NoisyPlan:
     """The least noise with which all updates stay within the budget."""
     every = EveryRelease(plan.updates)
     return NoisyPlan.calibrated(budget, relation, every, bound=plan.rule.bound)
 
 
-def begin(plan: Plan, data: Data, key: Any) -> State:
+def begin(plan: NoisedQPlan, data: Data, key: Any) -> NoisedQState:
     """Before the first update."""
     first = plan.rule.initial(data)
-    return State(
+    return NoisedQState(
         first,
         first,
         jnp.zeros((2, first.size if plan.optimiser == "adam" else 0), first.dtype),
@@ -211,7 +213,7 @@ def begin(plan: Plan, data: Data, key: Any) -> State:
     )
 
 
-def noised(plan: Plan, data: Data, state: State, sigma: Any) -> Any:
+def noised(plan: NoisedQPlan, data: Data, state: NoisedQState, sigma: Any) -> Any:
     """X_t."""
     exact = plan.rule.exact(data, state.parameters, state.target, state.done)
     return gaussian_jax.add(
@@ -219,7 +221,7 @@ def noised(plan: Plan, data: Data, state: State, sigma: Any) -> Any:
     )
 
 
-def moved(plan: Plan, state: State, x: Any) -> State:
+def moved(plan: NoisedQPlan, state: NoisedQState, x: Any) -> NoisedQState:
     """The state after an update; it sees X_t and nothing private."""
     mean, moments = x / plan.divisor, state.moments
     done = state.done + 1
@@ -227,7 +229,7 @@ def moved(plan: Plan, state: State, x: Any) -> State:
         mean, moments = adam(mean, moments, jnp.asarray(done, mean.dtype))
     parameters = state.parameters + plan.step * mean
     late = state.done >= plan.updates - plan.averaged
-    return State(
+    return NoisedQState(
         parameters,
         jnp.where(done % plan.target_every == 0, parameters, state.target),
         moments,
@@ -238,20 +240,26 @@ def moved(plan: Plan, state: State, x: Any) -> State:
 
 
 @partial(jax.jit, static_argnums=0)
-def advance(plan: Plan, data: Data, state: State, sigma: Any, updates: Any) -> State:
+def advance(
+    plan: NoisedQPlan, data: Data, state: NoisedQState, sigma: Any, updates: Any
+) -> NoisedQState:
     """So many more updates; runs in pieces equal whole runs bit for bit."""
 
     def body(carry: Any) -> Any:
         left, now = carry
         return left - 1, moved(plan, now, noised(plan, data, now, sigma))
 
-    after: State = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
+    after: NoisedQState = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
     return after
 
 
 def to_the_end(
-    plan: Plan, data: Data, state: State, noisy: NoisyPlan | None, progress: Counted | None
-) -> State:
+    plan: NoisedQPlan,
+    data: Data,
+    state: NoisedQState,
+    noisy: NoisyPlan | None,
+    progress: Counted | None,
+) -> NoisedQState:
     """All updates, without noise if there is no plan for it.
 
     With `progress`, in pieces of about a second, after each of which it is told.
@@ -271,7 +279,7 @@ def to_the_end(
     return state
 
 
-def try_room(plan: Plan, data: Data, remedy: str, *, told: bool) -> None:
+def try_room(plan: NoisedQPlan, data: Data, remedy: str, *, told: bool) -> None:
     """Compile the run before anybody pays; `told` if its size follows from public numbers."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(partial(begin, plan), data, key)
@@ -279,7 +287,7 @@ def try_room(plan: Plan, data: Data, remedy: str, *, told: bool) -> None:
     resources.compiled(advance, *given, what="Such a run", remedy=remedy, told=told)
 
 
-def released(plan: Plan, data: Data, state: State) -> Floats:
+def released(plan: NoisedQPlan, data: Data, state: NoisedQState) -> Floats:
     """The parameters of the head, averaged if asked for."""
     parameters = state.parameters
     if plan.averaged and int(state.done) == plan.updates:

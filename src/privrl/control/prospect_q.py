@@ -182,7 +182,7 @@ class ProspectQ(FunctionalQ):
 
     # --- noised updates ---------------------------------------------------------------------------
 
-    def update_plan(self, head: Head) -> noised_q.Plan:
+    def update_plan(self, head: Head) -> noised_q.NoisedQPlan:
         return (self.descent or DESCENT).prospect_plan(head, self.prospect)
 
     def transitions(self, head: Head, walked: Walk) -> Data:

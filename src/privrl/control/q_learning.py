@@ -140,7 +140,7 @@ jax.tree_util.register_dataclass(
 )
 
 
-class State(NamedTuple):
+class QLearningState(NamedTuple):
     """Where learning stands."""
 
     weights: jax.Array
@@ -173,7 +173,9 @@ class Seen(NamedTuple):
     """delta_t."""
 
 
-def init(key: jax.Array, config: Config, env: Environment[Any, Any], params: Any = None) -> State:
+def init(
+    key: jax.Array, config: Config, env: Environment[Any, Any], params: Any = None
+) -> QLearningState:
     """All values 0, and the first episode begun."""
     world, actor = jax.random.split(key)
     first, world = jax.random.split(world)
@@ -185,7 +187,7 @@ def init(key: jax.Array, config: Config, env: Environment[Any, Any], params: Any
     else:
         raise InputError(f"{env.name} observes vectors: say what features of them to use.")
     weights = jnp.zeros((size, env.num_actions), jnp.result_type(float))
-    return State(
+    return QLearningState(
         weights,
         None if config.lambda_ == 0.0 else weights,
         begin(env, first, params),
@@ -196,8 +198,8 @@ def init(key: jax.Array, config: Config, env: Environment[Any, Any], params: Any
 
 
 def step(
-    config: Config, env: Environment[Any, Any], state: State, params: Any = None
-) -> tuple[State, Seen]:
+    config: Config, env: Environment[Any, Any], state: QLearningState, params: Any = None
+) -> tuple[QLearningState, Seen]:
     """One step in the environment, and one update."""
     weights, now = state.weights, state.carry
     values = action_values(config, weights, now.observation)
@@ -241,7 +243,7 @@ def step(
         truncated,
         error,
     )
-    return State(weights, trace, carry, state.time + 1, state.world, state.actor), seen
+    return QLearningState(weights, trace, carry, state.time + 1, state.world, state.actor), seen
 
 
 def action_values(config: Config, weights: jax.Array, observation: jax.Array) -> jax.Array:
@@ -288,7 +290,7 @@ def _diagonal(config: Config, dtype: Any) -> jax.Array:
     return jnp.asarray(1.0 / np.maximum(norms, 1.0), dtype)[:, None]
 
 
-class Trained(NamedTuple):
+class QLearningRuns(NamedTuple):
     """What `train` gives back."""
 
     weights: jax.Array
@@ -299,12 +301,12 @@ class Trained(NamedTuple):
 @partial(jax.jit, static_argnames="env")
 def train(
     key: jax.Array, config: Config, env: Environment[Any, Any], params: Any = None
-) -> Trained:
+) -> QLearningRuns:
     """Learn for `config.steps` steps, with an evaluation at each checkpoint."""
     learning, judging = jax.random.split(typed_key(key))
     limits = [limit for limit in (env.step_limit, config.max_steps) if limit is not None]
 
-    def go_on(state: State, number: jax.Array) -> tuple[State, jax.Array]:
+    def go_on(state: QLearningState, number: jax.Array) -> tuple[QLearningState, jax.Array]:
         length = config.steps // config.checkpoints
         state, _ = lax.scan(
             lambda now, _: (step(config, env, now, params)[0], None), state, None, length=length
@@ -325,7 +327,7 @@ def train(
 
     begun = init(learning, config, env, params)
     state, curve = lax.scan(go_on, begun, jnp.arange(config.checkpoints))
-    return Trained(state.weights, curve)
+    return QLearningRuns(state.weights, curve)
 
 
 # --- for people ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Which column means what, as the caller says it: names, public facts and the rule for nulls.
 
 Everything here is checked before a file is opened. `Columns` is the keyword arguments that every
-reader takes; `Plan` is the same, checked and frozen.
+reader takes; `ColumnPlan` is the same, checked and frozen.
 """
 
 import math
@@ -81,7 +81,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ColumnPlan:
     """`Columns`, checked. A tuple of names is a vector; a single name is what its type says."""
 
     trajectory: str
@@ -138,7 +138,7 @@ class Plan:
         return [name for name in named if name is not None]
 
 
-def plan(given: Mapping[str, Any]) -> Plan:
+def plan(given: Mapping[str, Any]) -> ColumnPlan:
     """Check the caller's words, or say in one sentence which of them cannot be meant."""
     check_options(given, Columns)
     for role in ("trajectory", "state", "action", "reward"):
@@ -176,7 +176,7 @@ def plan(given: Mapping[str, Any]) -> Plan:
             problem = option(f"num_{what}s") + " and " + option(f"{what}_vocabulary")
             problem += f" are for discrete {what}s"
             raise InputError(problem, remedy="name one column, as " + option(what, "NAME") + ".")
-    checked = Plan(
+    checked = ColumnPlan(
         **one,  # type: ignore[arg-type]
         **flags,  # type: ignore[arg-type]
         **several,  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def plan(given: Mapping[str, Any]) -> Plan:
     nulls, fill = _nulls(checked, given.get("nulls", "refuse"), given.get("fill"))
     invalid, people = _stance(given.get("invalid", "refuse"), given.get("people"))
     told = {"nulls": nulls, "fill": fill, "invalid": invalid, "people": people}
-    return Plan(**{**vars(checked), **told})
+    return ColumnPlan(**{**vars(checked), **told})
 
 
 def _stance(invalid: object, people: object) -> tuple[Invalid, int | None]:
@@ -285,7 +285,7 @@ def _is_value(value: object) -> bool:
 
 
 def _nulls(
-    checked: Plan, given: object, fill: object
+    checked: ColumnPlan, given: object, fill: object
 ) -> tuple[dict[str, NullRule], dict[str, object]]:
     """The rule for each column, and the values to fill with.
 

@@ -20,7 +20,7 @@ from privrl.core.errors import InputError, option
 from privrl.core.files import reason, regular
 from privrl.core.types import AnyArray
 from privrl.data.arrow import first_true, is_list, plain_batch, to_numpy
-from privrl.data.columns import Plan
+from privrl.data.columns import ColumnPlan
 
 # What a refusal says that depends on values: it is the curator's own step, and not a release.
 PRIVATE = "This message is about private data: keep it to yourself."
@@ -95,7 +95,7 @@ def wrong_type(chunk: Chunk, name: str, array: Any, needed: str) -> InputError:
     return InputError(f"{chunk.file}: column {name!r} holds {kind}, but " + needed + ".")
 
 
-def check_schema(file: str, schema: Any, plan: Plan) -> None:
+def check_schema(file: str, schema: Any, plan: ColumnPlan) -> None:
     """Every column that is needed is there, once, and the rules for nulls leave nothing open.
 
     Whoever carries states forward says what is done with nulls of rewards and probabilities too,
@@ -187,7 +187,7 @@ def _no_parquet(path: Path, error: OSError | ValueError) -> InputError:
 
 
 def parquet_chunks(
-    paths: list[Path], plan: Plan, rows: int = READ_ROWS, threads: bool = True
+    paths: list[Path], plan: ColumnPlan, rows: int = READ_ROWS, threads: bool = True
 ) -> Iterator[Chunk]:
     """The rows of many files, in order."""
     for path in paths:
@@ -211,7 +211,9 @@ def ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-def table_chunks(name: str, reader: Any, plan: Plan, rows: int = READ_ROWS) -> Iterator[Chunk]:
+def table_chunks(
+    name: str, reader: Any, plan: ColumnPlan, rows: int = READ_ROWS
+) -> Iterator[Chunk]:
     """The batches of a `pyarrow.RecordBatchReader`, cut to at most `rows` rows each."""
     check_schema(name, reader.schema, plan)
     first = 0
@@ -229,7 +231,7 @@ def table_chunks(name: str, reader: Any, plan: Plan, rows: int = READ_ROWS) -> I
         ) from None
 
 
-def sorted_chunks(chunks: Iterator[Chunk], plan: Plan) -> Iterator[Chunk]:
+def sorted_chunks(chunks: Iterator[Chunk], plan: ColumnPlan) -> Iterator[Chunk]:
     """All rows, in memory, by user, trajectory and time; bad cells keep their own row numbers."""
     files: list[str] = []
     begins: list[int] = []
@@ -259,7 +261,7 @@ def sorted_chunks(chunks: Iterator[Chunk], plan: Plan) -> Iterator[Chunk]:
         first += batch.num_rows
 
 
-def sort_order(table: Any, plan: Plan, file: str) -> AnyArray:
+def sort_order(table: Any, plan: ColumnPlan, file: str) -> AnyArray:
     """The permutation that sorts plain rows by user, trajectory and time, ties in their order."""
     names = dict.fromkeys(n for n in (plan.user, plan.trajectory, plan.time) if n is not None)
     for name in names:

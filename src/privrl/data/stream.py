@@ -30,7 +30,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
 from privrl.data import neutral
 from privrl.data.arrow import plain, plain_batch, to_numpy
-from privrl.data.columns import Columns, Plan
+from privrl.data.columns import ColumnPlan, Columns
 from privrl.data.columns import plan as checked_plan
 from privrl.data.decoder import Decoder
 from privrl.data.decoder.order import Order
@@ -80,7 +80,7 @@ class TrajectoryStream:
     """Trajectories in batches; every iteration reads the files from the beginning."""
 
     paths: tuple[Path, ...]
-    plan: Plan
+    plan: ColumnPlan
     batch_rows: int
     sort: bool = False
     scratch: "str | Path | None" = None
@@ -134,7 +134,7 @@ class TrajectoryStream:
             return
         yield from self._sorted(self.plan, parquet_chunks(paths, self.plan))
 
-    def _sorted(self, checked: Plan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    def _sorted(self, checked: ColumnPlan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         where = gettempdir() if self.scratch is None else self.scratch
         try:
             TemporaryFile(dir=where).close()
@@ -240,7 +240,7 @@ class _Waiting:
 
 def _dealt(
     paths: list[Path],
-    checked: Plan,
+    checked: ColumnPlan,
     scratch: "str | Path",
     files: ExitStack,
     chunks: Iterator[Chunk],

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         Carry,
         Discrete,
         Environment,
+        EnvState,
         Episodes,
         Policy,
-        State,
         Step,
         Transitions,
         begin,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "base": (
-        *("Box", "Carry", "Discrete", "Environment", "Episodes", "Policy", "State", "Step"),
+        *("Box", "Carry", "Discrete", "Environment", "Episodes", "Policy", "EnvState", "Step"),
         *("Transitions", "begin", "episodes", "random_policy", "rollout", "table_policy"),
     ),
     "chain": ("MDP100", "Chain"),
@@ -74,6 +74,7 @@ __all__ = [
     "CartPoleParams",
     "Chain",
     "Discrete",
+    "EnvState",
     "Environment",
     "Episodes",
     "GymnasiumEnv",
@@ -87,7 +88,6 @@ __all__ = [
     "ObstacleSquare",
     "Policy",
     "Solution",
-    "State",
     "Step",
     "TableParams",
     "Tables",

@@ -56,7 +56,7 @@ class Box:
         return (len(self.low),)
 
 
-class State(NamedTuple, Generic[Inner]):
+class EnvState(NamedTuple, Generic[Inner]):
     """What the environment says about itself, the clock, and whether the episode has terminated."""
 
     inner: Inner
@@ -71,7 +71,7 @@ class Step(NamedTuple, Generic[Inner]):
     automatic reset, when it is the first of the new episode.
     """
 
-    state: State[Inner]
+    state: EnvState[Inner]
     observation: jax.Array
     reward: jax.Array
     terminated: jax.Array
@@ -126,25 +126,29 @@ class Environment(ABC, Generic[Inner, Params]):
     def _observe(self, inner: Inner, params: Params) -> jax.Array: ...
 
     @abstractmethod
-    def render(self, state: State[Inner], params: Params | None = None) -> str | NDArray[np.uint8]:
+    def render(
+        self, state: EnvState[Inner], params: Params | None = None
+    ) -> str | NDArray[np.uint8]:
         """The state for people: text for tables, a picture (height, width, 3) for the rest."""
 
     # --- what all have in common ------------------------------------------------------------------
 
-    def reset(self, key: jax.Array, params: Params | None = None) -> tuple[State[Inner], jax.Array]:
+    def reset(
+        self, key: jax.Array, params: Params | None = None
+    ) -> tuple[EnvState[Inner], jax.Array]:
         """A first state and its observation."""
         given = self._given(params)
         inner = self._reset(typed_key(key), given)
         return self.at(inner), self._observe(inner, given)
 
-    def at(self, inner: Inner) -> State[Inner]:
+    def at(self, inner: Inner) -> EnvState[Inner]:
         """The state of an episode that starts at `inner`."""
-        return State(inner, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+        return EnvState(inner, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
     def step(
         self,
         key: jax.Array,
-        state: State[Inner],
+        state: EnvState[Inner],
         action: jax.Array | int,
         params: Params | None = None,
     ) -> Step[Inner]:
@@ -168,7 +172,7 @@ class Environment(ABC, Generic[Inner, Params]):
         return params
 
     def _advance(
-        self, chance: Any, state: State[Inner], action: jax.Array, given: Params
+        self, chance: Any, state: EnvState[Inner], action: jax.Array, given: Params
     ) -> Step[Inner]:
         inner, reward, terminated = self._move(chance, state.inner, action, given)
         inner = _choose(state.ended, state.inner, inner)
@@ -177,13 +181,13 @@ class Environment(ABC, Generic[Inner, Params]):
         time = state.time + jnp.where(state.ended, 0, 1).astype(state.time.dtype)
         late = jnp.zeros((), bool) if self.step_limit is None else time >= self.step_limit
         observation = self._observe(inner, given)
-        after = State(inner, time, terminated)
+        after = EnvState(inner, time, terminated)
         return Step(after, observation, reward, terminated, late & ~terminated, observation)
 
     def auto_step(
         self,
         key: jax.Array,
-        state: State[Inner],
+        state: EnvState[Inner],
         action: jax.Array | int,
         params: Params | None = None,
     ) -> Step[Inner]:
@@ -192,7 +196,7 @@ class Environment(ABC, Generic[Inner, Params]):
         return _afresh(self.step(step_key, state, action, params), self.reset(reset_key, params))
 
 
-def _afresh(after: Step[Inner], fresh: tuple[State[Inner], jax.Array]) -> Step[Inner]:
+def _afresh(after: Step[Inner], fresh: tuple[EnvState[Inner], jax.Array]) -> Step[Inner]:
     """The step, continued by a fresh episode where the old one is over."""
     over = after.terminated | after.truncated
     return after._replace(
@@ -309,7 +313,7 @@ class Episodes(NamedTuple):
 class Carry(NamedTuple, Generic[Inner]):
     """Where a rollout stands: hand it back to go on."""
 
-    state: State[Inner]
+    state: EnvState[Inner]
     observation: jax.Array
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.envs import arrays
-from privrl.envs.base import State
+from privrl.envs.base import EnvState
 from privrl.envs.tabular import TableParams, Tables, TabularMDP
 
 
@@ -78,7 +78,7 @@ class Chain(TabularMDP):
         start[end] = float(self.start_at_end)
         return Tables(successors, probabilities, rewards, successors == end, start / start.sum())
 
-    def render(self, state: State[jax.Array], params: TableParams | None = None) -> str:
+    def render(self, state: EnvState[jax.Array], params: TableParams | None = None) -> str:
         return _line(int(state.inner), self.states)
 
 
@@ -137,5 +137,5 @@ class MDP100(TabularMDP):
         start[: 1 if self.start == "first" else end] = 1.0
         return Tables(successors, probabilities, rewards, terminated, start / start.sum())
 
-    def render(self, state: State[jax.Array], params: TableParams | None = None) -> str:
+    def render(self, state: EnvState[jax.Array], params: TableParams | None = None) -> str:
         return _line(int(state.inner), self.states)

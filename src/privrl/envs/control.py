@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privrl.core import checks
 from privrl.envs import draw
-from privrl.envs.base import Box, Environment, State
+from privrl.envs.base import Box, Environment, EnvState
 
 
 class CartPoleParams(NamedTuple):
@@ -96,7 +96,7 @@ class CartPole(Environment[jax.Array, CartPoleParams]):
         return inner
 
     def render(
-        self, state: State[jax.Array], params: CartPoleParams | None = None
+        self, state: EnvState[jax.Array], params: CartPoleParams | None = None
     ) -> NDArray[np.uint8]:
         x, _, theta, _ = (float(v) for v in state.inner)
         given = params or self.default_params
@@ -170,7 +170,7 @@ class MountainCar(Environment[jax.Array, MountainCarParams]):
         return inner
 
     def render(
-        self, state: State[jax.Array], params: MountainCarParams | None = None
+        self, state: EnvState[jax.Array], params: MountainCarParams | None = None
     ) -> NDArray[np.uint8]:
         position, velocity = (float(v) for v in state.inner)
         given = params or self.default_params
@@ -240,7 +240,7 @@ class Interval(Environment[jax.Array, IntervalParams]):
         return inner[None]
 
     def render(
-        self, state: State[jax.Array], params: IntervalParams | None = None
+        self, state: EnvState[jax.Array], params: IntervalParams | None = None
     ) -> NDArray[np.uint8]:
         position = float(state.inner)
         figure, axes = draw.figure(f"step {int(state.time)}")

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.envs import arrays
-from privrl.envs.base import State
+from privrl.envs.base import EnvState
 from privrl.envs.tabular import TableParams, Tables, TabularMDP
 
 MOVES = ((-1, 0), (1, 0), (0, 1), (0, -1))
@@ -140,7 +140,7 @@ class ObstacleGrid(TabularMDP):
         start[0] = 1.0
         return Tables(successors, probabilities, rewards, terminated, start)
 
-    def render(self, state: State[jax.Array], params: TableParams | None = None) -> str:
+    def render(self, state: EnvState[jax.Array], params: TableParams | None = None) -> str:
         n, here = self.size, int(state.inner)
         penalties = {self.cell(x, y): penalty for x, y, penalty in self.obstacles}
         lines = []

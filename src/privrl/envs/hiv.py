@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.envs import draw
-from privrl.envs.base import Box, Environment, State
+from privrl.envs.base import Box, Environment, EnvState
 
 NAMES = ("T1", "T2", "T1*", "T2*", "V", "E")
 ACTIONS = ("none", "RTI", "PI", "both")
@@ -172,7 +172,9 @@ class HIV(Environment[jax.Array, HIVParams]):
     def _observe(self, inner: jax.Array, params: HIVParams) -> jax.Array:
         return jnp.clip(jnp.log10(jnp.clip(inner, 1e-5, 1e8)), -5.0, 8.0)
 
-    def render(self, state: State[jax.Array], params: HIVParams | None = None) -> NDArray[np.uint8]:
+    def render(
+        self, state: EnvState[jax.Array], params: HIVParams | None = None
+    ) -> NDArray[np.uint8]:
         levels = np.asarray(self._observe(state.inner, params or self.default_params))
         figure, axes = draw.figure(f"day {int(state.time) * DAYS:g}")
         colours = ["tab:blue", "tab:blue", "tab:orange", "tab:orange", "tab:red", "tab:green"]

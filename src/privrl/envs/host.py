@@ -23,9 +23,9 @@ from privrl.envs.base import (
     Box,
     Discrete,
     Environment,
+    EnvState,
     Episodes,
     Policy,
-    State,
     Step,
     Transitions,
     check_policy,
@@ -39,13 +39,15 @@ from privrl.envs.tabular import TabularMDP
 
 
 @partial(jax.jit, static_argnums=0)
-def _reset(env: Environment[Any, Any], key: jax.Array, params: Any) -> tuple[State[Any], jax.Array]:
+def _reset(
+    env: Environment[Any, Any], key: jax.Array, params: Any
+) -> tuple[EnvState[Any], jax.Array]:
     return env.reset(key, params)
 
 
 @partial(jax.jit, static_argnums=0)
 def _step(
-    env: Environment[Any, Any], key: jax.Array, state: State[Any], action: Any, params: Any
+    env: Environment[Any, Any], key: jax.Array, state: EnvState[Any], action: Any, params: Any
 ) -> Step[Any]:
     return env.step(key, state, action, params)
 
@@ -71,7 +73,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
         self.metadata = {"render_modes": [env.render_mode], "render_fps": 10}
         self.action_space = spaces.Discrete(env.num_actions)
         self.observation_space = _space(env.observation)
-        self._state: State[Any] | None = None
+        self._state: EnvState[Any] | None = None
         self._key: jax.Array | None = None
 
     def reset(

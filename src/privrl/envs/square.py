@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from privrl.envs.base import Box, Environment, State
+from privrl.envs.base import Box, Environment, EnvState
 from privrl.envs.grid import OBSTACLES, ObstacleGrid
 from privrl.envs.tabular import TableParams
 
@@ -94,7 +94,7 @@ class ObstacleSquare(Environment[jax.Array, TableParams]):
     def _observe(self, inner: jax.Array, params: TableParams) -> jax.Array:
         return inner
 
-    def render(self, state: State[jax.Array], params: TableParams | None = None) -> str:
+    def render(self, state: EnvState[jax.Array], params: TableParams | None = None) -> str:
         x, y = (float(value) for value in state.inner)
         drawn = self.grid.render(state._replace(inner=self.cells(state.inner)), params)
         return "\n".join([*drawn.split("\n")[:-1], f"at ({x:.2f}, {y:.2f})"])

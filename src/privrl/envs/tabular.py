@@ -31,7 +31,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs import arrays
 from privrl.envs.arrays import Flags, Integers
-from privrl.envs.base import Discrete, Environment, State
+from privrl.envs.base import Discrete, Environment, EnvState
 
 ENDLESS = "gamma must be below 1: under this policy some episodes never terminate."
 
@@ -344,7 +344,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
 
     # --- for people -------------------------------------------------------------------------------
 
-    def render(self, state: State[jax.Array], params: TableParams | None = None) -> str:
+    def render(self, state: EnvState[jax.Array], params: TableParams | None = None) -> str:
         return f"state {int(state.inner)} of {self.num_states}"
 
     # --- from anybody's tables --------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from privrl.core import checks
 from privrl.envs import arrays
-from privrl.envs.base import State
+from privrl.envs.base import EnvState
 from privrl.envs.tabular import TableParams, Tables, TabularMDP
 
 # Colons can be driven through and bars cannot.
@@ -92,7 +92,7 @@ class Taxi(TabularMDP):
             passenger = STOPS.index(place)  # left standing at the wrong stop
         return self.encode(row, column, passenger, destination), -1.0, False
 
-    def render(self, state: State[jax.Array], params: TableParams | None = None) -> str:
+    def render(self, state: EnvState[jax.Array], params: TableParams | None = None) -> str:
         row, column, passenger, destination = self.decode(int(state.inner))
         rows = [list(line) for line in self.map]
         rows[row][2 * column + 1] = "@"

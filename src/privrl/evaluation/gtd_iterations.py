@@ -20,7 +20,7 @@ Form = Literal["residual", "primal-dual"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class GTDPlan:
     """One run, wholly public."""
 
     form: Form
@@ -90,7 +90,7 @@ class Plan:
 class Walk:
     """How far a run has come. `exact` is private; all else comes from noised sums."""
 
-    def __init__(self, plan: Plan, dimension: int, source: Source) -> None:
+    def __init__(self, plan: GTDPlan, dimension: int, source: Source) -> None:
         size = plan.size(dimension)
         self.plan, self.dimension, self.source = plan, dimension, source
         self.k = 0

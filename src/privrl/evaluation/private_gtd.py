@@ -87,7 +87,7 @@ from privrl.evaluation.bellman_error import (
     unit_steps,
     value_at,
 )
-from privrl.evaluation.gtd_iterations import Form, Plan, Walk, clipped_sum, contributions
+from privrl.evaluation.gtd_iterations import Form, GTDPlan, Walk, clipped_sum, contributions
 from privrl.evaluation.precondition import change_of
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, discount, refuse_unpaid
@@ -201,7 +201,7 @@ class PrivateGTD:
             raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
         change_of(self.features, self.precondition)
 
-    def plan(self, form: Form, count: int) -> "Plan":
+    def plan(self, form: Form, count: int) -> "GTDPlan":
         """What will run on `count` units, with everything public filled in, noise calibrated."""
         most, step, shares = _DEFAULTS[form]
         if self.iterations is None and self.batch_units is not None:
@@ -239,7 +239,7 @@ class PrivateGTD:
                 "The clip bound is too large to compute with: state rewards in other units, or a "
                 "smaller return_bound."
             )
-        return Plan(
+        return GTDPlan(
             form=form,
             iterations=iterations,
             step=self.step or step,
@@ -413,7 +413,7 @@ class PrivateGTD:
 
     def result(
         self,
-        plan: "Plan",
+        plan: "GTDPlan",
         theta: Floats,
         opened: OpenSession,
         count: int,
@@ -460,7 +460,7 @@ class Ready:
     """A run before its payment; of `data` nothing is left to be read but what is held here."""
 
     judge: PrivateGTD
-    plan: Plan
+    plan: GTDPlan
     unit: Unit
     count: int
     """How many units there are; public under replace-one."""

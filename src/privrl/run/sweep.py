@@ -44,7 +44,7 @@ from privrl.core.errors import InputError
 from privrl.core.progress import Progress, silent
 from privrl.run import cluster
 from privrl.run.statistics import Estimate, interquartile_mean, stratified_interval
-from privrl.run.training import CHECKPOINT, Lanes, Trained, never, resume, train
+from privrl.run.training import CHECKPOINT, Lanes, TrainingRun, never, resume, train
 
 RESULTS = "results.parquet"
 PLAN = "plan.json"
@@ -59,7 +59,7 @@ _GROUP_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What a sweep plays."""
 
     grid: Mapping[str, tuple[float, ...]]
@@ -160,7 +160,7 @@ class Plan:
         return {**vars(self), "grid": {name: list(values) for name, values in self.grid.items()}}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Plan":
+    def from_dict(cls, data: Mapping[str, Any]) -> "SweepPlan":
         return cls(**{**data, "grid": {k: tuple(v) for k, v in data["grid"].items()}})
 
 
@@ -185,7 +185,7 @@ class Standing:
 class Swept:
     """What a sweep came to."""
 
-    plan: Plan
+    plan: SweepPlan
     folder: Path
     chunks: int
     """How many are done."""
@@ -230,7 +230,7 @@ class Swept:
 
 def sweep(
     program: Program,
-    plan: Plan,
+    plan: SweepPlan,
     folder: str | Path,
     *,
     about: Mapping[str, Any] = MappingProxyType({}),
@@ -258,7 +258,7 @@ def sweep(
 
 def _swept(
     program: Program,
-    plan: Plan,
+    plan: SweepPlan,
     place: Path,
     about: Mapping[str, Any],
     go_on: bool,
@@ -292,11 +292,11 @@ def _swept(
     return Swept(plan, place, plan.chunks)
 
 
-def load_plan(folder: str | Path) -> tuple[Plan, dict[str, Any]]:
+def load_plan(folder: str | Path) -> tuple[SweepPlan, dict[str, Any]]:
     """The plan in a folder, and what it says about its program."""
     data = _read(Path(folder))
     try:
-        return Plan.from_dict(data["plan"]), dict(data["about"])
+        return SweepPlan.from_dict(data["plan"]), dict(data["about"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(f"{str(Path(folder) / PLAN)!r} is damaged.") from None
 
@@ -307,7 +307,7 @@ def load_plan(folder: str | Path) -> tuple[Plan, dict[str, Any]]:
 class _Told:
     """How far everything is, for those who wait."""
 
-    def __init__(self, plan: Plan, chunks: int, progress: Progress) -> None:
+    def __init__(self, plan: SweepPlan, chunks: int, progress: Progress) -> None:
         self.plan, self.chunks, self.progress = plan, chunks, progress
         self.of_chunk("", 0.0)
 
@@ -329,7 +329,7 @@ Played = Iterator[tuple[int, pa.Table]]
 
 def _here(
     program: Program,
-    plan: Plan,
+    plan: SweepPlan,
     folder: Path,
     numbers: Sequence[int],
     told: _Told,
@@ -348,7 +348,7 @@ def _on_cluster(workers: str) -> Callable[..., Played]:
 
     def played(
         program: Program,
-        plan: Plan,
+        plan: SweepPlan,
         folder: Path,
         numbers: Sequence[int],
         told: _Told,
@@ -376,7 +376,7 @@ def _on_cluster(workers: str) -> Callable[..., Played]:
     return played
 
 
-def _task(shared: tuple[bytes, Plan, str], number: int) -> pa.Table:
+def _task(shared: tuple[bytes, SweepPlan, str], number: int) -> pa.Table:
     """What a worker does: a chunk, with checkpoints if it sees the folder of the sweep."""
     packed, plan, folder = shared
     with jax.enable_x64(True):
@@ -399,7 +399,7 @@ def _fetched(ray: Any, done: Any) -> pa.Table:
 
 def _played(
     program: Program,
-    plan: Plan,
+    plan: SweepPlan,
     number: int,
     folder: Path | None,
     progress: Progress,
@@ -429,7 +429,7 @@ def _played(
     return _table(plan, number, size, found) if found.ending == "finished" else None
 
 
-def _table(plan: Plan, number: int, size: int, found: Trained) -> pa.Table:
+def _table(plan: SweepPlan, number: int, size: int, found: TrainingRun) -> pa.Table:
     """A row for each lane of a chunk."""
     places = number * plan.lanes + np.arange(size)
     settings, seeds = plan._at(places)
@@ -503,7 +503,7 @@ def _rows_read(path: Path, schema: Any) -> pa.Table:
         return found if schema is None else found.cast(schema)
 
 
-def _merge(plan: Plan, folder: Path) -> None:
+def _merge(plan: SweepPlan, folder: Path) -> None:
     """All rows in the order of their lanes, in one file, there as a whole or not at all."""
     schema = _rows_read(_rows_of(folder, 0), None).schema
     together = max(1, _GROUP_ROWS // plan.lanes)

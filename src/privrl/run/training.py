@@ -129,7 +129,7 @@ def lanes_of(seeds: Sequence[int], **settings: float) -> Lanes:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainingRun:
     """What a run came to, and why it ended."""
 
     state: Any
@@ -171,7 +171,7 @@ def train(
     enough: Enough | None = None,
     pay: Pay | None = None,
     counted: str = "episodes",
-) -> Trained:
+) -> TrainingRun:
     """Play `episodes` in every lane, with checkpoints and logs in `folder` if there is one.
 
     `segment` is the most episodes between two checkpoints, by default a twentieth of all and at
@@ -219,7 +219,7 @@ def resume(
     enough: Enough | None = None,
     pay: Pay | None = None,
     counted: str = "episodes",
-) -> Trained:
+) -> TrainingRun:
     """Go on from the checkpoint in `folder`; program and `about` are those of `train`."""
     place = Path(folder) / CHECKPOINT
     if not place.exists():
@@ -237,7 +237,7 @@ def _resumed(
     enough: Enough | None,
     pay: Pay | None,
     counted: str,
-) -> Trained:
+) -> TrainingRun:
     place = folder / CHECKPOINT
     said = read_about(place)
     try:
@@ -324,7 +324,7 @@ class _Run:
         enough: Enough | None,
         pay: Pay | None,
         counted: str,
-    ) -> Trained:
+    ) -> TrainingRun:
         planned = self.plan["episodes"]
         while self.done < planned and not (enough is not None and enough(self.state)):
             progress(f"{self.done:,} of {planned:,} {counted}", self.done / planned)
@@ -369,8 +369,10 @@ class _Run:
         self.state, self.done = strong(state), self.done + count
         self.save()
 
-    def _ended(self, how: Literal["finished", "stopped", "budget"], reason: str = "") -> Trained:
-        return Trained(self.state, self.seen, self.done, self.plan["episodes"], how, reason)
+    def _ended(
+        self, how: Literal["finished", "stopped", "budget"], reason: str = ""
+    ) -> TrainingRun:
+        return TrainingRun(self.state, self.seen, self.done, self.plan["episodes"], how, reason)
 
 
 def _rows(lanes: Lanes, before: int, seen: Seen) -> list[Row]:

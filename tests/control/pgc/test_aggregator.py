@@ -20,12 +20,12 @@ from privrl import nets
 from privrl.control.pgc.aggregator import (
     Accepted,
     Aggregator,
+    AggregatorState,
     Began,
     Issued,
     Optimiser,
     Outcome,
     Record,
-    State,
     Ticket,
     apply,
     from_line,
@@ -52,7 +52,7 @@ def vector(payload: bytes, plan: Privatiser = PLAN) -> NDArray[Any]:
     return plan.read(payload)[0]
 
 
-def contents(state: State) -> dict[str, Any]:
+def contents(state: AggregatorState) -> dict[str, Any]:
     """Everything in a state, arrays as their bits."""
     arrays = {name: getattr(state, name) for name in ("theta", "moments", "total")}
     rest = {name: value for name, value in vars(state).items() if name not in arrays}
@@ -66,7 +66,7 @@ def test_the_model_moves_against_the_mean_when_the_buffer_is_full() -> None:
     aggregator = Aggregator(PLAN, rate=0.1, buffer=3)
     state = aggregator.begin([1.0, 2.0, 3.0])
     sent = payloads(PLAN, 7)
-    models: list[State] = []
+    models: list[AggregatorState] = []
     for payload in sent:
         state, ticket, theta = aggregator.issue(state)
         np.testing.assert_array_equal(theta, state.theta)
@@ -385,7 +385,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def drive(
     aggregator: Aggregator, moves: list[tuple[str, int]], seed: int
-) -> tuple[State, list[Record]]:
+) -> tuple[AggregatorState, list[Record]]:
     """A run of issues, reports, doubled ones and rubbish; and its journal."""
     state = aggregator.begin(np.linspace(-1.0, 1.0, D))
     journal: list[Record] = [aggregator.began(state)]
@@ -642,7 +642,7 @@ def test_states_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with np.load(path) as file:
         saved = {name: file[name] for name in file.files}
 
-    def loaded(**changes: Any) -> State:
+    def loaded(**changes: Any) -> AggregatorState:
         with path.open("wb") as out:
             np.savez(out, **{**saved, **changes})
         return aggregator.load(path)

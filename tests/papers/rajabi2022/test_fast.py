@@ -19,7 +19,7 @@ from privrl.envs import CartPole, MountainCar, ObstacleGrid, ObstacleSquare
 from privrl.papers.rajabi2022 import ProspectQ
 from privrl.papers.rajabi2022 import fast as paper
 from privrl.papers.rajabi2022.algorithm import PPCPTRL, Chance, Outcome
-from privrl.papers.rajabi2022.fast import Drawn, PaperProgram, State, drawn, take_step
+from privrl.papers.rajabi2022.fast import Drawn, ProspectQProgram, ProspectQState, drawn, take_step
 from privrl.papers.rajabi2022.field import Field
 from privrl.papers.rajabi2022.learner import learned_q
 from privrl.papers.wang2019 import draws
@@ -85,22 +85,22 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], match:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="vectors are observed"):
-        PaperProgram(ProspectQ.printed(), ObstacleGrid())
+        ProspectQProgram(ProspectQ.printed(), ObstacleGrid())
     with pytest.raises(InputError, match="compiles"):
-        PaperProgram(ProspectQ.printed(), "ObstacleSquare")  # type: ignore[arg-type]
+        ProspectQProgram(ProspectQ.printed(), "ObstacleSquare")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="are too many"):
-        PaperProgram(ProspectQ.printed(), CartPole())
+        ProspectQProgram(ProspectQ.printed(), CartPole())
     with pytest.raises(InputError, match="fewer than the minibatch"):
-        PaperProgram(ProspectQ.public_code(iterations=10), ObstacleSquare())
+        ProspectQProgram(ProspectQ.public_code(iterations=10), ObstacleSquare())
     # Other vectors with bounds will do.
-    program = PaperProgram(small_printed(), MountainCar())
+    program = ProspectQProgram(small_printed(), MountainCar())
     assert isinstance(program, Program)
     with pytest.raises(InputError, match="cannot be swept"):
         program.init(KEYS, {"batch": jnp.ones(2)})
     with pytest.raises(InputError, match="one for each of 2"):
         program.init(KEYS, {"sigma": jnp.ones(3)})
     with pytest.raises(InputError, match="There are 4 iterations"):
-        program.advance(PaperProgram(small_printed(), SMALL).init(KEYS), 5)
+        program.advance(ProspectQProgram(small_printed(), SMALL).init(KEYS), 5)
 
 
 # --- noise ----------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def test_the_noise_has_its_law() -> None:
     """Of fields as runs draw them: a tenth too much or too little would be noticed."""
     count = 3_000
     config = small_printed(rate=1.7, sigma=1.5)
-    field = PaperProgram(config, SMALL).field
-    path = PaperProgram(config, SMALL).init(jax.random.split(jax.random.key(1), count)).path
+    field = ProspectQProgram(config, SMALL).field
+    path = ProspectQProgram(config, SMALL).init(jax.random.split(jax.random.key(1), count)).path
     with jax.enable_x64(True):
         features = np.asarray(field.features(jnp.asarray(POINTS)))
     values = np.asarray(path, np.float64) @ features.T  # (lanes, actions, points)
@@ -243,7 +243,7 @@ CONFIGS = {
 )
 def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
     config = CONFIGS[name]
-    program = PaperProgram(config, SMALL)
+    program = ProspectQProgram(config, SMALL)
     gammas = np.array([0.9, 0.6])
     begun = program.init(KEYS, {"gamma": gammas})
     state = begun
@@ -287,7 +287,7 @@ def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(last["loss"][:, 1], seen["loss"][:, 0])
 
 
-def _bits(state: State) -> Any:
+def _bits(state: ProspectQState) -> Any:
     keys: dict[str, Any] = {name: jax.random.key_data(getattr(state, name)) for name in _KEYS}
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state._replace(**keys))]
 
@@ -300,14 +300,14 @@ def test_targets_are_exact_cpt_values_of_many_samples(acting: Any) -> None:
     """Successors in the shares that the table has, of values that are constant in each cell."""
     square = ObstacleSquare()
     prospect, gamma = Prospect.rajabi2022(), 0.9
-    begun: Any = PaperProgram(small_printed(), SMALL).init(KEYS)
+    begun: Any = ProspectQProgram(small_printed(), SMALL).init(KEYS)
     rng = np.random.default_rng(4)
     values = rng.normal(size=(4, 100))
     tables = square.grid.tables
 
     def off(samples: int, cell: int) -> float:
         config = small_printed(samples=samples, acting=acting, noise="cells", lattice=10)
-        form = PaperProgram(replace(config, prospect=prospect), square).form
+        form = ProspectQProgram(replace(config, prospect=prospect), square).form
         # The lattice counts x first, the grid y.
         path = values.reshape(4, 10, 10).swapaxes(1, 2).reshape(4, 100)
         own = jax.tree.map(lambda leaf: leaf[0], begun)._replace(
@@ -354,7 +354,7 @@ def test_targets_are_exact_cpt_values_of_many_samples(acting: Any) -> None:
     ],
 )
 def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None:
-    program = PaperProgram(config, SMALL)
+    program = ProspectQProgram(config, SMALL)
     state = program.init(KEYS, {"sigma": np.array([2.0, 0.0])})
     points = np.random.default_rng(0).random((40, 2)) * 2.0
     shown = learned_q(program, state, 3, public=False)
@@ -383,19 +383,19 @@ def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None
 
 def test_promises() -> None:
     own = small_printed(sigma=None, rate=None, step=0.001)
-    program = PaperProgram(own, SMALL)
+    program = ProspectQProgram(own, SMALL)
     shown = learned_q(program, program.init(KEYS), 3, public=False)
     assert isinstance(shown.promise, Claim)
     assert shown.claim.source == "rajabi2022, Theorem 1"
     assert shown.settings["sigma"] == pytest.approx(own.scale[0])
-    free = PaperProgram(replace(own, sigma=0.0, rate=1.0), SMALL)
+    free = ProspectQProgram(replace(own, sigma=0.0, rate=1.0), SMALL)
     without = learned_q(free, program.init(KEYS, {"sigma": 0.0}), None, public=False)
     assert "Not private" in without.protects
 
 
 @pytest.mark.slow
 def test_scores() -> None:
-    program = PaperProgram(small_printed(), SMALL)
+    program = ProspectQProgram(small_printed(), SMALL)
     shown = learned_q(program, program.init(KEYS), 3, public=True)
     assert shown.score is not None
     assert -20.0 * 5.0 <= shown.score < 0.0

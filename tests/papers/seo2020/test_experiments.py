@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privrl.data import Tabular
-from privrl.papers.seo2020 import Trained, certified, experiments, printed
+from privrl.papers.seo2020 import ActorCriticRuns, certified, experiments, printed
 from privrl.privacy import InputError
 from privrl.privacy.session import PrivacySession
 
@@ -43,7 +43,7 @@ def test_summary_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     returns = np.array([[0.0, 2.0, 4.0], [2.0, 2.0, 8.0]])
     actor, critic = np.zeros((2, 1, 1)), np.array([[0.0], [np.inf]])
     found = experiments.summary(
-        Trained(actor, critic, critic, returns, np.full((2, 3), 5, np.int64))
+        ActorCriticRuns(actor, critic, critic, returns, np.full((2, 3), 5, np.int64))
     )
     assert found["runs"] == 2
     assert found["diverged"] == 1

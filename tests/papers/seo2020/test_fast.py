@@ -18,7 +18,7 @@ from privrl.envs import MDP100, TabularMDP, Taxi
 from privrl.papers.seo2020 import ActorCritic, ActorCriticProgram, fast, parts, train
 from privrl.papers.seo2020.algorithm import Run, run
 from privrl.papers.seo2020.dense import Dense, Happened, dense_episode, dense_update
-from privrl.papers.seo2020.parts import State
+from privrl.papers.seo2020.parts import LearnerState
 from privrl.papers.seo2020.similarity import trace_similarity
 from tests.papers.seo2020.tables import small
 
@@ -272,7 +272,7 @@ def test_the_first_step_by_hand() -> None:
 
 
 @partial(jax.jit, static_argnames=("form", "episodes"))
-def with_traces(form: Any, world: Any, state: State, episodes: int) -> Any:
+def with_traces(form: Any, world: Any, state: LearnerState, episodes: int) -> Any:
     """The state after some episodes, the traces of the last one and all returns, of each lane."""
     episode = dense_episode if form.dense else fast.lazy_episode
 

@@ -22,7 +22,14 @@ from privrl.papers.wang2019 import FunctionalQ
 from privrl.papers.wang2019 import fast as paper
 from privrl.papers.wang2019 import path as paths
 from privrl.papers.wang2019.algorithm import Algorithm1, Chance, LazyPath, Network, Path
-from privrl.papers.wang2019.fast import PaperProgram, State, drawn, gradient_of, train, values_of
+from privrl.papers.wang2019.fast import (
+    FunctionalQProgram,
+    FunctionalQState,
+    drawn,
+    gradient_of,
+    train,
+    values_of,
+)
 from privrl.papers.wang2019.learner import NO_CLAIM
 from privrl.papers.wang2019.path import Edge
 from privrl.privacy import InputError
@@ -119,15 +126,15 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], match:
 def test_environments_that_do_not_fit_are_refused() -> None:
     for env in (CartPole(), Taxi()):
         with pytest.raises(InputError, match="one number is observed"):
-            PaperProgram(FunctionalQ.printed(), env)
+            FunctionalQProgram(FunctionalQ.printed(), env)
     with pytest.raises(InputError, match="sets no limit"):
-        PaperProgram(FunctionalQ.printed(), Interval(step_limit=None))
+        FunctionalQProgram(FunctionalQ.printed(), Interval(step_limit=None))
     with pytest.raises(InputError, match="compiles"):
-        PaperProgram(FunctionalQ.printed(), "Interval")  # type: ignore[arg-type]
+        FunctionalQProgram(FunctionalQ.printed(), "Interval")  # type: ignore[arg-type]
 
 
 def test_sweeps_are_checked() -> None:
-    program = PaperProgram(small_code(), SHORT)
+    program = FunctionalQProgram(small_code(), SHORT)
     assert isinstance(program, Program)
     with pytest.raises(InputError, match="cannot be swept"):
         program.init(KEYS, {"batch": jnp.ones(3)})
@@ -157,7 +164,7 @@ def chance_of(drawn: Any, lane: int) -> Chance:
     )
 
 
-def plain_run(program: PaperProgram, weights: Floats, path: Callable[[], Path]) -> Algorithm1:
+def plain_run(program: FunctionalQProgram, weights: Floats, path: Callable[[], Path]) -> Algorithm1:
     form = program.form
     return Algorithm1(program.learner, interval, form.horizon, form.actions, weights, path)
 
@@ -188,7 +195,7 @@ class Silence:
     ],
 )
 def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
-    program = PaperProgram(config, SHORT)
+    program = FunctionalQProgram(config, SHORT)
     state = program.init(KEYS)
     first = np.asarray(state.weights, np.float64)
     plain = [plain_run(program, first[lane], Silence) for lane in range(len(KEYS))]
@@ -217,7 +224,7 @@ def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
 def test_with_one_path_it_is_the_numpy_loop(make: Any, edge: Edge) -> None:
     """Both draw the path at a new state from the same normals, given its neighbours."""
     config = make(batch=10, resets=1, sigma=0.3, rate=2.0, edge=edge)
-    program = PaperProgram(config, SHORT)
+    program = FunctionalQProgram(config, SHORT)
     state = program.init(KEYS[:1])
     first = np.asarray(state.weights[0], np.float64)
     normals: list[Floats] = []
@@ -265,7 +272,7 @@ class Recorded:
 )
 def test_with_a_path_for_each_batch_it_is_the_numpy_loop(config: FunctionalQ) -> None:
     """Resets come where episodes begin, so that a run has one path in each of them."""
-    program = PaperProgram(config, SHORT)
+    program = FunctionalQProgram(config, SHORT)
     assert config.period % SHORT_STEPS == 0
     state = program.init(KEYS[:1])
     first = np.asarray(state.weights[0], np.float64)
@@ -299,7 +306,7 @@ def test_slopes_of_the_numpy_network_are_differences() -> None:
 
 
 def test_the_gradient_is_that_of_automatic_differentiation() -> None:
-    form = PaperProgram(FunctionalQ.printed(hidden=(7, 3, 5)), Interval()).form
+    form = FunctionalQProgram(FunctionalQ.printed(hidden=(7, 3, 5)), Interval()).form
     size = sum((rows + 1) * columns for rows, columns in form.shapes)
     rng = np.random.default_rng(1)
     with jax.enable_x64(False):
@@ -334,7 +341,7 @@ def test_one_update_by_hand() -> None:
             ]
         )
 
-    program = PaperProgram(small_code(batch=2, hidden=(1,)), SHORT)
+    program = FunctionalQProgram(small_code(batch=2, hidden=(1,)), SHORT)
     state = program.init(KEYS[:1], {"step": jnp.asarray([0.1])})
     plain: dict[str, Any] = {"optimiser": "sgd"}
     for changes, aims, expected in (
@@ -346,7 +353,7 @@ def test_one_update_by_hand() -> None:
         # RMSprop's first step: the root of 0.01 g^2 is |g| / 10.
         ({}, (1.0, -0.5), 0.1 * 10.0 * np.sign(gradient(0.75, -0.5))),
     ):
-        form = PaperProgram(small_code(batch=2, hidden=(1,), **changes), SHORT).form
+        form = FunctionalQProgram(small_code(batch=2, hidden=(1,), **changes), SHORT).form
         with jax.enable_x64(False):
             kept = np.zeros(state.rows.shape, np.float32)
             kept[0, 0, :3], kept[0, 1, :3] = (0.5, 0.0, aims[0]), (0.25, 1.0, aims[1])
@@ -361,7 +368,7 @@ def test_one_update_by_hand() -> None:
 @pytest.mark.parametrize("config", [small_code(), small_printed()])
 def test_a_run_in_two_pieces_is_the_whole_run(config: FunctionalQ, tmp_path: File) -> None:
     """Also when the state went through a file in between."""
-    program = PaperProgram(config, SHORT)
+    program = FunctionalQProgram(config, SHORT)
     begun = program.init(KEYS, {"sigma": jnp.asarray([0.0, 0.3, 0.7])})
     whole, seen = program.advance(begun, 6)
     first, seen_first = program.advance(begun, 2)
@@ -375,7 +382,7 @@ def test_a_run_in_two_pieces_is_the_whole_run(config: FunctionalQ, tmp_path: Fil
     assert len(np.unique(np.asarray(whole.weights)[:, 0])) == 3
 
 
-def same(first: State, second: State) -> None:
+def same(first: FunctionalQState, second: FunctionalQState) -> None:
     """Whether two states are, bit for bit."""
     for ours, theirs in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         is_key = jnp.issubdtype(ours.dtype, jax.dtypes.prng_key)
@@ -384,12 +391,12 @@ def same(first: State, second: State) -> None:
 
 
 def test_lanes_are_divided_and_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = PaperProgram(small_code(sigma=0.3), SHORT)
+    program = FunctionalQProgram(small_code(sigma=0.3), SHORT)
     begun = program.init(jax.random.split(jax.random.key(1), 5))
     monkeypatch.setattr(paper, "_LANES", 3)
     whole, seen = program.advance(begun, 2)
     for lanes in ([0, 1, 2], [3, 4, 4]):
-        chosen: State = jax.tree.map(lambda leaf: leaf[np.array(lanes)], begun)  # noqa: B023
+        chosen: FunctionalQState = jax.tree.map(lambda leaf: leaf[np.array(lanes)], begun)  # noqa: B023
         apart, seen_apart = program.advance(chosen, 2)
         same(apart, jax.tree.map(lambda leaf: leaf[np.array(lanes)], whole))  # noqa: B023
         np.testing.assert_array_equal(seen["return"][np.array(lanes)], seen_apart["return"])
@@ -542,7 +549,7 @@ def test_long_paths_have_the_exact_law() -> None:
     assert len(np.unique(np.asarray(path.values[:, :size]))) > 0.99 * values.size
 
 
-def innovations_of(state: State, sigma: float) -> Floats:
+def innovations_of(state: FunctionalQState, sigma: float) -> Floats:
     """Of the whole path of a run, (lanes, n * K), with fresh normals in place of repeats."""
     path, rng = state.path, np.random.default_rng(7)
     merged, waits = int(path.merged[0]), int(path.waits[0])
@@ -574,7 +581,7 @@ def test_the_path_of_a_run_has_the_exact_law(resets: int, monkeypatch: pytest.Mo
     """
     monkeypatch.setattr(paper, "_LANES", 3000)
     config = small_code(samples=36, batch=4, replay=8, target=8, resets=resets, sigma=0.5)
-    program = PaperProgram(config, Interval(step_limit=4))
+    program = FunctionalQProgram(config, Interval(step_limit=4))
     state = program.init(jax.random.split(jax.random.key(8), 3000))
     state, _ = program.advance(state, program.form.episodes)
     assert not deviates(innovations_of(state, 0.5))
@@ -584,7 +591,7 @@ def test_the_path_of_a_run_has_the_exact_law(resets: int, monkeypatch: pytest.Mo
 def test_what_samples_are_to_meet_has_the_noise_of_both_paths() -> None:
     """After two resets and a copy, in a run that stopped in between."""
     config = small_code(sigma=0.4)
-    program = PaperProgram(config, SHORT)
+    program = FunctionalQProgram(config, SHORT)
     state, _ = program.advance(program.init(KEYS), 5)
     form = program.form
     path = state.path
@@ -713,7 +720,7 @@ def return_of(policy: NDArray[np.int64], grid: Floats, ahead: Floats, steps: int
 def test_the_public_code_learns_without_noise() -> None:
     env = Interval()
     best, grid, ahead = best_return(env)
-    program = PaperProgram(FunctionalQ.public_code(sigma=0.0), env)
+    program = FunctionalQProgram(FunctionalQ.public_code(sigma=0.0), env)
     state, seen = program.advance(program.init(jax.random.split(jax.random.key(0), 16)), 100)
     policies = program.values(state, grid).argmax(axis=2)
     found = [return_of(policy, grid, ahead, 50) for policy in policies]
@@ -736,7 +743,7 @@ def test_noise_does_harm() -> None:
 
 def test_states_of_the_first_and_the_last_bound_are_ends() -> None:
     """Observations are scaled by public bounds, and cut off there."""
-    form = replace(PaperProgram(FunctionalQ.printed(), Interval()).form, low=-1.0, high=3.0)
+    form = replace(FunctionalQProgram(FunctionalQ.printed(), Interval()).form, low=-1.0, high=3.0)
     with jax.enable_x64(False):
         scaled = form.scaled(jnp.asarray([[-2.0], [-1.0], [1.0], [5.0]]))
     np.testing.assert_allclose(scaled, [0.0, 0.0, 0.5, 1.0])
@@ -745,7 +752,7 @@ def test_states_of_the_first_and_the_last_bound_are_ends() -> None:
 @pytest.mark.slow
 def test_nothing_is_learned_beyond_the_last_sample() -> None:
     """55 samples are six episodes of 10, and six batches of 8: the seventh would end at 56."""
-    program = PaperProgram(small_printed(samples=55), SHORT)
+    program = FunctionalQProgram(small_printed(samples=55), SHORT)
     assert program.form.episodes == 6
     before, _ = program.advance(program.init(KEYS), 5)
     after, _ = program.advance(before, 1)
@@ -753,8 +760,8 @@ def test_nothing_is_learned_beyond_the_last_sample() -> None:
 
 
 def test_values_are_those_of_each_lane() -> None:
-    program = PaperProgram(small_code(), SHORT)
-    state: State = program.init(KEYS)
+    program = FunctionalQProgram(small_code(), SHORT)
+    state: FunctionalQState = program.init(KEYS)
     found = program.values(state, [0.0, 0.3, 1.0])
     plain = plain_run(program, np.asarray(state.weights[1], np.float64), Silence)
     assert found.shape == (3, 3, 2)

@@ -244,14 +244,14 @@ MUTANTS = (
     Mutant(
         "sample-reused",
         "a Poisson sample drawn once and used in every step of GTD",
-        (("evaluation.gtd_iterations:Plan.run", _same_sample),),
+        (("evaluation.gtd_iterations:GTDPlan.run", _same_sample),),
         ("tests/evaluation/test_private_gtd.py::test_every_step_draws_a_sample_of_its_own",),
         ("private-gtd-sampled",),
     ),
     Mutant(
         "everybody-drawn",
         "everybody takes part in each step that is paid for as a sample",
-        (("evaluation.gtd_iterations:Plan.run", _everybody),),
+        (("evaluation.gtd_iterations:GTDPlan.run", _everybody),),
         ("tests/evaluation/test_private_gtd.py::test_poisson_draws_are_fresh_and_have_the_rate",),
         ("private-gtd-sampled",),
         800,

@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(
         "critic-without-noise",
         "a critic that is carried on without noise",
-        (("control.certified:Plan.noised", _critic_without_noise),),
+        (("control.certified:ActorCriticPlan.noised", _critic_without_noise),),
         ("tests/control/test_actor_critic.py::test_the_noise_has_the_size_that_is_paid_for",),
         ("actor-critic-hidden-critic", "actor-critic"),
         FEW,
@@ -186,7 +186,7 @@ MUTANTS = (
     Mutant(
         "counts-without-noise",
         "counts of returns kept without noise",
-        (("control.certified:Plan.noised", _counts_without_noise),),
+        (("control.certified:ActorCriticPlan.noised", _counts_without_noise),),
         ("tests/control/test_prospect_actor_critic.py::test_all_that_is_summed_is_noised",),
         ("prospect-actor-critic",),
         FEW,
@@ -194,7 +194,7 @@ MUTANTS = (
     Mutant(
         "worth-of-the-batch",
         "returns valued by how they are distributed in the batch itself",
-        (("control.certified:Plan.exact", _worth_of_the_batch),),
+        (("control.certified:ActorCriticPlan.exact", _worth_of_the_batch),),
         (
             "tests/control/test_prospect_actor_critic.py::"
             "test_what_a_person_adds_does_not_depend_on_the_others",
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "advantages-normalised",
         "rewards normalised over a batch",
-        (("control.certified:Plan.exact", _normalised),),
+        (("control.certified:ActorCriticPlan.exact", _normalised),),
         (
             "tests/control/test_prospect_actor_critic.py::"
             "test_what_a_person_adds_does_not_depend_on_the_others",

@@ -133,14 +133,14 @@ MUTANTS = (
     Mutant(
         "actor-critic-noise",
         "noise of two batches in a row drawn once",
-        (("control.certified:Plan.noised", _batches_in_pairs),),
+        (("control.certified:ActorCriticPlan.noised", _batches_in_pairs),),
         ("tests/control/test_actor_critic.py::test_the_noise_has_the_size_that_is_paid_for",),
         ("actor-critic-first-batch",),
     ),
     Mutant(
         "actor-critic-noise-once",
         "one draw of noise for all batches",
-        (("control.certified:Plan.noised", _first_batch),),
+        (("control.certified:ActorCriticPlan.noised", _first_batch),),
         ("tests/control/test_actor_critic.py::test_the_noise_has_the_size_that_is_paid_for",),
         ("actor-critic-first-batch", "actor-critic-curve"),
         FEW,

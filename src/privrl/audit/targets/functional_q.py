@@ -30,7 +30,7 @@ from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
-from privrl.control.noised_q import Descent, Plan
+from privrl.control.noised_q import Descent, NoisedQPlan
 from privrl.control.prospect_q import ProspectQ
 from privrl.control.reward_basis import horizon_weight
 from privrl.control.update_rules import Data
@@ -59,7 +59,7 @@ Worlds = Callable[[Data], tuple[Data, Data]]
 
 
 @partial(jax.jit, static_argnums=0)
-def _exact(plan: Plan, data: Data, states: list[noised_q.State]) -> Any:
+def _exact(plan: NoisedQPlan, data: Data, states: list[noised_q.NoisedQState]) -> Any:
     """What updates would be without noise, from each of some states."""
     exact = plan.rule.exact
     return [exact(data, state.parameters, state.target, state.done) for state in states]
@@ -70,7 +70,7 @@ def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
     """Every iterate of a run that goes update by update, and what an attacker makes of it."""
     advance, seen = noised_q.advance, list[Array]()
 
-    def one_by_one(plan: Plan, data: Data, state: Any, sigma: Any, updates: int) -> Any:
+    def one_by_one(plan: NoisedQPlan, data: Data, state: Any, sigma: Any, updates: int) -> Any:
         states = [state]
         for _ in range(updates):
             states.append(advance(plan, data, states[-1], sigma, 1))

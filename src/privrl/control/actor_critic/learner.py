@@ -25,7 +25,7 @@ from privrl.control.actor_critic.result import (
     policy_of,
 )
 from privrl.control.actor_critic.start import Start, start_of
-from privrl.control.certified import State
+from privrl.control.certified import ActorCriticState
 from privrl.control.heads import Network
 from privrl.control.program import load_state, save_state
 from privrl.control.promises import Promise
@@ -320,10 +320,12 @@ class ActorCritic:
                 journey = Journey.begin(program, self._begun(program, opened, first), public)
                 return self._go_on(program, journey, opened, start, about, progress, keep)
 
-    def _begun(self, program: CertifiedProgram, opened: OpenSession, first: Any) -> State:
+    def _begun(
+        self, program: CertifiedProgram, opened: OpenSession, first: Any
+    ) -> ActorCriticState:
         """The state before the first batch, whose keys are all the randomness of the run."""
         source = opened.source
-        begun: State = certified.begin_one(
+        begun: ActorCriticState = certified.begin_one(
             program.plan, source.key(), source.key(), program.numbers, first
         )
         return begun

@@ -12,7 +12,7 @@ import numpy as np
 
 from privrl.control import certified
 from privrl.control.actor_critic.result import policy_of
-from privrl.control.certified import SWEEPABLE, Plan, State
+from privrl.control.certified import SWEEPABLE, ActorCriticPlan, ActorCriticState
 from privrl.control.heads import Network, head_of
 from privrl.control.increments import Rows
 from privrl.core import checks, resources
@@ -90,7 +90,7 @@ class CertifiedProgram:
         return certified.steps_of(self.env, self.config.max_steps)
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> ActorCriticPlan:
         """The run without its numbers."""
         config = self.config
         chosen = config.critic_features
@@ -111,7 +111,7 @@ class CertifiedProgram:
         if kind == "auto":
             horizon = -(-self.people // self.batch)
             kind = certified.noise_kind(horizon, config.optimiser, config.schedule)
-        return Plan(
+        return ActorCriticPlan(
             rows,
             self.people,
             self.batch,
@@ -183,7 +183,7 @@ class CertifiedProgram:
         named = {name: getattr(config, name) for name in ("curve_weight", *OF_PROSPECTS)}
         return {"prospect": config.prospect.to_dict(), **named}
 
-    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> State:
+    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> ActorCriticState:
         for name, values in settings.items():
             if name not in SWEEPABLE:
                 raise InputError(f"{name} cannot be swept: use {', '.join(SWEEPABLE)}.")
@@ -196,10 +196,12 @@ class CertifiedProgram:
                 name: jnp.broadcast_to(jnp.asarray(settings.get(name, own), float), shape)
                 for name, own in self.numbers.items()
             }
-            begun: State = certified.begin_lanes(self.plan, keys, whole)
+            begun: ActorCriticState = certified.begin_lanes(self.plan, keys, whole)
         return begun
 
-    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+    def advance(
+        self, state: ActorCriticState, episodes: int
+    ) -> tuple[ActorCriticState, dict[str, jax.Array]]:
         if isinstance(self.env, HostEnvironment):
             raise InputError(f"{self.env.name} runs on the host, which takes no lanes: use learn.")
         plan = self.plan
@@ -268,7 +270,7 @@ class CertifiedProgram:
 class Journey(NamedTuple):
     """One run on its way, with what is shown of it."""
 
-    state: State
+    state: ActorCriticState
     paid: Any
     """(batches,) the paid curve; NaN where nothing was paid."""
 
@@ -276,7 +278,7 @@ class Journey(NamedTuple):
     """(batches, people of a batch); nothing, unless people are public."""
 
     @classmethod
-    def begin(cls, program: CertifiedProgram, state: State, public: bool) -> "Journey":
+    def begin(cls, program: CertifiedProgram, state: ActorCriticState, public: bool) -> "Journey":
         plan = program.plan
         shape = (plan.horizon, plan.batch) if public else (0, 0)
         return cls(state, np.full(plan.horizon, np.nan), np.zeros(shape))

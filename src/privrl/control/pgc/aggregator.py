@@ -151,7 +151,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class AggregatorState:
     """Where an aggregator stands. All of it is made of reports, and may be known to anybody."""
 
     theta: Array
@@ -337,16 +337,16 @@ class Aggregator:
             "window": self.window,
         }
 
-    def begin(self, theta: ArrayLike) -> State:
+    def begin(self, theta: ArrayLike) -> AggregatorState:
         """The state before anything was issued, with this model."""
         first = np.array(numbers("theta", theta))
         dimension = self.privatiser.dimension
         if first.shape != (dimension,) or not np.all(np.isfinite(first)):
             raise InputError(f"theta must be {dimension} finite numbers, as many as reports have.")
         moments = np.zeros(no_moments(dimension, self.optimiser))
-        return State(first, moments, np.zeros(dimension), 0, 0, 0, 0, (), ())
+        return AggregatorState(first, moments, np.zeros(dimension), 0, 0, 0, 0, (), ())
 
-    def issue(self, state: State) -> tuple[State, Ticket, Array]:
+    def issue(self, state: AggregatorState) -> tuple[AggregatorState, Ticket, Array]:
         """The next ticket, and the model that goes with it, which is not to be written to."""
         ticket = Ticket(state.issued, state.version)
         full = state.issued % _PAGE == 0
@@ -356,7 +356,9 @@ class Aggregator:
         return replace(state, tickets=pages, issued=state.issued + 1), ticket, state.theta.view()
 
     @np.errstate(all="ignore")  # nothing raises, whatever the process asked NumPy to do
-    def submit(self, state: State, ticket: Ticket, payload: bytes) -> tuple[State, Verdict]:
+    def submit(
+        self, state: AggregatorState, ticket: Ticket, payload: bytes
+    ) -> tuple[AggregatorState, Verdict]:
         """The state after a report, and what became of it; never an error, whatever arrives."""
         refused = self._refused(state, ticket)
         if refused is not None:
@@ -370,11 +372,11 @@ class Aggregator:
             after = replace(after, told=(*after.told, told)[-self.window :])
         return after, Verdict(Outcome.ACCEPTED, "The report was accepted.")
 
-    def reached(self, state: State) -> tuple[float, float]:
+    def reached(self, state: AggregatorState) -> tuple[float, float]:
         """The share of the last agents who reached the target, and its standard error."""
         return self.privatiser.share_reached(state.told)
 
-    def _refused(self, state: State, ticket: object) -> Verdict | None:
+    def _refused(self, state: AggregatorState, ticket: object) -> Verdict | None:
         """What is wrong with a ticket, if anything is."""
         unknown = Verdict(Outcome.UNKNOWN_TICKET, "There is no such ticket: ask for a model first.")
         if not isinstance(ticket, Ticket):
@@ -397,14 +399,14 @@ class Aggregator:
             )
         return None
 
-    def _used(self, state: State, number: int) -> State:
+    def _used(self, state: AggregatorState, number: int) -> AggregatorState:
         """The state in which a ticket has been used."""
         page, place = divmod(number, _PAGE)
         old = state.tickets[page]
         new = (*old[:place], _USED, *old[place + 1 :])
         return replace(state, tickets=(*state.tickets[:page], new, *state.tickets[page + 1 :]))
 
-    def _added(self, state: State, ticket: Ticket, vector: Array) -> State:
+    def _added(self, state: AggregatorState, ticket: Ticket, vector: Array) -> AggregatorState:
         """The state with one more report, and with another model if the buffer is full."""
         age = state.version - ticket.version
         total = state.total + weight(age, self.staleness) * vector
@@ -431,13 +433,13 @@ class Aggregator:
 
     # --- keeping ----------------------------------------------------------------------------------
 
-    def began(self, state: State) -> Began:
+    def began(self, state: AggregatorState) -> Began:
         """The first record of a journal, of the state that `begin` gave."""
         return Began(tuple(state.theta.tolist()), self.to_dict())
 
-    def replay(self, records: Iterable[Record]) -> State:
+    def replay(self, records: Iterable[Record]) -> AggregatorState:
         """The state that a journal leads to, bit for bit; a journal that cannot be is refused."""
-        state: State | None = None
+        state: AggregatorState | None = None
         for number, record in enumerate(records, 1):
             fits = isinstance(record, Began) == (state is None)
             if isinstance(record, Began) and fits:
@@ -456,7 +458,7 @@ class Aggregator:
             raise InputError("This journal is empty: it must begin with a model.")
         return state
 
-    def save(self, path: str | Path, state: State) -> None:
+    def save(self, path: str | Path, state: AggregatorState) -> None:
         """Write a state wholly or not at all (NumPy's npz, with a header in JSON)."""
         header = {"kind": _KIND, "format": _FORMAT, "settings": self.to_dict()}
         content = io.BytesIO()
@@ -471,7 +473,7 @@ class Aggregator:
         )
         files.write(path, content.getvalue(), secret=False)
 
-    def load(self, path: str | Path) -> State:
+    def load(self, path: str | Path) -> AggregatorState:
         """The state that `save` wrote; one of an aggregator with other settings is refused."""
         damaged = InputError(f"{str(path)!r} is not the state of an aggregator, or is damaged.")
         arrays = files.read_npz(path, damaged)
@@ -494,7 +496,7 @@ class Aggregator:
 
     def _restored(
         self, theta: Array, moments: Array, total: Array, tickets: Integers, told: Booleans
-    ) -> State | None:
+    ) -> AggregatorState | None:
         """The state of these arrays, if there can be such a one."""
         d = self.privatiser.dimension
         shapes = ((d,), no_moments(d, self.optimiser), (d,))
@@ -516,7 +518,7 @@ class Aggregator:
         )
         if not fits:
             return None
-        return State(
+        return AggregatorState(
             *(theta, moments, total, held, version, accepted, len(tickets)),
             tickets=_pages(tickets.tolist()),
             told=tuple(told.tolist()),

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.control.pgc.program import PGCProgram, State
+from privrl.control.pgc.program import CollectionState, PGCProgram
 from privrl.core.errors import InputError
 from privrl.privacy.mechanisms.sign import share
 from privrl.privacy.mechanisms.sign_jax import truthful
@@ -51,7 +51,7 @@ def _check_setting(name: str, values: Any) -> None:
 class Collection(NamedTuple):
     """Where the lanes of a `CollectionProgram` stand: **private**."""
 
-    inside: State
+    inside: CollectionState
     yes: Any
     """(lanes,): how many of the last `asked` agents answered yes; these are not private."""
 

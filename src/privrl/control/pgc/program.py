@@ -147,7 +147,7 @@ class Aggregators(NamedTuple):
     accepted: Any
 
 
-class State(NamedTuple):
+class CollectionState(NamedTuple):
     """Where all lanes stand, with the agents in flight: **private**, and so are the keys."""
 
     slots: Slots
@@ -228,7 +228,7 @@ class PGCProgram:
 
     # --- beginning --------------------------------------------------------------------------------
 
-    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> State:
+    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> CollectionState:
         """The state before the first step: `settings` has all of `sweepable`, each (lanes,)."""
         lanes = keys.shape[0]
         if lanes % len(self.arms):
@@ -236,10 +236,12 @@ class PGCProgram:
         if set(settings) != set(self.sweepable):
             raise InputError(f"settings must be {', '.join(self.sweepable)}.")
         own = {name: jnp.asarray(x, jnp.float64) for name, x in settings.items()}
-        state: State = _init(self, keys, own)
+        state: CollectionState = _init(self, keys, own)
         return state
 
-    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+    def advance(
+        self, state: CollectionState, episodes: int
+    ) -> tuple[CollectionState, dict[str, jax.Array]]:
         """Let every lane accept `episodes` more reports; scores are in their order."""
         checks.count("episodes", episodes)
         before = int(np.max(np.asarray(state.aggregators.accepted), initial=0))
@@ -250,7 +252,7 @@ class PGCProgram:
         state, seen = _advance(self, columns, state, jnp.asarray(episodes, jnp.int32))
         return state, {name: x[:, :episodes] for name, x in seen.items()}
 
-    def begun(self, keys: jax.Array, settings: dict[str, Any]) -> State:
+    def begun(self, keys: jax.Array, settings: dict[str, Any]) -> CollectionState:
         """`init`, to be compiled."""
         lanes, d = keys.shape[0], self.model.dimension
         first, actions, arrivals, noise = jnp.moveaxis(
@@ -273,7 +275,7 @@ class PGCProgram:
         slots = Slots(
             *model, no_sums(model[0]), *self._arrived(keys), *(off.astype(self.dtype), off, off)
         )
-        return strong(State(slots, aggregators, none, actions, arrivals, noise, settings))
+        return strong(CollectionState(slots, aggregators, none, actions, arrivals, noise, settings))
 
     def _sent(self, now: Aggregators) -> tuple[Any, Any, Any]:
         """What an agent who comes now is sent: weights, version and exploration, for each place."""
@@ -386,7 +388,9 @@ class PGCProgram:
         ascent = self.loss.close(settings, slots.weights, slots.observation, cut, slots.sums)
         return -self.model.vector(ascent)
 
-    def reported(self, state: State, ready: Any, number: Any, reports: Any) -> tuple[State, Any]:
+    def reported(
+        self, state: CollectionState, ready: Any, number: Any, reports: Any
+    ) -> tuple[CollectionState, Any]:
         """`reports` (lanes x flight, d) with those of the places that are `ready`, to which then
         new agents have come; `number` says how many reports their lanes had before."""
         flight, lanes = self.flight, state.block.shape[0]
@@ -490,14 +494,14 @@ def _whole(program: PGCProgram, episodes: int, own: Any) -> Any:
 
 
 @partial(jax.jit, static_argnums=0)
-def _init(program: PGCProgram, keys: jax.Array, settings: dict[str, Any]) -> State:
+def _init(program: PGCProgram, keys: jax.Array, settings: dict[str, Any]) -> CollectionState:
     return program.begun(keys, settings)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _advance(
-    program: PGCProgram, columns: int, state: State, episodes: Any
-) -> tuple[State, dict[str, Any]]:
+    program: PGCProgram, columns: int, state: CollectionState, episodes: Any
+) -> tuple[CollectionState, dict[str, Any]]:
     """`episodes` more submissions in every lane; what is seen of them is in so many columns.
 
     A lane stops with exactly so many accepted. If that is in the midst of those who were done after
@@ -525,7 +529,7 @@ def _advance(
         state, seen, reports = submitted(state, seen, reports)
         return reissued(state), seen, reports
 
-    def submitted(state: State, seen: Any, reports: Any) -> Any:
+    def submitted(state: CollectionState, seen: Any, reports: Any) -> Any:
         slots = state.slots
         done = by_lane(slots.over & ~slots.sent) & waiting(by_lane(slots.over))[:, None]
         rank = jnp.cumsum(done, axis=1) - done
@@ -563,7 +567,7 @@ def _advance(
         slots = state.slots._replace(sent=sent)
         return state._replace(slots=slots, aggregators=now), seen, reports
 
-    def reissued(state: State) -> State:
+    def reissued(state: CollectionState) -> CollectionState:
         """Models for the new agents of lanes in which all who were done have been heard."""
         slots = state.slots
         heard = jnp.all(by_lane(slots.over == slots.sent), axis=1)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
 from privrl.data.arrow import first_true
-from privrl.data.columns import Plan
+from privrl.data.columns import ColumnPlan
 from privrl.data.decoder.order import Order
 from privrl.data.decoder.values import Values
 from privrl.data.sources import Chunk, at, private
@@ -49,7 +49,7 @@ class Decoder:
     `whole_users` asks for each user's rows to stand together too, as batches by user need.
     """
 
-    plan: Plan
+    plan: ColumnPlan
     whole_users: bool = False
     may_collect_words: bool = True
     rows: int = 0

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from privrl.core.errors import InputError, option
 from privrl.core.types import AnyArray
 from privrl.data.arrow import differ, first_null, first_true, floats, item, plain, taken, to_numpy
-from privrl.data.columns import Plan
+from privrl.data.columns import ColumnPlan
 from privrl.data.sources import Chunk, at, private, wrong_type
 
 _SORT = "sort the rows by trajectory and time, or pass " + option("sort", True)
@@ -88,7 +88,7 @@ class Order:
     `whole_users` asks for each user's rows to stand together too, as batches by user need.
     """
 
-    plan: Plan
+    plan: ColumnPlan
     whole_users: bool = False
     _last: _Last | None = None
     _id_types: dict[str, str] = field(default_factory=dict)

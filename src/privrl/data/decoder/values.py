@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from privrl.core.errors import InputError, option
 from privrl.core.types import AnyArray
 from privrl.data.arrow import first_true, floats, is_list, is_number, plain, to_numpy, valid_mask
-from privrl.data.columns import MOST_VALUES, Plan, Word
+from privrl.data.columns import MOST_VALUES, ColumnPlan, Word
 from privrl.data.decoder.order import integers
 from privrl.data.sources import Chunk, at, wrong_type
 
@@ -29,7 +29,7 @@ class Vocabulary:
 class Values:
     """Checks and converts cells, column by column, in the order in which their rows come."""
 
-    plan: Plan
+    plan: ColumnPlan
     may_collect_words: bool = True
     kinds: dict[str, Kind] = field(default_factory=dict)
     dimensions: dict[str, int] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from privrl.core.types import AnyArray
 from privrl.data.arrow import differ, to_numpy
-from privrl.data.columns import Plan
+from privrl.data.columns import ColumnPlan
 from privrl.data.neutral.schema import Field, Shape, fill_value
 from privrl.data.sources import Chunk, sort_order
 
@@ -202,7 +202,7 @@ def _read(table: Any, name: str) -> tuple[AnyArray, AnyArray]:
 
 
 def _answered(
-    table: Any, asked: Plan, role: str, field: Field, new: AnyArray
+    table: Any, asked: ColumnPlan, role: str, field: Field, new: AnyArray
 ) -> tuple[AnyArray, AnyArray]:
     """States or actions with nulls answered, and which rows are not valid all the same."""
     wrong, parts = np.zeros(new.size, dtype=bool), []

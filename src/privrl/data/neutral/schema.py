@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from privrl.core.errors import InputError, option
 from privrl.data.arrow import is_list, is_number
-from privrl.data.columns import MOST_VALUES, Plan, Word
+from privrl.data.columns import MOST_VALUES, ColumnPlan, Word
 from privrl.data.sources import check_names, header
 
 Ids = Literal["number", "text"]
@@ -38,7 +38,7 @@ class Field:
 class Shape:
     """What the schema and the caller's words say: all that a refusal may depend on."""
 
-    plan: Plan
+    plan: ColumnPlan
     users: Ids | None
     trajectories: Ids
     times: Times | None
@@ -53,7 +53,7 @@ class Shape:
         return "trajectory" if self.plan.user is None else "user"
 
     @property
-    def sorting(self) -> Plan:
+    def sorting(self) -> ColumnPlan:
         """A plan for the columns by their roles, as `by_role` of `owned_rows.py` gives them."""
         asked = self.plan
 
@@ -61,7 +61,7 @@ class Shape:
             named = tuple(f"{role}{name}" for name in field.names)
             return named[0] if field.count is not None else named
 
-        return Plan(
+        return ColumnPlan(
             trajectory="trajectory",
             state=entries("state", self.state),
             action=entries("action", self.action),
@@ -76,7 +76,7 @@ class Shape:
         )
 
 
-def shape_of(schemas: Iterable[tuple[str, Any]], asked: Plan, parquet: bool = False) -> Shape:
+def shape_of(schemas: Iterable[tuple[str, Any]], asked: ColumnPlan, parquet: bool = False) -> Shape:
     """What all files, each with its name and its Arrow schema, agree on; or why they do not."""
     found: Shape | None = None
     for file, schema in schemas:
@@ -91,7 +91,7 @@ def shape_of(schemas: Iterable[tuple[str, Any]], asked: Plan, parquet: bool = Fa
     return found
 
 
-def _check_null_lists(file: str, schema: Any, asked: Plan) -> None:
+def _check_null_lists(file: str, schema: Any, asked: ColumnPlan) -> None:
     """Refuse, by their type, lists that could not be read if anybody's was null."""
     for name in asked.names:
         held = schema.field(name)
@@ -114,7 +114,7 @@ def reads_null_lists() -> bool:
         return False
 
 
-def text_shape(paths: list[Path], asked: Plan) -> Shape:
+def text_shape(paths: list[Path], asked: ColumnPlan) -> Shape:
     """The shape of CSV files, whose types are those that the roles of columns need."""
     for path in paths:
         check_names(str(path), header(path), asked.names)
@@ -137,7 +137,7 @@ def text_shape(paths: list[Path], asked: Plan) -> Shape:
     return _filled(Shape(asked, users, "text", times, field["state"], field["action"]))
 
 
-def _shape(file: str, schema: Any, asked: Plan) -> Shape:
+def _shape(file: str, schema: Any, asked: ColumnPlan) -> Shape:
     def kind(name: str) -> Any:
         held = schema.field(name).type
         return held.value_type if pa.types.is_dictionary(held) else held
@@ -225,7 +225,7 @@ def _filled(shape: Shape) -> Shape:
     return shape
 
 
-def fill_value(asked: Plan, field: Field, column: str) -> float:
+def fill_value(asked: ColumnPlan, field: Field, column: str) -> float:
     """What nulls of a column are filled with, as a code where states are counted; NaN if nothing
     can be."""
     value: Any = asked.fill[column]
@@ -239,7 +239,7 @@ def fill_value(asked: Plan, field: Field, column: str) -> float:
     return number if number.is_integer() and 0 <= number < min(field.count, MOST_VALUES) else np.nan
 
 
-def _given(asked: Plan, role: str) -> tuple[tuple[Word, ...] | None, int | None]:
+def _given(asked: ColumnPlan, role: str) -> tuple[tuple[Word, ...] | None, int | None]:
     facts = asked.facts
     if role == "state":
         return facts.state_vocabulary, facts.num_states

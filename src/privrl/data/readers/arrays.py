@@ -10,7 +10,7 @@ import pyarrow as pa
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
 from privrl.data.arrow import differ
-from privrl.data.columns import Arrays, Facts, Plan, check_options, plan
+from privrl.data.columns import Arrays, ColumnPlan, Facts, check_options, plan
 from privrl.data.decoder import Decoder
 from privrl.data.readers.assembly import load
 from privrl.data.sources import Chunk, table_chunks
@@ -87,7 +87,7 @@ def _with_final(data: Trajectories, final_states: Any) -> Trajectories:
     count = data.num_trajectories
     column = _column("final_states", final_states, count, two=True)
     facts = data.facts
-    shadow = Plan(
+    shadow = ColumnPlan(
         trajectory="trajectory",
         state="final_state",
         action="trajectory",

@@ -10,7 +10,7 @@ from privrl.core.errors import InputError
 from privrl.core.files import parse_json
 from privrl.core.types import AnyArray
 from privrl.data import neutral
-from privrl.data.columns import Plan
+from privrl.data.columns import ColumnPlan
 from privrl.data.decoder import Decoder
 from privrl.data.sources import Chunk, sorted_chunks
 from privrl.data.trajectories import Behavior, Note, Trajectories
@@ -56,7 +56,11 @@ class Growing:
 
 
 def load(
-    chunks: Iterator[Chunk], checked: Plan, sort: bool, title: str, capacity: int | None = None
+    chunks: Iterator[Chunk],
+    checked: ColumnPlan,
+    sort: bool,
+    title: str,
+    capacity: int | None = None,
 ) -> Trajectories:
     """All rows checked and put together; `capacity` is how many there are, if that is known."""
     if sort:
@@ -88,7 +92,7 @@ def load(
     )
 
 
-def of_people(found: neutral.People, checked: Plan, before: int = 0) -> Trajectories:
+def of_people(found: neutral.People, checked: ColumnPlan, before: int = 0) -> Trajectories:
     """Trajectories of people who are numbered, from `before` on; so are their trajectories."""
     owned: dict[str, AnyArray] = {
         "trajectory_ids": np.arange(len(found.starts)) + before,

@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 from privrl.core.errors import InputError, option
 from privrl.core.files import regular
 from privrl.data import neutral
-from privrl.data.columns import Plan, plan
+from privrl.data.columns import ColumnPlan, plan
 from privrl.data.readers.assembly import carried_by, load, of_people, with_carried
 from privrl.data.readers.paths import Paths, files, title
 from privrl.data.sources import (
@@ -52,7 +52,7 @@ def schemas(paths: Iterable[Path]) -> Iterator[tuple[str, Any]]:
             yield str(path), file.schema_arrow
 
 
-def inspected(paths: Iterable[Path], checked: Plan) -> tuple[int, dict[str, Any]]:
+def inspected(paths: Iterable[Path], checked: ColumnPlan) -> tuple[int, dict[str, Any]]:
     """From the footers alone: every column is there; how many rows; what `to_parquet` said of them.
 
     If any file holds probabilities that were estimated from private data, the whole does.
@@ -108,7 +108,7 @@ def from_csv(
         raise error if error.text.endswith(PRIVATE) else private(error.text) from None
 
 
-def _csv_chunks(paths: list[Path], checked: Plan, types: dict[str, Any]) -> Iterator[Chunk]:
+def _csv_chunks(paths: list[Path], checked: ColumnPlan, types: dict[str, Any]) -> Iterator[Chunk]:
     for path in paths:
         options = pa_csv.ConvertOptions(
             column_types=types,

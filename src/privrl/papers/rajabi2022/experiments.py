@@ -41,7 +41,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs import ObstacleSquare
 from privrl.envs.grid import ObstacleGrid
-from privrl.papers.rajabi2022.fast import Trained, train
+from privrl.papers.rajabi2022.fast import ProspectQRuns, train
 from privrl.papers.rajabi2022.learner import Acting, ProspectQ
 from privrl.papers.rajabi2022.printed import HORIZON, SAID, SIGMAS, TABLE_1, Objective
 from privrl.risk import Prospect, Solved, solve
@@ -77,7 +77,7 @@ def learner(preset: Preset, objective: Objective, acting: Acting) -> ProspectQ:
 @lru_cache(maxsize=16)
 def _trained(
     preset: Preset, objective: Objective, acting: Acting, seeds: tuple[int, ...]
-) -> Trained:
+) -> ProspectQRuns:
     """All noise levels, one after the other; a seed means the same world at each."""
     keys = jnp.stack([jax.random.key(seed) for seed in seeds] * len(SIGMAS))
     settings = {"sigma": np.repeat(SIGMAS, len(seeds))}

@@ -96,7 +96,7 @@ def chances_of(acting: Acting, temperature: float, values: jax.Array) -> jax.Arr
 # --- a run ----------------------------------------------------------------------------------------
 
 
-class State(NamedTuple):
+class ProspectQState(NamedTuple):
     """Where runs stand; lanes first."""
 
     weights: jax.Array
@@ -150,7 +150,7 @@ class Drawn(NamedTuple):
     """(B, lanes), from [0, 1): which action."""
 
 
-def drawn(form: Form, env: Environment[Any, Any], state: State) -> Drawn:
+def drawn(form: Form, env: Environment[Any, Any], state: ProspectQState) -> Drawn:
     """The chance of the coming iteration, in each lane from its keys alone."""
     steps, samples = form.learner.batch, form.learner.samples
 
@@ -168,7 +168,7 @@ def drawn(form: Form, env: Environment[Any, Any], state: State) -> Drawn:
     return found
 
 
-def fresh_path(form: Form, state: State) -> State:
+def fresh_path(form: Form, state: ProspectQState) -> ProspectQState:
     """With noise of its own for the coming iteration."""
     field, number = form.field, state.time[0]
 
@@ -191,7 +191,7 @@ class Taken(NamedTuple):
 
 
 def take_step(
-    form: Form, env: Environment[Any, Any], state: State, place: Any, chance: Drawn
+    form: Form, env: Environment[Any, Any], state: ProspectQState, place: Any, chance: Drawn
 ) -> Taken:
     """Algorithm 1 and lines 6 to 13 of Algorithm 2, in one lane: no array has lanes here."""
     learner, params, gamma = form.learner, env.default_params, state.numbers["gamma"]
@@ -220,7 +220,7 @@ def take_step(
     return Taken(after, row, step.reward[to], here[action] - rho)
 
 
-def update(form: Form, state: State, row: Row) -> tuple[jax.Array, jax.Array]:
+def update(form: Form, state: ProspectQState, row: Row) -> tuple[jax.Array, jax.Array]:
     """Weights, and running means of squares, of one lane after one update with these steps."""
     learner, head = form.learner, form.head
     taken = jax.nn.one_hot(row.action, form.actions, dtype=jnp.float32)
@@ -238,7 +238,9 @@ def update(form: Form, state: State, row: Row) -> tuple[jax.Array, jax.Array]:
     return state.weights - state.numbers["step"] * gradient, squares
 
 
-def _remembered(form: Form, state: State, row: Row) -> tuple[State, Row, jax.Array]:
+def _remembered(
+    form: Form, state: ProspectQState, row: Row
+) -> tuple[ProspectQState, Row, jax.Array]:
     """With these steps (lanes, B) in memory; a minibatch, and whether there are enough for one."""
     learner = form.learner
     packed = jnp.concatenate([row.x, row.action[..., None], row.aim[..., None]], axis=-1)
@@ -257,8 +259,8 @@ def _remembered(form: Form, state: State, row: Row) -> tuple[State, Row, jax.Arr
 
 @partial(jax.jit, static_argnames=("form", "env"), donate_argnames="state")
 def _iteration(
-    form: Form, env: Environment[Any, Any], state: State
-) -> tuple[State, dict[str, jax.Array]]:
+    form: Form, env: Environment[Any, Any], state: ProspectQState
+) -> tuple[ProspectQState, dict[str, jax.Array]]:
     """B steps and an update, and what was seen, (lanes,) each."""
     learner = form.learner
     if learner.resets == "iteration":
@@ -297,7 +299,7 @@ def _iteration(
 # --- many runs ------------------------------------------------------------------------------------
 
 
-class PaperProgram:
+class ProspectQProgram:
     """The algorithm as a program: many runs side by side, each with its own key and settings.
 
     An episode is an iteration of B steps. Besides "return" and "length", "loss" is seen: the mean
@@ -335,7 +337,7 @@ class PaperProgram:
         # Which refuses fields of too many weights.
         self.field = self.form.field
 
-    def init(self, keys: jax.Array, settings: Mapping[str, Any] | None = None) -> State:
+    def init(self, keys: jax.Array, settings: Mapping[str, Any] | None = None) -> ProspectQState:
         """Before the first iteration of each of the `keys` (lanes,)."""
         given = dict(settings or {})
         lanes = keys.shape[0]
@@ -350,10 +352,12 @@ class PaperProgram:
                 name: jnp.broadcast_to(jnp.asarray(np.asarray(value), jnp.float32), (lanes,))
                 for name, value in (own | given).items()
             }
-            begun: State = _begun(self.form, keys, numbers)
+            begun: ProspectQState = _begun(self.form, keys, numbers)
             return begun
 
-    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+    def advance(
+        self, state: ProspectQState, episodes: int
+    ) -> tuple[ProspectQState, dict[str, jax.Array]]:
         """So many more iterations: what was seen of each, (lanes, episodes)."""
         number = checks.count("episodes", episodes)
         if int(state.time[0]) + number > self.learner.iterations:
@@ -364,7 +368,7 @@ class PaperProgram:
             after, seen = by_parts(_iteration, (self.form, self.env), state, number, _LANES)
             return after, seen
 
-    def values(self, state: State, points: ArrayLike, *, noise: bool = True) -> Floats:
+    def values(self, state: ProspectQState, points: ArrayLike, *, noise: bool = True) -> Floats:
         """Q + g, or Q without noise, at observations (n, k): (lanes, n, actions)."""
         with jax.enable_x64(False):
             x = self.form.scaled(np.asarray(points, np.float64))
@@ -372,7 +376,12 @@ class PaperProgram:
             return np.asarray(_values(self.form, state.weights, path, x), np.float64)
 
     def probabilities(
-        self, state: State, points: ArrayLike, acting: Acting | None = None, *, noise: bool = True
+        self,
+        state: ProspectQState,
+        points: ArrayLike,
+        acting: Acting | None = None,
+        *,
+        noise: bool = True,
     ) -> Floats:
         """How likely each action is, by `acting` or else as in the settings, as `values`."""
         values = jnp.asarray(self.values(state, points, noise=noise))
@@ -387,7 +396,7 @@ def _values(form: Form, weights: jax.Array, path: jax.Array, x: jax.Array) -> ja
 
 
 @partial(jax.jit, static_argnames="form")
-def _begun(form: Form, keys: jax.Array, numbers: dict[str, jax.Array]) -> State:
+def _begun(form: Form, keys: jax.Array, numbers: dict[str, jax.Array]) -> ProspectQState:
     lanes, head = keys.shape[0], form.head
     streams = jax.vmap(lambda key: jax.random.split(key, 5))(keys)
     bounds = [
@@ -401,7 +410,7 @@ def _begun(form: Form, keys: jax.Array, numbers: dict[str, jax.Array]) -> State:
         return bound * (2.0 * share - 1.0)
 
     weights = jax.vmap(first)(streams[:, 0])
-    state = State(
+    state = ProspectQState(
         weights=weights,
         target=weights,
         squares=jnp.zeros_like(weights),
@@ -417,11 +426,11 @@ def _begun(form: Form, keys: jax.Array, numbers: dict[str, jax.Array]) -> State:
     return fresh_path(form, state)
 
 
-class Trained(NamedTuple):
+class ProspectQRuns(NamedTuple):
     """What `train` gives back, of each lane. Nothing here is certified."""
 
-    program: PaperProgram
-    state: State
+    program: ProspectQProgram
+    state: ProspectQState
     losses: Floats
     """(lanes, iterations)."""
 
@@ -431,8 +440,8 @@ def train(
     learner: ProspectQ,
     env: Environment[Any, Any],
     settings: Mapping[str, Any] | None = None,
-) -> Trained:
+) -> ProspectQRuns:
     """Learn for all iterations, a lane for each of the `keys` (lanes,)."""
-    program = PaperProgram(learner, env)
+    program = ProspectQProgram(learner, env)
     state, seen = program.advance(program.init(keys, settings), learner.iterations)
-    return Trained(program, state, np.asarray(seen["loss"], np.float64))
+    return ProspectQRuns(program, state, np.asarray(seen["loss"], np.float64))

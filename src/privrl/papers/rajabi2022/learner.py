@@ -28,7 +28,7 @@ from privrl.privacy.claims import rajabi2022_theorem1
 from privrl.risk import Prospect
 
 if TYPE_CHECKING:
-    from privrl.papers.rajabi2022.fast import PaperProgram, State
+    from privrl.papers.rajabi2022.fast import ProspectQProgram, ProspectQState
 
 Acting = Literal["greedy", "proportional"]
 
@@ -229,9 +229,9 @@ class ProspectQ:
         `public` lets the policy's score be shown; `progress(done, iterations)` is called on the
         way.
         """
-        from privrl.papers.rajabi2022.fast import PaperProgram
+        from privrl.papers.rajabi2022.fast import ProspectQProgram
 
-        program = PaperProgram(self, make(env))
+        program = ProspectQProgram(self, make(env))
         state = last_state(program, self.iterations, seed, progress)
         return learned_q(program, state, seed, public=public)
 
@@ -261,7 +261,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
 
 
 def learned_q(
-    program: "PaperProgram", state: "State", seed: int | None, *, public: bool, noise: bool = True
+    program: "ProspectQProgram",
+    state: "ProspectQState",
+    seed: int | None,
+    *,
+    public: bool,
+    noise: bool = True,
 ) -> LearnedQ:
     """The result of a run, of its first lane: Q + g, its policy, and the paper's claim about it.
 

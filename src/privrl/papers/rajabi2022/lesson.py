@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from privrl.control.learned_q import LearnedQ
-from privrl.papers.rajabi2022.fast import PaperProgram
+from privrl.papers.rajabi2022.fast import ProspectQProgram
 from privrl.papers.rajabi2022.learner import ProspectQ, learned_q
 from privrl.papers.wang2019.lesson import FunctionalNoiseLesson
 from privrl.risk import prospect_of
-from privrl.run.training import Trained
+from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class ProspectLesson(FunctionalNoiseLesson):
         iterations: int = self.iterations or self.preset_of().iterations
         return iterations
 
-    def program(self, swept: Sequence[str] = ()) -> PaperProgram:
+    def program(self, swept: Sequence[str] = ()) -> ProspectQProgram:
         agent, env = self.agent(swept), self.environment()
-        return PaperProgram(agent, env)
+        return ProspectQProgram(agent, env)
 
-    def learned(self, program: Any, trained: Trained, seed: int | None) -> LearnedQ:
+    def learned(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
         return learned_q(program, trained.state, seed, public=self.public)

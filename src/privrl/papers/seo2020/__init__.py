@@ -19,6 +19,6 @@ Read in this order:
 """
 
 from privrl.papers.seo2020.learner import ActorCritic
-from privrl.papers.seo2020.program import ActorCriticProgram, Trained, train
+from privrl.papers.seo2020.program import ActorCriticProgram, ActorCriticRuns, train
 
-__all__ = ["ActorCritic", "ActorCriticProgram", "Trained", "train"]
+__all__ = ["ActorCritic", "ActorCriticProgram", "ActorCriticRuns", "train"]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from privrl.papers.seo2020 import parts
-from privrl.papers.seo2020.parts import Form, State, World
+from privrl.papers.seo2020.parts import Form, LearnerState, World
 
 
 class Dense(NamedTuple):
@@ -93,7 +93,9 @@ def _sorted_median(sizes: jax.Array) -> jax.Array:
     return jnp.where(count > 0, (entry((count - 1) // 2) + entry(count // 2)) / 2.0, 0.0)
 
 
-def dense_episode(form: Form, world: World, state: State, keep: bool) -> tuple[State, Any]:
+def dense_episode(
+    form: Form, world: World, state: LearnerState, keep: bool
+) -> tuple[LearnerState, Any]:
     """One episode in all replicas, every number of every row brought up to date in every step."""
     numbers, replicas = state.numbers, state.episode.shape[0]
     row = parts.unpacked(form, state.rows.T)

@@ -26,7 +26,7 @@ from privrl.envs.tabular import TabularMDP
 from privrl.papers.seo2020.learner import ActorCritic
 from privrl.papers.seo2020.parts import Acting, Variant
 from privrl.papers.seo2020.printed import TABLE_2, TABLE_3, TABLE_4
-from privrl.papers.seo2020.program import Trained, train
+from privrl.papers.seo2020.program import ActorCriticRuns, train
 from privrl.papers.seo2020.similarity import MEASURE, trace_similarity
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.noise import Source
@@ -105,12 +105,14 @@ def keys(seeds: Iterable[int]) -> jax.Array:
     return jnp.stack([jax.random.key(seed) for seed in seeds])
 
 
-def run(chosen: ActorCritic, name: str, seeds: Sequence[int], episodes: int = EPISODES) -> Trained:
+def run(
+    chosen: ActorCritic, name: str, seeds: Sequence[int], episodes: int = EPISODES
+) -> ActorCriticRuns:
     """A replica for each seed."""
     return train(keys(seeds), chosen, environment(name), episodes)
 
 
-def summary(found: Trained, replicas: slice = slice(None)) -> Row:
+def summary(found: ActorCriticRuns, replicas: slice = slice(None)) -> Row:
     """Of runs in the same settings: what was learned in the end, and how it varied."""
     returns, lengths = found.returns[replicas], found.lengths[replicas]
     weights = np.concatenate([found.actor[replicas], found.critic[replicas, :, None]], axis=2)

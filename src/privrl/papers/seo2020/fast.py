@@ -15,7 +15,7 @@ from jax import lax
 from privrl.papers.seo2020 import lazy_noise, parts
 from privrl.papers.seo2020 import ranks as ranked
 from privrl.papers.seo2020.lazy_noise import Gap, Gaps
-from privrl.papers.seo2020.parts import BLOCK, Form, Row, State, World
+from privrl.papers.seo2020.parts import BLOCK, Form, LearnerState, Row, World
 from privrl.papers.seo2020.ranks import Ranks
 
 
@@ -221,7 +221,9 @@ def _actor_after(
     return row._replace(u=u, actor_trace=trace)
 
 
-def lazy_episode(form: Form, world: World, state: State, keep: bool) -> tuple[State, Any]:
+def lazy_episode(
+    form: Form, world: World, state: LearnerState, keep: bool
+) -> tuple[LearnerState, Any]:
     """One episode in all replicas; with `keep`, also its last traces, of all states."""
     numbers, replicas = state.numbers, state.episode.shape[0]
     first, uniforms = parts.uniforms(form.blocks, state)
@@ -279,7 +281,7 @@ def lazy_episode(form: Form, world: World, state: State, keep: bool) -> tuple[St
     return after, ({"return": now.total, "length": now.length}, kept)
 
 
-def with_pending_noise(row: Row, state: State, normals: jax.Array) -> Row:
+def with_pending_noise(row: Row, state: LearnerState, normals: jax.Array) -> Row:
     """With all noise that is pending between episodes: (actions + 1, ..., replicas) normals."""
     return row._replace(
         u=row.u + _root(state.actor_noise - row.actor_had) * normals[:-1],
@@ -358,7 +360,7 @@ def _end_of_episode(form: Form, numbers: Mapping[str, jax.Array], now: _Now) -> 
 
 
 def _end_with_traces(
-    form: Form, state: State, now: _Now
+    form: Form, state: LearnerState, now: _Now
 ) -> tuple[_Now, tuple[jax.Array, jax.Array]]:
     """The end of an episode whose traces are wanted: all rows are read, and their traces given.
 

@@ -21,7 +21,7 @@ from privrl.core.errors import InputError
 from privrl.core.progress import Counted
 from privrl.core.types import Floats
 from privrl.envs.registry import make
-from privrl.papers.seo2020.parts import Acting, State, Variant
+from privrl.papers.seo2020.parts import Acting, LearnerState, Variant
 from privrl.papers.seo2020.program import (
     SWEEPABLE,
     ActorCriticProgram,
@@ -153,7 +153,7 @@ class ActorCritic:
 
 def result(
     program: ActorCriticProgram,
-    state: State,
+    state: LearnerState,
     episodes: int,
     returns: Floats | None,
     seed: int | None,

@@ -15,7 +15,7 @@ from privrl.run.lessons.paper import PaperLesson
 from privrl.run.lessons.words import Job
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import ask, number
-from privrl.run.training import Trained
+from privrl.run.training import TrainingRun
 
 # What the learner takes as it was given.
 _SETTINGS = (
@@ -93,7 +93,7 @@ class ActorCriticLesson(PaperLesson):
                 )
         return {name: value for name, value in given.items() if value is not None}
 
-    def learned(self, program: Program, trained: Trained, seed: int | None) -> Learned:
+    def learned(self, program: Program, trained: TrainingRun, seed: int | None) -> Learned:
         assert isinstance(program, ActorCriticProgram)
         return result(program, trained.state, trained.episodes, self.returns(trained), seed)
 

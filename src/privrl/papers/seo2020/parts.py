@@ -69,7 +69,7 @@ class World(NamedTuple):
     """(S,), cumulative."""
 
 
-class State(NamedTuple):
+class LearnerState(NamedTuple):
     """Where learning stands, between two episodes."""
 
     rows: jax.Array
@@ -156,7 +156,7 @@ def write(rows: jax.Array, states: jax.Array, row: Row) -> jax.Array:
 # --- random draws, acting and gradients -----------------------------------------------------------
 
 
-def uniforms(blocks: int, state: State) -> tuple[jax.Array, jax.Array]:
+def uniforms(blocks: int, state: LearnerState) -> tuple[jax.Array, jax.Array]:
     """Uniform draws from [0, 1): (replicas,) for first states, and (steps of all blocks, 2,
     replicas) for where an action leads and which one is taken."""
 
@@ -176,7 +176,7 @@ def begin(world: World, uniform: jax.Array) -> jax.Array:
     return found.astype(jnp.int32)
 
 
-def normals(state: State, part: jax.Array | int, shape: tuple[int, ...]) -> jax.Array:
+def normals(state: LearnerState, part: jax.Array | int, shape: tuple[int, ...]) -> jax.Array:
     """(*shape, replicas) standard normals, of a part of the coming episode."""
 
     def one(key: jax.Array, episode: jax.Array) -> jax.Array:

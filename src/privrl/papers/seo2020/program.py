@@ -24,7 +24,7 @@ from privrl.envs.tabular import TabularMDP
 from privrl.papers.seo2020 import parts
 from privrl.papers.seo2020.dense import dense_episode
 from privrl.papers.seo2020.fast import lazy_episode, with_pending_noise
-from privrl.papers.seo2020.parts import Form, State, World
+from privrl.papers.seo2020.parts import Form, LearnerState, World
 
 if TYPE_CHECKING:
     from privrl.papers.seo2020.learner import ActorCritic
@@ -54,9 +54,9 @@ def check_setting(name: str, value: object) -> None:
 
 @partial(jax.jit, static_argnames=("form", "episodes"))
 def _advance(
-    form: Form, world: World, state: State, episodes: int
-) -> tuple[State, dict[str, jax.Array]]:
-    def body(now: State, _: None) -> tuple[State, dict[str, jax.Array]]:
+    form: Form, world: World, state: LearnerState, episodes: int
+) -> tuple[LearnerState, dict[str, jax.Array]]:
+    def body(now: LearnerState, _: None) -> tuple[LearnerState, dict[str, jax.Array]]:
         play = dense_episode if form.dense else lazy_episode
         after, (seen, _kept) = play(form, world, now, False)
         return after, seen
@@ -67,11 +67,11 @@ def _advance(
 
 @partial(jax.jit, static_argnames=("form", "episodes"))
 def _advance_with_traces(
-    form: Form, world: World, state: State, episodes: int
-) -> tuple[State, tuple[jax.Array, jax.Array]]:
+    form: Form, world: World, state: LearnerState, episodes: int
+) -> tuple[LearnerState, tuple[jax.Array, jax.Array]]:
     """(episodes, S, A) and (episodes, S): the traces at the end of each, averaged over replicas."""
 
-    def body(now: State, _: None) -> tuple[State, Any]:
+    def body(now: LearnerState, _: None) -> tuple[LearnerState, Any]:
         play = dense_episode if form.dense else lazy_episode
         after, (_seen, kept) = play(form, world, now, True)
         return after, jax.tree.map(lambda trace: jnp.mean(trace, axis=-1), kept)
@@ -80,7 +80,7 @@ def _advance_with_traces(
 
 
 @partial(jax.jit, static_argnames="form")
-def _flush(form: Form, state: State) -> State:
+def _flush(form: Form, state: LearnerState) -> LearnerState:
     row = parts.unpacked(form, state.rows.T)
     # Of the coming episode, a part that no episode draws from.
     normals = parts.normals(state, 1 + form.blocks, (form.actions + 1, form.states))
@@ -88,7 +88,7 @@ def _flush(form: Form, state: State) -> State:
     return state._replace(rows=packed.T)
 
 
-class Trained(NamedTuple):
+class ActorCriticRuns(NamedTuple):
     """What `train` gives back, of each replica. Nothing here is certified."""
 
     actor: Floats
@@ -152,7 +152,9 @@ class ActorCriticProgram:
                 jnp.asarray(cumulative), jnp.asarray(outcomes), jnp.asarray(given.start)
             )
 
-    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None) -> State:
+    def init(
+        self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None
+    ) -> LearnerState:
         """All weights 0, before the first episode of each of the `keys` (replicas,)."""
         given = dict(settings or {})
         for name, value in given.items():
@@ -175,7 +177,7 @@ class ActorCriticProgram:
             actions = self.form.actions
             fields = 2 * actions + 6 if self.form.traces else actions + 4
             zeros, none = jnp.zeros((replicas,)), jnp.zeros((replicas,), jnp.int32)
-            return State(
+            return LearnerState(
                 jnp.zeros((replicas, self.form.states, fields)),
                 zeros,
                 zeros,
@@ -187,16 +189,18 @@ class ActorCriticProgram:
                 numbers,
             )
 
-    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+    def advance(
+        self, state: LearnerState, episodes: int
+    ) -> tuple[LearnerState, dict[str, jax.Array]]:
         """Play `episodes` more: "return" and "length", (replicas, episodes) each."""
         with jax.enable_x64(True):
             number = checks.count("episodes", episodes)
-            found: tuple[State, dict[str, jax.Array]] = _advance(
+            found: tuple[LearnerState, dict[str, jax.Array]] = _advance(
                 self.form, self._world, state, number
             )
         return found
 
-    def traces(self, state: State, episodes: int) -> tuple[State, Floats, Floats]:
+    def traces(self, state: LearnerState, episodes: int) -> tuple[LearnerState, Floats, Floats]:
         """Play `episodes` more: the traces at the end of each, averaged over replicas.
 
         (episodes, S, A) of the actor and (episodes, S) of the critic. Needs a program with traces.
@@ -208,16 +212,16 @@ class ActorCriticProgram:
             state, kept = _advance_with_traces(self.form, self._world, state, number)
         return state, np.asarray(kept[0]), np.asarray(kept[1])
 
-    def flush(self, state: State) -> State:
+    def flush(self, state: LearnerState) -> LearnerState:
         """The state with all pending noise drawn; go on from this one, not from the other.
 
         Weights must not be looked at before: rows that were not read lately lack their noise.
         """
         with jax.enable_x64(True):
-            flushed: State = _flush(self.form, state)
+            flushed: LearnerState = _flush(self.form, state)
         return flushed
 
-    def weights(self, state: State) -> tuple[Floats, Floats, Floats]:
+    def weights(self, state: LearnerState) -> tuple[Floats, Floats, Floats]:
         """u (replicas, S, A), v and w (replicas, S) of a state that was flushed."""
         rows, actions = np.asarray(state.rows), self.form.actions
         return rows[:, :, :actions], rows[:, :, actions], rows[:, :, actions + 1]
@@ -229,10 +233,10 @@ def train(
     env: TabularMDP,
     episodes: int,
     settings: Mapping[str, jax.Array] | None = None,
-) -> Trained:
+) -> ActorCriticRuns:
     """Learn for `episodes` episodes, a replica for each of the `keys` (replicas,)."""
     program = ActorCriticProgram(config, env, sweeps_lambda="lambda_" in (settings or {}))
     state, seen = program.advance(program.init(keys, settings), episodes)
     actor, critic, correction = program.weights(program.flush(state))
     lengths = np.asarray(seen["length"], np.int64)
-    return Trained(actor, critic, correction, np.asarray(seen["return"]), lengths)
+    return ActorCriticRuns(actor, critic, correction, np.asarray(seen["return"]), lengths)

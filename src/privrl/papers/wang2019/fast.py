@@ -140,7 +140,7 @@ def gradient_of(
 # --- a run ----------------------------------------------------------------------------------------
 
 
-class State(NamedTuple):
+class FunctionalQState(NamedTuple):
     """Where runs stand; lanes first. Sample t is in row t, and its state in slot t + t // horizon
     of the path, followed by the state it led to."""
 
@@ -240,7 +240,7 @@ class Drawn(NamedTuple):
     """(1 + steps, lanes, components): for the first state, and where each action leads."""
 
 
-def drawn(form: Form, env: Environment[Any, Any], state: State) -> Drawn:
+def drawn(form: Form, env: Environment[Any, Any], state: FunctionalQState) -> Drawn:
     """The chance of the coming episode, in each lane from its keys alone.
 
     In few calls, because each takes most of a second to compile.
@@ -289,7 +289,9 @@ def _once(due: jax.Array, work: Callable[[Tree], Tree], now: Tree) -> Tree:
     return done
 
 
-def _settled(form: Form, resets: jax.Array, copies: jax.Array, state: State) -> State:
+def _settled(
+    form: Form, resets: jax.Array, copies: jax.Array, state: FunctionalQState
+) -> FunctionalQState:
     """With nothing that waits; with a fresh path or a new second network, where they are due."""
     at, kept = state.path.merged[0], state.target_values
     if form.paths == 2:
@@ -301,7 +303,7 @@ def _settled(form: Form, resets: jax.Array, copies: jax.Array, state: State) -> 
     return _once(resets | copies, partial(_aimed, form), state)
 
 
-def _reset(form: Form, state: State) -> State:
+def _reset(form: Form, state: FunctionalQState) -> FunctionalQState:
     """With a fresh path, at all states so far."""
     sigma, rate = state.numbers["sigma"], state.numbers["rate"]
     keys = jax.vmap(jax.random.fold_in, (0, None))(state.resets, state.time[0])
@@ -311,14 +313,14 @@ def _reset(form: Form, state: State) -> State:
     return state._replace(path=path, here=here)
 
 
-def _copy(form: Form, state: State) -> State:
+def _copy(form: Form, state: FunctionalQState) -> FunctionalQState:
     """The second network becomes what the first is; it is evaluated at all states so far."""
     points = jnp.where(jnp.isfinite(state.path.points), state.path.points, 0.0)
     found = values_of(form, state.weights, points)[-1]
     return state._replace(target=state.weights, target_values=found)
 
 
-def _aimed(form: Form, state: State) -> State:
+def _aimed(form: Form, state: FunctionalQState) -> FunctionalQState:
     """With the aims of all samples anew."""
     lanes, size = state.rows.shape[:2]
     lane, number = jnp.arange(lanes)[:, None], jnp.arange(size, dtype=jnp.int32)
@@ -338,7 +340,9 @@ def _aimed(form: Form, state: State) -> State:
     return state._replace(rows=jnp.where(known, _packed(row), state.rows))
 
 
-def _arrived(form: Form, state: State, x: jax.Array, normals: jax.Array) -> State:
+def _arrived(
+    form: Form, state: FunctionalQState, x: jax.Array, normals: jax.Array
+) -> FunctionalQState:
     """At one more state, with the path there, and the second network's values."""
     sigma, rate, waits = state.numbers["sigma"], state.numbers["rate"], state.path.waits[0]
     path, here = paths.insert(state.path, x, normals, sigma, rate, form.learner.edge)
@@ -350,8 +354,8 @@ def _arrived(form: Form, state: State, x: jax.Array, normals: jax.Array) -> Stat
 
 
 def _sample(
-    form: Form, env: Environment[Any, Any], state: State, chance: Drawn
-) -> tuple[State, jax.Array]:
+    form: Form, env: Environment[Any, Any], state: FunctionalQState, chance: Drawn
+) -> tuple[FunctionalQState, jax.Array]:
     """One sample and what is learned at it."""
     learner, numbers, time = form.learner, state.numbers, state.time[0]
     resets = copies = (time % learner.period == 0) & (time > 0)
@@ -402,7 +406,7 @@ def _sample(
     return state._replace(weights=weights, squares=squares), reward
 
 
-def update(form: Form, state: State, picks: jax.Array) -> tuple[jax.Array, jax.Array]:
+def update(form: Form, state: FunctionalQState, picks: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Weights, and running means of squares, after one update with those samples (lanes, batch)."""
     learner, weights, squares = form.learner, state.weights, state.squares
     lane = jnp.arange(picks.shape[0])[:, None]
@@ -429,7 +433,9 @@ def update(form: Form, state: State, picks: jax.Array) -> tuple[jax.Array, jax.A
 
 
 @partial(jax.jit, static_argnames=("form", "env"), donate_argnames="state")
-def _episode(form: Form, env: Environment[Any, Any], state: State) -> tuple[State, jax.Array]:
+def _episode(
+    form: Form, env: Environment[Any, Any], state: FunctionalQState
+) -> tuple[FunctionalQState, jax.Array]:
     """A round of samples, and the sum of its rewards (lanes,)."""
     chance = drawn(form, env, state)
     state = state._replace(place=chance.begun)
@@ -443,7 +449,7 @@ def _episode(form: Form, env: Environment[Any, Any], state: State) -> tuple[Stat
 # --- many runs ------------------------------------------------------------------------------------
 
 
-class PaperProgram:
+class FunctionalQProgram:
     """The algorithm as a program: many runs side by side, each with its own key and settings.
 
     An episode is a round of `env.step_limit` samples; there are no more than T samples.
@@ -469,7 +475,9 @@ class PaperProgram:
         seen = replace(learner, **_UNSEEN)
         self.form = Form(seen, env.num_actions, env.step_limit, kind.low[0], kind.high[0])
 
-    def init(self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None) -> State:
+    def init(
+        self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None
+    ) -> FunctionalQState:
         """Before the first episode of each of the `keys` (lanes,)."""
         given = dict(settings or {})
         for name, value in given.items():
@@ -485,10 +493,12 @@ class PaperProgram:
                 name: jnp.broadcast_to(jnp.asarray(np.asarray(value), jnp.float32), (lanes,))
                 for name, value in (own | given).items()
             }
-            begun: State = _begun(form, self.env, keys, numbers)
+            begun: FunctionalQState = _begun(form, self.env, keys, numbers)
             return begun
 
-    def advance(self, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+    def advance(
+        self, state: FunctionalQState, episodes: int
+    ) -> tuple[FunctionalQState, dict[str, jax.Array]]:
         """Play `episodes` more: "return" and "length", (lanes, episodes) each."""
         number = checks.count("episodes", episodes)
         played = int(state.time[0]) // self.form.horizon
@@ -502,7 +512,7 @@ class PaperProgram:
             length = jnp.full(returns.shape, self.form.horizon, jnp.int32)
         return after, {"return": returns, "length": length}
 
-    def values(self, state: State, states: ArrayLike) -> Floats:
+    def values(self, state: FunctionalQState, states: ArrayLike) -> Floats:
         """Q_theta without noise, (lanes, n, actions), at observations (n,) or (n, 1)."""
         points = np.asarray(states, np.float64).reshape(-1, 1)
         with jax.enable_x64(False):
@@ -515,7 +525,7 @@ class PaperProgram:
 @partial(jax.jit, static_argnames=("form", "env"))
 def _begun(
     form: Form, env: Environment[Any, Any], keys: jax.Array, numbers: dict[str, jax.Array]
-) -> State:
+) -> FunctionalQState:
     lanes = keys.shape[0]
     streams = jax.vmap(lambda key: jax.random.split(key, 6))(keys)
 
@@ -534,7 +544,7 @@ def _begun(
     path = paths.init(lanes, most, form.window, components)
     slots = path.points.shape[1] if form.paths == 2 else 0
     fields = 5 if form.paths == 2 else 6 + form.actions
-    return State(
+    return FunctionalQState(
         weights=weights,
         squares=jnp.zeros_like(weights),
         target=weights if form.paths == 2 else weights[:, :0],
@@ -555,10 +565,10 @@ def _begun(
     )
 
 
-class Trained(NamedTuple):
+class FunctionalQRuns(NamedTuple):
     """What `train` gives back, of each lane. Nothing here is certified."""
 
-    state: State
+    state: FunctionalQState
     returns: Floats
     """(lanes, episodes), undiscounted."""
 
@@ -568,8 +578,8 @@ def train(
     learner: FunctionalQ,
     env: Environment[Any, Any],
     settings: Mapping[str, jax.Array] | None = None,
-) -> Trained:
+) -> FunctionalQRuns:
     """Learn for all T samples, a lane for each of the `keys` (lanes,)."""
-    program = PaperProgram(learner, env)
+    program = FunctionalQProgram(learner, env)
     state, seen = program.advance(program.init(keys, settings), program.form.episodes)
-    return Trained(state, np.asarray(seen["return"], np.float64))
+    return FunctionalQRuns(state, np.asarray(seen["return"], np.float64))

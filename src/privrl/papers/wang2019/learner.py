@@ -27,7 +27,7 @@ from privrl.privacy.claims import wang2019_theorem5
 from privrl.privacy.noise import reproducible, secure
 
 if TYPE_CHECKING:
-    from privrl.papers.wang2019.fast import PaperProgram, State
+    from privrl.papers.wang2019.fast import FunctionalQProgram, FunctionalQState
 
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
 
@@ -214,9 +214,9 @@ class FunctionalQ:
 
         `public` lets the policy's score be shown; `progress(done, episodes)` is called on the way.
         """
-        from privrl.papers.wang2019.fast import PaperProgram
+        from privrl.papers.wang2019.fast import FunctionalQProgram
 
-        program = PaperProgram(self, make(env))
+        program = FunctionalQProgram(self, make(env))
         state = last_state(program, program.form.episodes, seed, progress)
         return learned_q(program, state, seed, public=public)
 
@@ -251,7 +251,7 @@ def last_state(program: Any, episodes: int, seed: int | None, progress: Counted 
 
 
 def learned_q(
-    program: "PaperProgram", state: "State", seed: int | None, *, public: bool
+    program: "FunctionalQProgram", state: "FunctionalQState", seed: int | None, *, public: bool
 ) -> LearnedQ:
     """The result of a run, of its first lane: Q without noise, and the paper's claim about it.
 

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from privrl.control.learned_q import LearnedQ
 from privrl.core.errors import InputError
-from privrl.papers.wang2019.fast import PaperProgram
+from privrl.papers.wang2019.fast import FunctionalQProgram
 from privrl.papers.wang2019.learner import FunctionalQ, learned_q
 from privrl.privacy.certificate import Claim
 from privrl.run.lessons.paper import PaperLesson
 from privrl.run.lessons.words import Job
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import ask
-from privrl.run.training import Trained
+from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class FunctionalQLesson(FunctionalNoiseLesson):
         samples: int = self.samples or self.preset_of().samples
         return -(-samples // (getattr(self.environment(), "step_limit", None) or 1))
 
-    def program(self, swept: Sequence[str] = ()) -> PaperProgram:
+    def program(self, swept: Sequence[str] = ()) -> FunctionalQProgram:
         agent, env = self.agent(swept), self.environment()
-        return PaperProgram(agent, env)
+        return FunctionalQProgram(agent, env)
 
-    def learned(self, program: Any, trained: Trained, seed: int | None) -> LearnedQ:
+    def learned(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
         return learned_q(program, trained.state, seed, public=self.public)

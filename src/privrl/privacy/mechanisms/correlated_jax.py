@@ -43,7 +43,7 @@ from privrl.privacy.noise import jax_normal
     meta_fields=["plan"],
 )
 @dataclass(frozen=True)
-class State:
+class StreamState:
     """Where a stream of noise stands; secret."""
 
     plan: CorrelatedMechanism
@@ -54,7 +54,7 @@ class State:
     """(B z)_t, the noise of the running sum so far."""
 
 
-def init(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> State:
+def init(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> StreamState:
     """The state before the first step; `key` is a fresh one from `Source.key`."""
     dimension = checks.count("dimension", dimension)
     # Empty, but drawn: so that 32 bits are refused here and not later.
@@ -62,7 +62,7 @@ def init(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> State:
     rows = recurrence(plan.strategy, plan.horizon, plan.band).rows
     if plan.strategy is Strategy.OPTIMAL:  # a stream draws all z at once; here they come singly
         rows = plan.horizon
-    return State(
+    return StreamState(
         plan,
         key,
         jnp.zeros((), jnp.int32),
@@ -71,12 +71,12 @@ def init(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> State:
     )
 
 
-def next(state: State) -> tuple[State, jax.Array]:
+def next(state: StreamState) -> tuple[StreamState, jax.Array]:
     """The next state, and the noise of the next step's sum; NaN beyond the horizon."""
     return fed(state, state.plan.std * _normal(state.key, state.step, state.noise.size))
 
 
-def fed(state: State, z: jax.Array) -> tuple[State, jax.Array]:
+def fed(state: StreamState, z: jax.Array) -> tuple[StreamState, jax.Array]:
     """`next` with the independent noise `z` of this step given."""
     plan = state.plan
     if plan.strategy.tree:
@@ -97,7 +97,7 @@ def fed(state: State, z: jax.Array) -> tuple[State, jax.Array]:
         memory = jnp.concatenate([memory, noise[None]])
     # A compiled loop cannot refuse; what is not a number is no release.
     increment = jnp.where(state.step < plan.horizon, noise - state.noise, jnp.nan)
-    return State(plan, state.key, state.step + 1, memory, noise), increment
+    return StreamState(plan, state.key, state.step + 1, memory, noise), increment
 
 
 def all_noise(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> jax.Array:

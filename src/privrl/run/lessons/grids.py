@@ -7,7 +7,7 @@ from typing import Any
 from privrl.core.errors import InputError
 from privrl.run.lessons.words import Lesson, spoken
 from privrl.run.parsing import number, whole
-from privrl.run.sweep import Plan
+from privrl.run.sweep import SweepPlan
 
 
 def grid_of(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -28,11 +28,11 @@ def planned(
     grid: Sequence[str],
     options: Sequence[str],
     config: str | Path | None = None,
-) -> tuple[Lesson, Plan]:
+) -> tuple[Lesson, SweepPlan]:
     """A sweep: what learns, and what is played of it.
 
-    `words` are options, also those of a `Plan`; `grid` are words such as actor_step=0.1,0.5, and
-    `options` such as acting=softmax. A configuration file has its grid as a table.
+    `words` are options, also those of a `SweepPlan`; `grid` are words such as actor_step=0.1,0.5,
+    and `options` such as acting=softmax. A configuration file has its grid as a table.
     """
     given = spoken(words, config)
     in_file = given.pop("grid", {})
@@ -59,7 +59,7 @@ def planned(
             "grid is needed: say with --grid a setting and its values, such as "
             "actor_step=0.1,0.5, once for each setting."
         )
-    return lesson, Plan(values, episodes=episodes, curves=curves, **{"seeds": 10} | wholes)
+    return lesson, SweepPlan(values, episodes=episodes, curves=curves, **{"seeds": 10} | wholes)
 
 
 def _values(name: str, listed: Any) -> tuple[float, ...]:

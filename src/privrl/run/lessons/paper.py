@@ -8,7 +8,7 @@ from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.run.lessons.playing import play_program
 from privrl.run.lessons.words import Job, Lesson, Played, Result
-from privrl.run.training import CHECKPOINT, Trained, forget
+from privrl.run.training import CHECKPOINT, TrainingRun, forget
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class PaperLesson(Lesson):
         return True
 
     @abstractmethod
-    def learned(self, program: Program, trained: Trained, seed: int | None) -> Result:
+    def learned(self, program: Program, trained: TrainingRun, seed: int | None) -> Result:
         """The result of a run that was played to its end."""
 
     def play(self, job: Job) -> Played:
@@ -38,6 +38,6 @@ class PaperLesson(Lesson):
         return Played(learned, trained.episodes, trained.planned)
 
     @staticmethod
-    def returns(trained: Trained) -> Any:
+    def returns(trained: TrainingRun) -> Any:
         """Those of the episodes, where they were kept because nobody needs protection."""
         return trained.seen["return"][0] if trained.seen else None

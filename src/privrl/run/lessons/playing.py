@@ -5,7 +5,7 @@ from typing import Any
 from privrl.control.program import Program
 from privrl.privacy.noise import reproducible, secure
 from privrl.run.lessons.words import Env, Job, Lesson, Played
-from privrl.run.training import Enough, Lanes, Trained, resume, train
+from privrl.run.training import Enough, Lanes, TrainingRun, resume, train
 
 
 def play_program(
@@ -15,7 +15,7 @@ def play_program(
     *,
     enough: Enough | None = None,
     segment: int | None = None,
-) -> Trained:
+) -> TrainingRun:
     """One lane of a program to its end, or until it is stopped; its curve is kept if public."""
     about = lesson.to_dict()
     if job.again:
