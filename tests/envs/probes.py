@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.envs import Box, Environment, State
+from privrl.envs import Box, Environment, EnvState
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Clock(Environment[jax.Array, float]):
     def _observe(self, inner: jax.Array, params: float) -> jax.Array:
         return inner[None]
 
-    def render(self, state: State[jax.Array], params: float | None = None) -> NDArray[np.uint8]:
+    def render(self, state: EnvState[jax.Array], params: float | None = None) -> NDArray[np.uint8]:
         return np.zeros((2, 2, 3), np.uint8)
 
 
