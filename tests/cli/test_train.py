@@ -30,6 +30,14 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_who_asks_for_a_mode_is_told_about_the_papers_learners(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([command, "actor-critic", "--mode", "paper"]) == 2
+    assert "a learner of its own, such as seo2020-actor-critic" in capsys.readouterr().err.lower()
+
+
 @pytest.mark.parametrize("words", [[], ["--env", "Taxi-v4"]])
 def test_what_learns_is_asked_for(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["train", *words]) == 2

@@ -77,6 +77,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+_NO_MODES = (
+    "No such option: --mode. A paper's algorithm is a learner of its own, such as "
+    "seo2020-actor-critic: privrl train --help lists them."
+)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
@@ -97,6 +103,8 @@ def run(arguments: list[str] | None = None) -> int:
             )  # the help of `privrl` or `privrl ledger` alone
             return 2
         if isinstance(error, _UsageError) and hasattr(error, "format_message"):
+            if getattr(error, "option_name", None) == "--mode":
+                return _refuse(_NO_MODES)
             return _refuse(error.format_message())
         if isinstance(error, PrivRLError):
             return _refuse(str(error))
