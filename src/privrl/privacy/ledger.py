@@ -334,6 +334,12 @@ class Ledger(LedgerChain):
         except (InputError, UnsupportedError):
             return False
 
+    def refuse_taken(self, run: str) -> None:
+        """Refuse a name before anything is computed; that it is free counts only when it pays."""
+        if self.has_run(run):
+            # The certificate is that of all entries of a run, and would cover the older ones too.
+            raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
+
     def expect_new(self, run: str) -> None:
         """From here on, refuse the first spend under this name if others have spent under it.
 

@@ -125,7 +125,7 @@ def keeping(
             yield _gone_on(kept, ledger, run)
         return
     if ledger is not None and run is not None:
-        refuse_taken_name(ledger, run)
+        ledger.refuse_taken(run)
     if folder is None:
         yield Keeping(run, seed, now)
         return
@@ -164,13 +164,6 @@ def reserved(folder: str | Path) -> Iterator[None]:
             if (place / name).exists():
                 raise InputError(f"{str(folder)!r} holds a run already: say another folder.")
         yield
-
-
-def refuse_taken_name(ledger: Ledger, run: str) -> None:
-    """Refuse a name before anything is computed; that it is free counts only when it is paid."""
-    if ledger.has_run(run):
-        # The certificate is that of all entries of a run, and would cover the older ones too.
-        raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
 
 
 # --- what the digests are of ----------------------------------------------------------------------

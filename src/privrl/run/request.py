@@ -47,7 +47,6 @@ from privrl.run.option_values import (
 )
 from privrl.run.parsing import ask, box, configured, number, pair, whole
 from privrl.run.provenance import BehaviorSource, PolicySource
-from privrl.run.releasing import refuse_taken_name
 from privrl.run.study import Study
 from privrl.run.table_files import (
     CheckedTable,
@@ -509,7 +508,7 @@ class Request:
     ) -> Study:
         """Ask for what is missing, load, evaluate; `evaluate` says what the arguments are."""
         if ledger is not None and run is not None and not resume:
-            refuse_taken_name(ledger, run)
+            ledger.refuse_taken(run)
         # Whatever was said is checked before a large table is read.
         self.columns(None)
         policy, followed = self.policies()

@@ -42,7 +42,6 @@ from privrl.control.program import Program
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, silent
-from privrl.run import cluster
 from privrl.run.statistics import Estimate, interquartile_mean, stratified_interval
 from privrl.run.training import CHECKPOINT, Lanes, TrainingRun, never, resume, train
 
@@ -354,6 +353,8 @@ def _on_cluster(workers: str) -> Callable[..., Played]:
         told: _Told,
         stop: Callable[[], bool],
     ) -> Played:
+        from privrl.run import cluster  # with all that it adds up for estimators
+
         with cluster.connected(workers) as ray:
             task = ray.remote(_task)
             # In bytes: a worker must read 64-bit numbers in JAX's 64-bit mode, lest it halve them.

@@ -30,7 +30,6 @@ from privrl.privacy.resuming import KEY
 from privrl.run.lessons.words import Job, Lesson, Result, refuse_modules
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import not_empty
-from privrl.run.releasing import refuse_taken_name
 from privrl.run.training import CHECKPOINT, never
 
 RUN, RESULT = "run.json", "result.json"
@@ -106,7 +105,7 @@ def _begun(
     if ledger is not None:
         # Its certificate is that of all entries under the name, which is more than was asked for.
         with Ledger.open(ledger) as opened:
-            refuse_taken_name(opened, run)
+            opened.refuse_taken(run)
     refused = lesson.why_no_curve
     if formats and refused is not None:
         raise InputError(refused)
