@@ -2,8 +2,8 @@
 
 A person contributes moments f(w, Y); noise with covariance Sigma is calibrated to the largest
 Mahalanobis distance between two people (replace-one). Rows give standard deviations of the noise on
-the sums, for a mechanism whose movement over std is 1, of w and wY together (the target's noise is
-that times the cap) and of Y (the behaviour policy's), relative to `ball`:
+the sums, for a mechanism whose sensitivity over std is 1, of w and wY together (the target's noise
+is that times the cap) and of Y (the behaviour policy's), relative to `ball`:
 
 - `ball`: diagonal map, charged twice the radius of the smallest ball, 2.650 (earlier versions);
 - `diagonal`: the same map, charged the largest distance, sqrt(6);

@@ -725,7 +725,7 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
     """Two worlds that differ in one person, through the shipped sum and the shipped sigma.
 
     Their whitened distance is mu, and delta(epsilon) of a Gaussian that moves by mu is known. Noise
-    that was calibrated for half the movement would have a much larger one.
+    that was calibrated for half the sensitivity would have a much larger one.
     """
     agent = ActorCritic(**{**_fields(COIN), "noise": kind, "clip": 0.01, "critic_weight": 0.5})
     program = CertifiedProgram(agent, HostEnvironment(Visits()), 32)
@@ -736,8 +736,8 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
             np.asarray(plan.exact(state, _padded([episode([0, 0], [0], [pay], True)]), 0)[0])
             for pay in (1e6, -1e6)
         ]
-    movement = float(np.linalg.norm(sums[0] - sums[1]))
-    assert movement == pytest.approx(2.0, abs=1e-9)
+    sensitivity = float(np.linalg.norm(sums[0] - sums[1]))
+    assert sensitivity == pytest.approx(2.0, abs=1e-9)
     # The noise of all batches is sigma times this matrix times white noise.
     mixed: Any = np.eye(plan.horizon)
     if kind != "independent":
@@ -746,7 +746,7 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
             made = jax.lax.scan(correlated_jax.fed, stream, jax.numpy.asarray(mixed))[1]
         mixed = np.asarray(made)
     whitened = np.linalg.norm(np.linalg.inv(mixed), axis=0)
-    mu = movement * float(whitened.max()) / numbers["sigma"]
+    mu = sensitivity * float(whitened.max()) / numbers["sigma"]
     epsilon = BUDGET.epsilon
     delta = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
         -mu / 2 - epsilon / mu

@@ -23,7 +23,7 @@ from privrl.evaluation import (
 from privrl.privacy import Budget, InputError, LargeDelta
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.session import PrivacySession
-from privrl.run.evaluation import Question, evaluate
+from privrl.run.evaluation import EvaluationSpec, evaluate
 
 PEOPLE = 40
 POLICY = Tabular(np.array([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8]]))
@@ -96,7 +96,7 @@ def test_estimated_probabilities_are_in_a_study(tmp_path: Path) -> None:
     """Also after a way through a file, and in a stream: the facts were an empty list."""
     data = logged().with_estimated_behavior("counts", public=True, overwrite=True)
     names = data.to_parquet(tmp_path / "logged.parquet")
-    question = Question((0.0, 1.0), 3.0, Budget(1.0, 1e-4), horizon=4)
+    question = EvaluationSpec((0.0, 1.0), 3.0, Budget(1.0, 1e-4), horizon=4)
     for source in (
         data,
         Trajectories.from_parquet(tmp_path / "logged.parquet", **names),
@@ -116,6 +116,6 @@ def test_estimated_probabilities_are_in_a_study(tmp_path: Path) -> None:
 def test_unpaid_estimates_are_still_refused() -> None:
     with pytest.warns(PrivateEstimate):
         data = logged().with_estimated_behavior("counts", overwrite=True)
-    question = Question((0.0, 1.0), 3.0, Budget(1.0, 1e-4), horizon=4)
+    question = EvaluationSpec((0.0, 1.0), 3.0, Budget(1.0, 1e-4), horizon=4)
     with pytest.raises(InputError, match="estimated from this very data"):
         evaluate(data, POLICY, question)

@@ -19,7 +19,7 @@ from privrl.evaluation.steps import MOST_ROWS
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.run import clinic, training
-from privrl.run.evaluation import Question, _schema
+from privrl.run.evaluation import EvaluationSpec, _schema
 from privrl.run.sweep import SweepPlan, Swept
 from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, Stock
 
@@ -170,7 +170,7 @@ def test_a_horizon_of_a_million_takes_no_more_than_the_longest_trajectory() -> N
     np.testing.assert_array_equal(far.rewards, near.rewards)
     np.testing.assert_array_equal(far.log_weights, near.log_weights)
     asked: dict[str, Any] = {"reward_range": (0.0, 1.0), "weight_cap": 3.0, "gamma": 0.9}
-    question = Question(**asked, budget=Budget(1.0, 1e-3), horizon=10**6)
+    question = EvaluationSpec(**asked, budget=Budget(1.0, 1e-3), horizon=10**6)
     assert _schema(policy, question, 100) is None
 
 
@@ -178,7 +178,9 @@ def test_states_that_are_too_many_for_a_matrix_are_refused_with_its_size() -> No
     asked: dict[str, Any] = {"reward_range": (0.0, 1.0), "weight_cap": 3.0, "gamma": 0.9}
     many = OneHot(100_000)
     with pytest.raises(InputError, match=r"100,000 x 100,000 numbers, 80\.0 GB"):
-        Question(**asked, budget=Budget(1, 1e-3), estimators={"value": 1, "gtd": 1}, features=many)
+        EvaluationSpec(
+            **asked, budget=Budget(1, 1e-3), estimators={"value": 1, "gtd": 1}, features=many
+        )
     with pytest.raises(InputError, match=r"80\.0 GB"):
         LSTD(many, 0.9).fit(small(), None)
     assert OneHot(MOST_ROWS).dimension == MOST_ROWS

@@ -13,7 +13,7 @@ from privrl.data import Fourier, OneHot, Polynomial, Trajectories, stream_parque
 from privrl.evaluation import DPLSL, DPLSW, GPOPE, PrivateGTD, PrivateLSTD, PrivateValue
 from privrl.privacy import Budget, Ledger
 from privrl.privacy.session import PrivacySession
-from privrl.run.evaluation import Question, evaluate
+from privrl.run.evaluation import EvaluationSpec, evaluate
 from tests.neighbours.running import POLICY, Command
 from tests.neighbours.tables import count_rows
 
@@ -359,7 +359,7 @@ def _python() -> Iterable[Command]:
         )
 
     def whole(path: Path, stance: Stated) -> str:
-        asked = Question(
+        asked = EvaluationSpec(
             (0.0, 1.0), 3.0, BUDGET, 4, 0.9, estimators={"value": 2.0, "gtd": 1.0, "lstd": 1.0},
             features=OneHot(3), start=[0, 1],
         )  # fmt: skip

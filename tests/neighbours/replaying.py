@@ -5,8 +5,8 @@ notices what it is added to: the run on the usual table is recorded (sums, stand
 was released), and in the run on a neighbour each release gives the *recorded* values, whatever its
 own sum is. So all iterates are the same in both, and the difference of the k-th sums is what the
 person changes there, given everything released before: the sensitivity that the theorem of adaptive
-composition is about. In units of the noise it may be at most mu = movement / std of the event that
-was charged; where batches are disjoint, one release may differ and no other.
+composition is about. In units of the noise it may be at most mu = sensitivity / std of the event
+that was charged; where batches are disjoint, one release may differ and no other.
 
 Learners that draw inside compiled loops are looked at from outside: what one step would add up, for
 both tables, at the parameters of the run on the usual one.
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from privrl.control import noised_q
 from privrl.evaluation import gpope
-from privrl.privacy.accounting import movement
+from privrl.privacy.accounting import sensitivity
 from privrl.privacy.events import (
     DiscreteGaussian,
     Disjoint,
@@ -128,7 +128,7 @@ class Charge:
 def charge(event: Event) -> Charge:
     """Of a noised sum, however often and on whatever sample."""
     if isinstance(event, Gaussian | DiscreteGaussian):
-        return Charge(movement(event.bound, Relation.REPLACE_ONE) / event.std, 1)
+        return Charge(sensitivity(event.bound, Relation.REPLACE_ONE) / event.std, 1)
     if isinstance(event, Repeated):
         one = charge(event.event)
         return Charge(one.mu, None if one.times is None else one.times * event.times)
@@ -286,7 +286,7 @@ def _by_updates(
                 np.linalg.norm(_exact(plan, found[1], state) - usual)
                 for state, usual in zip(states, sums, strict=True)
             ]
-            most = float(max(moved)) / movement(plan.rule.bound, Relation.REPLACE_ONE)
+            most = float(max(moved)) / sensitivity(plan.rule.bound, Relation.REPLACE_ONE)
             yield replacement, Moved(most, 0, len(sums))
 
 

@@ -193,7 +193,7 @@ def test_strict_wants_secret_noise(certificate: Certificate) -> None:
 
 def test_the_second_accountant_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the first accountant forgets the factor 2 of replace-one, the second one notices."""
-    monkeypatch.setattr(worst_cases, "movement", lambda bound, relation: bound)
+    monkeypatch.setattr(worst_cases, "sensitivity", lambda bound, relation: bound)
     forgetful = Certificate.issue(Gaussian(1, 1), 1e-5, unit=Unit.TRAJECTORY)
     assert forgetful.epsilon == pytest.approx(4.377, abs=1e-3)
     with pytest.raises(CertificateError, match="two accountants disagree"):

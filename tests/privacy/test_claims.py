@@ -78,7 +78,7 @@ def test_seo2020_composed() -> None:
     made = claim("seo2020", {"epsilon": 1.0, "delta": 1e-6, "steps": 10_000})
     assert made.details["sigma"] == pytest.approx(math.sqrt(2 * math.log(1.25e6)))
     assert made.certified is not None
-    # 10^4 Gaussian releases of movement 2: mu = 200 / sigma, whose loss has mean mu^2 / 2.
+    # 10^4 Gaussian releases of sensitivity 2: mu = 200 / sigma, whose loss has mean mu^2 / 2.
     assert made.certified.epsilon > (200 / made.details["sigma"]) ** 2 / 2
     single = claim("seo2020", {"epsilon": 10.0, "steps": 1}).certified
     assert single is not None

@@ -26,7 +26,7 @@ from privrl.privacy import (
     Relation,
     Repeated,
     epsilon,
-    movement,
+    sensitivity,
 )
 from privrl.privacy.mechanisms import GaussianMechanism, correlated
 from privrl.privacy.mechanisms import correlated_factorisations as factorisations
@@ -260,7 +260,7 @@ def patterns(horizon: int, participations: int, separation: int) -> list[tuple[i
 
 
 def rms(plan: CorrelatedMechanism) -> float:
-    """Root mean square error over the running sums, for noise that pays for one movement of 1."""
+    """Root mean square error over the running sums, for noise that pays for a sensitivity of 1."""
     return math.sqrt(float(np.mean(plan.errors() ** 2))) * plan.sensitivity
 
 
@@ -411,7 +411,7 @@ def test_no_neighbour_moves_the_stream_by_more_than_is_paid_for(
     B, _ = dense(plan)
     change = np.linalg.norm(np.linalg.solve(B, released[0] - released[1]))
     relation = Relation.ADD_REMOVE if absent else Relation.REPLACE_ONE
-    paid = movement(plan.event.to_dict()["bound"], relation)
+    paid = sensitivity(plan.event.to_dict()["bound"], relation)
     assert np.all(np.isfinite(released))
     assert change <= paid + 1e-9 * (bound + 1.0)  # rounding of the totals
 

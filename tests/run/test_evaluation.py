@@ -14,7 +14,7 @@ from privrl.evaluation.sums import gathered
 from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
 from privrl.privacy.noise import reproducible
 from privrl.privacy.session import SECRET
-from privrl.run.evaluation import CURVE_EPSILONS, Question, evaluate
+from privrl.run.evaluation import CURVE_EPSILONS, EvaluationSpec, evaluate
 from privrl.run.study import Study
 
 LOGGED = Tabular(np.array([[0.5, 0.5], [0.4, 0.6], [0.3, 0.7]]))
@@ -27,7 +27,7 @@ def data(people: int = 400) -> Trajectories:
     return simulate_like(schema, 0, LOGGED)
 
 
-def question(**changed: Any) -> Question:
+def question(**changed: Any) -> EvaluationSpec:
     given: dict[str, Any] = {
         "reward_range": (0.0, 1.0),
         "weight_cap": 4.0,
@@ -35,7 +35,7 @@ def question(**changed: Any) -> Question:
         "horizon": 5,
         "gamma": 0.9,
     }
-    return Question(**(given | changed))
+    return EvaluationSpec(**(given | changed))
 
 
 ALL = {"value": 3.0, "gtd": 1.0, "lstd": 1.0}

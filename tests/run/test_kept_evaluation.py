@@ -36,7 +36,7 @@ from privrl.privacy.resuming import KEY
 from privrl.report import findings
 from privrl.report.folder import write_run
 from privrl.run import releasing
-from privrl.run.evaluation import Question, evaluate
+from privrl.run.evaluation import EvaluationSpec, evaluate
 from privrl.run.request import Request
 from privrl.run.study import Study
 
@@ -746,7 +746,7 @@ def test_interrupted_by_its_user(
 # --- Python -----------------------------------------------------------------------------------
 
 
-def in_python() -> tuple[Trajectories, Question]:
+def in_python() -> tuple[Trajectories, EvaluationSpec]:
     data = Trajectories.from_parquet(
         "stays.parquet",
         trajectory="stay",
@@ -759,7 +759,7 @@ def in_python() -> tuple[Trajectories, Question]:
         num_actions=2,
     )
     shares = {"value": 2.0, "gtd": 1.0, "lstd": 1.0}
-    return data, Question(
+    return data, EvaluationSpec(
         (0.0, 1.0), 3.0, Budget(1.0, 1e-3), 3, 0.9, estimators=shares, features=OneHot(3)
     )
 

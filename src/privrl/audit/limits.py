@@ -71,7 +71,7 @@ def best_accuracy_of(
 
     (1 + delta(0)) / 2, since delta at epsilon 0 is the total variation distance. The accountant's
     figure is an upper bound; where it is exact (Gaussian and Laplace noise, randomised response),
-    so is this, for tasks that differ by the whole movement.
+    so is this, for tasks that differ by the whole sensitivity.
     """
     return (1.0 + accounting.delta(events, 0.0, relation)) / 2.0
 

@@ -17,7 +17,7 @@ them, and says what returns are worth in batch k + 1 (`prospect_rows`).
 
 **Theorem.** Unit: one person with one episode in one public slot. Relation: replace-one; N and B
 are public. All X_k together, hence all parameters and all estimates q after all batches and
-whatever is computed from them, are one Gaussian with movement 2 in units of C: the event
+whatever is computed from them, are one Gaussian with sensitivity 2 in units of C: the event
 `Disjoint(Gaussian(sigma, 1))` with independent noise, and `Gaussian(sigma, S)` with correlated
 noise, where S is the sensitivity of the whole public horizon ceil(N / B).
 

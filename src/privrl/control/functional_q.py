@@ -12,17 +12,17 @@ settings. The releases (`reward_releases`):
 - "reward-model" (the default). A readout for each *distinct* point x_k of the walk is the mean of
   the (total, clipped) rewards read there, which moves by at most R. Released are its coefficients
   in features that are orthonormal under public probabilities of the x_k
-  (`reward_basis.even_weights`), noised once (`mechanisms.reward_model`): one Gaussian with movement
-  R, by Bessel, whatever the probabilities.
+  (`reward_basis.even_weights`), noised once (`mechanisms.reward_model`): one Gaussian with
+  sensitivity R, by Bessel, whatever the probabilities.
 - "rewards": input perturbation. The same readouts. With w_k the share of the walk's steps that
   read at x_k, released are sqrt(w_k) times the readouts, which move by at most R sqrt(sum_k w_k),
-  or R, in L2: one Gaussian with that movement, and a readout has noise std / sqrt(w_k). For n
+  or R, in L2: one Gaussian with that sensitivity, and a readout has noise std / sqrt(w_k). For n
   points visited once that is sqrt(n) R / mu each.
 - "evaluations": policy iteration. In each of K rounds a fresh walk by the policy released before,
   with a public share of random actions; G_i = sum_{k<H} gamma^k r_{i+k}, up to the end of the
   episode, moves by at most R (1 - gamma^H) / (1 - gamma) =: R h for all i at once, so its
-  coefficients in orthonormal features of (s_i, a_i) do (Bessel). K Gaussians with movement R h, the
-  later ones chosen after seeing the earlier ones: adaptive composition.
+  coefficients in orthonormal features of (s_i, a_i) do (Bessel). K Gaussians with sensitivity R h,
+  the later ones chosen after seeing the earlier ones: adaptive composition.
 - "weights" and "updates": noise in every update of Q (`noised_q`).
 
 After the release everything is post-processing: planning (`planning`), tuning it, the policy, and

@@ -9,7 +9,7 @@ which are those after an earlier update, and g_i = 0 where s_i' ended the episod
 
 so that all parameters on the way, and whatever is computed from them, come from X_1, ..., X_T: all
 of these may be released. What is noised is G, of which a *rule* (`update_rules`) says how large its
-movement can be.
+sensitivity can be.
 
 Theorem. Given X_1, ..., X_{t-1}, X_t is a Gaussian whose mean moves by at most `bound` (twice that
 for `People`); the composition over t is adaptive. Event: Repeated(Gaussian(sigma bound, bound), T).

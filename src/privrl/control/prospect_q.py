@@ -10,14 +10,15 @@ features and settings, and here also the prospect, and `samples` successors of e
 its state with fresh chances (`walks.SampledWalk`). The releases:
 
 - "reward-model" (the default). The walk's own rewards become a reward model, released once, as
-  `FunctionalQ` releases it: one Gaussian with movement R, by Bessel. Nobody looks at what the drawn
-  successors paid. They get rewards from the released model: shrunk (`shrinkage`) and projected onto
-  `reward_range`, whose lowest they get where no step of the walk led. Without that noise would make
-  places where waiting pays, or costs nothing. Then values are planned for under the prospect
-  (`prospect_planning`). All of it is post-processing, and so is planning for other prospects.
+  `FunctionalQ` releases it: one Gaussian with sensitivity R, by Bessel. Nobody looks at what the
+  drawn successors paid. They get rewards from the released model: shrunk (`shrinkage`) and
+  projected onto `reward_range`, whose lowest they get where no step of the walk led. Without that
+  noise would make places where waiting pays, or costs nothing. Then values are planned for under
+  the prospect (`prospect_planning`). All of it is post-processing, and so is planning for other
+  prospects.
 - "updates". The rewards of all drawn successors are read, and Q is learned by noised updates
-  towards their CPT values (`update_rules.ProspectUpdates`): T Gaussians with movement 2 C each, C
-  the clip, the later ones chosen after seeing the earlier ones. This does not rest on the radius,
+  towards their CPT values (`update_rules.ProspectUpdates`): T Gaussians with sensitivity 2 C each,
+  C the clip, the later ones chosen after seeing the earlier ones. This does not rest on the radius,
   since a CPT value is not a smooth function of rewards. So any two reward functions count as
   neighbours, and `reward_radius` may be left out: the certificate then says the width of
   `reward_range`. It is for a Q of few parameters: all T updates together have a signal of norm T C

@@ -285,7 +285,7 @@ def noisy_coefficients(
 
 @lru_cache(maxsize=64)
 def unit_noise(budget: Budget) -> float:
-    """The least noise of one release, in units of the movement."""
+    """The least noise of one release, in units of the sensitivity."""
     return calibrate(lambda std: Gaussian(std, 1.0), budget, Relation.REWARD_RADIUS)
 
 

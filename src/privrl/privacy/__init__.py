@@ -13,7 +13,7 @@ from privrl.core.errors import (
     PrivRLError,
     UnsupportedError,
 )
-from privrl.privacy.accounting import Account, account, calibrate, delta, epsilon, movement
+from privrl.privacy.accounting import Account, account, calibrate, delta, epsilon, sensitivity
 from privrl.privacy.certificate import (
     IDEALISED_ARITHMETIC,
     Assumption,
@@ -83,6 +83,6 @@ __all__ = [
     "calibrate",
     "delta",
     "epsilon",
-    "movement",
+    "sensitivity",
     "shuffled_epsilon",
 ]

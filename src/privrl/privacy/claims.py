@@ -224,10 +224,10 @@ def seo2020_equation3(
     """DP-Actor, DP-Critic and DP-Both, equation 3: sigma = sqrt(2 log(1.25/delta)) / epsilon.
 
     The noise on a gradient normalised to norm C is sigma C. The formula is the classic one, valid
-    up to epsilon 1, for a movement of C; normalised gradients move by 2 C. C is the median of the
-    gradient itself, so neighbours differ in their variances and no finite epsilon exists. Only the
-    gradient of log pi is noised; the TD error that multiplies it is not. And it is for one step.
-    `noised` counts the gradients that a step noises: two in DP-Both.
+    up to epsilon 1, for a sensitivity of C; normalised gradients move by 2 C. C is the median of
+    the gradient itself, so neighbours differ in their variances and no finite epsilon exists. Only
+    the gradient of log pi is noised; the TD error that multiplies it is not. And it is for one
+    step. `noised` counts the gradients that a step noises: two in DP-Both.
     """
     epsilon = checks.positive("epsilon", epsilon)
     delta = _delta(delta)

@@ -109,7 +109,7 @@ def as_events(events: "Event | Iterable[Event]") -> tuple[Event, ...]:
 class Gaussian(Event):
     """A sum released with independent N(0, std^2) on every coordinate.
 
-    Each unit contributes a vector of L2 norm at most `bound` to the sum. With movement D (see
+    Each unit contributes a vector of L2 norm at most `bound` to the sum. With sensitivity D (see
     `Relation`) the pair (N(D, std^2), N(0, std^2)) dominates in any dimension, so the release is
     mu-GDP with mu = D / std, and not better.
     """
@@ -148,10 +148,10 @@ class DiscreteGaussian(Event):
 class Laplace(Event):
     """A sum released with independent Laplace noise of the given scale on every coordinate.
 
-    Each unit contributes a vector of *L1* norm at most `bound`. With movement D the release is pure
-    (D / scale)-DP. The pair (Lap(D), Lap(0)) in one dimension dominates in any dimension: along a
-    path of L1 length t the power p of any test obeys |dp/dt| <= min(p, 1 - p) / scale, and the
-    largest solution of that equation is exactly the one-dimensional trade-off curve.
+    Each unit contributes a vector of *L1* norm at most `bound`. With sensitivity D the release is
+    pure (D / scale)-DP. The pair (Lap(D), Lap(0)) in one dimension dominates in any dimension:
+    along a path of L1 length t the power p of any test obeys |dp/dt| <= min(p, 1 - p) / scale, and
+    the largest solution of that equation is exactly the one-dimensional trade-off curve.
     """
 
     scale: float

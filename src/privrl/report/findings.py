@@ -8,7 +8,7 @@ from privrl.evaluation.result import NotPrivate, Result
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.report import figures, layout, numbers, plots, words
 from privrl.report.figures import Figure
-from privrl.report.layout import Column, Reading, upper
+from privrl.report.layout import Column, ReportContext, upper
 from privrl.report.markup import Html, join, tag
 from privrl.report.numbers import Style
 from privrl.run.study import Slice
@@ -19,7 +19,7 @@ _MOST_NAMES = 24
 # --- the answer -----------------------------------------------------------------------------------
 
 
-def answer(read: Reading) -> Html:
+def answer(read: ReportContext) -> Html:
     """The headline, what it is about, and the three figures people ask for first."""
     notes = read.study.notes
     remarks = None
@@ -42,7 +42,7 @@ def answer(read: Reading) -> Html:
     )
 
 
-def _value_means(read: Reading) -> str:
+def _value_means(read: ReportContext) -> str:
     settings = read.study.main.settings
     gamma, horizon = (figures.number(settings, name) for name in ("gamma", "horizon"))
     steps = f" over the first {numbers.count(horizon)} steps" if horizon else ""
@@ -56,7 +56,7 @@ def _tile(name: str, big: str, under: str) -> Html:
     return tag("div", tag("dt", name), tag("dd", big, cls="big"), tag("dd", under, cls="under"))
 
 
-def _tiles(read: Reading) -> list[Html]:
+def _tiles(read: ReportContext) -> list[Html]:
     shown = read.difference or read.target
     name = "Difference in value" if read.difference else "Value"
     how = read.style(shown)
@@ -97,7 +97,7 @@ def _in_words(figure: Figure, how: Style) -> str:
     return f"{how.near(figure.estimate)} ({how.interval(figure)})"
 
 
-def values(read: Reading) -> Html:
+def values(read: ReportContext) -> Html:
     """The difference and the two values, each with its interval."""
     held = [one for one in (read.target, read.behavior) if one is not None]
     shapes = ("target", "behavior")
@@ -143,7 +143,7 @@ def _named(figure: Figure, name: str | None = None) -> Figure:
     return replace(figure, name=upper(name or figure.name))
 
 
-def _values_table(read: Reading, shown: Sequence[Figure]) -> Html:
+def _values_table(read: ReportContext, shown: Sequence[Figure]) -> Html:
     rows = [(figure.name, figure, read.style(figure)) for figure in shown]
     return _intervals("Values, differences and their intervals", "", rows)
 
@@ -170,7 +170,7 @@ def _intervals(caption: str, first: str, rows: Sequence[tuple[str, Figure, Style
 # --- how sure -------------------------------------------------------------------------------------
 
 
-def certainty(read: Reading) -> Html | None:
+def certainty(read: ReportContext) -> Html | None:
     """What the intervals are made of, and how much of the data speaks."""
     parts = [*_made_of(read), *_evidence(read)]
     if not parts:
@@ -185,7 +185,7 @@ _PART_WORDS = {
 }
 
 
-def _made_of(read: Reading) -> list[Html]:
+def _made_of(read: ReportContext) -> list[Html]:
     held = [
         (figure, parts)
         for figure in (read.difference, read.target, read.behavior)
@@ -234,7 +234,7 @@ def _made_of(read: Reading) -> list[Html]:
     ]
 
 
-def _evidence(read: Reading) -> list[Html]:
+def _evidence(read: ReportContext) -> list[Html]:
     found: list[Html] = []
     size, units = figures.number(read.details, "effective_sample_size"), read.units
     if size is not None and units is not None and units > 0.0:
@@ -278,7 +278,7 @@ def _evidence(read: Reading) -> list[Html]:
     return found
 
 
-def _allows_for_rest(read: Reading) -> bool | None:
+def _allows_for_rest(read: ReportContext) -> bool | None:
     if "clipping" in read.target.parts:
         return True
     return None if read.study.main.settings.get("largest_ratio") is None else False
@@ -287,7 +287,7 @@ def _allows_for_rest(read: Reading) -> bool | None:
 # --- other estimators -----------------------------------------------------------------------------
 
 
-def estimators(read: Reading) -> Html | None:
+def estimators(read: ReportContext) -> Html | None:
     """All results side by side, if there are several."""
     main = read.study.main
     # Without known start states a value function gives no single value to compare.
@@ -350,7 +350,7 @@ def _outside(main: Figure, other: Figure) -> bool:
     return not main.low <= other.estimate <= main.high
 
 
-def _promised(read: Reading, result: Result) -> str:
+def _promised(read: ReportContext, result: Result) -> str:
     held = result.promise
     if isinstance(held, NotPrivate):
         return "not private" if read.certificate else "not private, on public data"
@@ -377,7 +377,7 @@ def _other_quantity(main: Result, result: Result) -> str | None:
 # --- states ---------------------------------------------------------------------------------------
 
 
-def states(read: Reading) -> Html | None:
+def states(read: ReportContext) -> Html | None:
     """The value function along each coordinate."""
     shown = [one for one in read.study.slices if one.at and one.values]
     if not shown:
@@ -396,7 +396,7 @@ def states(read: Reading) -> Html | None:
     )
 
 
-def _no_state_fits(read: Reading, shown: Sequence[Slice]) -> bool:
+def _no_state_fits(read: ReportContext, shown: Sequence[Slice]) -> bool:
     """Whether no mean over the states shown can be in the interval of the policy's value."""
     low, high = read.target.low, read.target.high
     if low is None or high is None:

@@ -16,7 +16,7 @@ from privrl.run.study import Study
 _LONG = 40
 
 
-class Reading:
+class ReportContext:
     """A study, and the figures that several sections show."""
 
     def __init__(self, study: Study) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from privrl import __version__
 from privrl.core import files
 from privrl.report import findings, promises
-from privrl.report.layout import Reading
+from privrl.report.layout import ReportContext
 from privrl.report.markup import Html, join, tag
 from privrl.run.study import Study
 
@@ -27,7 +27,7 @@ def write(study: Study, path: str | Path) -> None:
 
 def render(study: Study) -> str:
     """The report of `study` as one HTML page. The same study gives the same page."""
-    read = Reading(study)
+    read = ReportContext(study)
     sections = (
         findings.answer(read),
         findings.values(read),

@@ -6,13 +6,13 @@ from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import NoiseOrigin
 from privrl.report import figures, layout, numbers, plots, words
 from privrl.report.figures import Figure
-from privrl.report.layout import Column, Reading, upper
+from privrl.report.layout import Column, ReportContext, upper
 from privrl.report.markup import Html, join, tag
 
 # --- what must not be overlooked ------------------------------------------------------------------
 
 
-def banners(read: Reading) -> list[Html]:
+def banners(read: ReportContext) -> list[Html]:
     """Everything because of which the promise does not hold, or not for all."""
     if read.certificate is None:
         return [
@@ -55,7 +55,7 @@ def _banner(head: str, text: str) -> Html:
 # --- assumptions ----------------------------------------------------------------------------------
 
 
-def public(read: Reading) -> Html:
+def public(read: ReportContext) -> Html:
     """The public facts, and what no computation can vouch for."""
     facts = read.study.facts
     counted = any(fact.origin == "counted" for fact in facts)
@@ -86,7 +86,7 @@ def public(read: Reading) -> Html:
 # --- promise --------------------------------------------------------------------------------------
 
 
-def promise(read: Reading) -> Html:
+def promise(read: ReportContext) -> Html:
     """The certificate in words: as odds, as what it does and does not cover, and as terms."""
     certificate = read.certificate
     if certificate is None:
@@ -175,7 +175,7 @@ def promise(read: Reading) -> Html:
 # --- what privacy costs ---------------------------------------------------------------------------
 
 
-def curve(read: Reading) -> Html | None:
+def curve(read: ReportContext) -> Html | None:
     """The width of the interval at other epsilons."""
     points = sorted(read.study.curve, key=lambda point: point.epsilon)
     if not points:
@@ -247,7 +247,7 @@ def curve(read: Reading) -> Html | None:
 # --- the rest -------------------------------------------------------------------------------------
 
 
-def notes(read: Reading) -> Html | None:
+def notes(read: ReportContext) -> Html | None:
     """What the estimators remark."""
     found = [
         join(tag("strong", result.method), f": {note}")
@@ -257,7 +257,7 @@ def notes(read: Reading) -> Html | None:
     return layout.section("notes", "Notes", layout.bullets(found)) if found else None
 
 
-def check(read: Reading) -> Html:
+def check(read: ReportContext) -> Html:
     """How a reader can recompute the promise and repeat the study."""
     certificate, parts = read.certificate, []
     if certificate is None:

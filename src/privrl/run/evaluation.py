@@ -1,7 +1,7 @@
 """The main job: from trajectories and a policy to a `Study`, under one budget.
 
-    question = Question(reward_range=(0, 1), weight_cap=10, horizon=20, budget=Budget(1.0, 1e-5))
-    study = evaluate(data, policy, question)
+    spec = EvaluationSpec(reward_range=(0, 1), weight_cap=10, horizon=20, budget=Budget(1, 1e-5))
+    study = evaluate(data, policy, spec)
 
 The value of the policy, of the one that was followed, and their difference come from
 `PrivateValue`. With `features` the value of states is estimated too, by `PrivateGTD` or
@@ -74,7 +74,7 @@ class Gather(Protocol):
 
 
 @dataclass(frozen=True)
-class Question:
+class EvaluationSpec:
     """What is asked, and what is public about the data: everything but the data itself."""
 
     reward_range: tuple[float, float]
@@ -224,7 +224,7 @@ def _box(features: Features | None) -> tuple[Any, Any] | None:
 def evaluate(
     data: Trajectories | TrajectoryStream,
     policy: Policy | None,
-    question: Question,
+    question: EvaluationSpec,
     *,
     behavior: Policy | None = None,
     title: str = "Private policy evaluation",
@@ -347,7 +347,7 @@ def _off_policy(data: Trajectories | TrajectoryStream, policy: Policy | None) ->
 
 
 def _without_noise(
-    data: Trajectories, policy: Policy | None, question: Question, progress: Progress
+    data: Trajectories, policy: Policy | None, question: EvaluationSpec, progress: Progress
 ) -> tuple[Result, ...]:
     common: dict[str, Any] = {
         "gamma": question.gamma,
@@ -407,7 +407,7 @@ def _slices(results: tuple[Result, ...], features: Features | None) -> tuple[Sli
 def _curve(
     policy: Policy | None,
     behavior: Policy | None,
-    question: Question,
+    question: EvaluationSpec,
     units: int,
 ) -> Curve:
     """Widths of the interval by epsilon, on made-up data of the same public shape."""
@@ -433,7 +433,7 @@ def _curve(
     return tuple(points), count
 
 
-def _schema(policy: Policy, question: Question, units: int) -> Schema | None:
+def _schema(policy: Policy, question: EvaluationSpec, units: int) -> Schema | None:
     """What is public about the data, if it is enough to make up some."""
     horizon = question.horizon
     if horizon is None or horizon > _LONGEST:
@@ -455,7 +455,7 @@ def _schema(policy: Policy, question: Question, units: int) -> Schema | None:
     )
 
 
-def _rewards(question: Question, horizon: int) -> tuple[float, float]:
+def _rewards(question: EvaluationSpec, horizon: int) -> tuple[float, float]:
     """What made-up rewards can be, so that their sums fill the range that was given."""
     if question.return_range is None:
         return question.reward_range

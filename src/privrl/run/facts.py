@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from privrl.run.evaluation import Question
+from privrl.run.evaluation import EvaluationSpec
 from privrl.run.study import Fact, Origin
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MEANINGS = {
 
 def public_facts(
     request: "Request",
-    question: Question,
+    question: EvaluationSpec,
     units: str,
     declared: tuple[Fact, ...] = (),
 ) -> tuple[Fact, ...]:

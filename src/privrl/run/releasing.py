@@ -55,7 +55,7 @@ from privrl.privacy.session import (
 
 if TYPE_CHECKING:
     from privrl.core.progress import Progress
-    from privrl.run.evaluation import Gather, Question
+    from privrl.run.evaluation import EvaluationSpec, Gather
 
 STUDY, CERTIFICATE, REPORT = "study.json", "certificate.json", "report.html"
 # What runs of all kinds leave in their folders.
@@ -199,7 +199,7 @@ def _runs_on(
     data: Data,
     policy: Policy | None,
     behavior: Policy | None,
-    question: "Question",
+    question: "EvaluationSpec",
     gather: Any,
     judges: "Judges",
 ) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class Judges:
 def released(
     data: Data,
     policy: Policy | None,
-    question: "Question",
+    question: "EvaluationSpec",
     *,
     off_policy: bool,
     behavior: Policy | None,
@@ -361,7 +361,7 @@ def _nothing() -> Any:
 def _read(
     data: Data,
     policy: Policy | None,
-    question: "Question",
+    question: "EvaluationSpec",
     off_policy: bool,
     gather: "Gather",
     progress: "Progress",

@@ -33,7 +33,7 @@ from privrl.evaluation.steps import MOST_ROWS
 from privrl.evaluation.sums import gathered
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget
-from privrl.run.evaluation import Gather, Question, evaluate
+from privrl.run.evaluation import EvaluationSpec, Gather, evaluate
 from privrl.run.facts import public_facts
 from privrl.run.option_values import (
     COLUMNS,
@@ -351,7 +351,7 @@ class Request:
                     "is about, in its order."
                 )
 
-    def question(self, policy: Policy | None) -> Question:
+    def question(self, policy: Policy | None) -> EvaluationSpec:
         """What is asked, with everything that has to be public."""
         budget = self.budget()
         # Without noise nothing needs a bound; then what stands in for one is not used.
@@ -379,7 +379,7 @@ class Request:
             # Whoever did not ask for values of states goes without, where they cost too much.
             rows = features.dimension * (policy.num_actions if policy and self.public else 1)
             features = features if rows <= MOST_ROWS else None
-        return Question(
+        return EvaluationSpec(
             reward_range=reward_range,
             weight_cap=weight_cap,
             budget=budget,
@@ -546,7 +546,7 @@ class Request:
         )
         return self._completed(study, question)
 
-    def _completed(self, study: Study, question: Question) -> Study:
+    def _completed(self, study: Study, question: EvaluationSpec) -> Study:
         """With what the words say, which `evaluate` was not told."""
         units = study.main.details["units"]
         slices = tuple(

@@ -14,9 +14,9 @@ _WIRE = ("pgc-privunit", "pgc-sign", "pgc-laplace")
 _BROKEN = tuple(f"{name}-broken" for name in _WIRE)
 
 
-def _no_local_factor(movement: Any) -> Any:
+def _no_local_factor(sensitivity: Any) -> Any:
     def once(bound: float, relation: Any) -> float:
-        return bound if relation is Relation.LOCAL else float(movement(bound, relation))
+        return bound if relation is Relation.LOCAL else float(sensitivity(bound, relation))
 
     return once
 
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "factor-two-local",
         "reports of agents paid for as if they moved by their norm",
-        (("privacy.accounting.worst_cases:movement", _no_local_factor),),
+        (("privacy.accounting.worst_cases:sensitivity", _no_local_factor),),
         ("tests/privacy/test_report_laplace.py::test_a_report_costs_epsilon",),
         ("laplace-report", "grid-laplace-report"),
         16_000,

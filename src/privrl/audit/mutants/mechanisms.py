@@ -90,7 +90,7 @@ def _by_coordinate(l2: Any) -> Any:
     return lambda rows, bound: np.clip(np.where(np.isfinite(rows), rows, 0.0), -bound, bound)
 
 
-def _no_factor_two(movement: Any) -> Any:
+def _no_factor_two(sensitivity: Any) -> Any:
     return lambda bound, relation: bound
 
 
@@ -251,7 +251,7 @@ MUTANTS = (
     Mutant(
         "factor-two",
         "a replacement paid for like a removal",
-        (("privacy.accounting.worst_cases:movement", _no_factor_two),),
+        (("privacy.accounting.worst_cases:sensitivity", _no_factor_two),),
         ("tests/privacy/test_accounting.py::test_gaussian",),
         (*_SUMS, "gradient-descent", *_STREAMS, "functional", *_VALUES, *GTD, "logged-q"),
         FEW * 10,

@@ -25,7 +25,7 @@ from privrl.privacy.accounting.privacy_profile import (
     gaussian_mu,
     sums,
 )
-from privrl.privacy.accounting.worst_cases import movement
+from privrl.privacy.accounting.worst_cases import sensitivity
 
 __all__ = [
     "GRID",
@@ -36,6 +36,6 @@ __all__ = [
     "delta",
     "epsilon",
     "gaussian_mu",
-    "movement",
+    "sensitivity",
     "sums",
 ]

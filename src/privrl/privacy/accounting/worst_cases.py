@@ -1,7 +1,7 @@
 """From events to worst cases: dominating losses, with a count each, of one unit under a relation.
 
-Sensitivity is decided here and nowhere else (`movement`), and counts are only ever multiplied here.
-Losses of one family are merged exactly (Gaussians into one Gaussian, zCDP into one zCDP).
+Sensitivity is decided here and nowhere else (`sensitivity`), and counts are only ever multiplied
+here. Losses of one family are merged exactly (Gaussians into one Gaussian, zCDP into one zCDP).
 """
 
 import math
@@ -51,7 +51,7 @@ from privrl.privacy.promise import Relation
 _MOST_COMBINATIONS = 256
 
 
-def movement(bound: float, relation: Relation) -> float:
+def sensitivity(bound: float, relation: Relation) -> float:
     """How far a sum moves between neighbours when each unit contributes at most `bound`."""
     return 2.0 * bound if relation in (Relation.REPLACE_ONE, Relation.LOCAL) else bound
 
@@ -136,11 +136,11 @@ def _loss_of(event: Event, relation: Relation) -> Loss | None:
     """The loss of an event that stands for itself; None when nothing can be lost."""
     match event:
         case Gaussian(std, bound):
-            return GaussianShift(_ratio(event, movement(bound, relation), std))
+            return GaussianShift(_ratio(event, sensitivity(bound, relation), std))
         case Laplace(scale, bound):
-            return LaplaceShift(_ratio(event, movement(bound, relation), scale))
+            return LaplaceShift(_ratio(event, sensitivity(bound, relation), scale))
         case DiscreteGaussian(std, bound, dimension):
-            moved = movement(bound, relation)
+            moved = sensitivity(bound, relation)
             if moved < 1.0:
                 return None  # integer vectors that differ are at least one step apart
             if dimension == 1 and 2 * TAIL_SDS * std < MOST_ATOMS:
@@ -149,7 +149,7 @@ def _loss_of(event: Event, relation: Relation) -> Loss | None:
                 moved = math.floor(moved)
             return Concentrated(_ratio(event, moved, std) ** 2 / 2.0)
         case DiscreteLaplace(scale, bound):
-            steps = math.floor(movement(bound, relation))
+            steps = math.floor(sensitivity(bound, relation))
             if steps == 0:
                 return None
             if steps > MOST_ATOMS:
@@ -241,9 +241,9 @@ def _allocated(event: RandomAllocation, relation: Relation) -> Loss:
         raise UnsupportedError(
             f"No proven bound is implemented for {event}: allocate a single Gaussian event."
         )
-    # The old unit and the new one are in steps of their own: half of the movement each.
+    # The old unit and the new one are in steps of their own: half of the sensitivity each.
     exchanged = relation is Relation.REPLACE_ONE
-    moved = movement(event.event.bound, relation) / (2.0 if exchanged else 1.0)
+    moved = sensitivity(event.event.bound, relation) / (2.0 if exchanged else 1.0)
     mu = _ratio(event, moved, event.event.std)
     loss = Allocated(mu, event.steps, exchanged)
     return loss.known if event.steps == 1 or mu > _LARGEST_ALLOCATED else loss

@@ -11,7 +11,7 @@ Unit and relation: the caller's. A unit takes part in at most `participations` s
 have the same ones, and an absent unit contributes zero. In each slot its whole contribution is
 clipped to `bound`. Whatever else enters x_t depends on other units' data and earlier releases only.
 
-**Theorem.** The whole stream is mu-GDP with mu = movement(bound S, relation) / std, where
+**Theorem.** The whole stream is mu-GDP with mu = sensitivity(bound S, relation) / std, where
 
     S^2 = the largest sum of |M'M|_ij over i, j in P, over all admissible sets of slots P.
 
@@ -22,12 +22,12 @@ is known before step t is a function of r_1, ..., r_(t-1). So let x_t depend on 
 the means of r_t in the two worlds differ by D_t = sum over slots j <= t of M_tj v_j, because M is
 lower triangular. Here v_j is the difference of one contribution, chosen with r_1, ..., r_(j-1) in
 sight: of norm at most `bound` when one world has zero in its place, and at most 2 bound when it has
-another contribution of norm at most `bound`; that is `movement(bound, relation)`. On every path
+another contribution of norm at most `bound`; that is `sensitivity(bound, relation)`. On every path
 
-    sum_t |D_t|^2 = sum_ij (M'M)_ij <v_i, v_j> <= movement^2 sum_ij |M'M|_ij <= (movement S)^2
+    sum_t |D_t|^2 = sum_ij (M'M)_ij <v_i, v_j> <= sensitivity^2 sum_ij |M'M|_ij <= (sensitivity S)^2
 
-for vectors v_j as for numbers (Cauchy and Schwarz). Write D for movement S. Append one more answer
-whose mean differs by what is missing, so that the sum is D^2 always; this can only help an
+for vectors v_j as for numbers (Cauchy and Schwarz). Write D for sensitivity S. Append one more
+answer whose mean differs by what is missing, so that the sum is D^2 always; this can only help an
 attacker. The log-likelihood ratio in the first world is then (sum_t <D_t, z_t> - D^2 / 2) / std^2.
 As D_t is known before z_t is drawn, exp(i s sum <D_t, z_t> + s^2 std^2 sum |D_t|^2 / 2) is a
 martingale, so the sum has the characteristic function exp(-s^2 std^2 D^2 / 2): it is exactly

@@ -14,11 +14,11 @@ that is released. The norm is that of the reproducing kernel Hilbert space H of 
 
 (that this is the norm: integrate <f, exp(-rate |x - .|)> by parts on both sides of x, and f(x) is
 left). For a function with several components, the squares of their norms add up. Sensitivity:
-`movement(bound, relation)` in that norm.
+`sensitivity(bound, relation)` in that norm.
 
 Theorem (Hall, Rinaldo, Wasserman 2013). All answers together, at whatever points, chosen one after
-the other in the light of the answers before, are mu-GDP with mu = movement / std: the event is one
-Gaussian(std, bound), once for all queries. Proof. Let d = f - f' be the difference between two
+the other in the light of the answers before, are mu-GDP with mu = sensitivity / std: the event is
+one Gaussian(std, bound), once for all queries. Proof. Let d = f - f' be the difference between two
 neighbours. By the theorem of Cameron and Martin the laws of the paths f + g and f' + g have a
 density with respect to each other, whose logarithm is, under the one, normal with mean m / 2 and
 variance m = ||d||^2 / std^2, and under the other normal with mean -m / 2; that is the pair N(0, 1),

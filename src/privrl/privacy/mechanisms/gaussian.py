@@ -1,9 +1,9 @@
 """The Gaussian mechanism, calibrated analytically (Balle and Wang 2018).
 
 Unit and relation: the caller's; each unit contributes a vector of L2 norm at most `bound` to the
-sum (clip per unit, then sum). Sensitivity: `movement(bound, relation)`. Theorem: the release is
-mu-GDP with mu = movement / std (Dong, Roth, Su 2022), for any dimension and adaptively chosen sums.
-Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
+sum (clip per unit, then sum). Sensitivity: `sensitivity(bound, relation)`. Theorem: the release is
+mu-GDP with mu = sensitivity / std (Dong, Roth, Su 2022), for any dimension and adaptively chosen
+sums. Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
 """
 
 import math

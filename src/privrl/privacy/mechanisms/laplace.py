@@ -1,9 +1,9 @@
 """The Laplace mechanism.
 
 Unit and relation: the caller's; each unit contributes a vector of L1 norm at most `bound` to the
-sum (clip per unit, then sum). Sensitivity: `movement(bound, relation)` in L1. Theorem: the release
-is pure (movement / scale)-DP (Dwork et al. 2006), for any dimension and adaptively chosen sums.
-Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
+sum (clip per unit, then sum). Sensitivity: `sensitivity(bound, relation)` in L1. Theorem: the
+release is pure (sensitivity / scale)-DP (Dwork et al. 2006), for any dimension and adaptively
+chosen sums. Arithmetic: 64-bit floating point, so certificates list "idealised real arithmetic".
 """
 
 import math

@@ -10,15 +10,15 @@ What cutting off costs. A coordinate loses less than one step, always towards ze
 less than dimension step of its L1 norm, and over n units the losses add up. `calibrated` takes a
 step of at most bound / (4096 dimension), with which no more than 1/4096 of a full row is lost,
 where that slows no sampler and loosens no account: for Laplace noise always, but for several
-releases in more than 120 dimensions (the accountant composes up to 2 10^6 steps of movement well);
-for Gaussian noise only while std <= 4 bound / dimension, because its quick sampler ends at a width
-of 2^14. Beyond, a step is 1/8192 of the noise or less, and a coordinate's bias at most n / 8192 of
-the noise: for many units with many small coordinates prefer `GaussianMechanism`. A step is never
-larger than the bound, however slow the sampler: nothing would be left of anybody's row.
+releases in more than 120 dimensions (the accountant composes up to 2 10^6 steps of sensitivity
+well); for Gaussian noise only while std <= 4 bound / dimension, because its quick sampler ends at a
+width of 2^14. Beyond, a step is 1/8192 of the noise or less, and a coordinate's bias at most n /
+8192 of the noise: for many units with many small coordinates prefer `GaussianMechanism`. A step is
+never larger than the bound, however slow the sampler: nothing would be left of anybody's row.
 
-Sensitivity: `movement(bound / step, relation)` in grid units. Theorems: Canonne, Kamath and Steinke
-(2020) for the discrete Gaussian, zCDP in several dimensions; pure DP for the discrete Laplace. No
-step is idealised; certificates need no assumption about arithmetic.
+Sensitivity: `sensitivity(bound / step, relation)` in grid units. Theorems: Canonne, Kamath and
+Steinke (2020) for the discrete Gaussian, zCDP in several dimensions; pure DP for the discrete
+Laplace. No step is idealised; certificates need no assumption about arithmetic.
 """
 
 import math
@@ -90,7 +90,7 @@ class _OnGrid:
             noise = noise_over_bound * bound
             step = _power(noise / _RESOLUTION, math.floor)
             fine = _power(bound / _RESOLUTION / dimension, math.floor)
-            if times > 1:  # the accountant composes tightly up to so many steps of movement
+            if times > 1:  # the accountant composes tightly up to so many steps of sensitivity
                 fine = max(fine, _power(2.0 * bound / MOST_ATOMS, math.ceil))
             quick = _power(noise / cls.widest, math.ceil)
             # A step beyond the bound would leave nothing of anybody, and cost nothing.

@@ -81,7 +81,7 @@ class NormalPair(Pair):
 class DiscreteNormalPair(Pair):
     """Discrete Gaussian noise moved by the integer `shift`, and not moved.
 
-    The ceiling pays for a movement of `charge`, at least `shift` and in any dimension.
+    The ceiling pays for a sensitivity of `charge`, at least `shift` and in any dimension.
     """
 
     shift: int
