@@ -77,3 +77,10 @@ def test_parts_of_a_payment_are_certified_apart_and_none_twice(tmp_path: Path) -
             with pytest.raises(AssertionError, match="than was paid for"):
                 opened.part(event, secure())
         assert len(list(ledger.entries())) == 1
+        with pytest.raises(AssertionError, match="pays nothing itself"):
+            parts[0].pay(second)
+        with pytest.raises(AssertionError, match="than was paid for"):
+            parts[0].part(first, secure())
+        parts[0].expect_paid(first)
+        with pytest.raises(AssertionError, match="than was paid for"):
+            parts[0].expect_paid(second)

@@ -1,6 +1,8 @@
 """Words become learners."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +16,7 @@ from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs.registry import make
 from privrl.privacy import Budget
 from privrl.run.lessons import Lesson as AnyLesson
-from privrl.run.lessons import grid_of, planned
+from privrl.run.lessons import grid_of, planned, teach_on
 from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
 from privrl.run.sweep import SweepPlan
 
@@ -33,6 +35,20 @@ def test_what_was_said_is_what_the_agent_has() -> None:
     assert lesson.count == 50
     assert Lesson.of(lesson.to_dict()) == lesson
     assert "public" not in lesson.to_dict()
+
+
+def test_a_mode_that_says_what_is_always_so_is_passed_over() -> None:
+    assert "mode" not in AnyLesson.of({"learner": "actor-critic", "mode": "certified"}).to_dict()
+    assert "mode" not in AnyLesson.of({"learner": "pgc", "mode": "recipe"}).to_dict()
+
+
+def test_a_run_of_the_old_paper_mode_is_for_the_version_that_began_it(tmp_path: Path) -> None:
+    words = {"words": {"learner": "actor-critic", "mode": "paper", "env": "ObstacleGrid"}}
+    about: dict[str, Any] = {"ledger": None, "name": "run", "seed": 1, "id": "x", "formats": []}
+    run = {"kind": "privrl run", "format": 2, **words, **about}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with pytest.raises(InputError, match="go on with the version that the run was begun with"):
+        teach_on(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +94,10 @@ def test_the_largest_numbers_are_no_range() -> None:
         ({"epsilon": math.inf}, "epsilon must be finite"),
         ({"delta": 0.0}, "delta must be above 0, because the noise is Gaussian"),
         ({"clip": "median"}, "clip must be a number, not 'median'"),
-        ({"mode": "paper"}, "actor-critic has no modes: a paper's algorithm is a learner of its"),
+        (
+            {"mode": "paper"},
+            "no modes any more: the paper's algorithm is the learner seo2020-actor",
+        ),
         ({"acting": "softmax"}, "There is no option 'acting' of actor-critic"),
     ],
 )

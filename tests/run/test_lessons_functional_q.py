@@ -120,7 +120,7 @@ def test_numbers_without_ends_are_asked_about(words: dict[str, Any], sentence: s
         ({"people": 3}, "There is no option 'people'"),
         (
             {"mode": "paper"},
-            "functional-q has no modes: a paper's algorithm is a learner",
+            "There are no modes any more: the paper's algorithm is the learner wang2019-",
         ),
         ({"sigma": 1.0}, "There is no option 'sigma' of functional-q"),
         ({"reward_radus": 3}, "Did you mean 'reward_radius'?"),

@@ -100,7 +100,7 @@ def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
     ("words", "sentence"),
     [
         ({"env": "Taxi-v4"}, "logged-q learns from a table: leave env out"),
-        ({"mode": "paper"}, "logged-q has no modes: a paper.s algorithm is a learner of its own"),
+        ({"mode": "paper"}, "There are no modes any more. Leave mode out"),
         ({"policy": "x.json"}, "There is no option 'policy'"),
         ({"trajectry": "x"}, "Did you mean 'trajectory'?"),
         ({"ledger": "x"}, "ledger belongs on the command line"),

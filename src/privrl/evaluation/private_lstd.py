@@ -195,6 +195,7 @@ class PrivateLSTD:
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
         mechanism = self.mechanism
+        opened.expect_paid(mechanism.event)
         released, _ = mechanism.release(sums.total / clip, opened.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
         theta = solved(

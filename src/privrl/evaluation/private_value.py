@@ -228,6 +228,7 @@ class PrivateValue:
     def drawn(self, sums: Sums, opened: OpenSession) -> Result:
         """The three values, where `opened` has paid for them."""
         plan = self.mechanism
+        opened.expect_paid(plan.event)
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
             noised, std = plan.release_sum(sums.whole, opened.source), plan.width * plan.step

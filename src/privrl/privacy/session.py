@@ -100,6 +100,7 @@ class OpenSession:
         self.kept: Kept | None = None
         self._paid: tuple[Event, ...] = ()
         self._parts: list[Event] = []
+        self._whole = True  # and no part of another one
 
     def keep(self, kept: Kept) -> None:
         """What a run that can be gone on with has in its folder: where its noise comes from, and by
@@ -125,6 +126,8 @@ class OpenSession:
         `delta` is the one that `certify` will be asked for: what cannot be certified at it is not
         paid for. `new_run` refuses a name that the ledger has already.
         """
+        if not self._whole:
+            raise AssertionError("A part of a payment pays nothing itself.")
         listed = as_events(events)
         again = self.kept is not None and not self.kept.begun_here
         if self.ledger is not None and self.run is not None and not (again and self._knows(listed)):
@@ -148,15 +151,20 @@ class OpenSession:
         that no other part has.
         """
         listed = as_events(events)
-        left = list(self._paid)
+        left = list(self._paid) if self._whole else []
         for event in (*self._parts, *listed):
             if event not in left:
                 raise AssertionError("Something else is released than was paid for.")
             left.remove(event)
         self._parts += listed
         own = OpenSession(SECRET, self.unit, self.relation, source, self.reward_radius)
-        own._paid = listed
+        own._paid, own._whole = listed, False
         return own
+
+    def expect_paid(self, event: Event) -> None:
+        """Refuse to draw for anything else than what this session has paid for."""
+        if event not in self._paid:
+            raise AssertionError("Something else is released than was paid for.")
 
     @property
     def may_have_paid(self) -> bool:

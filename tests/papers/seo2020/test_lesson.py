@@ -29,7 +29,7 @@ def test_defaults_are_those_of_the_learner() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"mode": "paper"}, "seo2020-actor-critic has no modes"),
+        ({"mode": "paper"}, "There are no modes any more. Leave mode out"),
         ({"people": 9}, "no option 'people' of seo2020-actor-critic. Did you mean 'episodes'"),
         ({"features": "table"}, "There is no option 'features' of seo2020-actor-critic"),
         ({"delta": 0.0}, "delta must be above 0"),

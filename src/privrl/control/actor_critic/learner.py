@@ -355,7 +355,10 @@ class ActorCritic:
             program = CertifiedProgram(self, made, int(about.get("people", 1)), start.features)
             own = program.described | {"heads": program.plan.rows.described}
             if about.get("agent") != own or about.get("critic") != start.described:
-                raise InputError(f"{str(path)!r} belongs to another agent, environment or critic.")
+                raise InputError(
+                    f"{str(path)!r} belongs to another agent, environment or critic, or to another "
+                    "version of privrl: go on with what it was begun with."
+                )
             if kept.live != is_live(made):
                 raise InputError(f"{str(path)!r} belongs to another environment.")
             kept.check({} if kept.live else {"env": simulator(made)})

@@ -13,6 +13,8 @@ samples. From s_t by action a_t with reward r_t to s_{t+1},
 departure is a field of `FunctionalQ`. What the paper leaves open or prints otherwise:
 
 - The gradient is that of Q(s_t, a_t); y_t is a constant to it. The sign of the step is descent.
+- y_t and l_t (lines 19 and 20) are computed when their batch is whole. As printed nothing that
+  they depend on changes until then: theta stands still, and a path lasts whole batches.
 - The path is drawn at s_0 too, which the printed algorithm forgets.
 - B need not divide T: the samples after the last whole batch change nothing. Nor need episodes:
   nothing is learned from what the last one has beyond T.
@@ -64,7 +66,7 @@ class LazyPath:
     """g as the algorithm keeps it: values at the states so far, in sorted order.
 
     The process is Markov, so that a new value depends on those at the two nearest states alone
-    (Equation 1 of the paper's appendix). `normals` yields (networks, actions) standard normals.
+    (line 16: Equation (2) of Appendix A). `normals` yields (networks, actions) standard normals.
     With `edge="public-code"` a state right of all others depends on the first instead of the last.
     """
 

@@ -5,6 +5,9 @@ the paper's claim), `output_perturbation` (DP-LSW and DP-LSL, what it is compare
 (section 6.1) and `control` (mountain car and HIV, figures 2 to 4), which run all of them beside the
 certified estimators of `privrl.evaluation`.
 
+`GPOPE` yields the paper's claim. The published constants of `DPLSW` and `DPLSL` are valid, so these
+two yield certificates.
+
     PRIVRL_XIE2019=chain python -m benchmarks xie2019
     PRIVRL_XIE2019=control python -m benchmarks xie2019
 """

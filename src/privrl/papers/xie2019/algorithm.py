@@ -41,9 +41,9 @@ def gpope(
         diminishing: whether beta_i = step / i, instead of step.
     """
     d = b.shape[1]
-    theta, w = np.zeros(d), np.zeros(d)  # line 1
+    theta, w = np.zeros(d), np.zeros(d)  # Input; A, b and C of line 3 are arguments
     thetas = []
-    for i, (x, zeta) in enumerate(zip(draws, noise, strict=True), start=1):  # lines 2 and 3
+    for i, (x, zeta) in enumerate(zip(draws, noise, strict=True), start=1):  # lines 1 and 2
         gradient = np.concatenate([-A[x].T @ w, A[x] @ theta + C[x] @ w - b[x]])  # line 4, (4.1)
         clipped = gradient / max(1.0, float(np.linalg.norm(gradient)) / clip)  # line 5
         noised = clipped + clip * sigma * zeta  # line 6

@@ -163,6 +163,11 @@ def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[]
     words = files.read_json(place / RUN, _KIND, _FORMAT, "a run")
     refuse_modules(words.get("words"), env, place / RUN)
     try:
+        if words["words"].get("mode") == "paper":
+            raise InputError(
+                f"{str(place)!r} holds a run of an earlier version: go on with the version that "
+                "the run was begun with."
+            )
         lesson: Lesson = Lesson.of(words["words"])
         job = _job(place, words, True, progress, stop)
     except (KeyError, TypeError, AttributeError):

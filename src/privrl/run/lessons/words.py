@@ -45,6 +45,14 @@ LEARNERS = {
 }
 """Where the options of each learner are: module and class. Papers have theirs in their folders."""
 
+PRINTED = {
+    "actor-critic": "seo2020-actor-critic",
+    "functional-q": "wang2019-functional-q",
+    "prospect": "rajabi2022-prospect",
+    "pgc": "ono2020-pgc",
+}
+"""The learner that is the paper's own algorithm."""
+
 SWEPT = (
     *("actor-critic", "pgc", "ono2020-pgc", "seo2020-actor-critic", "wang2019-functional-q"),
     "rajabi2022-prospect",
@@ -162,17 +170,13 @@ class Lesson(ABC):
         given = spoken(words, config)
         given.setdefault("learner", cls.learner)
         chosen = lesson_of(given["learner"])
+        _refuse_paper_mode(given)
         if not issubclass(chosen, cls):
             raise InputError(f"This lesson is for the learner {cls.learner!r}: leave learner out.")
         kinds = {one.name: one.type for one in fields(chosen) if one.name != "said"}
         for name in given:
             if name in _COMMAND_ONLY:
                 raise InputError(f"{name} belongs on the command line: say --{name} there.")
-            if name == "mode" and name not in kinds:
-                raise InputError(
-                    f"{given['learner']} has no modes: a paper's algorithm is a learner of its "
-                    "own, such as seo2020-actor-critic."
-                )
             if name not in kinds:
                 known = chosen.INSTEAD.get(name)
                 near = [known] if known else difflib.get_close_matches(name, kinds, 1)
@@ -311,6 +315,16 @@ class FeaturesLesson(Lesson):
                 f"{env.name} does not say",
             )
         return seen.low, seen.high
+
+
+def _refuse_paper_mode(given: dict[str, Any]) -> None:
+    """Take out a mode that says what is always so now; the other one is a learner of its own."""
+    if given.get("mode") in ("certified", "recipe"):
+        del given["mode"]
+    elif "mode" in given:
+        paper = PRINTED.get(given["learner"])
+        instead = f": the paper's algorithm is the learner {paper}" if paper else ""
+        raise InputError(f"There are no modes any more{instead}. Leave mode out.")
 
 
 def network_of(sizes: str, features: Features | None = None) -> Network:
