@@ -59,6 +59,10 @@ TRAIN = {
         "--env CartPole --agents 24 --epsilon 2 --mechanism laplace --hidden 2 --flight 3",
         "--buffer 4 --seed 3",
     ),
+    "ono2020-pgc": _words(
+        "--env CartPole --agents 24 --epsilon 2 --mechanism laplace --hidden 2 --flight 3",
+        "--buffer 4 --seed 3",
+    ),
     "seo2020-actor-critic": _words(
         "--env Chain --max-steps 6 --episodes 20 --epsilon 10 --delta 1e-6 --seed 3",
     ),
