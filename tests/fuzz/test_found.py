@@ -21,7 +21,7 @@ from privrl.privacy.session import PrivacySession
 from privrl.run import clinic, training
 from privrl.run.evaluation import EvaluationSpec, _schema
 from privrl.run.sweep import SweepPlan, Swept
-from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, Stock
+from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, TRAIN, Stock
 
 
 @pytest.fixture(scope="module")
@@ -281,3 +281,16 @@ def test_large_results_take_one_line(here: Path) -> None:
     files.write_json(here / "large.json", {"a": [0.5] * 10**6})
     assert len((here / "small.json").read_text().splitlines()) == 7
     assert len((here / "large.json").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("learner", "option"), [("wang2019-functional-q", "--samples"), ("actor-critic", "--batch")]
+)
+def test_sizes_that_overflow_are_refused(
+    learner: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """XLA ended the process with an abort."""
+    words = list(TRAIN[learner])
+    words[words.index(option) + 1] = "9" * 18
+    told = refused(["train", learner, *words, "--out", str(tmp_path / "out")], capsys)
+    assert "of memory, and this machine has" in told

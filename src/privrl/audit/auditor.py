@@ -511,7 +511,7 @@ class _Arena:
         if self.together:
             try:
                 return draw(world, count, self.source)
-            except Exception as error:
+            except Exception as error:  # whoever runs them at once then runs them one by one
                 raise _RunError from error
         results: list[object] = []
         for _ in range(count):

@@ -75,6 +75,7 @@ def compiled(function: Any, *given: Any, what: str, remedy: str, told: bool = Tr
 # a small one.
 _NEEDED: dict[Any, int] = {}
 _MOST = 256
+_NOWHERE = 2**50  # So many bytes in one array are in no machine, however a program is compiled.
 
 
 def _needed(function: Any, given: tuple[Any, ...]) -> int:
@@ -88,13 +89,29 @@ def _needed(function: Any, given: tuple[Any, ...]) -> int:
     wide = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined] # made when JAX is imported
     key = (function.lower, tree, tuple(shapes), wide)
     if key not in _NEEDED:
-        stats = function.lower(*given).compile().memory_analysis()
-        parts = ("argument", "output", "temp")
-        found = sum(getattr(stats, f"{part}_size_in_bytes", 0) for part in parts)
+        traced = function.trace(*given)
+        found = _largest(traced.jaxpr.jaxpr)
+        if found < _NOWHERE:  # above, XLA would end the process: its sizes overflow
+            stats = traced.lower().compile().memory_analysis()
+            parts = ("argument", "output", "temp")
+            found = sum(getattr(stats, f"{part}_size_in_bytes", 0) for part in parts)
         if len(_NEEDED) >= _MOST:
             _NEEDED.pop(next(iter(_NEEDED)))
         _NEEDED[key] = found
     return _NEEDED[key]
+
+
+def _largest(jaxpr: Any) -> int:
+    """The bytes of the largest array in a program as it is written, loops and branches included."""
+    from jax.extend.core import subjaxprs
+
+    sizes = [
+        math.prod(one.aval.shape) * one.aval.dtype.itemsize
+        for equation in jaxpr.eqns
+        for one in equation.outvars
+        if hasattr(one.aval, "shape")
+    ]
+    return max([*sizes, *map(_largest, subjaxprs(jaxpr))], default=0)
 
 
 def on_disk(folder: str | Path | None, needed: int) -> None:

@@ -200,7 +200,10 @@ class Order:
         late &= ~new
         if late.any():
             row = first_true(late)
-            before = times[row - 1] if row else last.time  # type: ignore[union-attr]
+            before = times[row - 1]
+            if not row:
+                assert last is not None  # or the first row would not be late
+                before = last.time
             if times[row] == before:
                 what = "the step is there twice, at the same time of the same trajectory"
                 raise at(chunk.place(row), name, what)

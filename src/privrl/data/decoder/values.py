@@ -340,7 +340,7 @@ class Values:
             return words.words.index(given)
         if isinstance(given, str):
             raise InputError(f"gives {name!r} a word, but the column holds numbers.", field="fill")
-        number = float(given)  # type: ignore[arg-type]
+        number = float(given)  # type: ignore[arg-type]  # `columns` refused what is no number
         if kind == "index":
             facts = self.plan.facts
             count = facts.num_states if role == "state" else facts.num_actions

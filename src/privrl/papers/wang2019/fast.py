@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from privrl.control.lanes import by_parts
 from privrl.control.walks import Env
-from privrl.core import checks
+from privrl.core import checks, resources
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs.base import Box, Environment
@@ -483,6 +483,10 @@ class FunctionalQProgram:
         for name, value in given.items():
             check_setting(name, value)
         lanes, form = keys.shape[0], self.form
+        # A row of the sample, and its place in each path.
+        each = 4.0 * (6 + form.paths * form.actions)
+        what, remedy = f"{self.learner.samples:,} samples", "use fewer samples, or fewer replicas"
+        resources.refuse_above(each * lanes * self.learner.samples, what, remedy)
         sigma, rate = self.learner.noise
         own = {"sigma": sigma, "rate": rate, "step": self.learner.step, "gamma": self.learner.gamma}
         for name, value in given.items():

@@ -1,6 +1,7 @@
 """Privacy losses with finitely many values, and the exact law of their sums."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,9 +24,9 @@ class Atoms(Loss):
     def leak(self) -> float:
         return 0.0
 
+    @abstractmethod
     def atoms(self) -> tuple[Array, Array]:
         """Loss values and their probabilities given no leak."""
-        raise NotImplementedError
 
     def on_grid(self, interval: float) -> GridPair:
         losses, masses = self.atoms()

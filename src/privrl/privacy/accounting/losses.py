@@ -7,6 +7,7 @@ allocations are in `finite_losses.py`, `sampled_losses.py` and `allocation.py`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ TAIL_SDS = 14.0
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(ABC):
     """A privacy-loss law.
 
     `largest` is its essential supremum; `spread` is roughly its deviation; `near` and `far` are the
@@ -38,8 +39,8 @@ class Loss:
         return math.inf
 
     @property
-    def spread(self) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def spread(self) -> float: ...
 
     @property
     def far(self) -> float:
@@ -49,17 +50,18 @@ class Loss:
     def near(self) -> float:
         return -self.far
 
+    @abstractmethod
     def on_grid(self, interval: float) -> GridPair:
         """The law on a grid of the given interval, never smaller than the truth."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Pair(Loss):
     """A loss known by the tails of its two laws."""
 
+    @abstractmethod
     def tails(self, losses: Array) -> Tails:
-        raise NotImplementedError
+        """The probabilities of losses above these, under either law."""
 
     def on_grid(self, interval: float) -> GridPair:
         return grid.from_tails(self.tails, self.near, self.far, self.symmetric, interval)
