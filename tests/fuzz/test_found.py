@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from privrl import cli
+from privrl.audit import Target, audit
+from privrl.audit.catalogue import find
 from privrl.control import LoggedQ, noised_q
 from privrl.core import files
 from privrl.data import OneHot, Tabular, Trajectories
@@ -294,3 +296,19 @@ def test_sizes_that_overflow_are_refused(
     words[words.index(option) + 1] = "9" * 18
     told = refused(["train", learner, *words, "--out", str(tmp_path / "out")], capsys)
     assert "of memory, and this machine has" in told
+
+
+def test_an_audit_of_too_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """It drew for minutes, and showed no progress."""
+    told = refused(["audit", "gaussian", "--runs", "1" + "0" * 12], capsys)
+    assert "1,000,000,000,000 runs would take" in told
+
+
+def test_an_audit_shows_progress() -> None:
+    shares: list[float | None] = []
+    target = find("gaussian")()
+    assert isinstance(target, Target)
+    audit(target, runs=400_000, progress=lambda _, share=None: shares.append(share))
+    assert len(shares) > 6
+    assert shares == sorted(shares, key=lambda share: share or 0.0)
+    assert shares[-1] == 1.0

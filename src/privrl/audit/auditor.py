@@ -44,8 +44,9 @@ from scipy import special
 from privrl.audit import attacks, bounds
 from privrl.audit.attacks import Attack, Failure, Outputs
 from privrl.audit.bounds import Counts
-from privrl.core import checks
+from privrl.core import checks, resources
 from privrl.core.errors import InputError
+from privrl.core.progress import Progress, silent
 from privrl.core.types import Array
 from privrl.privacy import accounting
 from privrl.privacy.certificate import Certificate
@@ -254,6 +255,7 @@ def audit(
     confidence: float = 0.95,
     false_alarm: float = FALSE_ALARM,
     source: Source | None = None,
+    progress: Progress = silent,
 ) -> Audit:
     """Attack `target` with so many runs in each world."""
     total = target.runs if runs is None else checks.count("runs", runs)
@@ -264,11 +266,11 @@ def audit(
     rng = secure() if source is None else source
     promise = _Promise(target)
     try:
-        arena = _Arena(target, rng, together=True)
+        arena = _Arena(target, rng, total, progress, together=True)
         return _audited(promise, total, confidence, false_alarm, arena)
     except _RunError:
         # Which of the runs failed matters. Nothing seen so far is used: everything begins anew.
-        arena = _Arena(target, rng, together=False)
+        arena = _Arena(target, rng, total, progress, together=False)
         return _audited(promise, total, confidence, false_alarm, arena)
 
 
@@ -455,9 +457,14 @@ class _Arena:
     One by one, an error is the output of its run.
     """
 
-    def __init__(self, target: Target, source: Source, *, together: bool) -> None:
+    def __init__(
+        self, target: Target, source: Source, total: int, progress: Progress, *, together: bool
+    ) -> None:
         self.target = target
         self.source = source
+        self.total = total
+        self.progress = progress
+        self.done = 0
         self.together = together
         self.width = 1
         self.failed = [0, 0]
@@ -503,7 +510,12 @@ class _Arena:
                 self.errors.update(map(str, errors))
             rows = attacks.observed(outputs)
             width = max(width, rows.shape[1])
+            # A quarter of the rows is kept, and at most four scores of five eighths, in two worlds.
+            needed = self.total * (4.0 * width + 40.0)
+            resources.refuse_above(needed, f"{self.total:,} runs", "use fewer runs")
             done += count
+            self.done += count
+            self.progress(self.target.name, self.done / (2.0 * self.total))
             yield rows
 
     def _drawn(self, world: int, count: int) -> Outputs:

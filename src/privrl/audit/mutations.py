@@ -23,6 +23,7 @@ from privrl.audit.auditor import Audit, Target, audit
 from privrl.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 from privrl.audit.catalogue import find
 from privrl.core.errors import InputError
+from privrl.core.progress import Progress, silent
 
 FALSE_ALARM = 1e-3
 """How often code without a fault is called a mutant that was caught."""
@@ -176,8 +177,11 @@ def attacked(
     runs: int | None = None,
     confidence: float = 0.95,
     false_alarm: float = EVERYDAY,
+    progress: Progress = silent,
 ) -> Audit | CanaryAudit:
     """`built` audited in the way that fits it; `runs` is for those that are run many times."""
     if isinstance(built, CanaryTarget):
         return audit_with_canaries(built, confidence=confidence, false_alarm=false_alarm)
-    return audit(built, runs=runs, confidence=confidence, false_alarm=false_alarm)
+    return audit(
+        built, runs=runs, confidence=confidence, false_alarm=false_alarm, progress=progress
+    )

@@ -74,8 +74,11 @@ def audit(
     with progress(len(chosen) + len(pairs)) as advance:
         found, failed = [], []
         given: dict[str, Any] = {"confidence": confidence, "false_alarm": false_alarm, "runs": runs}
+        if len(chosen) == 1 and not pairs:
+            given["progress"] = advance
         for name, item in zip(chosen, _attacked(list(chosen), jobs, given), strict=True):
-            advance(name)
+            if "progress" not in given:
+                advance(name)
             if isinstance(item, str):
                 failed.append(f"{name} cannot be attacked: " + item)
             else:
