@@ -23,7 +23,7 @@ def run() -> Iterator[dict[str, object]]:
     ):
 
         def ours(relation: Relation = relation) -> float:
-            privacy_profile._composed.cache_clear()
+            privacy_profile._compositions.cache_clear()
             event = Repeated(PoissonSampled(Gaussian(0.8, 1), 0.01), 1000)
             return accounting.epsilon(event, 1e-5, relation)
 

@@ -29,7 +29,7 @@ import jax
 import numpy as np
 
 from benchmarks.measure import compare, seconds
-from privrl.control.lanes import _COMPILED
+from privrl.control.replicas import _COMPILED
 from privrl.envs import Interval
 from privrl.papers.wang2019 import FunctionalQ
 from privrl.papers.wang2019 import fast as paper
@@ -85,7 +85,7 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    chance, rng = random.Random(seed), np.random.default_rng(seed)
+    prob, rng = random.Random(seed), np.random.default_rng(seed)
     batch, gamma, total = 128, 0.999, episodes * STEPS
 
     def network() -> Any:
@@ -110,18 +110,18 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
         target_path.clear()
         if episode and episode % 10 == 0:
             target.load_state_dict(policy.state_dict())
-        x, reached = chance.random(), 0.0
+        x, reached = prob.random(), 0.0
         for step in range(STEPS):
             kept[0, number] = x
             listed.append(x)
-            if chance.random() < 0.05 + 0.85 * math.exp(-number / 200):
-                action = chance.randrange(2)
+            if prob.random() < 0.05 + 0.85 * math.exp(-number / 200):
+                action = prob.randrange(2)
             else:
                 with torch.no_grad():
                     q = policy(states[number]).tolist()
                 noise = policy_path.at(x)
                 action = int(q[1] + noise[1] > q[0] + noise[0])
-            size = 0.25 * chance.random()
+            size = 0.25 * prob.random()
             x = min(1.0, x + size) if action == 0 else max(0.0, x - size)
             reward = 0.5 - abs(x - 0.5)
             reached += reward
@@ -134,7 +134,7 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
             if number < batch:
                 continue
 
-            drawn = chance.sample(range(number), batch)
+            drawn = prob.sample(range(number), batch)
             picks = torch.tensor(drawn)
             met = np.array([policy_path.at(listed[k]) for k in drawn], np.float32)
             led = np.array([target_path.at(listed_after[k]) for k in drawn], np.float32)
@@ -154,25 +154,25 @@ def torch_run(seed: int, sigma: float = SIGMA, episodes: int = EPISODES) -> list
     return returns
 
 
-def ours(lanes: int) -> Any:
+def ours(replicas: int) -> Any:
     """All runs, to the end."""
-    keys = jax.random.split(jax.random.key(0), lanes)
+    keys = jax.random.split(jax.random.key(0), replicas)
     return paper.train(keys, FunctionalQ.public_code(sigma=SIGMA), Interval())
 
 
-def together(lanes: int = 60, rounds: int = 3) -> dict[str, Any]:
+def together(replicas: int = 60, rounds: int = 3) -> dict[str, Any]:
     """Seconds for one run, when so many go together."""
-    found: Any = compare(lambda: ours(lanes), lambda: torch_run(0), rounds)
+    found: Any = compare(lambda: ours(replicas), lambda: torch_run(0), rounds)
     return {
         "what": f"{WHAT}: seconds a run",
-        "lanes": lanes,
-        "ours_s": round(found["ours_s"] / lanes, 4),
+        "replicas": replicas,
+        "ours_s": round(found["ours_s"] / replicas, 4),
         "torch_s": round(found["theirs_s"], 2),
-        "ratio": round(found["ratio"] * lanes, 1),
-        "ratio_quartiles": [round(one * lanes, 1) for one in found["ratio_quartiles"]],
+        "ratio": round(found["ratio"] * replicas, 1),
+        "ratio_quartiles": [round(one * replicas, 1) for one in found["ratio_quartiles"]],
         "rounds": rounds,
         # That both learn the same: the mean return of the last episodes.
-        "ours_return": round(float(np.mean(ours(lanes).returns[:, -LAST:])), 2),
+        "ours_return": round(float(np.mean(ours(replicas).returns[:, -LAST:])), 2),
         "torch_return": round(statistics.mean(torch_run(0)[-LAST:]), 2),
     }
 

@@ -242,11 +242,11 @@ def growth(entries: int, *, alike: bool) -> dict[str, Any]:
             times["spend_with_delta"] = statistics.median(seconds(certified) for _ in range(9))
             for name, work in {
                 "certify": lambda: ledger.certify("new", 1e-6, source=source),
-                "paid": lambda: ledger.paid(1e-6),
-                "left": ledger.left,
+                "paid": lambda: ledger.account(1e-6),
+                "left": ledger.remaining,
                 "entries": ledger.entries,
                 "check": ledger.check,
-                "anchored": lambda: ledger.anchored(Path(folder) / "heads"),
+                "anchored": lambda: ledger.check_anchor(Path(folder) / "heads"),
             }.items():
                 times[name] = seconds(work)
         times["show"] = seconds(lambda: _shown(path))

@@ -13,7 +13,7 @@ import numpy as np
 from privrl.control import LoggedQ
 from privrl.data import Fourier, Softmax, collect
 from privrl.envs import Interval
-from privrl.papers.wang2019.certified import REWARD_RANGE, judged, optima
+from privrl.papers.wang2019.certified import REWARD_RANGE, mean_return, optima
 from privrl.privacy import Budget
 from privrl.privacy.session import PrivacySession
 
@@ -28,7 +28,7 @@ PEOPLE = (50, 100, 200, 500, 2000)
 def run(
     seeds: Sequence[int] = range(100, 105), people: Sequence[int] = PEOPLE
 ) -> Iterator[dict[str, Any]]:
-    blind = np.mean([judged(ENV, BLIND, seed) for seed in seeds])
+    blind = np.mean([mean_return(ENV, BLIND, seed) for seed in seeds])
     yield {"what": "returns that frame the others", "behaviour": blind, "optimum": optima()[0]}
     for count in people:
         data = {seed: collect(ENV, BLIND, count, seed) for seed in seeds}
@@ -36,7 +36,7 @@ def run(
             budget = None if epsilon is None else Budget(epsilon, DELTA)
             learner = LoggedQ(ENV.num_actions, REWARD_RANGE, budget, FEATURES)
             returns = [
-                judged(ENV, learner.fit(data[s], session=PrivacySession(seed=s)).policy, s)
+                mean_return(ENV, learner.fit(data[s], session=PrivacySession(seed=s)).policy, s)
                 for s in seeds
             ]
             yield {

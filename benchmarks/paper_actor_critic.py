@@ -48,7 +48,7 @@ def play(
     config: ActorCritic,
     env: TabularMDP,
     first: Floats,
-    chances: Floats,
+    probs: Floats,
     rng: np.random.Generator,
 ) -> Played:
     """`algorithm.run`, from the same draws to the same numbers but for rounding."""
@@ -76,7 +76,7 @@ def play(
         s = int(np.searchsorted(tables.start, first[episode], side="right"))
         total = 0.0
         for t in range(horizon):
-            where, which = chances[episode, t].tolist()
+            where, which = probs[episode, t].tolist()
             row = slice(s * actions, (s + 1) * actions)
             values = u[row].tolist()
             highest = max(values)
@@ -141,7 +141,7 @@ def play(
                 np.add(v, scratch, out=v)
 
             # The actor.
-            gradient = [-chance for chance in policy]
+            gradient = [-prob for prob in policy]
             gradient[a] += 1.0
             push = actor_step * delta
             bound = 0.0
@@ -205,28 +205,28 @@ def wait(found: Any) -> None:
 
 
 def compiled(
-    config: ActorCritic, env: TabularMDP, lanes: int, episodes: int
+    config: ActorCritic, env: TabularMDP, replicas: int, episodes: int
 ) -> tuple[Any, LearnerState, float]:
     """A program, its first state, and the seconds until it has played once."""
     program = ActorCriticProgram(config, env)
-    state = program.init(jax.random.split(jax.random.key(0), lanes))
+    state = program.init(jax.random.split(jax.random.key(0), replicas))
     begun = time.perf_counter()
     wait(program.advance(state, episodes))
     return program, state, time.perf_counter() - begun
 
 
-def speed(variant: Any, lambda_: float, lanes: int, rounds: int = 7) -> dict[str, Any]:
+def speed(variant: Any, lambda_: float, replicas: int, rounds: int = 7) -> dict[str, Any]:
     """Steps per second of whole learning runs on Taxi."""
     config = replace(SETTINGS, variant=variant, lambda_=lambda_)
     env, episodes = Taxi(), 20
-    program, state, compiling = compiled(config, env, lanes, episodes)
+    program, state, compiling = compiled(config, env, replicas, episodes)
     ours = int(np.sum(program.advance(state, episodes)[1]["length"]))
     rng = np.random.default_rng(0)
-    first, chances = rng.random(3), rng.random((3, 200, 2))
-    theirs = sum(play(config, env, first, chances, np.random.default_rng(1)).length)
+    first, probs = rng.random(3), rng.random((3, 200, 2))
+    theirs = sum(play(config, env, first, probs, np.random.default_rng(1)).length)
     found = compare(
         lambda: wait(program.advance(state, episodes)),
-        lambda: play(config, env, first, chances, np.random.default_rng(1)),
+        lambda: play(config, env, first, probs, np.random.default_rng(1)),
         rounds,
     )
     # Seconds of the same number of steps.
@@ -236,10 +236,10 @@ def speed(variant: Any, lambda_: float, lanes: int, rounds: int = 7) -> dict[str
     ours_s: Any = found["ours_s"]
     theirs_s: Any = found["theirs_s"]
     return {
-        "what": "steps per second on Taxi, all lanes together, against a NumPy loop",
+        "what": "steps per second on Taxi, all replicas together, against a NumPy loop",
         "variant": variant,
         "lambda": lambda_,
-        "lanes": lanes,
+        "replicas": replicas,
         "ours_us_per_step": round(1e6 * ours_s / ours, 3),
         "numpy_us_per_step": round(1e6 * theirs_s / theirs, 2),
         "ratio": round(ratio * per_step, 1),
@@ -261,28 +261,28 @@ def random_table(states: int, seed: int = 0) -> TabularMDP:
     )
 
 
-def growth(variant: Any, lambda_: float, lanes: int = 16, rounds: int = 7) -> dict[str, Any]:
+def growth(variant: Any, lambda_: float, replicas: int = 16, rounds: int = 7) -> dict[str, Any]:
     """How much longer a step takes with 50,000 states than with 500.
 
     The states are handed over once in a call of 100 episodes, and copied once.
     """
     config = replace(SETTINGS, variant=variant, lambda_=lambda_)
     episodes = 100
-    few = compiled(config, random_table(500), lanes, episodes)
-    many = compiled(config, random_table(50_000), lanes, episodes)
+    few = compiled(config, random_table(500), replicas, episodes)
+    many = compiled(config, random_table(50_000), replicas, episodes)
     found = compare(
         lambda: wait(few[0].advance(few[1], episodes)),
         lambda: wait(many[0].advance(many[1], episodes)),
         rounds,
     )
-    steps = 200 * lanes * episodes
+    steps = 200 * replicas * episodes
     few_s: Any = found["ours_s"]
     many_s: Any = found["theirs_s"]
     return {
         "what": "time of a step with 50,000 states over that with 500",
         "variant": variant,
         "lambda": lambda_,
-        "lanes": lanes,
+        "replicas": replicas,
         "us_per_step_500": round(1e6 * few_s / steps, 3),
         "us_per_step_50000": round(1e6 * many_s / steps, 3),
         "ratio": found["ratio"],
@@ -293,8 +293,8 @@ def growth(variant: Any, lambda_: float, lanes: int = 16, rounds: int = 7) -> di
 
 def run() -> Iterator[dict[str, Any]]:
     for lambda_ in (0.0, 0.8):
-        for lanes in (16, 64):
+        for replicas in (16, 64):
             for variant in VARIANTS:
-                yield speed(variant, lambda_, lanes)
+                yield speed(variant, lambda_, replicas)
     for lambda_ in (0.0, 0.8):
         yield growth("both", lambda_)

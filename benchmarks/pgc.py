@@ -8,12 +8,12 @@ second; and a model that balances the pole for all 200 steps and does not change
 environment steps per second.
 
 The alternative is written twice. "plain" asks PyTorch for each action, and keeps the logarithms of
-chances for the gradient, as most scripts do. "tuned" is what a second reader made of it: actions by
-NumPy from a copy of the weights, and one batched pass of PyTorch at the end of an episode. Both run
-on one thread, which is fastest for networks of this size, without Gymnasium's checks, and one agent
-after the other. Here 200 lanes go together on all cores, as whoever repeats an experiment has them,
-with nine agents in flight in each: "open" whose report comes when its episode is over, and "fixed"
-when all nine are. Compiling is apart.
+probabilities for the gradient, as most scripts do. "tuned" is what a second reader made of it:
+actions by NumPy from a copy of the weights, and one batched pass of PyTorch at the end of an
+episode. Both run on one thread, which is fastest for networks of this size, without Gymnasium's
+checks, and one agent after the other. Here 200 replicas go together on all cores, as whoever
+repeats an experiment has them, with nine agents in flight in each: "open" whose report comes when
+its episode is over, and "fixed" when all nine are. Compiling is apart.
 
 PyTorch is not among privrl's dependencies: where it is missing there is one row that says so.
 """
@@ -40,7 +40,7 @@ from privrl.privacy.mechanisms.unit_vector import PrivUnit
 from privrl.privacy.noise import reproducible
 
 EPSILON, GAMMA, BASELINE, RATE, BUFFER, HIDDEN = 1.0, 0.99, 25.0, 0.1, 100, 16
-LANES, ROUNDS = 200, 5
+REPLICAS, ROUNDS = 200, 5
 WHAT = "private gradient collection on CartPole, PrivUnit, buffer 100"
 
 
@@ -57,7 +57,7 @@ def balancing() -> Any:
 class Balancing(Model):
     """A model that begins with these parameters."""
 
-    def initial(self, key: jax.Array) -> jax.Array:
+    def initial_parameters(self, key: jax.Array) -> jax.Array:
         return jnp.asarray(balancing())
 
 
@@ -70,7 +70,7 @@ def run() -> Iterator[dict[str, Any]]:
 
 
 def _measured(unit: str, theta: Any, mine: int, theirs: int) -> Iterator[dict[str, Any]]:
-    """`mine` submissions in each lane here, and `theirs` in all there, in turns."""
+    """`mine` submissions in each replica here, and `theirs` in all there, in turns."""
     by_steps = theta is not None
     begun = time.perf_counter()
     timings: tuple[Timing, ...] = ("open", "fixed")
@@ -103,14 +103,14 @@ def _measured(unit: str, theta: Any, mine: int, theirs: int) -> Iterator[dict[st
                 "ratio": statistics.median(ratios),
                 "ratio_range": [min(ratios), max(ratios)],
                 "steps_of_an_episode": [min(lengths), max(lengths)],
-                "lanes": LANES,
+                "replicas": REPLICAS,
                 "compile_s": compiling,
                 "rounds": ROUNDS,
             }
 
 
 def _ours(theta: Any, timing: Timing, submissions: int) -> tuple[int, int]:
-    """How many reports and steps there were in all lanes, from the beginning."""
+    """How many reports and steps there were in all replicas, from the beginning."""
     env = CartPole()
     kind = Model if theta is None else Balancing
     model = kind(env.observation, 2, (HIDDEN,))
@@ -120,9 +120,9 @@ def _ours(theta: Any, timing: Timing, submissions: int) -> tuple[int, int]:
     program = PGCProgram(env, model, (arm,), submissions, timing=timing, block=block)
     numbers = {"rate": RATE if theta is None else 0.0, "buffer": BUFFER, "gamma": GAMMA}
     with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(0), LANES)
+        keys = jax.random.split(jax.random.key(0), REPLICAS)
         settings = {
-            name: jnp.full(LANES, {**numbers, "baseline": BASELINE}.get(name, 0.0))
+            name: jnp.full(REPLICAS, {**numbers, "baseline": BASELINE}.get(name, 0.0))
             for name in program.sweepable
         }
         scores = play(program, keys, settings, submissions)["return"]
@@ -202,7 +202,7 @@ def _tuned(torch: Any, env: Any, net: Any, draw: np.random.Generator) -> tuple[l
     difference = last[1] - last[0]
     seen, _ = env.reset(seed=int(draw.integers(2**31)))
     uniforms = draw.random(200)
-    # The chance of the second action is above u where its lead is above log(u / (1 - u)).
+    # The probability of the second action is above u where its lead is above log(u / (1 - u)).
     with np.errstate(divide="ignore"):
         bars = np.log(uniforms) - np.log1p(-uniforms)
     states, actions = [], []

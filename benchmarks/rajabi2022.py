@@ -39,6 +39,6 @@ def run() -> Iterator[dict[str, Any]]:
         for prospect in rajabi2022_certified.PROSPECTS:
             for learner in rajabi2022_certified.LEARNERS:
                 yield rajabi2022_certified.without_noise(SEEDS, learner, prospect)
-        yield from rajabi2022_certified.certified(SEEDS)
+        yield from rajabi2022_certified.certified_rows(SEEDS)
     if "gamble" in wanted:
         yield from rajabi2022_gamble.choices(GAMBLES)

@@ -125,7 +125,7 @@ def _error(plan: Plan, source: Source) -> tuple[float, float]:
         rows = _vectors(source, AGENTS)
         reports, _ = plan.release(rows, source)
         if isinstance(plan, ProjectedSign) and not plan.debias:
-            reports = reports / plan.shrink
+            reports = reports / plan.shrinkage
         parts.append(np.sum((reports - rows) ** 2, axis=1))
     squares = np.concatenate(parts)
     return float(np.mean(squares)), float(np.std(squares) / math.sqrt(squares.size))

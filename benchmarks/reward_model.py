@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import seconds
-from privrl.audit.limits import best_accuracy_gdp, group_gdp, steps_between
+from privrl.audit.limits import best_accuracy_gdp, group_privacy_gdp, steps_between
 from privrl.envs import Interval, episodes
 from privrl.privacy import Budget
 from privrl.privacy.mechanisms.reward_model import (
@@ -102,7 +102,7 @@ def run() -> Iterator[dict[str, object]]:
     }
     for radius in RADII:
         for name, features in choices.items():
-            plan = RewardModelMechanism.calibrated(
+            plan = RewardModelMechanism.from_budget(
                 radius, BUDGET, points, features, weights, (0.0, 0.5)
             )
             returns = []
@@ -118,7 +118,7 @@ def run() -> Iterator[dict[str, object]]:
                 "mean_return": float(means.mean()),
                 "standard_error": float(means.std(ddof=1) / math.sqrt(means.size)),
             }
-        mu = group_gdp(radius / plan.std, steps_between(0.5, radius))
+        mu = group_privacy_gdp(radius / plan.std, steps_between(0.5, radius))
         # Averaged over both, J differs from 12.5 by half of what it differs between the two.
         told = 2.0 * best_accuracy_gdp(mu) - 1.0
         yield {"radius": radius, "ceiling": 12.5 + (sum(best) - 25.0) / 2.0 * told}

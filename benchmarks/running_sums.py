@@ -60,7 +60,7 @@ def _kinds(horizon: int) -> list[tuple[Strategy, int | None]]:
 def _errors(horizon: int) -> Iterator[dict[str, object]]:
     base: dict[str, float] = {}
     for strategy, band in _kinds(horizon):
-        plan = CorrelatedMechanism.calibrated(
+        plan = CorrelatedMechanism.from_budget(
             1.0, BUDGET, horizon=horizon, strategy=strategy, band=band
         )
         totals, _ = plan.release(np.zeros((horizon, WIDE)), secure())
@@ -88,7 +88,7 @@ def _optimal(horizon: int) -> dict[str, object]:
     optimal.cache_clear()
     taken = seconds(lambda: optimal(horizon))
     best, root = (
-        CorrelatedMechanism.calibrated(1.0, BUDGET, horizon=horizon, strategy=strategy)
+        CorrelatedMechanism.from_budget(1.0, BUDGET, horizon=horizon, strategy=strategy)
         for strategy in (Strategy.OPTIMAL, Strategy.SQUARE_ROOT_TOEPLITZ)
     )
     M, A = optimal(horizon)[1], np.tril(np.ones((horizon, horizon)))

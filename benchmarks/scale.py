@@ -325,9 +325,9 @@ def child(kind: str, folder: str, people: int, silent: bool) -> dict[str, float]
     status = dict(line.split(":", 1) for line in lines if ":" in line)
     if silent:
         if kind == "lstd":
-            from privrl.evaluation.sums import gathered
+            from privrl.evaluation.sums import gather_sums
 
-            found = gathered(lstd, stream).total
+            found = gather_sums(lstd, stream).total
         elif kind.startswith("lstd"):
             found = found[0]
         np.save(Path(folder).parent / f"{kind}.npy", found)

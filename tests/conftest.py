@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # A counterexample is enough; a smaller one takes longer than finding it.
         settings.register_profile("mutant", phases=[Phase.explicit, Phase.generate])
         settings.load_profile("mutant")
-        _MUTATED.enter_context(MUTANTS[name].applied())
+        _MUTATED.enter_context(MUTANTS[name].apply())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -40,11 +40,11 @@ def compiled_quickly(
     """Compiling is most of the time of a quick test. Slow tests run what users run."""
     import jax
 
-    from privrl.control import lanes
+    from privrl.control import replicas
 
     quick = request.node.get_closest_marker("slow") is None
     if quick:
-        monkeypatch.setattr(lanes, "OPTIONS", {})
+        monkeypatch.setattr(replicas, "OPTIONS", {})
     jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
     yield
     jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from privrl.audit.catalogue import load
 from privrl.audit.mutants import MUTANTS
-from privrl.audit.mutations import Finding, Mutant, audited
+from privrl.audit.mutations import Finding, Mutant, audit_mutant
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,7 +49,7 @@ def passed(mutant: Mutant) -> list[str]:
 def caught(mutant: Mutant, target: str) -> Finding:
     """What the audit of a mutant finds, with attack and threshold fixed beforehand."""
     load()
-    return audited(mutant, target)
+    return audit_mutant(mutant, target)
 
 
 def main(arguments: list[str]) -> int:
@@ -70,10 +70,10 @@ def main(arguments: list[str]) -> int:
         for target in () if given.units else mutant.targets:
             begun = time.process_time()
             found = caught(mutant, target)
-            bad += not found.caught
+            bad += not found.is_caught
             power = getattr(found.found, "power", None)
             print(
-                f"{name:<26}{target:<28}{'caught' if found.caught else 'NOT CAUGHT':<12}"
+                f"{name:<26}{target:<28}{'caught' if found.is_caught else 'NOT CAUGHT':<12}"
                 f"{'' if power is None else f'power {power:.3f} '}"
                 f"({time.process_time() - begun:.1f} CPU s)",
                 flush=True,

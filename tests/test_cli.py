@@ -293,7 +293,8 @@ def test_a_refuted_promise_is_a_failure(
     (tmp_path / "leaks.py").write_text(
         "from privrl.privacy import Budget\n"
         "from privrl.audit import Target\n"
-        "target = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=200)\n"
+        "target = Target.from_mechanism(\n"
+        "    lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=200\n)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -318,10 +319,10 @@ def test_an_audit_that_could_not_have_shown_a_fault_does_not_reassure(
         "from privrl.audit import Target\n"
         "from privrl.privacy.mechanisms import GaussianMechanism\n"
         "budget = Budget(10.0, 1e-5)\n"
-        "std = GaussianMechanism.calibrated(0.5, budget).std / 3.0\n"
+        "std = GaussianMechanism.from_budget(0.5, budget).std / 3.0\n"
         "def mechanism(x, source):\n"
         "    return x + source.normal(std, (1,))\n"
-        "target = Target.of(mechanism, (-0.5, 0.5), budget, name='third', runs=16000)\n"
+        "target = Target.from_mechanism(mechanism, (-0.5, 0.5), budget, name='third', runs=16000)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

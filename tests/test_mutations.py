@@ -17,7 +17,7 @@ import pytest
 from privrl.audit import mutations
 from privrl.audit.catalogue import TARGETS, load
 from privrl.audit.mutants import MUTANTS
-from privrl.audit.mutations import Mutant, audited, exchanged
+from privrl.audit.mutations import Mutant, audit_mutant, patch_attribute
 from privrl.evaluation import PrivateValue
 from privrl.privacy import Budget, InputError, noise
 from privrl.privacy.mechanisms import GaussianMechanism, clip
@@ -78,7 +78,7 @@ def test_unit_tests_catch_it(mutant: Mutant) -> None:
 )
 def test_audits_catch_it(mutant: Mutant, name: str) -> None:
     """With power 0.95 one audit misses one time in twenty; two in a row, one time in 400."""
-    assert audited(mutant, name).caught or audited(mutant, name).caught
+    assert audit_mutant(mutant, name).is_caught or audit_mutant(mutant, name).is_caught
 
 
 def test_the_catalogue_is_complete() -> None:
@@ -100,7 +100,7 @@ def test_every_mutant_changes_something_and_ends_with_its_block() -> None:
     for mutant in MUTANTS.values():
         places = [place for place, _ in mutant.edits]
         before = [_at(place) for place in places]
-        with contextlib.suppress(KeyError), mutant.applied():
+        with contextlib.suppress(KeyError), mutant.apply():
             changed = [_at(place) for place in places]
             assert all(a is not b for a, b in zip(changed, before, strict=True)), mutant.name
             raise KeyError
@@ -120,7 +120,7 @@ def test_what_is_gone_cannot_be_mutated() -> None:
     for place in ("privacy.noise:Source.nothing", "privacy.noise:Nothing.normal"):
         with (
             pytest.raises(InputError, match="adapt the mutant"),
-            exchanged(place, lambda shipped: shipped),
+            patch_attribute(place, lambda shipped: shipped),
         ):
             pass
 
@@ -132,7 +132,7 @@ def test_a_function_is_exchanged_wherever_it_was_imported() -> None:
         return {vars(module)["jax_normal"] for module in (noise, correlated_jax, functional_jax)}
 
     shipped = noise.jax_normal
-    with MUTANTS["noise-jax"].applied():
+    with MUTANTS["noise-jax"].apply():
         assert everywhere() == {noise.jax_normal}
         assert noise.jax_normal is not shipped
     assert everywhere() == {shipped}
@@ -143,7 +143,7 @@ def test_a_mutant_leaves_nothing_behind() -> None:
     code = (
         "from privrl.privacy import noise\n"
         "from privrl.audit.mutants import MUTANTS\n"
-        "with MUTANTS['noise-jax'].applied():\n"
+        "with MUTANTS['noise-jax'].apply():\n"
         "    from privrl.privacy.mechanisms import correlated_jax, functional_jax\n"
         "assert functional_jax.jax_normal is noise.jax_normal is correlated_jax.jax_normal\n"
         "assert 'mutants' not in noise.jax_normal.__module__\n"
@@ -160,13 +160,13 @@ def test_a_calibration_is_not_carried_over_into_a_mutant_nor_out_of_it() -> None
 
     class Watched(Mutant):
         @contextmanager
-        def applied(self) -> Iterator[None]:
-            with super().applied():
+        def apply(self) -> Iterator[None]:
+            with super().apply():
                 seen.append(judge.mechanism)
                 yield
 
     fields = {name: getattr(factor_two, name) for name in factor_two.__dataclass_fields__}
-    audited(Watched(**fields), "gaussian", runs=40)
+    audit_mutant(Watched(**fields), "gaussian", runs=40)
     # The noise that the mutant calibrates is half of what is remembered of the shipped code.
     [mutated] = seen
     assert isinstance(mutated, GaussianMechanism)
@@ -181,8 +181,8 @@ def test_a_mutant_that_breaks_nothing_is_not_caught() -> None:
         name="idle",
         edits=(("privacy.noise:Source.normal", lambda normal: lambda *given: normal(*given)),),
     )
-    found = audited(idle, "gaussian", runs=4000)
-    assert not found.caught
+    found = audit_mutant(idle, "gaussian", runs=4000)
+    assert not found.is_caught
     assert found.found.false_alarm == mutations.FALSE_ALARM == 1e-3
     assert found.to_dict()["mutant"] == "idle"
 

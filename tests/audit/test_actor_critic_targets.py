@@ -8,7 +8,7 @@ import pytest
 from privrl import cli
 from privrl.audit import Target, Verdict
 from privrl.audit.catalogue import TARGETS
-from privrl.audit.mutations import attacked
+from privrl.audit.mutations import audit_target
 from privrl.audit.targets import actor_critic as audits
 from privrl.privacy.noise import secure
 from tests.auditing import own_targets, target_params
@@ -23,7 +23,7 @@ HARDLY_SEEN = {"actor-critic-hidden-critic"}
 
 @pytest.mark.parametrize("name", target_params(audits, slow=SLOW))
 def test_what_ships_is_not_refuted(name: str) -> None:
-    found = attacked(TARGETS[name]())
+    found = audit_target(TARGETS[name]())
     assert found.target == name
     assert found.verdict is (Verdict.INCONCLUSIVE if name in COARSE else Verdict.NOT_REFUTED)
     assert found.warning is None

@@ -23,7 +23,7 @@ from privrl.audit import (
 from privrl.audit import attacks as attack_module
 from privrl.audit.canaries import Coins
 from privrl.audit.catalogue import TARGETS, find
-from privrl.audit.mutations import attacked
+from privrl.audit.mutations import audit_target
 from privrl.audit.targets.mechanisms import gaussian
 from privrl.core.types import Array
 from privrl.privacy import (
@@ -52,8 +52,8 @@ LOCAL = Relation.LOCAL
 def test_clopper_pearson_inverts_the_binomial_tails(trials: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, trials))
     error = data.draw(st.sampled_from([1e-9, 1e-6, 0.025, 0.3]))
-    low = float(bounds.at_least(successes, trials, error))
-    high = float(bounds.at_most(successes, trials, error))
+    low = float(bounds.clopper_pearson_lower(successes, trials, error))
+    high = float(bounds.clopper_pearson_upper(successes, trials, error))
     assert 0.0 <= low <= successes / trials <= high <= 1.0
     if successes > 0:
         assert stats.binom.sf(successes - 1, trials, low) == pytest.approx(error, rel=1e-6)
@@ -66,7 +66,7 @@ def test_epsilon_from_counts_by_hand() -> None:
     least = 0.025**0.001
     found = bounds.epsilon_from_counts(Counts(1000, 1000, 0, 1000), 1e-3, 0.95)
     assert found == pytest.approx(math.log((least - 1e-3) / (1 - least)), rel=1e-9)
-    assert bounds.most_detectable(1000, 1e-3, 0.95) == found
+    assert bounds.max_detectable_epsilon(1000, 1e-3, 0.95) == found
     assert bounds.epsilon_from_counts(Counts(0, 1000, 0, 1000), 0.0, 0.95) == 0.0
     assert bounds.epsilon_from_counts(Counts(10, 1000, 500, 1000), 0.0, 0.95) == 0.0
 
@@ -190,7 +190,7 @@ def test_bounds_err_no_more_often_than_they_say() -> None:
     found = [audit(_response(1.0), confidence=0.8) for _ in range(trials)]
     wrong = sum(item.epsilon > 1.0 for item in found)
     assert wrong <= stats.binom.isf(FALSE_ALARM, trials, 0.2)
-    assert not any(item.broken for item in found)
+    assert not any(item.is_refuted for item in found)
     assert np.median([item.epsilon for item in found]) > 0.8  # and they are not idle
 
 
@@ -203,8 +203,8 @@ def test_bounds_grow_with_what_is_lost() -> None:
 def test_a_promise_that_is_too_small_is_refuted() -> None:
     honest = _response(1.0, runs=20_000)
     boasting = Target("boast", honest.draw, (PureDP(0.8, relation=LOCAL),), LOCAL, delta=0.0)
-    assert audit(boasting, runs=20_000).broken
-    assert not audit(honest).broken
+    assert audit(boasting, runs=20_000).is_refuted
+    assert not audit(honest).is_refuted
 
 
 def test_the_whole_curve_is_judged_and_not_one_point_of_it() -> None:
@@ -216,7 +216,7 @@ def test_the_whole_curve_is_judged_and_not_one_point_of_it() -> None:
     target = Target("less", draw, (Gaussian(1.0, 1.0),), Relation.ADD_REMOVE, runs=40_000)
     found = audit(target)
     assert found.epsilon < found.certified
-    assert found.broken
+    assert found.is_refuted
 
 
 def _shifted(factor: float, promise: "Budget | tuple[Gaussian]", runs: int) -> Target:
@@ -226,7 +226,7 @@ def _shifted(factor: float, promise: "Budget | tuple[Gaussian]", runs: int) -> T
         return value + source.normal(factor, (1,))
 
     add_remove = Relation.ADD_REMOVE
-    return Target.of(mechanism, (0.0, 1.0), promise, relation=add_remove, runs=runs)
+    return Target.from_mechanism(mechanism, (0.0, 1.0), promise, relation=add_remove, runs=runs)
 
 
 def test_what_keeps_its_promise_is_refuted_no_more_often_than_said() -> None:
@@ -235,7 +235,7 @@ def test_what_keeps_its_promise_is_refuted_no_more_often_than_said() -> None:
     trials = 100
     promise = (Gaussian(1.0, 1.0),)
     found = [audit(_shifted(1.0, promise, 400), false_alarm=0.02) for _ in range(trials)]
-    wrong = sum(item.broken for item in found)
+    wrong = sum(item.is_refuted for item in found)
     assert wrong <= stats.binom.isf(FALSE_ALARM, trials, 0.02)
     assert {item.false_alarm for item in found} == {0.02}
 
@@ -251,7 +251,7 @@ def test_a_test_fixed_beforehand_catches_a_fifth_less_noise() -> None:
         for _ in range(30)
     ]
     # 21 or fewer happen with probability 1.1e-5 at power 0.95, and less at more.
-    assert sum(item.broken for item in found) >= 22
+    assert sum(item.is_refuted for item in found) >= 22
 
 
 def _normal_around(std: float) -> Callable[[int, int, Source], Array]:
@@ -306,9 +306,11 @@ def test_an_error_that_depends_on_the_input_is_an_output() -> None:
             raise ValueError("too large")
         return source.normal(10.0, (2,)) + value
 
-    found = audit(Target.of(mechanism, (1.0, 9.0), Budget(1.0, 1e-5), runs=400))
-    assert found.broken
-    assert not audit(Target.of(mechanism, (1.0, 2.0), Budget(1.0, 1e-5), runs=400)).broken
+    found = audit(Target.from_mechanism(mechanism, (1.0, 9.0), Budget(1.0, 1e-5), runs=400))
+    assert found.is_refuted
+    assert not audit(
+        Target.from_mechanism(mechanism, (1.0, 2.0), Budget(1.0, 1e-5), runs=400)
+    ).is_refuted
 
 
 def test_a_mechanism_that_always_fails_is_no_audit() -> None:
@@ -316,7 +318,7 @@ def test_a_mechanism_that_always_fails_is_no_audit() -> None:
         raise ValueError("wrong key")
 
     with pytest.raises(InputError, match="failed in every run: ValueError: wrong key"):
-        audit(Target.of(mechanism, (0.0, 1.0), Budget(1.0), runs=100))
+        audit(Target.from_mechanism(mechanism, (0.0, 1.0), Budget(1.0), runs=100))
 
 
 def test_bytes_are_attacked_bit_by_bit() -> None:
@@ -327,17 +329,21 @@ def test_bytes_are_attacked_bit_by_bit() -> None:
         return bytes(noise)
 
     odds = math.log(9.0)
-    found = audit(Target.of(mechanism, (0, 1), Budget(odds), relation=LOCAL, runs=8000))
+    found = audit(Target.from_mechanism(mechanism, (0, 1), Budget(odds), relation=LOCAL, runs=8000))
     assert 1.7 < found.epsilon < odds + 0.3
-    assert not found.broken
-    assert audit(Target.of(mechanism, (0, 1), Budget(1.0), relation=LOCAL, runs=8000)).broken
+    assert not found.is_refuted
+    assert audit(
+        Target.from_mechanism(mechanism, (0, 1), Budget(1.0), relation=LOCAL, runs=8000)
+    ).is_refuted
 
 
 def test_a_message_whose_length_tells_is_caught() -> None:
     def mechanism(value: int, source: Source) -> bytes:
         return source.generator.bytes(8 + value)
 
-    assert audit(Target.of(mechanism, (0, 1), Budget(2.0), relation=LOCAL, runs=400)).broken
+    assert audit(
+        Target.from_mechanism(mechanism, (0, 1), Budget(2.0), relation=LOCAL, runs=400)
+    ).is_refuted
 
 
 LEAKS: dict[str, tuple[object, object]] = {
@@ -357,10 +363,14 @@ LEAKS: dict[str, tuple[object, object]] = {
 
 @pytest.mark.parametrize("name", LEAKS)
 def test_everything_that_can_be_seen_is_seen(name: str) -> None:
-    target = Target.of(lambda value, source: value, LEAKS[name], Budget(1.0), relation=LOCAL)
+    target = Target.from_mechanism(
+        lambda value, source: value, LEAKS[name], Budget(1.0), relation=LOCAL
+    )
     found = audit(target, runs=400)
-    assert found.broken
-    same = Target.of(lambda value, s: value, (LEAKS[name][0],) * 2, Budget(1.0), relation=LOCAL)
+    assert found.is_refuted
+    same = Target.from_mechanism(
+        lambda value, s: value, (LEAKS[name][0],) * 2, Budget(1.0), relation=LOCAL
+    )
     assert audit(same, runs=400).epsilon == 0.0
 
 
@@ -371,8 +381,8 @@ def test_the_message_of_an_error_is_seen(messages: tuple[str, str]) -> None:
             raise ValueError(message)
         return 0.0
 
-    found = audit(Target.of(mechanism, messages, Budget(1.0), relation=LOCAL, runs=400))
-    assert found.broken
+    found = audit(Target.from_mechanism(mechanism, messages, Budget(1.0), relation=LOCAL, runs=400))
+    assert found.is_refuted
     assert 0.4 < min(found.failures) <= max(found.failures) < 0.6
 
 
@@ -381,7 +391,7 @@ def test_errors_in_every_run_are_told_apart(messages: tuple[str, str]) -> None:
     def mechanism(message: str, source: Source) -> float:
         raise ValueError(message)
 
-    assert audit(Target.of(mechanism, messages, Budget(1.0), runs=400)).broken
+    assert audit(Target.from_mechanism(mechanism, messages, Budget(1.0), runs=400)).is_refuted
 
 
 def test_numbers_of_any_size_are_compared() -> None:
@@ -389,7 +399,7 @@ def test_numbers_of_any_size_are_compared() -> None:
         noise = source.normal(1.0, (2,))
         return np.array([noise[0], sign * 1e200 * (1 + 0.01 * noise[1])])
 
-    assert audit(Target.of(mechanism, (1.0, -1.0), Budget(1.0), runs=400)).broken
+    assert audit(Target.from_mechanism(mechanism, (1.0, -1.0), Budget(1.0), runs=400)).is_refuted
 
 
 def _raising(together: bool) -> Target:
@@ -409,8 +419,8 @@ def _raising(together: bool) -> Target:
 
 def test_rare_errors_are_counted_at_their_rate() -> None:
     plain, raised = audit(_raising(False)), audit(_raising(True))
-    assert not plain.broken
-    assert not raised.broken
+    assert not plain.is_refuted
+    assert not raised.is_refuted
     # Five standard errors of a rate.
     for share, rate in zip(raised.failures, (0.004, 0.004 * math.e), strict=True):
         assert abs(share - rate) < 5 * math.sqrt(rate / 20_000)
@@ -421,13 +431,13 @@ def test_outputs_longer_than_any_seen_before() -> None:
         return source.generator.bytes(8 if source.generator.random() > 0.004 else 9)
 
     for _ in range(10):
-        target = Target.of(mechanism, (0, 1), Budget(1.0), relation=LOCAL, runs=400)
-        assert not audit(target).broken
+        target = Target.from_mechanism(mechanism, (0, 1), Budget(1.0), relation=LOCAL, runs=400)
+        assert not audit(target).is_refuted
 
 
 def test_one_neighbour_is_not_two() -> None:
     with pytest.raises(InputError, match="Two neighbouring inputs"):
-        Target.of(lambda x, s: x, (0.0,), Budget(1.0))  # type: ignore[arg-type]
+        Target.from_mechanism(lambda x, s: x, (0.0,), Budget(1.0))  # type: ignore[arg-type]
 
 
 def test_what_an_audit_would_catch_is_caught_about_half_the_time() -> None:
@@ -435,13 +445,15 @@ def test_what_an_audit_would_catch_is_caught_about_half_the_time() -> None:
         def mechanism(value: float, source: Source) -> Array:
             return value + source.normal(factor, (1,))
 
-        return Target.of(mechanism, (0.0, 1.0), promise, relation=Relation.ADD_REMOVE, runs=4000)
+        return Target.from_mechanism(
+            mechanism, (0.0, 1.0), promise, relation=Relation.ADD_REMOVE, runs=4000
+        )
 
     promise = (Gaussian(1.0, 1.0),)
     limit = audit(target(1.0, promise)).would_catch
     assert limit is not None
     assert 0.5 < limit < 1.0
-    caught = sum(audit(target(limit - 0.1, promise)).broken for _ in range(10))
+    caught = sum(audit(target(limit - 0.1, promise)).is_refuted for _ in range(10))
     assert caught >= 5
     # A budget promises one point of the curve only, and less is caught.
     one_point = audit(target(1.0, Budget(4.377, 1e-5))).would_catch
@@ -454,7 +466,9 @@ def test_nan_is_seen() -> None:
     def mechanism(value: float, source: Source) -> Array:
         return source.normal(1.0, (3,)) * value
 
-    assert audit(Target.of(mechanism, (1.0, math.nan), Budget(2.0, 1e-5), runs=400)).broken
+    assert audit(
+        Target.from_mechanism(mechanism, (1.0, math.nan), Budget(2.0, 1e-5), runs=400)
+    ).is_refuted
 
 
 def test_a_certificate_is_a_promise() -> None:
@@ -469,16 +483,16 @@ def test_a_certificate_is_a_promise() -> None:
     def mechanism(value: float, source: Source) -> float:
         return value + float(source.normal(1.0, (1,))[0])
 
-    target = Target.of(mechanism, (-0.5, 0.5), certificate, runs=2000)
+    target = Target.from_mechanism(mechanism, (-0.5, 0.5), certificate, runs=2000)
     found = audit(target)
     assert found.certified == pytest.approx(certificate.epsilon)
-    assert not found.broken
+    assert not found.is_refuted
     assert found.to_dict()["delta"] == 1e-5
 
 
 def test_attacks_ignore_what_does_not_differ() -> None:
-    rows = attack_module.observed(np.ones((50, 3)))
-    for attack in attack_module.fitted(rows, rows):
+    rows = attack_module.attack_features(np.ones((50, 3)))
+    for attack in attack_module.fit_attacks(rows, rows):
         assert np.ptp(attack.score(rows)) == 0.0, attack.name
 
 
@@ -527,8 +541,8 @@ def _answers(epsilon: float, promised: float, canaries: int = 3000) -> CanaryTar
 def test_canaries_come_close_to_the_truth_and_refute_a_boast() -> None:
     found = audit_with_canaries(_answers(2.0, 2.0))
     assert 1.6 < found.epsilon < 2.2
-    assert not found.broken
-    assert audit_with_canaries(_answers(2.0, 1.0)).broken
+    assert not found.is_refuted
+    assert audit_with_canaries(_answers(2.0, 1.0)).is_refuted
     assert found.could_show > 5.0
     assert found.guesses >= found.correct
 
@@ -554,7 +568,7 @@ def test_few_canaries_that_say_nothing_refute_nothing(canaries: int) -> None:
         found = audit_with_canaries(
             CanaryTarget("nothing", train, canaries, events, LOCAL, delta=0.0)
         )
-        assert not found.broken
+        assert not found.is_refuted
         assert found.correct <= found.guesses <= canaries
 
 
@@ -595,7 +609,7 @@ LONG |= {"laplace-report-compiled", "gradient-descent-canaries", "grid-gaussian"
     [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in OWN],
 )
 def test_what_ships_is_not_refuted(name: str) -> None:
-    found = attacked(TARGETS[name]())
+    found = audit_target(TARGETS[name]())
     assert found.target == name
     assert found.verdict is Verdict.NOT_REFUTED
     assert found.warning is None
@@ -612,12 +626,13 @@ def test_targets_of_ones_own(tmp_path: object, monkeypatch: pytest.MonkeyPatch) 
         file.write(
             "from privrl.privacy import Budget\n"
             "from privrl.audit import Target\n"
-            "leak = Target.of(lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=100)\n"
+            "leak = Target.from_mechanism(\n"
+            "    lambda x, s: x, (0.0, 1.0), Budget(1.0), name='leak', runs=100\n)\n"
             "number = 3\n"
             "def make():\n    return leak\n"
         )
-    assert audit(find("my_targets:leak")()).broken  # type: ignore[arg-type]
-    assert audit(find("my_targets:make")()).broken  # type: ignore[arg-type]
+    assert audit(find("my_targets:leak")()).is_refuted  # type: ignore[arg-type]
+    assert audit(find("my_targets:make")()).is_refuted  # type: ignore[arg-type]
     for wrong in ("my_targets:number", "my_targets:nothing", "no_module:x", "nothing", "a:b:c"):
         with pytest.raises(InputError):
             find(wrong)

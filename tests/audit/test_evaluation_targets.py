@@ -8,14 +8,14 @@ import pytest
 
 from privrl import cli
 from privrl.audit import Target, Verdict
-from privrl.audit.attacks import observed
+from privrl.audit.attacks import attack_features
 from privrl.audit.catalogue import TARGETS
-from privrl.audit.mutations import attacked
+from privrl.audit.mutations import audit_target
 from privrl.audit.targets import evaluation as audits
-from privrl.audit.targets.evaluation.fits import BUDGET, NEVER, RANGE, given_away
+from privrl.audit.targets.evaluation.fits import BUDGET, RANGE, RARE_PROBABILITY, result_numbers
 from privrl.audit.targets.evaluation.output_perturbation import _only_visitor
 from privrl.audit.targets.evaluation.policy_value import _stays
-from privrl.audit.targets.evaluation.value_function import _walks
+from privrl.audit.targets.evaluation.value_function import _rollouts
 from privrl.data import OneHot, Trajectories
 from privrl.evaluation import PrivateLSTD
 from privrl.evaluation.selection import choose
@@ -35,7 +35,7 @@ COARSE = {"private-gtd-not-a-number"}
 
 @pytest.mark.parametrize("name", target_params(audits, QUICK, SLOW))
 def test_what_ships_is_not_refuted(name: str) -> None:
-    found = attacked(TARGETS[name]())
+    found = audit_target(TARGETS[name]())
     assert found.target == name
     assert found.verdict is (Verdict.INCONCLUSIVE if name in COARSE else Verdict.NOT_REFUTED)
     assert found.warning is None
@@ -59,8 +59,8 @@ def test_neighbours_differ_in_the_last_person_only() -> None:
     pairs = [
         tuple(_stays(world) for world in (0, 1)),
         tuple(_stays(world, 3) for world in (0, 1)),
-        tuple(_walks(world, 5) for world in (0, 1)),
-        tuple(_walks(world, 5, NEVER) for world in (0, 1)),
+        tuple(_rollouts(world, 5) for world in (0, 1)),
+        tuple(_rollouts(world, 5, RARE_PROBABILITY) for world in (0, 1)),
         tuple(_only_visitor()),
     ]
     for first, second in pairs:
@@ -76,9 +76,9 @@ def test_neighbours_differ_in_the_last_person_only() -> None:
 
 def test_everything_in_a_result_is_seen() -> None:
     judge = PrivateLSTD(OneHot(2), RANGE, BUDGET)
-    result = judge.fit(_walks(0, 3), session=PrivacySession(seed=1))
+    result = judge.fit(_rollouts(0, 3), session=PrivacySession(seed=1))
     assert result.weights is not None
-    seen = observed([given_away(result)])
+    seen = attack_features([result_numbers(result)])
     others = [
         replace(result, weights=result.weights + 1e-9),
         replace(result, estimate=0.0),
@@ -88,9 +88,9 @@ def test_everything_in_a_result_is_seen() -> None:
         replace(result, settings={**result.settings, "units": 4}),
     ]
     for other in others:
-        assert not np.array_equal(seen, observed([given_away(other)]))
-    again = judge.fit(_walks(0, 3), session=PrivacySession(seed=1))
-    assert np.array_equal(seen, observed([given_away(again)]))
+        assert not np.array_equal(seen, attack_features([result_numbers(other)]))
+    again = judge.fit(_rollouts(0, 3), session=PrivacySession(seed=1))
+    assert np.array_equal(seen, attack_features([result_numbers(again)]))
 
 
 def test_a_choice_is_seen() -> None:
@@ -98,7 +98,7 @@ def test_a_choice_is_seen() -> None:
         [[1.0, 0.0]], low=0.0, high=1.0, epsilon=1.0, unit=Unit.USER, session=PrivacySession(seed=0)
     )
     other = replace(taken, index=1 - taken.index)
-    assert not np.array_equal(given_away(taken), given_away(other))
+    assert not np.array_equal(result_numbers(taken), result_numbers(other))
 
 
 def test_every_iterate_is_seen() -> None:

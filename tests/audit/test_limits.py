@@ -16,8 +16,8 @@ from privrl.audit.limits import (
     best_accuracy_gdp,
     best_accuracy_of,
     ceiling,
-    group,
-    group_gdp,
+    group_privacy,
+    group_privacy_gdp,
     steps_between,
 )
 from privrl.privacy import (
@@ -55,7 +55,7 @@ def test_the_figures_of_the_plan() -> None:
     budget = Budget(0.9, 1e-4)
     assert best_accuracy(2, budget) == pytest.approx(0.711, abs=5e-4)
     assert best_accuracy(16, budget) == pytest.approx(0.141, abs=5e-4)
-    plan = GaussianMechanism.calibrated(1.0, budget, RADIUS)
+    plan = GaussianMechanism.from_budget(1.0, budget, RADIUS)
     assert best_accuracy_gdp(1.0 / plan.std) == pytest.approx(0.557, abs=5e-4)
     assert best_accuracy_of(plan.event, RADIUS) == pytest.approx(0.557, abs=5e-4)
 
@@ -132,9 +132,9 @@ def test_a_program_with_steps_lies_between_neighbours_and_freedom() -> None:
     budget = Budget(0.5, 1e-4)
     apart = np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0]])
     found = ceiling(np.eye(3), budget, apart)
-    assert best_accuracy(3, budget) < found < best_accuracy(3, group(budget, 3))
+    assert best_accuracy(3, budget) < found < best_accuracy(3, group_privacy(budget, 3))
     pair = ceiling(np.eye(2), budget, [[0, 4], [4, 0]])
-    assert pair == pytest.approx(best_accuracy(2, group(budget, 4)), rel=1e-9)
+    assert pair == pytest.approx(best_accuracy(2, group_privacy(budget, 4)), rel=1e-9)
     # Over so many steps nothing is promised, and the learner may know all.
     assert ceiling(np.eye(2), budget, [[0, 99], [99, 0]]) == pytest.approx(1.0)
 
@@ -167,25 +167,25 @@ def test_a_threshold_on_gaussian_noise_attains_the_gaussian_ceiling() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 5, 40])
 def test_group_privacy(steps: int) -> None:
     budget = Budget(0.3, 1e-7)
-    found = group(budget, steps)
+    found = group_privacy(budget, steps)
     assert found.epsilon == pytest.approx(steps * 0.3)
     assert found.delta == pytest.approx(sum(1e-7 * math.exp(0.3 * j) for j in range(steps)))
-    assert group(Budget(0.3), steps).delta == 0.0
+    assert group_privacy(Budget(0.3), steps).delta == 0.0
     # A Gaussian mechanism within the budget keeps what is promised to groups, with room to spare.
-    mu = 1.0 / GaussianMechanism.calibrated(1.0, budget, RADIUS).std
-    assert gaussian_delta(group_gdp(mu, steps), found.epsilon) <= found.delta
+    mu = 1.0 / GaussianMechanism.from_budget(1.0, budget, RADIUS).std
+    assert gaussian_delta(group_privacy_gdp(mu, steps), found.epsilon) <= found.delta
 
 
 def test_group_privacy_of_chained_learners_is_exact_for_pure_guarantees() -> None:
     """Tasks on a line: the geometric learner has a ratio of e^epsilon per step, and e^(k eps)."""
     eps, size = 0.4, 9
     apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
-    chances = np.exp(-eps * apart.astype(float))
-    chances[:, [0, -1]] /= 1.0 - math.exp(-eps)
-    chances /= chances.sum(axis=1, keepdims=True)
+    probs = np.exp(-eps * apart.astype(float))
+    probs[:, [0, -1]] /= 1.0 - math.exp(-eps)
+    probs /= probs.sum(axis=1, keepdims=True)
     for i, k in itertools.combinations(range(size), 2):
-        worst = float(np.max(np.log(chances[i] / chances[k])))
-        assert worst == pytest.approx(group(Budget(eps), k - i).epsilon, rel=1e-12)
+        worst = float(np.max(np.log(probs[i] / probs[k])))
+        assert worst == pytest.approx(group_privacy(Budget(eps), k - i).epsilon, rel=1e-12)
 
 
 def test_steps_between() -> None:
@@ -199,7 +199,7 @@ def test_steps_between() -> None:
 
 @pytest.mark.parametrize("eps", [5e-324, 1e-310, 1e-300])
 def test_groups_at_tiny_epsilon(eps: float) -> None:
-    assert group(Budget(eps, 1e-5), 2).delta == pytest.approx(2e-5, rel=1e-12)
+    assert group_privacy(Budget(eps, 1e-5), 2).delta == pytest.approx(2e-5, rel=1e-12)
 
 
 @pytest.mark.parametrize("eps", [1e-3, 1.0, 20.0, 29.0, 31.0])
@@ -227,9 +227,9 @@ def test_bad_questions() -> None:
     with pytest.raises(InputError, match="radius"):
         steps_between(1.0, 0.0)
     with pytest.raises(InputError, match="Nothing is promised over 50 steps"):
-        group(budget, 50)
+        group_privacy(budget, 50)
     with pytest.raises(InputError, match="Nothing is promised"):
-        group(budget, 10_000)
+        group_privacy(budget, 10_000)
     for values in ([1.0, 2.0], [], [[math.nan]], [[10**400]], [["a"]], [[1.0], [1.0, 2.0]]):
         with pytest.raises(InputError, match="values must be a"):
             ceiling(values, budget)

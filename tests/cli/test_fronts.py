@@ -12,8 +12,8 @@ from privrl import cli
 from privrl.core.errors import InputError, option
 from privrl.data import Tabular, Trajectories, stream_parquet
 from privrl.data.sources import PRIVATE
-from privrl.privacy.resuming import KEY
-from privrl.run.cluster import connected
+from privrl.privacy.resuming import KEY_FILE
+from privrl.run.cluster import connect
 from privrl.run.request import Request
 
 COLUMNS = {"trajectory": "stay", "time": "t", "state": "s", "action": "a", "reward": "r"}
@@ -317,7 +317,7 @@ def test_how_many_states_there_are_is_needed(capsys: pytest.CaptureFixture[str])
 
 def test_where_no_cluster_is(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
-    with pytest.raises(InputError) as refusal, connected("127.0.0.1:1"):
+    with pytest.raises(InputError) as refusal, connect("127.0.0.1:1"):
         pass
     nobody = "There is no Ray cluster at '127.0.0.1:1': start one, or say "
     assert str(refusal.value) == nobody + "workers='ray'."
@@ -330,10 +330,10 @@ def test_what_is_kept_is_said_after_the_error_in_the_same_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(_: Request, *, folder: Path, **__: Any) -> None:
-        (folder / KEY).write_bytes(b"")
+        (folder / KEY_FILE).write_bytes(b"")
         raise InputError("The rows are mixed up", remedy="pass " + option("sort", True) + ".")
 
-    monkeypatch.setattr(Request, "study", fails)
+    monkeypatch.setattr(Request, "run_study", fails)
     assert refused(["evaluate", "x.parquet", "--out", "run"], capsys) == (
         "The rows are mixed up: pass --sort. What was begun is kept, and costs nothing again: "
         "privrl evaluate --out run --resume"

@@ -16,7 +16,7 @@ import pytest
 
 from privrl import cli
 from privrl.cli.common import progress
-from privrl.core.text import named, printable, printable_line
+from privrl.core.text import printable, printable_line, quote_name
 from privrl.privacy import Assumption, Budget, Certificate, Ledger, PureDP, Unit
 from privrl.privacy.certificate import _digest
 from privrl.privacy.noise import secure
@@ -72,19 +72,19 @@ def variants(data: Any, keys: bool = True) -> Iterator[Any]:
     """`data` once for each text in it, and each object (by a key), with that one made hostile."""
     places: list[tuple[Any, ...]] = []
 
-    def walk(value: Any, path: tuple[Any, ...]) -> None:
+    def rollout(value: Any, path: tuple[Any, ...]) -> None:
         if isinstance(value, str):
             places.append(path)
         elif isinstance(value, dict):
             if keys:
                 places.append((*path, None))
             for key, item in value.items():
-                walk(item, (*path, key))
+                rollout(item, (*path, key))
         elif isinstance(value, list):
             for place, item in enumerate(value):
-                walk(item, (*path, place))
+                rollout(item, (*path, place))
 
-    walk(data, ())
+    rollout(data, ())
     for *way, last in places:
         changed = deepcopy(data)
         inside = changed
@@ -349,7 +349,7 @@ def test_a_traceback_has_no_control_characters(capsys: pytest.CaptureFixture[str
     try:
         raise RuntimeError(HOSTILE)
     except RuntimeError as error:
-        cli._crashed(RuntimeError, error, error.__traceback__)
+        cli._print_traceback(RuntimeError, error, error.__traceback__)
     shown = capsys.readouterr().err
     assert "Traceback" in shown
     for line in shown.split("\n"):
@@ -357,10 +357,10 @@ def test_a_traceback_has_no_control_characters(capsys: pytest.CaptureFixture[str
 
 
 def test_names_end_where_they_end() -> None:
-    assert named("new policy") == "new policy"
-    assert named("Ärzte") == "Ärzte"
+    assert quote_name("new policy") == "new policy"
+    assert quote_name("Ärzte") == "Ärzte"
     for name in ("x, epsilon 0.1", "0.1", "１", " x", "x ", "", "it's"):
-        assert named(name) == repr(name)
+        assert quote_name(name) == repr(name)
 
 
 def test_numbers_keep_their_order_beside_letters_from_right_to_left() -> None:

@@ -238,7 +238,7 @@ def test_the_mark_of_a_policy_does_not_depend_on_the_table(
     given = json.loads((learned / "run" / "policy.json").read_text())["origin"]
     assert set(given) == {"run", "learner"}
     assert marks.is_marked([learned / "stays.parquet"], given["run"])
-    runs = {given["run"], *(marks.new_run() for _ in range(20))}
+    runs = {given["run"], *(marks.new_run_id() for _ in range(20))}
     assert len(runs) == 21
     assert all(re.fullmatch("[0-9a-f]{32}", run) for run in runs)
     origins = []

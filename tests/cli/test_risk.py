@@ -10,7 +10,7 @@ import pytest
 from privrl import cli
 from privrl.envs import ObstacleGrid
 from privrl.report import prospects
-from privrl.risk import PowerUtility, Prospect, Straight, solve
+from privrl.risk import IdentityWeight, PowerUtility, Prospect, solve
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -48,7 +48,7 @@ def test_samples_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--outcomes", "20:0.05,0:0.5"], "sum to 1"),
         (["--outcomes", "much:1"], "outcomes must be a number"),
         (["--samples", "1,,2"], "outcomes must be a number"),
-        (["--samples", "1:0.5,2"], "equally likely: say '1' without a chance"),
+        (["--samples", "1:0.5,2"], "equally likely: say '1' without a probability"),
         (["--outcomes", "inf:0.5,0:0.5"], "outcomes must be finite"),
         (["--samples", "1", "--prospect", "bold"], "prospect must be neutral"),
         (["--samples", "1", "--prospect", "none.json"], "cannot be read"),
@@ -74,7 +74,7 @@ def test_the_page_shows_weights_utilities_and_ways(
     tree = ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>\n"))
     titles = [one.text for one in tree.iter(f"{SVG}title")]
     assert titles == [
-        *("Weights of chances", "Utility of outcomes"),
+        *("Weights of probabilities", "Utility of outcomes"),
         *("The way of: goes by the mean", "The way of: rajabi2022"),
     ]
     grid, who = ObstacleGrid(), Prospect.rajabi2022()
@@ -86,7 +86,7 @@ def test_the_page_shows_weights_utilities_and_ways(
 
 
 def test_a_page_without_a_grid_where_values_have_no_bound(tmp_path: Path) -> None:
-    steep = Prospect(PowerUtility(1.0, 1.0, 3.0), Straight(), Straight())
+    steep = Prospect(PowerUtility(1.0, 1.0, 3.0), IdentityWeight(), IdentityWeight())
     prospects.write(steep, "steep", tmp_path / "page.html")
     assert "Where it leads" not in (tmp_path / "page.html").read_text()
 

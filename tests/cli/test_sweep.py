@@ -23,7 +23,7 @@ def test_a_sweep_is_stopped_resumed_and_the_best_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: Callable[[int], None]
 ) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    words = [*PAPER, *GRID, "--lanes", "4", "--segment", "10", "--curves"]
+    words = [*PAPER, *GRID, "--replicas", "4", "--segment", "10", "--curves"]
     assert cli.run([*words, "--out", str(whole)]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("6 combinations on 2 seeds, 20 episodes.\n")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from privrl import cli
-from privrl.control.actor_critic import Learned
+from privrl.control.actor_critic import LearnedActorCritic
 from privrl.data import load_policy
 from privrl.privacy import Budget, Certificate, Gaussian, InputError, Ledger, Relation, Unit
 from privrl.privacy.mechanisms import CorrelatedMechanism, Strategy
@@ -124,7 +124,7 @@ def test_a_certified_run_fills_its_folder(
     assert names(run) == ["certificate.json", "policy.json", "result.json", "run.json"]
     certificate = Certificate.read(run / "certificate.json")
     certificate.verify(strict=True)
-    learned = Learned.load(run / "result.json")
+    learned = LearnedActorCritic.load(run / "result.json")
     assert learned.certificate == certificate
     assert learned.curve is None
     # Ten batches, with the noise that is best for so many.
@@ -149,7 +149,7 @@ def test_optimal_noise_is_the_default_and_correlated_keeps_its_meaning(tmp_path:
     for kind in ("auto", "optimal", "correlated"):
         run = tmp_path / kind
         assert cli.run([*CERTIFIED, "--noise", kind, "--seed", "3", "--out", str(run)]) == 0
-        learned = Learned.load(run / "result.json")
+        learned = LearnedActorCritic.load(run / "result.json")
         learned.certificate.verify()
         found[kind] = learned
     assert found["auto"].to_dict() == found["optimal"].to_dict()
@@ -182,7 +182,7 @@ def test_public_returns_are_shown_and_logged(
     printed = capsys.readouterr().out
     assert "mean return of the first tenth" in printed
     assert "The returns were declared public: no promise is made about them." in printed
-    curve = Learned.load(run / "result.json").curve
+    curve = LearnedActorCritic.load(run / "result.json").curve
     assert curve is not None
     lines = (run / "log.csv").read_text().splitlines()
     assert lines == ["episode,return", *(f"{k + 1},{x!r}" for k, x in enumerate(curve.tolist()))]
@@ -195,7 +195,7 @@ def test_a_paid_curve_is_logged_by_batches(tmp_path: Path) -> None:
     assert (
         cli.run([*CERTIFIED, "--curve", "paid", "--return-range", "0,60", "--out", str(run)]) == 0
     )
-    curve = Learned.load(run / "result.json").curve
+    curve = LearnedActorCritic.load(run / "result.json").curve
     assert curve is not None
     lines = (run / "log.csv").read_text().splitlines()[1:]
     assert lines == [f"{4 * (k + 1)},{x!r}" for k, x in enumerate(curve.tolist())]
@@ -208,7 +208,7 @@ def test_each_variant_gives_away_what_it_says(tmp_path: Path) -> None:
         run = tmp_path / variant
         given = CERTIFIED if variant != "none" else CERTIFIED[: -len(BUDGET)]
         assert cli.run([*given, "--variant", variant, "--out", str(run)]) == 0
-        learned = Learned.load(run / "result.json")
+        learned = LearnedActorCritic.load(run / "result.json")
         assert (learned.actor is None) == (variant == "critic")
         assert (learned.critic is None) == (variant == "actor")
         assert (run / "policy.json").exists() == (variant != "critic")
@@ -287,10 +287,10 @@ def test_people_pay_once_however_often_a_run_is_stopped(
 def test_what_cannot_be_kept_is_at_least_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Learned, path: Path) -> None:
+    def full(self: LearnedActorCritic, path: Path) -> None:
         raise InputError(f"{str(path)!r} cannot be written: No space left on device.")
 
-    monkeypatch.setattr(Learned, "save", full)
+    monkeypatch.setattr(LearnedActorCritic, "save", full)
     assert cli.run([*CERTIFIED, "--out", str(tmp_path / "run")]) == 2
     printed = capsys.readouterr()
     assert "No space left on device" in printed.err
@@ -306,7 +306,7 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     run = tmp_path / "run"
     words = ["train", "actor-critic", "--config", str(job), "--epsilon", "5", "--out", str(run)]
     assert cli.run(words) == 0
-    settings: Any = Learned.load(run / "result.json").settings
+    settings: Any = LearnedActorCritic.load(run / "result.json").settings
     assert (settings["epsilon"], settings["clip"], settings["lambda_"]) == (5.0, 2.0, 0.5)
     capsys.readouterr()
     for text, sentence in (

@@ -13,7 +13,7 @@ from privrl import cli
 from privrl.control import LearnedQ, LoggedQ, noised_q
 from privrl.data import Fourier, Trajectories, load_policy
 from privrl.privacy import Budget, Certificate, Ledger, Relation, Unit
-from privrl.privacy.resuming import KEY
+from privrl.privacy.resuming import KEY_FILE
 from privrl.privacy.session import PrivacySession
 
 TRAIN = ["train", "logged-q"]
@@ -196,10 +196,10 @@ def test_an_interrupted_evaluation_is_left_as_it_is(
     table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / KEY).write_text("{}")
+    (tmp_path / "run" / KEY_FILE).write_text("{}")
     assert cli.run([*TRAIN, table, *REST, "--out", str(tmp_path / "run")]) == 2
     assert "holds an interrupted run: resume it" in capsys.readouterr().err
-    assert names(tmp_path / "run") == [KEY]
+    assert names(tmp_path / "run") == [KEY_FILE]
 
 
 def test_options_may_stand_in_a_file(
@@ -299,7 +299,7 @@ def test_of_two_runs_that_begin_under_one_name_one_pays(
     words = ["ledger", "create", "people", "--population", "icu", "--unit", "user"]
     assert cli.run([*words, "--relation", "replace-one", "--epsilon", "9", "--delta", "1e-2"]) == 0
     begin = [*TRAIN, table, *REST, "--ledger", "people", "--name", "same"]
-    calibrated, began = noised_q.calibrated, list[bool]()
+    calibrated, began = noised_q.calibrate_noise, list[bool]()
 
     def meanwhile(*given: Any) -> Any:
         if not began:
@@ -307,7 +307,7 @@ def test_of_two_runs_that_begin_under_one_name_one_pays(
             assert cli.run([*begin, "--out", "first"]) == 0
         return calibrated(*given)
 
-    monkeypatch.setattr(noised_q, "calibrated", meanwhile)
+    monkeypatch.setattr(noised_q, "calibrate_noise", meanwhile)
     assert cli.run([*begin, "--out", "second"]) == 2
     assert "has a run 'same' already: give this one another name" in capsys.readouterr().err
     assert not (tmp_path / "second").exists()

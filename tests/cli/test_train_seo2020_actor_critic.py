@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privrl import cli
-from privrl.control.actor_critic import Learned
+from privrl.control.actor_critic import LearnedActorCritic
 from privrl.papers.seo2020 import ActorCritic
 from privrl.privacy import Claim, InputError
 from privrl.run.lessons import Lesson, teach
@@ -29,7 +29,7 @@ def test_a_run_claims_and_does_not_certify(
     printed = capsys.readouterr().out
     assert "Claimed, not certified: epsilon 5 at delta 1e-06" in printed
     assert names(run) == ["claim.json", "log.csv", "policy.json", "result.json", "run.json"]
-    learned = Learned.load(run / "result.json")
+    learned = LearnedActorCritic.load(run / "result.json")
     assert isinstance(learned.promise, Claim)
     rows = (run / "log.csv").read_text().splitlines()
     assert rows[0] == "episode,return,length"
@@ -38,7 +38,7 @@ def test_a_run_claims_and_does_not_certify(
     hidden = tmp_path / "hidden"
     assert cli.run([*HERE, "--seed", "0", "--out", str(hidden)]) == 0
     assert names(hidden) == ["claim.json", "policy.json", "result.json", "run.json"]
-    found = Learned.load(hidden / "result.json")
+    found = LearnedActorCritic.load(hidden / "result.json")
     assert found.curve is None
     np.testing.assert_array_equal(found.actor, learned.actor)
     # In Python it is the same.

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privrl.control import ActorCritic, CertifiedProgram, Network, certified
-from privrl.control.actor_critic import Learned
-from privrl.control.certified import ActorCriticPlan, calibrated, take_in
+from privrl.control.actor_critic import LearnedActorCritic
+from privrl.control.certified import ActorCriticPlan, calibrate_noise, update_from_batch
 from privrl.control.heads import Head, Layers, Linear, Table
 from privrl.control.increments import Rows
 from privrl.data import Fourier, OneHot, Polynomial, Softmax
@@ -79,17 +79,17 @@ def test_an_increment_is_what_eligibility_traces_add_up_to(heads: tuple[Head, He
     states, actions = draw.integers(3, size=8), draw.integers(2, size=7)
     rewards = draw.normal(size=7)
 
-    def log_chance(u: Any, state: Any, action: Any) -> Any:
-        scores = heads[0].out(u, heads[0].inputs(state[None]))[0]
+    def log_prob(u: Any, state: Any, action: Any) -> Any:
+        scores = heads[0].apply(u, heads[0].inputs(state[None]))[0]
         return jax.nn.log_softmax(scores)[action]
 
     def value(v: Any, state: Any) -> Any:
-        return heads[1].out(v, heads[1].inputs(state[None]))[0, 0]
+        return heads[1].apply(v, heads[1].inputs(state[None]))[0, 0]
 
     @jax.jit
     def by_step(u: Any, v: Any) -> Any:
         return (
-            jax.vmap(jax.grad(log_chance), (None, 0, 0))(u, states[:-1], actions),
+            jax.vmap(jax.grad(log_prob), (None, 0, 0))(u, states[:-1], actions),
             jax.vmap(jax.grad(value), (None, 0))(v, states[:-1]),
             jax.vmap(value, (None, 0))(v, jnp.asarray(states)),
         )
@@ -140,7 +140,7 @@ def test_the_expected_increment_is_the_exact_policy_gradient() -> None:
     heads = (Table(2, 2), Table(2, 1))
     with jax.enable_x64(True):
         u, v = random_parameters(heads, 3)
-        chances = heads[0].policy(np.asarray(u)).probabilities(np.arange(2))
+        probs = heads[0].policy(np.asarray(u)).probabilities(np.arange(2))
 
         def expected_return(u: Any) -> Any:
             policy = jax.nn.softmax(u.reshape(2, 2))
@@ -154,7 +154,7 @@ def test_the_expected_increment_is_the_exact_policy_gradient() -> None:
             for later in product(range(2), repeat=3):
                 states = (0, *later)
                 steps = list(zip(states[:-1], actions, later, strict=True))
-                weights.append(math.prod(chances[s, a] * moves[s, a, z] for s, a, z in steps))
+                weights.append(math.prod(probs[s, a] * moves[s, a, z] for s, a, z in steps))
                 paths.append(episode(states, actions, [pays[step] for step in steps], True))
         assert sum(weights) == pytest.approx(1.0)
         batch = jax.tree.map(lambda *rows: np.stack(rows), *paths)
@@ -255,13 +255,13 @@ def test_a_paid_score_is_the_return_within_its_range() -> None:
 
 def small_mdp(step_limit: int = 12) -> TabularMDP:
     """Three states, of which the last ends the episode; the good way costs something at first."""
-    chances = np.zeros((3, 2, 3))
-    chances[0, 0], chances[0, 1] = [0.6, 0.2, 0.2], [0.1, 0.8, 0.1]
-    chances[1, 0], chances[1, 1] = [0.3, 0.5, 0.2], [0.1, 0.1, 0.8]
-    chances[2, :, 2] = 1.0
+    probs = np.zeros((3, 2, 3))
+    probs[0, 0], probs[0, 1] = [0.6, 0.2, 0.2], [0.1, 0.8, 0.1]
+    probs[1, 0], probs[1, 1] = [0.3, 0.5, 0.2], [0.1, 0.1, 0.8]
+    probs[2, :, 2] = 1.0
     rewards = np.array([[0.1, -0.1], [0.0, 1.0], [0.0, 0.0]])
     return TabularMDP.from_dense(
-        chances, rewards, np.arange(3) == 2, start=[1.0, 0.0, 0.0], step_limit=step_limit
+        probs, rewards, np.arange(3) == 2, start=[1.0, 0.0, 0.0], step_limit=step_limit
     )
 
 
@@ -349,7 +349,7 @@ def test_the_noise_has_the_size_that_is_paid_for(kind: Any) -> None:
     assert learned.actor is not None
     assert learned.critic is not None
     strategy = Strategy.OPTIMAL if kind == "optimal" else Strategy.SQUARE_ROOT_TOEPLITZ
-    mechanism = CorrelatedMechanism.calibrated(1.0, budget, horizon=9, strategy=strategy)
+    mechanism = CorrelatedMechanism.from_budget(1.0, budget, horizon=9, strategy=strategy)
     if kind == "independent":
         (event,) = learned.certificate.events[0].events  # type: ignore[attr-defined]
         spread = event.std * math.sqrt(9.0)
@@ -387,13 +387,13 @@ def test_what_goes_on_to_the_next_batch_comes_from_noised_sums(
         states = []
         for batch in (people, others):
             rows = jax.tree.map(lambda *x: np.stack(x), *(episode(*one, 3) for one in batch))
-            states.append(take_in(program.plan, begun, 3, rows)[0])
+            states.append(update_from_batch(program.plan, begun, 3, rows)[0])
         for one, other in zip(*map(jax.tree.leaves, states), strict=True):
             np.testing.assert_array_equal(_bits(one), _bits(other))
 
 
 def test_a_batch_summed_in_parts_is_the_sum_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certified, "_MOST_NUMBERS", 200)
+    monkeypatch.setattr(certified, "_MAX_NUMBERS", 200)
     agent = ActorCritic(**EXACTLY, batch=7, max_steps=3, actor_step=2.0)
     program = CertifiedProgram(agent, SMALL, 6)  # one slot of the only batch is empty
     plan = program.plan
@@ -407,7 +407,7 @@ def test_a_batch_summed_in_parts_is_the_sum_of_its_rows(monkeypatch: pytest.Monk
     batch = jax.tree.map(lambda *x: np.stack(x), *slots)
     with jax.enable_x64(True):
         begun = plan.begin(jax.random.key(0), jax.random.key(1), program.numbers)
-        after, (_, (returns, _)) = take_in(plan, begun, 3, batch)
+        after, (_, (returns, _)) = update_from_batch(plan, begun, 3, batch)
         one = jax.jit(plan.rows.row)
         rows = [one(begun.actor, begun.critic, begun.settings, person) for person in slots[:6]]
     expected = 2.0 * 1e6 * np.sum(rows, axis=0)[:6] / 7
@@ -473,7 +473,9 @@ def test_a_run_in_pieces_is_the_run_that_learn_makes() -> None:
         ("critic_weight", 0.0, "critic_weight must be positive"),
     ],
 )
-def test_lanes_take_only_numbers_that_a_run_may_have(name: str, value: float, message: str) -> None:
+def test_replicas_take_only_numbers_that_a_run_may_have(
+    name: str, value: float, message: str
+) -> None:
     program = CertifiedProgram(NOISELESS, SMALL, 10_000)
     with jax.enable_x64(True), pytest.raises(InputError, match=message):
         program.init(jax.random.split(jax.random.key(0), 2), {name: jnp.asarray([0.5, value])})
@@ -495,10 +497,10 @@ def test_steps_of_adam_fall_and_are_averaged_as_said() -> None:
     sums = np.random.default_rng(0).normal(size=(5, 9))
     with jax.enable_x64(True):
         state = plan.begin(jax.random.key(0), jax.random.key(1), program.numbers)
-        move = jax.jit(lambda now, one: plan.moved(now, one, now.noise))
+        move = jax.jit(lambda now, one: plan.apply_update(now, one, now.noise))
         for one in sums:
             state = move(state, one)
-        actor, critic = plan.released(state)
+        actor, critic = plan.final_parameters(state)
     at, m, v, last = np.zeros(9), np.zeros(9), np.zeros(9), []
     step = np.array([0.7] * 6 + [0.2] * 3)
     for k, one in enumerate(sums):
@@ -598,7 +600,7 @@ def test_nobody_pays_for_a_run_that_cannot_be(agent: dict[str, Any], tmp_path: P
 
 
 def test_who_is_public_needs_no_ledger_and_the_certificate_says_so(
-    coin: Learned, tmp_path: Path
+    coin: LearnedActorCritic, tmp_path: Path
 ) -> None:
     with ledger_at(tmp_path / "l") as ledger:
         with pytest.raises(InputError, match="leave one of them out"):
@@ -696,7 +698,7 @@ def test_returns_without_end_can_be_kept(tmp_path: Path) -> None:
         Visits(pay=math.inf), people=20, session=PrivacySession(seed=1, public=True)
     )
     learned.save(tmp_path / "agent.json")
-    back = Learned.load(tmp_path / "agent.json").curve
+    back = LearnedActorCritic.load(tmp_path / "agent.json").curve
     assert back is not None
     assert np.all(np.isnan(back))
 
@@ -714,7 +716,7 @@ def test_auto_takes_correlated_noise_for_running_sums() -> None:
 
 def test_a_certificate_costs_what_one_gaussian_does_however_many_batches() -> None:
     for people in (4, 400):
-        noisy = calibrated(BUDGET, people // 4, "independent")
+        noisy = calibrate_noise(BUDGET, people // 4, "independent")
         program = CertifiedProgram(COIN, HostEnvironment(Visits()), people)
         assert program.event == noisy.event == Disjoint((Gaussian(noisy.std, 1.0),))
         assert program.numbers["sigma"] == noisy.std
@@ -733,7 +735,7 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
     with jax.enable_x64(True):
         state = plan.begin(jax.random.key(0), jax.random.key(1), numbers)
         sums = [
-            np.asarray(plan.exact(state, _padded([episode([0, 0], [0], [pay], True)]), 0)[0])
+            np.asarray(plan.sum_rows(state, _padded([episode([0, 0], [0], [pay], True)]), 0)[0])
             for pay in (1e6, -1e6)
         ]
     sensitivity = float(np.linalg.norm(sums[0] - sums[1]))
@@ -743,7 +745,7 @@ def test_the_noise_is_what_the_largest_movement_needs_and_no_less(kind: Any) -> 
     if kind != "independent":
         with jax.enable_x64(True):
             stream = correlated_jax.init(plan._stream, jax.random.key(0), plan.horizon)
-            made = jax.lax.scan(correlated_jax.fed, stream, jax.numpy.asarray(mixed))[1]
+            made = jax.lax.scan(correlated_jax.advance, stream, jax.numpy.asarray(mixed))[1]
         mixed = np.asarray(made)
     whitened = np.linalg.norm(np.linalg.inv(mixed), axis=0)
     mu = sensitivity * float(whitened.max()) / numbers["sigma"]
@@ -760,11 +762,11 @@ def _padded(people: list[Episodes]) -> Episodes:
 
 
 @pytest.fixture(scope="module")
-def coin() -> Learned:
+def coin() -> LearnedActorCritic:
     return COIN.learn(Visits(), people=20, session=PrivacySession(seed=1, public=True))
 
 
-def test_variants_hide_outputs_and_change_nothing_else(coin: Learned) -> None:
+def test_variants_hide_outputs_and_change_nothing_else(coin: LearnedActorCritic) -> None:
     for variant in ("actor", "critic"):
         agent = ActorCritic(**{**_fields(COIN), "variant": variant})
         other = agent.learn(Visits(), people=20, session=PrivacySession(seed=1), preflight=False)
@@ -791,9 +793,9 @@ def test_without_noise_there_is_no_certificate() -> None:
         _ = learned.claim
 
 
-def test_a_result_survives_a_file(coin: Learned, tmp_path: Path) -> None:
+def test_a_result_survives_a_file(coin: LearnedActorCritic, tmp_path: Path) -> None:
     coin.save(tmp_path / "agent.json")
-    back = Learned.load(tmp_path / "agent.json")
+    back = LearnedActorCritic.load(tmp_path / "agent.json")
     assert back.to_dict() == coin.to_dict()
     np.testing.assert_array_equal(back.predict([0, 1, 7]), coin.predict([0, 1, 7]))
     np.testing.assert_array_equal(back.values([0, 1]), coin.values([0, 1]))
@@ -808,14 +810,14 @@ def test_a_result_survives_a_file(coin: Learned, tmp_path: Path) -> None:
     # As results were written when a paper's algorithm was a mode.
     older = {**coin.to_dict(), "settings": {**coin.settings, "mode": "certified"}}
     (tmp_path / "agent.json").write_text(json.dumps(older))
-    assert Learned.load(tmp_path / "agent.json").to_dict() == older
+    assert LearnedActorCritic.load(tmp_path / "agent.json").to_dict() == older
     shorter = {**coin.to_dict(), "actor": [[0.0, 0.0]]}
     (tmp_path / "agent.json").write_text(json.dumps(shorter))
     with pytest.raises(InputError, match="is damaged"):
-        Learned.load(tmp_path / "agent.json")
+        LearnedActorCritic.load(tmp_path / "agent.json")
     (tmp_path / "agent.json").write_text("{}")
     with pytest.raises(InputError, match="is not the result of an actor-critic"):
-        Learned.load(tmp_path / "agent.json")
+        LearnedActorCritic.load(tmp_path / "agent.json")
 
 
 def test_a_paid_curve_tells_the_mean_return_of_each_batch() -> None:
@@ -889,7 +891,7 @@ def test_a_secret_run_goes_on_with_other_noise_and_pays_once(tmp_path: Path) -> 
         with pytest.raises(InputError, match="holds an interrupted run"):
             COIN.learn(Visits(), people=20, checkpoint=tmp_path / "run", preflight=False)
         with ledger_at(tmp_path / "other") as other:
-            other.spend(calibrated(Budget(1.0, 1e-5), 5, "none").event, run="one")
+            other.spend(calibrate_noise(Budget(1.0, 1e-5), 5, "none").event, run="one")
             with pytest.raises(InputError, match="This ledger did not pay for 'one'"):
                 COIN.resume(tmp_path / "run", Visits(), ledger=other)
         kept = np.load(tmp_path / "run" / "state.npz")
@@ -934,7 +936,7 @@ def test_the_end_of_a_run_is_kept_until_its_result_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_host_and_compiled_learn_the_same_where_nothing_is_left_to_chance() -> None:
+def test_host_and_compiled_learn_the_same_where_nothing_is_left_to_prob() -> None:
     agent = ActorCritic(**EXACTLY, batch=5, actor_step=0.0, critic_step=0.5, max_steps=12)
     ours, theirs = (
         agent.learn(env, people=500, session=PrivacySession(seed=0), preflight=False).critic
@@ -948,14 +950,14 @@ def test_an_environment_of_gymnasiums_with_a_network(tmp_path: Path) -> None:
     agent = ActorCritic(budget=BUDGET, features=Network((4,)), batch=2, max_steps=20)
     learned = agent.learn(env, people=4, session=PrivacySession(seed=0))
     seen = env.observation_space.sample()
-    chances = learned.predict(seen[None])
-    assert chances.shape == (1, 3)
-    assert chances.sum() == pytest.approx(1.0)
+    probs = learned.predict(seen[None])
+    assert probs.shape == (1, 3)
+    assert probs.sum() == pytest.approx(1.0)
     assert learned.values(seen[None]).shape == (1,)
     assert learned.to_dict()["actor_head"]["sizes"] == [6, 4, 3]
     learned.save(tmp_path / "agent.json")
-    back = Learned.load(tmp_path / "agent.json")
-    np.testing.assert_array_equal(back.predict(seen[None]), chances)
+    back = LearnedActorCritic.load(tmp_path / "agent.json")
+    np.testing.assert_array_equal(back.predict(seen[None]), probs)
     np.testing.assert_array_equal(back.values(seen[None]), learned.values(seen[None]))
 
 
@@ -1075,5 +1077,5 @@ def test_bad_calls_are_refused() -> None:
         agent.learn(Visits(), people=3, preflight=False)
     with pytest.raises(InputError, match="observes vectors"):
         agent.learn("CartPole-v1", people=3)
-    with pytest.raises(InputError, match="takes no lanes"):
+    with pytest.raises(InputError, match="takes no replicas"):
         CertifiedProgram(COIN, HostEnvironment(Visits()), 20).advance(None, 20)  # type: ignore[arg-type]

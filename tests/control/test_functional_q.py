@@ -17,25 +17,25 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from privrl.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
-from privrl.control.course import STATE, Course
 from privrl.control.heads import Layers, Linear, Table
 from privrl.control.program import read_about
 from privrl.control.reward_basis import (
     PerAction,
-    distinct,
-    even_weights,
+    design_weights,
+    horizon_returns,
     horizon_weight,
-    readouts,
-    returns,
+    mean_rewards,
     reward_features_from_dict,
+    unique_points,
 )
 from privrl.control.reward_releases import (
-    calibrated_mechanism,
+    calibrate_mechanism,
     model_mechanism,
     noisy_coefficients,
     rewards_release,
 )
-from privrl.control.walks import Walk, greedy, walk, walk_greedily
+from privrl.control.rollouts import Rollout, collect_greedy_rollout, collect_rollout, greedy_policy
+from privrl.control.run_context import STATE, RunContext
 from privrl.core.types import Floats
 from privrl.data import Fourier, FunctionPolicy, OneHot, Polynomial, Tabular
 from privrl.envs import Interval, TabularMDP
@@ -44,7 +44,7 @@ from privrl.papers.wang2019.certified import (
     REWARD_RANGE,
     MirroredInterval,
     ceiling,
-    certified,
+    certified_rows,
     optima,
     without_noise,
 )
@@ -62,7 +62,7 @@ RELEASES: tuple[Any, ...] = ("reward-model", "rewards", "evaluations")
 
 
 class Paid(gymnasium.Env[Any, int]):
-    """A walk on a ring of five states whose rewards are a list, one for each step ever taken."""
+    """A rollout on a ring of five states whose rewards are a list, one for each step ever taken."""
 
     action_space: Any = spaces.Discrete(2)
 
@@ -169,8 +169,8 @@ def test_no_neighbours_move_a_model_by_more_than_the_bound(
 def _before_noise(learner: FunctionalQ, env: Any, steps: int) -> tuple[Floats, Event]:
     """The coefficients that `learn` adds noise to, through its own functions."""
     made = HostEnvironment(env)
-    walked = walk(made, None, jax.random.key(5), steps)
-    mechanism, means = model_mechanism(learner, walked, learner.model_features(made))
+    rollout = collect_rollout(made, None, jax.random.key(5), steps)
+    mechanism, means = model_mechanism(learner, rollout, learner.model_features(made))
     return np.asarray(mechanism.coefficients(means), np.float64), mechanism.event
 
 
@@ -189,11 +189,11 @@ def test_no_neighbours_move_a_whole_run_by_more_than_the_bound(
         return
     # Parameters are a public matrix times what was noised: their inverse image is.
     made = HostEnvironment(Paid([0.0]))
-    walked = walk(made, None, _world(3), 12)
-    rows, _ = returns(walked, np.zeros(len(walked)), 0.9, 3)
+    rollout = collect_rollout(made, None, _world(3), 12)
+    rows, _ = horizon_returns(rollout, np.zeros(len(rollout)), 0.9, 3)
     features = PerAction(OneHot(5), 2)
-    mechanism = calibrated_mechanism(
-        agent(release), walked.points("step")[rows], features, None, 1, 1.0
+    mechanism = calibrate_mechanism(
+        agent(release), rollout.points("step")[rows], features, None, 1, 1.0
     )
     back = np.linalg.pinv(mechanism.transform)
     moved = back @ (one - other).T.ravel()
@@ -201,7 +201,7 @@ def test_no_neighbours_move_a_whole_run_by_more_than_the_bound(
 
 
 def _world(seed: int) -> jax.Array:
-    """The key of the first walk of a run with this seed."""
+    """The key of the first rollout of a run with this seed."""
     return jax.random.fold_in(reproducible(seed).key(), 0)
 
 
@@ -224,9 +224,9 @@ def test_returns_are_cut_sums_and_move_by_at_most_the_horizon_weight(
 ) -> None:
     flags = st.lists(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 1)]), min_size=n, max_size=n)
     ends = np.array(data.draw(flags), bool)
-    steps = Walk(np.zeros(n), np.zeros(n, np.int64), np.zeros(n), ends[:, 0], ends[:, 1])
+    steps = Rollout(np.zeros(n), np.zeros(n, np.int64), np.zeros(n), ends[:, 0], ends[:, 1])
     r = np.array(data.draw(st.lists(st.floats(-1.0, 1.0), min_size=n, max_size=n)))
-    rows, sums = returns(steps, r, gamma, horizon)
+    rows, sums = horizon_returns(steps, r, gamma, horizon)
     whole = []
     for i in range(n):
         value, at, done = 0.0, i, False
@@ -245,7 +245,7 @@ def test_returns_are_cut_sums_and_move_by_at_most_the_horizon_weight(
         assert np.allclose(sums, [v for _, v in whole], rtol=0.0, atol=1e-12)
     else:
         assert rows.tolist() == list(range(n))
-    _, moved = returns(steps, r + RADIUS, gamma, horizon)
+    _, moved = horizon_returns(steps, r + RADIUS, gamma, horizon)
     assert np.max(np.abs(moved - sums)) <= RADIUS * horizon_weight(gamma, horizon) * (1 + 1e-12)
 
 
@@ -299,19 +299,21 @@ def test_noise_is_that_of_the_formula_and_of_the_event(
 def test_what_is_released_has_the_law_of_the_event(release: Any) -> None:
     """At false-alarm rate 1e-6; noise larger or smaller by a tenth is caught."""
     env, count = HostEnvironment(Paid([0.5])), 300
-    walked = walk(env, None, jax.random.key(0), count)
+    rollout = collect_rollout(env, None, jax.random.key(0), count)
     learner, source = agent(release, steps=count), secure()
     draws: list[Any] = []
     if release == "reward-model":
-        mechanism, means = model_mechanism(learner, walked, learner.model_features(env))
+        mechanism, means = model_mechanism(learner, rollout, learner.model_features(env))
         exact, std = mechanism.coefficients(means), mechanism.std
         for _ in range(10_000):
             draws.append(noisy_coefficients(learner, mechanism, means, source)[0] - exact)
     else:
         course = _course(learner, env, source)
-        _, first, visits = np.unique(walked.next_observation, return_index=True, return_counts=True)
+        _, first, visits = np.unique(
+            rollout.next_observation, return_index=True, return_counts=True
+        )
         for _ in range(10_000):
-            found = rewards_release(learner, course, walked)
+            found = rewards_release(learner, course, rollout)
             draws.append((found["rewards"][first] - 0.5) * np.sqrt(visits / count))
         std = float(found["std"])
     sample = np.concatenate(draws)
@@ -334,16 +336,18 @@ class _Pays:
 
 def _course(learner: FunctionalQ, env: HostEnvironment, source: Source) -> Any:
     opened: Any = _Pays(source)
-    return Course(learner, env, Table(5, 2), opened, {"seed": None, "public": False}, None, False)
+    return RunContext(
+        learner, env, Table(5, 2), opened, {"seed": None, "public": False}, None, False
+    )
 
 
 def test_repeats_of_a_point_share_one_noise() -> None:
     learned_from = agent("rewards", steps=200)
     env = HostEnvironment(Paid([0.5]))
-    walked = walk(env, None, jax.random.key(0), 200)
-    found = rewards_release(learned_from, _course(learned_from, env, secure()), walked)
+    rollout = collect_rollout(env, None, jax.random.key(0), 200)
+    found = rewards_release(learned_from, _course(learned_from, env, secure()), rollout)
     for state in range(5):
-        assert len(set(found["rewards"][walked.next_observation == state].tolist())) == 1
+        assert len(set(found["rewards"][rollout.next_observation == state].tolist())) == 1
 
 
 # --- a run as a whole -----------------------------------------------------------------------------
@@ -541,14 +545,14 @@ def test_settings_of_a_result_say_nothing_of_rewards() -> None:
 
 
 def test_planning_never_sees_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Walk] = []
-    real = planning.fitted_q
+    seen: list[Rollout] = []
+    real = planning.fitted_q_iteration
 
-    def watched(steps: Walk, *rest: Any) -> Any:
+    def watched(steps: Rollout, *rest: Any) -> Any:
         seen.append(steps)
         return real(steps, *rest)
 
-    monkeypatch.setattr(planning, "fitted_q", watched)
+    monkeypatch.setattr(planning, "fitted_q_iteration", watched)
     for release in ("reward-model", "rewards"):
         agent(release).learn(Paid([0.3]), preflight=False)
     assert [steps.reward for steps in seen] == [None, None]
@@ -597,7 +601,7 @@ def test_without_a_budget_there_is_no_noise_and_no_promise() -> None:
         learner = FunctionalQ(release=release, reward_of="step", steps=30_000, gamma=0.5)
         learned = learner.learn(mdp, session=PrivacySession(seed=0))
         assert isinstance(learned.promise, str)
-        assert learned.protects.startswith("Not private")
+        assert learned.privacy_statement.startswith("Not private")
         with pytest.raises(InputError, match="no certificate"):
             _ = learned.certificate
         with pytest.raises(InputError, match="no paper's claim"):
@@ -611,9 +615,9 @@ def test_without_a_budget_there_is_no_noise_and_no_promise() -> None:
 
 def test_the_promise_says_what_it_is_about() -> None:
     learned = agent().learn(Paid([0.3]), preflight=False)
-    assert "within 0.25 of it at every point" in learned.protects
-    assert "epsilon 0.9 at delta 0.0001" in learned.protects
-    assert "Any number of queries is free" in learned.protects
+    assert "within 0.25 of it at every point" in learned.privacy_statement
+    assert "epsilon 0.9 at delta 0.0001" in learned.privacy_statement
+    assert "Any number of queries is free" in learned.privacy_statement
     told = " ".join(a.statement for a in learned.certificate.assumptions)
     for words in ("does not look at rewards", "dynamics", "clipped to -1 to 1", "idealised"):
         assert words in told
@@ -631,10 +635,10 @@ def test_rewards_of_any_size_are_taken(release: Any) -> None:
 def test_sums_of_one_reward_are_not_clipped_up() -> None:
     """Where rewards are positive, a sum cut short is below the horizon's least."""
     learner = agent("evaluations", reward_range=(0.5, 1.0))
-    mechanism = calibrated_mechanism(learner, np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
+    mechanism = calibrate_mechanism(learner, np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
     assert mechanism.reward_range == (0.5, 2.71)
     learner = agent("evaluations", reward_range=(-1.0, -0.5))
-    mechanism = calibrated_mechanism(learner, np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
+    mechanism = calibrate_mechanism(learner, np.arange(3.0), Cosine(1, 0.0, 2.0), None, 1, 2.71)
     assert mechanism.reward_range == (-2.71, -0.5)
 
 
@@ -660,7 +664,7 @@ def test_errors_of_an_environment_say_nothing_in_private_runs() -> None:
 
 
 def test_a_failing_step_ends_the_episode_before_it() -> None:
-    steps = walk(HostEnvironment(Moody([1.0], last=100)), None, jax.random.key(0), 40)
+    steps = collect_rollout(HostEnvironment(Moody([1.0], last=100)), None, jax.random.key(0), 40)
     assert len(steps) == 40
     ends = steps.terminated | steps.truncated
     follows_on = np.array_equal(
@@ -679,14 +683,15 @@ def test_an_environment_that_only_fails_is_refused() -> None:
         agent().learn(Broken([1.0]), preflight=False)
 
 
-# --- walks ----------------------------------------------------------------------------------------
+# --- rollouts
+# ----------------------------------------------------------------------------------------
 
 
-def test_walks_are_the_environments_and_the_behaviours() -> None:
+def test_rollouts_are_the_environments_and_the_behaviours() -> None:
     env = Interval()
     right = FunctionPolicy(lambda s: np.eye(2)[np.zeros(len(s), int)], 2)
     compiled = Tabular(np.array([[0.0, 1.0]] * 2))
-    steps = walk(env, None, jax.random.key(0), 300)
+    steps = collect_rollout(env, None, jax.random.key(0), 300)
     assert steps.reward is not None
     assert np.allclose(steps.reward, 0.5 - np.abs(steps.next_observation[:, 0] - 0.5))
     assert np.sum(steps.truncated) == 6
@@ -694,23 +699,23 @@ def test_walks_are_the_environments_and_the_behaviours() -> None:
     assert 100 < np.sum(steps.action) < 200
     assert steps.public().reward is None
     assert np.array_equal(steps.points("step")[:, 1], steps.action)
-    hosted = walk(HostEnvironment(Paid([0.5])), right, jax.random.key(0), 20)
+    hosted = collect_rollout(HostEnvironment(Paid([0.5])), right, jax.random.key(0), 20)
     assert not np.any(hosted.action)
     mdp = TabularMDP.from_dense([[[0.5, 0.5]] * 2] * 2, [[0.0, 1.0]] * 2, step_limit=5)
-    assert np.all(walk(mdp, compiled, jax.random.key(0), 20).action == 1)
+    assert np.all(collect_rollout(mdp, compiled, jax.random.key(0), 20).action == 1)
     with pytest.raises(InputError, match="behaviour has 2 actions"):
-        walk(TabularMDP.from_dense([[[1.0]]], [[0.0]]), right, jax.random.key(0), 3)
+        collect_rollout(TabularMDP.from_dense([[[1.0]]], [[0.0]]), right, jax.random.key(0), 3)
 
 
 @pytest.mark.parametrize("head", [Linear(Fourier(1, (0.0,), (1.0,)), 2), Layers((1, 3, 2))])
-def test_greedy_walks_follow_their_values(head: Any) -> None:
+def test_greedy_rollouts_follow_their_values(head: Any) -> None:
     draw = np.random.default_rng(0)
     parameters = draw.normal(size=head.shape)
-    policy = greedy(head, parameters)
-    steps = walk_greedily(Interval(), head, parameters, 0.0, jax.random.key(1), 100)
+    policy = greedy_policy(head, parameters)
+    steps = collect_greedy_rollout(Interval(), head, parameters, 0.0, jax.random.key(1), 100)
     chosen = np.argmax(np.asarray(policy.probabilities(steps.observation)), axis=1)
     assert np.array_equal(steps.action, chosen)
-    explored = walk_greedily(Interval(), head, parameters, 1.0, jax.random.key(1), 400)
+    explored = collect_greedy_rollout(Interval(), head, parameters, 1.0, jax.random.key(1), 400)
     assert 130 < np.sum(explored.action) < 270
 
 
@@ -722,7 +727,7 @@ def test_even_weights_make_the_noise_even() -> None:
     features = Cosine(3)
     worst = []
     for rounds in (0, 10, 300):
-        weights = even_weights(points, features, np.full(500, 1 / 500), rounds)
+        weights = design_weights(points, features, np.full(500, 1 / 500), rounds)
         assert math.isclose(weights.sum(), 1.0)
         assert np.all(weights >= 0.0)
         mechanism = RewardModelMechanism(1.0, 1.0, points, features, weights)
@@ -731,19 +736,24 @@ def test_even_weights_make_the_noise_even() -> None:
     assert worst[0] > worst[1] > worst[2]
     # Kiefer and Wolfowitz: the best there is.
     assert worst[2] == pytest.approx(4.0, rel=0.02)
-    found = even_weights(np.array([0.0, 2.0]), OneHot(3), np.array([0.9, 0.1]), 5)
+    found = design_weights(np.array([0.0, 2.0]), OneHot(3), np.array([0.9, 0.1]), 5)
     assert found.tolist() == pytest.approx([0.5, 0.5])
     with pytest.raises(InputError, match="at most 1000 features"):
-        even_weights(np.zeros(1), OneHot(1001), np.ones(1), 0)
+        design_weights(np.zeros(1), OneHot(1001), np.ones(1), 0)
 
 
 def test_distinct_points_and_their_means() -> None:
     points = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    found, shares, where = distinct(points)
+    found, shares, where = unique_points(points)
     assert np.array_equal(found[where], points)
     assert shares[where].tolist() == [0.75, 0.25, 0.75, 0.75]
-    assert readouts(where, np.array([1.0, 5.0, 2.0, 3.0]))[where].tolist() == [2.0, 5.0, 2.0, 2.0]
-    line = distinct(np.array([3.0, 3.0, 1.0]))
+    assert mean_rewards(where, np.array([1.0, 5.0, 2.0, 3.0]))[where].tolist() == [
+        2.0,
+        5.0,
+        2.0,
+        2.0,
+    ]
+    line = unique_points(np.array([3.0, 3.0, 1.0]))
     assert line[0].tolist() == [1.0, 3.0]
 
 
@@ -863,7 +873,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
     descent = learner.descent
     assert descent is not None
     plan = descent.plan(release, learner.head(env), RADIUS)
-    noisy = noised_q.calibrated(BUDGET, Relation.REWARD_RADIUS, plan)
+    noisy = noised_q.calibrate_noise(BUDGET, Relation.REWARD_RADIUS, plan)
     with ledger_at(tmp_path / "l") as ledger:
         folder = tmp_path / "run"
         found = learner.learn(
@@ -893,22 +903,24 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
     found.save(tmp_path / "r.json")
     assert _same(found, LearnedQ.load(tmp_path / "r.json"))
     with jax.enable_x64(True):
-        # The same walk and the same keys by hand.
+        # The same rollout and the same keys by hand.
         source = reproducible(4)
-        walked = walk(env, None, source.key(), learner.steps)
+        rollout = collect_rollout(env, None, source.key(), learner.steps)
         data = noised_q.transitions(
             plan.rule.head,
-            walked.observation,
-            walked.action,
-            walked.reward,
-            walked.next_observation,
-            np.where(walked.terminated, 0.0, learner.gamma),
+            rollout.observation,
+            rollout.action,
+            rollout.reward,
+            rollout.next_observation,
+            np.where(rollout.terminated, 0.0, learner.gamma),
             (-1.0, 1.0),
             orthonormal=release == "weights",
         )
         state = noised_q.begin(plan, data, source.key())
         state = noised_q.advance(plan, data, state, noisy.noise_multiplier, descent.updates)
-        np.testing.assert_array_equal(found.parameters, noised_q.released(plan, data, state))
+        np.testing.assert_array_equal(
+            found.parameters, noised_q.final_parameters(plan, data, state)
+        )
 
 
 @pytest.mark.parametrize(
@@ -940,6 +952,6 @@ def test_a_descent_that_does_not_fit_is_refused(release: Any, descent: Any, word
 @pytest.mark.slow
 def test_little_noise_costs_little_on_the_interval() -> None:
     assert without_noise([0])["return"] > 22.6
-    (row,) = certified([1], epsilons=[0.9], radii=[0.01], learners=["reward model"])
+    (row,) = certified_rows([1], epsilons=[0.9], radii=[0.01], learners=["reward model"])
     assert 22.0 < row["return"] < row["ceiling"] + 0.1
     assert REWARD_RANGE == (0.0, 0.5)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from privrl.control import LearnedQ, LoggedQ, Network, noised_q
 from privrl.data import Fourier, OneHot, Polynomial, Softmax, Trajectories, collect, load_policy
 from privrl.envs import Interval, TabularMDP
-from privrl.papers.wang2019.certified import judged
+from privrl.papers.wang2019.certified import mean_return
 from privrl.privacy import Budget, CertificateError, InputError, Ledger, OverBudget, Relation, Unit
 from privrl.privacy.events import Gaussian, Repeated
 from privrl.privacy.promise import NoiseOrigin, Release
@@ -112,7 +112,7 @@ def test_it_learns_from_people_who_acted_at_random() -> None:
     data = collect(env, blind, 2000, 0)
     learner = LoggedQ(2, (0.0, 0.5), Budget(10.0, 1e-5), Fourier(3, (0.0,), (1.0,)))
     learned = learner.fit(data, session=PrivacySession(seed=0))
-    assert judged(env, learned.policy, 0) > judged(env, blind, 0) + 8.0
+    assert mean_return(env, learned.policy, 0) > mean_return(env, blind, 0) + 8.0
     # About 9.3 without noise and with many updates: 0.5 is the largest reward, and 20 steps count.
     assert 8.0 < learned.values([[0.5]]).max() < 9.5
 
@@ -259,17 +259,17 @@ def test_it_is_paid_for_before_anything_is_drawn_and_after_all_that_can_fail(
         made = learner.fit(data, session=PrivacySession(ledger=ledger, run="first")).certificate
         assert made.epsilon == pytest.approx(1.0, rel=1e-3)
         with monkeypatch.context() as failing:
-            failing.setattr(noised_q, "of_people", crash)
+            failing.setattr(noised_q, "people_transitions", crash)
             with pytest.raises(ZeroDivisionError):
                 learner.fit(data, session=PrivacySession(ledger=ledger, run="failing"))
         with monkeypatch.context() as failing:
-            failing.setattr(noised_q, "released", crash)
+            failing.setattr(noised_q, "final_parameters", crash)
             # The second is refused before the crash could come.
             with pytest.raises(OverBudget):
                 learner.fit(data, session=PrivacySession(ledger=ledger, run="second"))
         assert [entry.run for entry in ledger.entries()] == ["first"]
     with _ledger(tmp_path / "other", 1.5) as ledger:
-        monkeypatch.setattr(noised_q, "released", crash)
+        monkeypatch.setattr(noised_q, "final_parameters", crash)
         with pytest.raises(ZeroDivisionError):
             learner.fit(data, session=PrivacySession(ledger=ledger, run="lost"))
         assert [entry.run for entry in ledger.entries()] == ["lost"]
@@ -317,7 +317,7 @@ def test_what_was_learned_comes_back_from_its_file(features: Any, tmp_path: Path
     assert again.certificate == learned.certificate
     assert again.settings == learned.settings
     assert again.release == "people"
-    assert "each trajectory" in again.protects
+    assert "each trajectory" in again.privacy_statement
     learned.policy.save(tmp_path / "policy.json")
     policy = load_policy(tmp_path / "policy.json")
     np.testing.assert_allclose(policy.probabilities(states), learned.predict(states))

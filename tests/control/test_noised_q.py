@@ -15,7 +15,7 @@ from scipy import stats
 from privrl.control import noised_q
 from privrl.control.heads import Layers, Linear
 from privrl.control.noised_q import NoisedQPlan
-from privrl.control.update_rules import Data, People, Rule, Updates, Weights
+from privrl.control.update_rules import Data, PersonUpdates, Rule, Updates, Weights
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs import TabularMDP
 from privrl.privacy import Budget, Gaussian, Repeated
@@ -27,7 +27,7 @@ LINEAR = Linear(Fourier(2, [0.0], [1.0]), 2)
 NETWORK = Layers((1, 4, 2), None, 1)
 
 
-def walked(count: int, seed: int = 0) -> dict[str, Any]:
+def rollout(count: int, seed: int = 0) -> dict[str, Any]:
     """Transitions on [0, 1] that looked at nothing; some end an episode."""
     draw = np.random.default_rng(seed)
     return {
@@ -45,12 +45,12 @@ RANGE = (-5.0, 5.0)
 def _blank(head: Any, orthonormal: bool) -> Data:
     with jax.enable_x64(True):
         return noised_q.transitions(
-            head, reward=np.zeros(12), reward_range=RANGE, orthonormal=orthonormal, **walked(12)
+            head, reward=np.zeros(12), reward_range=RANGE, orthonormal=orthonormal, **rollout(12)
         )
 
 
 def data_of(rule: Rule, rewards: Any) -> Data:
-    made = noised_q.total(rewards, RANGE)
+    made = noised_q.clip_rewards(rewards, RANGE)
     head: Any = rule.head
     return _blank(head, isinstance(rule, Weights))._replace(reward=jnp.asarray(made))
 
@@ -81,7 +81,7 @@ def test_without_noise_a_table_becomes_the_optimum() -> None:
         )
         plan = NoisedQPlan(Weights(head, 1.0), 4000, 1.0)
         end = noised_q.advance(plan, data, noised_q.begin(plan, data, jax.random.key(0)), 0.0, 4000)
-        found = noised_q.released(plan, data, end).reshape(4, 2)
+        found = noised_q.final_parameters(plan, data, end).reshape(4, 2)
     values = np.asarray(best.values)
     exact = rewards.reshape(4, 2) + GAMMA * values[successors.reshape(4, 2)]
     np.testing.assert_allclose(found, exact, atol=1e-9)
@@ -97,16 +97,16 @@ def test_an_update_is_the_gradient_of_half_the_squared_errors(slope: float | Non
         late = jnp.asarray(np.random.default_rng(3).normal(size=NETWORK.shape))
 
         def chosen(p: Any) -> Any:
-            return NETWORK.out(p, data.observation)[jnp.arange(12), data.action]
+            return NETWORK.apply(p, data.observation)[jnp.arange(12), data.action]
 
         def loss(p: Any) -> Any:
-            aim = data.reward + data.goes_on * NETWORK.out(late, data.after).max(axis=1)
+            aim = data.reward + data.goes_on * NETWORK.apply(late, data.after).max(axis=1)
             return 0.5 * jnp.mean((aim - chosen(p)) ** 2)
 
         slow, jacobian = -jax.jit(jax.grad(loss))(theta), jax.jit(jax.jacobian(chosen))(theta)
         steep = float(jnp.sqrt(jnp.mean(jnp.sum(jacobian**2, axis=1))))
         factor = 1.0 if slope is None else min(1.0, slope / steep)
-        found = jax.jit(rule.exact)(data, theta, late, 0)
+        found = jax.jit(rule.exact_update)(data, theta, late, 0)
         np.testing.assert_allclose(found, factor * slow, rtol=1e-9, atol=1e-12)
         if slope == 0.5:
             assert factor < 1.0
@@ -125,7 +125,7 @@ def test_a_batch_takes_public_transitions_and_no_others() -> None:
         exact = np.zeros(LINEAR.shape)
         for i in chosen:
             exact[:, int(data.action[i])] += rewards[i] * phi[i] / 3.0
-        found = rule.exact(data, zero, zero, 7).reshape(LINEAR.shape)
+        found = rule.exact_update(data, zero, zero, 7).reshape(LINEAR.shape)
         np.testing.assert_allclose(found, exact, atol=1e-12)
 
 
@@ -139,7 +139,9 @@ def test_noise_on_weights_gives_away_the_same_vector_again_and_again() -> None:
         private = []
         for _ in range(3):
             c, late = (jnp.asarray(draw.normal(size=data.transform.shape[1])) for _ in range(2))
-            private.append(rule.exact(data, c, late, 0) - rule.exact(blank, c, late, 0))
+            private.append(
+                rule.exact_update(data, c, late, 0) - rule.exact_update(blank, c, late, 0)
+            )
         for one in private:
             np.testing.assert_allclose(one, data.contraction @ rewards, atol=1e-12)
 
@@ -159,7 +161,7 @@ RULES: list[Rule] = [
 # A batch of one has one gradient, along which all of the difference lies.
 TIGHT = Updates(LINEAR, RADIUS, 1, slope=0.5)
 ANY = st.floats(-6.0, 6.0) | st.sampled_from([0.0, 5.0, -5.0, 1e308, -1e308])
-_HUNTED = [jax.jit(rule.exact) for rule in RULES]
+_HUNTED = [jax.jit(rule.exact_update) for rule in RULES]
 
 
 @settings(max_examples=200, deadline=None)
@@ -181,7 +183,7 @@ def test_no_reward_function_within_the_radius_moves_an_update_further(
     with jax.enable_x64(True):
         worlds = [data_of(rule, r) for r in (one, other)]
         draw = np.random.default_rng(seed)
-        shape = rule.initial(worlds[0]).shape
+        shape = rule.initial_parameters(worlds[0]).shape
         theta, late = (size * draw.normal(size=shape) for _ in range(2))
         found = [np.asarray(_HUNTED[which](data, theta, late, seed)) for data in worlds]
     assert np.all(np.isfinite(found))
@@ -196,16 +198,16 @@ def test_the_hunted_bounds_are_reached_and_not_exceeded(rule: Rule) -> None:
     """
     with jax.enable_x64(True):
         worlds = [data_of(rule, np.full(12, r)) for r in (-RADIUS / 2.0, RADIUS / 2.0)]
-        zero = rule.initial(worlds[0])
-        found = [jax.jit(rule.exact)(data, zero, zero, 0) for data in worlds]
+        zero = rule.initial_parameters(worlds[0])
+        found = [jax.jit(rule.exact_update)(data, zero, zero, 0) for data in worlds]
         distance = float(jnp.linalg.norm(found[0] - found[1]))
     assert 0.999 * rule.bound < distance <= rule.bound * (1.0 + 1e-9)
 
 
 PEOPLE = [
-    People(LINEAR, 0.5),
-    People(NETWORK, 2.0),
-    People(Linear(Polynomial(1, [0.0], [1.0]), 2), 0.01),
+    PersonUpdates(LINEAR, 0.5),
+    PersonUpdates(NETWORK, 2.0),
+    PersonUpdates(Linear(Polynomial(1, [0.0], [1.0]), 2), 0.01),
 ]
 WILD = st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0]) | st.floats(
     -1e3, 1e3
@@ -252,22 +254,22 @@ def test_no_person_adds_more_than_the_bound(
 @pytest.mark.parametrize("most", [1, 60, 2**21])
 def test_people_add_up_however_they_are_packed(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum over people of their clipped mean gradients, by automatic differentiation."""
-    monkeypatch.setattr(noised_q, "_MOST_NUMBERS", most)
-    rule, draw, count = People(NETWORK, 4.0), np.random.default_rng(0), 40
+    monkeypatch.setattr(noised_q, "_MAX_NUMBERS", most)
+    rule, draw, count = PersonUpdates(NETWORK, 4.0), np.random.default_rng(0), 40
     person = draw.integers(9, size=count) * 5
-    rows = {**walked(count), "reward": draw.normal(size=count)}
+    rows = {**rollout(count), "reward": draw.normal(size=count)}
     with jax.enable_x64(True):
-        data = noised_q.of_people(NETWORK, person=person, **rows)
+        data = noised_q.people_transitions(NETWORK, person=person, **rows)
         theta, late = (jnp.asarray(draw.normal(size=NETWORK.shape)) for _ in range(2))
 
         def chosen(p: Any) -> Any:
-            return NETWORK.out(p, jnp.asarray(rows["observation"]))[
+            return NETWORK.apply(p, jnp.asarray(rows["observation"]))[
                 jnp.arange(count), rows["action"]
             ]
 
-        aim = rows["reward"] + rows["goes_on"] * NETWORK.out(late, jnp.asarray(rows["after"])).max(
-            axis=1
-        )
+        aim = rows["reward"] + rows["goes_on"] * NETWORK.apply(
+            late, jnp.asarray(rows["after"])
+        ).max(axis=1)
         each = (aim - chosen(theta))[:, None] * jax.jit(jax.jacobian(chosen))(theta)
         total, clipped = np.zeros(NETWORK.shape), 0
         for one in np.unique(person):
@@ -276,7 +278,9 @@ def test_people_add_up_however_they_are_packed(most: int, monkeypatch: pytest.Mo
             clipped += norm > 4.0
             total += mean * min(1.0, 4.0 / norm)
         assert 0 < clipped < 9
-        np.testing.assert_allclose(jax.jit(rule.exact)(data, theta, late, 0), total, atol=1e-9)
+        np.testing.assert_allclose(
+            jax.jit(rule.exact_update)(data, theta, late, 0), total, atol=1e-9
+        )
     assert (data.reward.shape[0] > 1) == (most < 2**21)
 
 
@@ -287,19 +291,19 @@ def test_people_add_up_however_they_are_packed(most: int, monkeypatch: pytest.Mo
 def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
     budget, updates = Budget(1.0, 1e-5), 20
     plan = NoisedQPlan(rule, updates, 1.0)
-    noisy = noised_q.calibrated(budget, rule.relation, plan)
+    noisy = noised_q.calibrate_noise(budget, rule.relation, plan)
     std = noisy.noise_multiplier * rule.bound
     assert noisy.event == Repeated(Gaussian(std, rule.bound), updates)
     with jax.enable_x64(True):
-        if isinstance(rule, People):
-            rows = {**walked(12), "reward": np.ones(12), "person": np.arange(12) // 3}
-            data = noised_q.of_people(rule.head, **rows)
+        if isinstance(rule, PersonUpdates):
+            rows = {**rollout(12), "reward": np.ones(12), "person": np.arange(12) // 3}
+            data = noised_q.people_transitions(rule.head, **rows)
         else:
             data = data_of(rule, np.ones(12))
 
         def noise(key: Any) -> Any:
             state = noised_q.begin(plan, data, key)
-            exact = rule.exact(data, state.parameters, state.target, state.done)
+            exact = rule.exact_update(data, state.parameters, state.target, state.done)
             return noised_q.noised(plan, data, state, noisy.noise_multiplier) - exact
 
         keys = jax.random.split(jax.random.key(8), 2000)
@@ -319,14 +323,14 @@ def test_the_noise_has_the_size_that_is_paid_for(rule: Rule) -> None:
 def test_every_update_has_noise_of_its_own() -> None:
     rule, updates = PEOPLE[0], 200
     with jax.enable_x64(True):
-        rows = {**walked(12), "reward": np.ones(12), "person": np.arange(12) // 3}
-        data = noised_q.of_people(rule.head, **rows)
+        rows = {**rollout(12), "reward": np.ones(12), "person": np.arange(12) // 3}
+        data = noised_q.people_transitions(rule.head, **rows)
         plan = NoisedQPlan(rule, updates, 1.0)
         begun = noised_q.begin(plan, data, jax.random.key(3))
 
         def noise(number: Any) -> Any:
             state = begun._replace(done=number)
-            exact = rule.exact(data, state.parameters, state.target, state.done)
+            exact = rule.exact_update(data, state.parameters, state.target, state.done)
             return noised_q.noised(plan, data, state, 1.0) - exact
 
         z = np.asarray(jax.vmap(noise)(jnp.arange(updates))) / rule.bound
@@ -354,7 +358,7 @@ def test_what_goes_on_comes_from_noised_updates_alone(monkeypatch: pytest.Monkey
             data = data_of(rule, np.random.default_rng(seed).normal(size=12))
             state = noised_q.begin(plan, data, jax.random.key(0))
             for _ in range(6):
-                state = noised_q.moved(plan, state, noised_q.noised(plan, data, state, 1.0))
+                state = noised_q.apply_update(plan, state, noised_q.noised(plan, data, state, 1.0))
             ends.append(state)
     for one, other in zip(ends[0][:5], ends[1][:5], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -386,5 +390,5 @@ def test_parameters_are_averaged_over_the_last_updates() -> None:
             state = noised_q.advance(plan, data, state, 0.5, 1)
             seen.append(np.asarray(state.parameters))
         np.testing.assert_allclose(
-            noised_q.released(plan, data, state), np.mean(seen[6:], axis=0), atol=1e-14
+            noised_q.final_parameters(plan, data, state), np.mean(seen[6:], axis=0), atol=1e-14
         )

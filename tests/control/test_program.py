@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privrl.control.program import Program, load_state, read_about, save_state, strong
+from privrl.control.program import Program, drop_weak_types, load_state, read_about, save_state
 from privrl.core.errors import InputError
-from tests.run.walk import WALK
+from tests.run.rollout import ROLLOUT
 
 
 class State(NamedTuple):
@@ -137,20 +137,20 @@ def test_what_cannot_be_kept_is_refused_and_leaves_what_was_there(tmp_path: Path
 def test_weak_types_become_strong_and_values_stay() -> None:
     weak = jnp.asarray(0.1)
     assert weak.aval.weak_type
-    settled = strong({"a": weak, "key": jax.random.key(0)})
+    settled = drop_weak_types({"a": weak, "key": jax.random.key(0)})
     assert not settled["a"].aval.weak_type
     assert settled["a"].dtype == weak.dtype
     assert settled["a"] == weak
 
 
-def test_a_walk_is_a_program() -> None:
-    assert isinstance(WALK, Program)
+def test_a_rollout_is_a_program() -> None:
+    assert isinstance(ROLLOUT, Program)
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(0), 3)
-        begun = WALK.init(keys, {"drift": jnp.array([0.0, 0.5, 1.0])})
-        state, first = WALK.advance(begun, 5)
-        state, second = WALK.advance(state, 5)
-        at_once, seen = WALK.advance(begun, 10)
+        begun = ROLLOUT.init(keys, {"drift": jnp.array([0.0, 0.5, 1.0])})
+        state, first = ROLLOUT.advance(begun, 5)
+        state, second = ROLLOUT.advance(state, 5)
+        at_once, seen = ROLLOUT.advance(begun, 10)
     assert bits(state) == bits(at_once)
     for name, values in seen.items():
         joined = np.concatenate([first[name], second[name]], axis=1)

@@ -21,11 +21,11 @@ from scipy import stats
 
 from privrl import cli
 from privrl.control import ActorCritic, CertifiedProgram, certified
-from privrl.control.actor_critic import Learned
-from privrl.control.certified import ActorCriticPlan, take_in
+from privrl.control.actor_critic import LearnedActorCritic
+from privrl.control.certified import ActorCriticPlan, update_from_batch
 from privrl.control.heads import Table
 from privrl.control.increments import Rows
-from privrl.control.prospect_rows import Outlook, projected
+from privrl.control.prospect_rows import ReturnHistogram, project_simplex
 from privrl.envs.base import Episodes, Transitions
 from privrl.envs.host import HostEnvironment
 from privrl.papers.rajabi2022 import gamble as gambles
@@ -61,8 +61,8 @@ def episode(
     return Episodes(steps, np.arange(n + more) < n)
 
 
-def outlook_of(prospect: Prospect, ends: tuple[float, float], bins: int) -> Outlook:
-    return Outlook(prospect, ends, bins, weight=0.4, even_share=0.01, forgetting=0.1)
+def outlook_of(prospect: Prospect, ends: tuple[float, float], bins: int) -> ReturnHistogram:
+    return ReturnHistogram(prospect, ends, bins, weight=0.4, even_share=0.01, forgetting=0.1)
 
 
 # --- what a return is worth -----------------------------------------------------------------------
@@ -85,15 +85,15 @@ def outlook_of(prospect: Prospect, ends: tuple[float, float], bins: int) -> Outl
 def test_slopes_are_those_of_the_value(prospect: Prospect, ends: tuple[float, float]) -> None:
     """Against differences of rho between distributions, in 64 bits and without JAX."""
     outlook = outlook_of(prospect, ends, bins=6)
-    chances = np.random.default_rng(0).dirichlet(np.full(7, 2.0))
+    probs = np.random.default_rng(0).dirichlet(np.full(7, 2.0))
     with jax.enable_x64(True):
-        slopes = np.asarray(outlook.slopes(jnp.asarray(chances)))
-    assert slopes @ chances == pytest.approx(0.0, abs=1e-12)
+        slopes = np.asarray(outlook.slopes(jnp.asarray(probs)))
+    assert slopes @ probs == pytest.approx(0.0, abs=1e-12)
     for j in range(7):
         # Towards a return that is x_j for certain: the slope is phi_j minus the mean, which is 0.
-        way = 1e-5 * (np.eye(7)[j] - chances)
+        way = 1e-5 * (np.eye(7)[j] - probs)
         up, down = (
-            float(prospect.of_distribution(outlook.points, chances + sign * way))
+            float(prospect.of_distribution(outlook.points, probs + sign * way))
             for sign in (1.0, -1.0)
         )
         assert slopes[j] == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-7)
@@ -124,18 +124,21 @@ def test_the_expected_increment_is_the_exact_gradient_of_the_value() -> None:
     assert returns.max() > 1.5
     counted = np.array([[np.interp(r, outlook.points, one) for one in np.eye(8)] for r in returns])
 
-    def chances(u: Any) -> Any:
+    def probs(u: Any) -> Any:
         logs = jax.nn.log_softmax(u.reshape(2, 2))
         return luck * jnp.exp(jnp.sum(logs[states, actions], axis=1))
 
     def exact(u: Any) -> Any:
-        p = chances(u) @ counted
+        p = probs(u) @ counted
         mean = jnp.sum(p * outlook.points)
         return jnp.stack([PEOPLE.of_distribution(jnp.asarray(outlook.points), p), mean])
 
     rows = Rows(*HEADS, outlook=outlook)
     neutral = outlook_of(Prospect.neutral(), (-2.0, 1.5), bins=7)
-    assert Rows(*HEADS, outlook=neutral).width == Rows(*HEADS, return_range=(-2.0, 1.5)).width
+    assert (
+        Rows(*HEADS, outlook=neutral).reward_scale
+        == Rows(*HEADS, return_range=(-2.0, 1.5)).reward_scale
+    )
     batch = jax.tree.map(
         lambda *x: np.stack(x),
         *(episode(s, a, r, True) for (a, s), r in zip(paths, rewards, strict=True)),
@@ -148,7 +151,7 @@ def test_the_expected_increment_is_the_exact_gradient_of_the_value() -> None:
     def both(u: Any, v: Any, worth: Any, played: Any) -> Any:
         numbers = {"gamma": gamma, "lambda_": 1.0}
         each = jax.vmap(lambda one: rows.increment(u, v, numbers, one, worth))(played)
-        return chances(u) @ each[0], each[1], jax.jacobian(exact)(u), chances(u)
+        return probs(u) @ each[0], each[1], jax.jacobian(exact)(u), probs(u)
 
     with jax.enable_x64(True):
         draw = np.random.default_rng(3)
@@ -183,7 +186,9 @@ WILD = st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.
 _OUTLOOK = outlook_of(PEOPLE, (-3.0, 5.0), bins=5)
 _ROWS = Rows(*HEADS, outlook=_OUTLOOK)
 _COMPILED = jax.jit(
-    lambda u, v, numbers, one, estimate: _ROWS.row(u, v, numbers, one, _OUTLOOK.worth(estimate))
+    lambda u, v, numbers, one, estimate: _ROWS.row(
+        u, v, numbers, one, _OUTLOOK.marginal_values(estimate)
+    )
 )
 
 
@@ -225,7 +230,7 @@ def test_no_episode_contributes_more_than_the_bound(
 @given(st.lists(st.floats(-1e3, 1e3) | st.just(1e18), min_size=5, max_size=5))
 def test_the_projection_is_the_nearest_distribution(values: list[float]) -> None:
     with jax.enable_x64(True):
-        found = np.asarray(projected(jnp.asarray(values)))
+        found = np.asarray(project_simplex(jnp.asarray(values)))
     assert found.sum() == pytest.approx(1.0, abs=1e-9)
     assert np.all(found >= 0.0)
     # Nearest if and only if no corner is on the other side: (v - p)'(e_j - p) <= 0 for all j.
@@ -263,7 +268,7 @@ AGENT = ActorCritic(
 
 
 @pytest.fixture(scope="module")
-def learned() -> Learned:
+def learned() -> LearnedActorCritic:
     return AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1), preflight=False)
 
 
@@ -273,7 +278,7 @@ def test_without_noise_the_distribution_and_the_curve_are_what_happened(
     # The noise is a number of the run, so that what is compiled is the same.
     event = CertifiedProgram(AGENT, HostEnvironment(Bets()), 18).event
     none = SimpleNamespace(std=0.0, event=event)
-    monkeypatch.setattr(certified, "calibrated", lambda *given: none)
+    monkeypatch.setattr(certified, "calibrate_noise", lambda *given: none)
     shown = AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1, public=True)).curve
     found = AGENT.learn(Bets(), people=18, session=PrivacySession(seed=1), preflight=False)
     assert shown is not None
@@ -282,8 +287,9 @@ def test_without_noise_the_distribution_and_the_curve_are_what_happened(
     np.testing.assert_allclose(found.curve, [one.mean() for one in batches], atol=1e-12)  # type: ignore[arg-type]
     np.testing.assert_array_equal(found.returns.points, [-1.0, 0.0, 1.0, 2.0])
     shares = [[np.mean(one == x) for x in found.returns.points] for one in batches]
-    # Without forgetting it is the mean over batches, and even chances are gone with the first.
-    np.testing.assert_allclose(found.returns.chances, np.mean(shares, axis=0), atol=1e-12)
+    # Without forgetting it is the mean over batches, and even probabilities are gone with the
+    # first.
+    np.testing.assert_allclose(found.returns.probs, np.mean(shares, axis=0), atol=1e-12)
     value = PEOPLE.of_distribution(found.returns.points, np.mean(shares, axis=0))
     assert found.prospect_value == pytest.approx(float(value), rel=1e-12)
 
@@ -312,7 +318,7 @@ def test_what_goes_on_to_the_next_batch_comes_from_noised_sums(
         states = []
         for batch in (people, others):
             rows = jax.tree.map(lambda *x: np.stack(x), *(episode(*one, 1) for one in batch))
-            states.append(take_in(program.plan, begun, 1, rows)[0])
+            states.append(update_from_batch(program.plan, begun, 1, rows)[0])
     assert not np.array_equal(states[0].returns, begun.returns)
     np.testing.assert_array_equal(states[0].returns, states[1].returns)
     np.testing.assert_array_equal(states[0].actor, states[1].actor)
@@ -328,7 +334,7 @@ def test_all_that_is_summed_is_noised() -> None:
         keys = jax.random.split(jax.random.key(4), 400)
         begun = plan.begin(jax.random.key(0), keys[0], program.numbers)
         exact = jnp.zeros(plan.rows.dimension)
-        z = jax.vmap(lambda key: plan.noised(plan.rekeyed(begun, key), exact)[0])(keys)
+        z = jax.vmap(lambda key: plan.noised(plan.with_noise_key(begun, key), exact)[0])(keys)
     law = stats.chi2(len(keys))
     for squares in np.sum((np.asarray(z) / sigma) ** 2, axis=0):  # coordinate by coordinate
         assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
@@ -345,38 +351,40 @@ def test_what_a_person_adds_does_not_depend_on_the_others() -> None:
         def total(*people: Any) -> Any:
             lives = [episode(at, did, got, over, 1) for at, did, got, over in people]
             rows = jax.tree.map(lambda *x: np.stack(x), *lives)
-            return np.asarray(program.plan.exact(begun, rows, 0)[0])
+            return np.asarray(program.plan.sum_rows(begun, rows, 0)[0])
 
         moved = total(one, two) - total(three, two)
         assert np.linalg.norm(moved) > 0.1
         np.testing.assert_allclose(moved, total(one, four) - total(three, four), atol=1e-12)
 
 
-def test_a_result_survives_a_file(learned: Learned, tmp_path: Path) -> None:
+def test_a_result_survives_a_file(learned: LearnedActorCritic, tmp_path: Path) -> None:
     learned.certificate.verify()
     assert any("the prospect was chosen" in a.statement for a in learned.certificate.assumptions)
     assert learned.returns is not None
-    assert learned.returns.chances.sum() == pytest.approx(1.0)
+    assert learned.returns.probs.sum() == pytest.approx(1.0)
     assert learned.curve is not None
     assert learned.curve.shape == (5,)
     learned.save(tmp_path / "agent.json")
-    back = Learned.load(tmp_path / "agent.json")
+    back = LearnedActorCritic.load(tmp_path / "agent.json")
     assert back.to_dict() == learned.to_dict()
     assert back.prospect_value == learned.prospect_value
     assert back.prospect == PEOPLE
     told = {name: learned.settings[name] for name in ("gamma", "lambda_", "bins", "curve_weight")}
     assert told == {"gamma": 1.0, "lambda_": 1.0, "bins": 3, "curve_weight": 0.2}
-    torn = {**learned.to_dict(), "returns": {"points": [0.0], "chances": [0.5, 0.5]}}
+    torn = {**learned.to_dict(), "returns": {"points": [0.0], "probabilities": [0.5, 0.5]}}
     (tmp_path / "agent.json").write_text(json.dumps(torn))
     with pytest.raises(InputError, match="is damaged"):
-        Learned.load(tmp_path / "agent.json")
+        LearnedActorCritic.load(tmp_path / "agent.json")
 
 
 class InterruptedRunError(Exception):
     pass
 
 
-def test_an_interrupted_run_goes_on_bit_for_bit(learned: Learned, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_bit_for_bit(
+    learned: LearnedActorCritic, tmp_path: Path
+) -> None:
     def interrupt(done: int, people: int) -> None:
         if done >= 8:
             raise InterruptedRunError
@@ -444,17 +452,17 @@ class Coin(Bets):
 
 
 def test_people_and_the_mean_choose_otherwise_in_every_gamble() -> None:
-    names = {one.name: one.chosen(PEOPLE) for one in gambles.GAMBLES}
+    names = {one.name: one.is_worth_taking(PEOPLE) for one in gambles.GAMBLES}
     assert names == {"long shot": True, "insurance": False, "sure thing": False, "way out": True}
     for one in gambles.GAMBLES:
         mean = Prospect.neutral()
-        assert one.chosen(mean) != one.chosen(PEOPLE)
-        assert one.best_chance(mean) == float(one.chosen(mean))
-        assert (one.best_chance(PEOPLE) > 0.5) == one.chosen(PEOPLE)
+        assert one.is_worth_taking(mean) != one.is_worth_taking(PEOPLE)
+        assert one.best_prob(mean) == float(one.is_worth_taking(mean))
+        assert (one.best_prob(PEOPLE) > 0.5) == one.is_worth_taking(PEOPLE)
         # What is enumerated here is what the environment pays.
         sure, bet = one.env.expected_rewards()[0]
         np.testing.assert_allclose(one.value(mean, [0.0, 1.0]), [sure, bet])
-    assert 0.8 < gambles.GAMBLES[0].best_chance(PEOPLE) < 0.95
+    assert 0.8 < gambles.GAMBLES[0].best_prob(PEOPLE) < 0.95
 
 
 @pytest.mark.slow
@@ -479,7 +487,7 @@ WORDS = {
 }
 
 
-def test_a_prospect_is_said_by_name_or_by_file(learned: Learned, tmp_path: Path) -> None:
+def test_a_prospect_is_said_by_name_or_by_file(learned: LearnedActorCritic, tmp_path: Path) -> None:
     lesson = Lesson.of({**WORDS, "bins": 7})
     agent = lesson.agent(lesson.environment())
     assert (agent.prospect, agent.return_range, agent.bins) == (PEOPLE, (-3.0, 1.0), 7)
@@ -506,7 +514,7 @@ def test_a_prospect_is_trained_from_the_command_line(
     words = [f"--{name.replace('_', '-')}={value}" for name, value in WORDS.items()]
     assert cli.run(["train", "actor-critic", *words, "--seed", "0", "--out", str(out)]) == 0
     assert "CPT value of the last returns" in capsys.readouterr().out
-    found = Learned.load(out / "result.json")
+    found = LearnedActorCritic.load(out / "result.json")
     assert found.prospect == PEOPLE
     lesson = Lesson.of(WORDS)
     env = lesson.environment()

@@ -25,12 +25,18 @@ from privrl.control import (
     planning,
     prospect_planning,
 )
-from privrl.control.course import STATE
 from privrl.control.heads import Layers, Linear, Table
 from privrl.control.program import read_about
+from privrl.control.rollouts import (
+    Rollout,
+    SampledRollout,
+    collect_rollout,
+    collect_sampled_rollout,
+    pool_successors,
+)
+from privrl.control.run_context import STATE
 from privrl.control.shrinkage import posterior_means
 from privrl.control.update_rules import Data, ProspectUpdates
-from privrl.control.walks import SampledWalk, Walk, pooled, walk, walk_sampling
 from privrl.core.types import Floats
 from privrl.data import Fourier, OneHot, Tabular
 from privrl.envs import Interval, TabularMDP
@@ -69,23 +75,24 @@ def tables(seed: int, *, losses: bool = False) -> TabularMDP:
     )
 
 
-def known(mdp: TabularMDP) -> tuple[SampledWalk, Floats]:
-    """A walk that knows the true chances of each state and action, and the rewards of a table."""
+def known(mdp: TabularMDP) -> tuple[SampledRollout, Floats]:
+    """A rollout that knows the true probabilities of each state and action, and the rewards of a
+    table."""
     state, action = (x.ravel() for x in np.indices((STATES, ACTIONS)))
     given: Any = mdp.tables
-    led, ends, chances, paid = (
+    led, ends, probs, paid = (
         x.reshape(STATES * ACTIONS, -1)
         for x in (given.successors, given.terminated, given.probabilities, given.rewards)
     )
     none = np.zeros(len(state), bool)
-    walked = SampledWalk(
+    rollout = SampledRollout(
         *(state, action, led[:, 0], none, none),
         row=np.arange(len(state)),
         led=led,
         ends=ends,
-        chances=chances,
+        probs=probs,
     )
-    return walked, paid
+    return rollout, paid
 
 
 # --- planning against exact answers ---------------------------------------------------------------
@@ -99,7 +106,7 @@ def test_a_plan_is_the_fixed_point_of_the_operator(
 ) -> None:
     mdp, prospect = tables(seed, losses=losses), PROSPECTS[which]
     # Half of the usual discount: with loss aversion beyond 1 / gamma, linear losses would diverge.
-    found = prospect_planning.fitted_q(*known(mdp), head, prospect, 0.5, 3000, 0.0)
+    found = prospect_planning.fitted_q_iteration(*known(mdp), head, prospect, 0.5, 3000, 0.0)
     exact = solve(mdp, prospect, 0.5)
     assert np.allclose(found, exact.action_values, rtol=1e-9, atol=1e-9)
 
@@ -107,27 +114,27 @@ def test_a_plan_is_the_fixed_point_of_the_operator(
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=10, deadline=None)
 def test_who_goes_by_the_mean_has_the_plan_of_functional_q(seed: int) -> None:
-    """On a walk's own steps, for tables and for features that many states share."""
+    """On a rollout's own steps, for tables and for features that many states share."""
     draw = np.random.default_rng(seed)
     n = 60
     columns = (
         *(draw.integers(STATES, size=n), np.arange(n) % ACTIONS, draw.integers(STATES, size=n)),
         *(draw.random(n) < 0.2, np.zeros(n, bool)),
     )
-    steps = Walk(*columns)
+    steps = Rollout(*columns)
     pays = draw.normal(size=STATES)
-    sampled = pooled(
-        SampledWalk(
+    sampled = pool_successors(
+        SampledRollout(
             *columns,
             row=np.arange(n),
             led=columns[2][:, None],
             ends=columns[3][:, None],
-            chances=np.ones((n, 1)),
+            probs=np.ones((n, 1)),
         )
     )
     for head in (Table(STATES, ACTIONS), Linear(OneHot(2), ACTIONS)):
-        mean = planning.fitted_q(steps, pays[columns[2]], head, GAMMA, 500, 1e-6)
-        found = prospect_planning.fitted_q(
+        mean = planning.fitted_q_iteration(steps, pays[columns[2]], head, GAMMA, 500, 1e-6)
+        found = prospect_planning.fitted_q_iteration(
             sampled, pays[sampled.led], head, Prospect.neutral(), GAMMA, 500, 1e-6
         )
         assert np.allclose(found, mean, rtol=0.0, atol=1e-9)
@@ -135,23 +142,23 @@ def test_who_goes_by_the_mean_has_the_plan_of_functional_q(seed: int) -> None:
 
 def test_values_stay_within_nested_utilities() -> None:
     neutral = Prospect.neutral()
-    assert prospect_planning.limits(neutral, np.array([-1.0, 2.0]), 0.5, 60) == pytest.approx(
+    assert prospect_planning.value_bounds(neutral, np.array([-1.0, 2.0]), 0.5, 60) == pytest.approx(
         (-2.0, 4.0)
     )
     # Whoever cannot but gain, gains least by ending at once.
-    assert prospect_planning.limits(neutral, np.array([1.0, 2.0]), 0.5, 60)[0] == 1.0
+    assert prospect_planning.value_bounds(neutral, np.array([1.0, 2.0]), 0.5, 60)[0] == 1.0
     u = Prospect.tversky_kahneman().utility
-    low, high = prospect_planning.limits(Prospect(u), np.array([-2.0, -1.0]), 1.0, 5000)
+    low, high = prospect_planning.value_bounds(Prospect(u), np.array([-2.0, -1.0]), 1.0, 5000)
     assert low == pytest.approx(float(u(-2.0 + low)), rel=1e-9)
     assert high == float(u(-1.0))
     growing = Prospect(PowerUtility(1.0, 1.0, 50.0))
     assert (
-        prospect_planning.limits(growing, np.array([-1.0]), 1.0, 10**6)[0]
-        == -prospect_planning.LARGEST
+        prospect_planning.value_bounds(growing, np.array([-1.0]), 1.0, 10**6)[0]
+        == -prospect_planning.MAX_VALUE
     )
-    walked, _ = known(tables(0))
-    found = prospect_planning.fitted_q(
-        walked, np.full((12, 2), -1.0), Table(STATES, ACTIONS), growing, 1.0, 500, 0.0
+    rollout, _ = known(tables(0))
+    found = prospect_planning.fitted_q_iteration(
+        rollout, np.full((12, 2), -1.0), Table(STATES, ACTIONS), growing, 1.0, 500, 0.0
     )
     assert np.all(np.isfinite(found))
 
@@ -161,11 +168,11 @@ def test_values_stay_within_nested_utilities() -> None:
 def test_a_network_finds_the_same_values(prospect: Prospect) -> None:
     mdp = tables(5, losses=True)
     head = Layers((STATES, 32, ACTIONS), OneHot(STATES))
-    walked, paid = known(mdp)
-    found = prospect_planning.network_q(walked, paid, head, prospect, 0.5, updates=4000)
+    rollout, paid = known(mdp)
+    found = prospect_planning.network_q(rollout, paid, head, prospect, 0.5, updates=4000)
     exact = solve(mdp, prospect, 0.5).action_values
     with jax.enable_x64(True):
-        values = np.asarray(head.out(found, head.inputs(np.arange(STATES))))
+        values = np.asarray(head.apply(found, head.inputs(np.arange(STATES))))
     assert np.max(np.abs(values - exact)) < 0.03 * np.max(np.abs(exact))
 
 
@@ -179,66 +186,71 @@ def mdp() -> TabularMDP:
 
 
 @pytest.fixture(scope="module")
-def drawn(mdp: TabularMDP) -> SampledWalk:
-    return walk_sampling(mdp, None, jax.random.key(0), 400, 50, read=True)
+def drawn(mdp: TabularMDP) -> SampledRollout:
+    return collect_sampled_rollout(mdp, None, jax.random.key(0), 400, 50, read=True)
 
 
 @pytest.mark.slow
-def test_a_sampled_walk_takes_the_steps_of_a_walk(mdp: TabularMDP, drawn: SampledWalk) -> None:
-    plain = walk(mdp, None, jax.random.key(0), 400)
+def test_a_sampled_rollout_takes_the_steps_of_a_rollout(
+    mdp: TabularMDP, drawn: SampledRollout
+) -> None:
+    plain = collect_rollout(mdp, None, jax.random.key(0), 400)
     for name, value in vars(plain).items():
         assert np.array_equal(value, getattr(drawn, name)), name
-    assert drawn.led.shape == drawn.ends.shape == drawn.chances.shape == (400, 50)
-    assert drawn.uneven is None
+    assert drawn.led.shape == drawn.ends.shape == drawn.probs.shape == (400, 50)
+    assert drawn.unequal_probs is None
     shown = drawn.public()
     assert (shown.reward, shown.paid) == (None, None)
 
 
-def test_successors_have_the_law_of_the_tables(mdp: TabularMDP, drawn: SampledWalk) -> None:
+def test_successors_have_the_law_of_the_tables(mdp: TabularMDP, drawn: SampledRollout) -> None:
     """Each count is within 6 standard deviations, and pairs of draws are not alike."""
     state, action = drawn.observation[:, None], drawn.action[:, None]
     first, second = (mdp.tables.successors[state, action, k] for k in (0, 1))
     differ = np.broadcast_to(first != second, drawn.led.shape)
-    chance = np.broadcast_to(mdp.tables.probabilities[state, action, 0], drawn.led.shape)[differ]
+    prob = np.broadcast_to(mdp.tables.probabilities[state, action, 0], drawn.led.shape)[differ]
     hits = (drawn.led == first)[differ]
-    spread = math.sqrt(float(np.sum(chance * (1.0 - chance))))
-    assert abs(float(np.sum(hits - chance))) < 6.0 * spread
+    spread = math.sqrt(float(np.sum(prob * (1.0 - prob))))
+    assert abs(float(np.sum(hits - prob))) < 6.0 * spread
     own = (drawn.next_observation[:, None] == first)[:, 0]
     for column in (own, (drawn.led == first)[:, 1]):
         together = ((drawn.led == first)[:, 0] == column)[differ[:, 0]]
         assert 0.3 < np.mean(together) < 0.8
 
 
-def test_pooled_rows_count_each_successor(mdp: TabularMDP, drawn: SampledWalk) -> None:
-    found = pooled(drawn)
+def test_pooled_rows_count_each_successor(mdp: TabularMDP, drawn: SampledRollout) -> None:
+    found = pool_successors(drawn)
     assert found.paid is not None
-    assert found.uneven is not None
+    assert found.unequal_probs is not None
     assert drawn.paid is not None
-    assert np.allclose(found.chances.sum(axis=1), 1.0)
+    assert np.allclose(found.probs.sum(axis=1), 1.0)
     for i in range(0, 400, 37):
         alike = (drawn.observation == drawn.observation[i]) & (drawn.action == drawn.action[i])
         row = found.row[i]
         assert np.all(found.row[alike] == row)
-        for led, ends, chance, paid in zip(
-            *(x[row] for x in (found.led, found.ends, found.chances, found.paid)), strict=True
+        for led, ends, prob, paid in zip(
+            *(x[row] for x in (found.led, found.ends, found.probs, found.paid)), strict=True
         ):
             there = (drawn.led[alike] == led) & (drawn.ends[alike] == ends)
-            if chance > 0.0:
-                assert chance == pytest.approx(np.mean(there), abs=1e-12)
+            if prob > 0.0:
+                assert prob == pytest.approx(np.mean(there), abs=1e-12)
                 assert paid == pytest.approx(np.mean(drawn.paid[alike][there]), abs=1e-12)
 
 
 def test_a_learned_plan_is_exact_for_what_was_drawn(mdp: TabularMDP, tmp_path: Path) -> None:
-    """`solve` on tables of the drawn chances; these come near the true ones as samples grow."""
+    """`solve` on tables of the drawn probabilities; these come near the true ones as samples
+    grow."""
     prospect = Prospect.rajabi2022()
     agent = ProspectQ(gamma=0.5, steps=400, samples=50, prospect=prospect)
     learned = agent.learn(mdp, session=PrivacySession(seed=3))
-    sampled = pooled(walk_sampling(mdp, None, reproducible(3).key(), 400, 50, read=True))
+    sampled = pool_successors(
+        collect_sampled_rollout(mdp, None, reproducible(3).key(), 400, 50, read=True)
+    )
     assert sampled.paid is not None
     assert len(sampled.led) == STATES * ACTIONS
     shape = (STATES, ACTIONS, -1)
     drawn_tables = TabularMDP.from_tables(
-        *(x.reshape(shape) for x in (sampled.led, sampled.chances, sampled.paid, sampled.ends))
+        *(x.reshape(shape) for x in (sampled.led, sampled.probs, sampled.paid, sampled.ends))
     )
     states = np.arange(STATES)
     exact = solve(drawn_tables, prospect, 0.5).action_values
@@ -252,22 +264,22 @@ SECOND = Tabular(np.eye(ACTIONS)[np.full(STATES, 2)])
 
 @pytest.mark.slow
 def test_a_behaviour_is_followed(mdp: TabularMDP) -> None:
-    found = walk_sampling(mdp, SECOND, jax.random.key(0), 10, 2, read=False)
+    found = collect_sampled_rollout(mdp, SECOND, jax.random.key(0), 10, 2, read=False)
     assert np.all(found.action == 2)
     assert found.paid is None
 
 
-def test_bad_walks_are_refused(mdp: TabularMDP) -> None:
+def test_bad_rollouts_are_refused(mdp: TabularMDP) -> None:
     with pytest.raises(InputError, match="use fewer steps or samples"):
-        walk_sampling(mdp, None, jax.random.key(0), 10**6, 100, read=False)
+        collect_sampled_rollout(mdp, None, jax.random.key(0), 10**6, 100, read=False)
     with pytest.raises(InputError, match="behaviour has 3 actions"):
-        walk_sampling(Interval(), SECOND, jax.random.key(0), 10, 2, read=False)
+        collect_sampled_rollout(Interval(), SECOND, jax.random.key(0), 10, 2, read=False)
 
 
 # --- released rewards -----------------------------------------------------------------------------
 
 
-def test_nobody_is_paid_where_the_model_knows_nothing(drawn: SampledWalk) -> None:
+def test_nobody_is_paid_where_the_model_knows_nothing(drawn: SampledRollout) -> None:
     agent = ProspectQ(reward_range=(-2.0, 0.5))
     model = RewardModel(np.array([-9.0, 0.3, 7.0]), np.eye(STATES)[:, 1:], OneHot(STATES), 0.0)
     found = agent.successor_rewards(drawn, model)
@@ -314,12 +326,12 @@ RULES = [
     ProspectUpdates(Linear(Fourier(1, [0.0], [1.0]), 2), Prospect.tversky_kahneman(), 3, 5.0),
     ProspectUpdates(Layers((1, 3, 2), None, 1), Prospect.rajabi2022(), 99, 0.1),
 ]
-_HUNTED = [jax.jit(rule.exact) for rule in RULES]
+_HUNTED = [jax.jit(rule.exact_update) for rule in RULES]
 
 
 def data_of(rule: ProspectUpdates, rewards: Any, *, even: bool = True) -> Data:
     with jax.enable_x64(True):
-        reward = jnp.asarray(noised_q.total(rewards, RANGE))
+        reward = jnp.asarray(noised_q.clip_rewards(rewards, RANGE))
     return _blank(isinstance(rule.head, Table), even)._replace(reward=reward)
 
 
@@ -341,7 +353,7 @@ def _blank(discrete: bool, even: bool) -> Data:
             jnp.asarray(np.where(draw.random(shape) < 0.2, 0.0, GAMMA)),
             None,
             row=jnp.asarray(draw.permutation(ROWS), jnp.int32),
-            chances=None if even else jnp.asarray(raw / raw.sum(axis=1, keepdims=True)),
+            probs=None if even else jnp.asarray(raw / raw.sum(axis=1, keepdims=True)),
         )
 
 
@@ -384,7 +396,7 @@ def test_the_bound_is_reached(which: int) -> None:
     """Twice the clip, and not once: rewards at both ends of the range pull in opposite ways."""
     rule = RULES[which]
     with jax.enable_x64(True):
-        zero = jnp.asarray(rule.head.initial())
+        zero = jnp.asarray(rule.head.initial_parameters())
         found = [
             np.asarray(_HUNTED[which](data_of(rule, np.full((ROWS, SUCCESSORS), r)), zero, zero, 0))
             for r in RANGE
@@ -396,7 +408,7 @@ def test_tiny_differences_of_rewards_are_no_tiny_differences_of_updates() -> Non
     """Why nothing may rest on the radius: rho has no Lipschitz constant at the reference point."""
     rule = ProspectUpdates(Table(STATES, 2), Prospect.rajabi2022(), 99, 1e6)
     with jax.enable_x64(True):
-        zero, exact = jnp.zeros(STATES * 2), jax.jit(rule.exact)
+        zero, exact = jnp.zeros(STATES * 2), jax.jit(rule.exact_update)
         found = [
             np.asarray(exact(data_of(rule, np.full((ROWS, SUCCESSORS), r)), zero, zero, 0))
             for r in (0.0, 1e-12)
@@ -411,17 +423,19 @@ def test_an_update_is_the_gradient_of_half_the_squared_errors() -> None:
     with jax.enable_x64(True):
         data = data_of(rule, draw.normal(size=(ROWS, SUCCESSORS)), even=False)
         theta, late = (jnp.asarray(draw.normal(size=head.shape)) for _ in range(2))
-        best = np.asarray(head.out(late, data.after.reshape(-1, 1))).max(axis=1)
+        best = np.asarray(head.apply(late, data.after.reshape(-1, 1))).max(axis=1)
         outcomes = np.asarray(data.reward) + np.asarray(data.goes_on) * best.reshape(
             ROWS, SUCCESSORS
         )
-        aims = prospect.of_distribution(outcomes, np.asarray(data.chances))[np.asarray(data.row)]
+        aims = prospect.of_distribution(outcomes, np.asarray(data.probs))[np.asarray(data.row)]
 
         def loss(p: Any) -> Any:
-            own = head.out(p, data.observation)[jnp.arange(ROWS), data.action]
+            own = head.apply(p, data.observation)[jnp.arange(ROWS), data.action]
             return 0.5 * jnp.mean((jnp.asarray(aims) - own) ** 2)
 
-        found, slope = jax.jit(lambda p: (rule.exact(data, p, late, 0), jax.grad(loss)(p)))(theta)
+        found, slope = jax.jit(lambda p: (rule.exact_update(data, p, late, 0), jax.grad(loss)(p)))(
+            theta
+        )
         np.testing.assert_allclose(found, -slope, rtol=1e-9, atol=1e-12)
 
 
@@ -437,9 +451,11 @@ def test_without_noise_a_table_becomes_the_optimum(mdp: TabularMDP) -> None:
         descent=Descent(updates=4000, step=2.0, clip=100.0, average=0.0),
     )
     learned = agent.learn(mdp, session=PrivacySession(seed=3))
-    sampled = pooled(walk_sampling(mdp, None, reproducible(3).key(), 400, 50, read=True))
+    sampled = pool_successors(
+        collect_sampled_rollout(mdp, None, reproducible(3).key(), 400, 50, read=True)
+    )
     assert sampled.paid is not None
-    exact = prospect_planning.fitted_q(
+    exact = prospect_planning.fitted_q_iteration(
         sampled, sampled.paid, Table(STATES, ACTIONS), prospect, gamma, 3000, 0.0
     )
     assert np.allclose(learned.values(np.arange(STATES)), exact, rtol=0.0, atol=1e-6)
@@ -449,7 +465,7 @@ def test_without_noise_a_table_becomes_the_optimum(mdp: TabularMDP) -> None:
 
 
 class Ring(gymnasium.Env[Any, int]):
-    """A walk on a ring of five states, in Gymnasium's world."""
+    """A rollout on a ring of five states, in Gymnasium's world."""
 
     action_space: Any = spaces.Discrete(2)
 
@@ -558,7 +574,7 @@ def test_updates_protect_whatever_the_radius() -> None:
     ]
     assert [one.certificate.reward_radius for one in found] == [2.0, 0.01, 2.0]
     assert len({one.certificate.events for one in found}) == 1
-    assert "within 2 of it at every point" in found[0].protects
+    assert "within 2 of it at every point" in found[0].privacy_statement
     assert (
         agent("updates").learn(Ring([0.2]), preflight=False).certificate.noise
         is NoiseOrigin.SECURE_KEY
@@ -585,15 +601,15 @@ def test_a_plan_comes_from_what_was_released_and_its_noise() -> None:
 
 
 def test_planning_never_sees_rewards(mdp: TabularMDP, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the walk's nor the successors', which nobody looked at to begin with."""
-    seen: list[SampledWalk] = []
-    real = prospect_planning.fitted_q
+    """Neither the rollout's nor the successors', which nobody looked at to begin with."""
+    seen: list[SampledRollout] = []
+    real = prospect_planning.fitted_q_iteration
 
-    def watched(steps: SampledWalk, *rest: Any) -> Any:
+    def watched(steps: SampledRollout, *rest: Any) -> Any:
         seen.append(steps)
         return real(steps, *rest)
 
-    monkeypatch.setattr(prospect_planning, "fitted_q", watched)
+    monkeypatch.setattr(prospect_planning, "fitted_q_iteration", watched)
     learner = agent(reward_range=(-3.0, 0.0), steps=400, samples=50, gamma=0.5)
     noisy = learner.learn(mdp, session=PrivacySession(seed=0))
     assert [(steps.reward, steps.paid) for steps in seen] == [(None, None)]
@@ -706,7 +722,7 @@ def test_radii_do_not_add_up_in_a_ledger(tmp_path: Path) -> None:
 
 
 def test_plans_are_not_cut_short_by_cells_that_nobody_visited() -> None:
-    """The worst of all values, where the walk never was, must not make all others look still."""
+    """The worst of all values, where the rollout never was, must not make all others look still."""
     who = Prospect(PowerUtility(losses=0.93, loss_aversion=1.5))
     env = tables(3, losses=True)
     agent = ProspectQ(prospect=who, steps=4000, samples=50, reward_range=(-3.0, 0.0), rounds=5000)

@@ -11,8 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privrl.control import Learned, QLearning
-from privrl.control.q_learning import Config, QLearningState, Seen, action_values, init, step, train
+from privrl.control import LearnedQValues, QLearning
+from privrl.control.q_learning import (
+    Config,
+    QLearningState,
+    StepRecord,
+    action_values,
+    init,
+    step,
+    train,
+)
 from privrl.data import EpsilonGreedy, Fourier, OneHot, Polynomial, Softmax, collect
 from privrl.envs import CartPole, Chain, Environment, Interval, MountainCar, TabularMDP
 from privrl.papers.xie2019.control import CAR, CAR_SETTINGS
@@ -27,17 +35,17 @@ def random_mdp(certain: bool) -> Any:
     rng = np.random.default_rng(3)
     states, actions = 5, 2
     if certain:
-        chances = np.eye(states)[rng.integers(states, size=(states, actions))]
+        probs = np.eye(states)[rng.integers(states, size=(states, actions))]
     else:
-        chances = rng.dirichlet(np.ones(states), (states, actions))
+        probs = rng.dirichlet(np.ones(states), (states, actions))
     rewards = rng.uniform(-1.0, 1.0, (states, actions))
     terminal = np.arange(states) == states - 1
-    return TabularMDP.from_dense(chances, rewards, terminal, step_limit=30)
+    return TabularMDP.from_dense(probs, rewards, terminal, step_limit=30)
 
 
 def follow(
     config: Config, env: Environment[Any, Any], count: int
-) -> tuple[QLearningState, Seen, Any]:
+) -> tuple[QLearningState, StepRecord, Any]:
     """The state after `count` steps, and all that was seen and learned on the way."""
 
     def body(state: QLearningState, _: None) -> Any:
@@ -57,7 +65,7 @@ SHORT = Config(steps=120, checkpoints=1, episodes=1)
 # --- exact ---------------------------------------------------------------------------------------
 
 
-def test_values_become_optimal_where_nothing_is_left_to_chance() -> None:
+def test_values_become_optimal_where_nothing_is_left_to_prob() -> None:
     env = random_mdp(certain=True)
     config = Config(steps=20_000, gamma=0.8, step=0.5, epsilon=1.0, checkpoints=1, episodes=1)
     with jax.enable_x64(True):
@@ -108,7 +116,7 @@ def at(
     config: Config, env: Environment[Any, Any], inner: Any, weights: Any, trace: Any
 ) -> QLearningState:
     begun: QLearningState = jax.jit(lambda: init(KEY, config, env))()
-    state = env.at(jnp.asarray(inner))
+    state = env.state_at(jnp.asarray(inner))
     observation = env._observe(state.inner, env.default_params)
     return begun._replace(
         weights=jnp.asarray(weights),
@@ -131,7 +139,7 @@ def test_one_update_of_a_table_is_the_number_by_hand() -> None:
 
 
 def test_one_update_with_features_has_its_own_rate_for_each() -> None:
-    # Chance 0.25 stays unknown to the hand: the observation that was reached is used.
+    # Probability 0.25 stays unknown to the hand: the observation that was reached is used.
     env, features = Interval(), Fourier(order=2, low=[0.0], high=[1.0])
     config = Config(steps=1, features=features, gamma=0.9, step=0.1, epsilon=0.0, checkpoints=1)
     weights = np.array([[1.0, 0.0], [0.5, 0.25], [-0.5, 2.0]])
@@ -246,7 +254,7 @@ def test_taxi_learns_to_deliver() -> None:
 
 
 @lru_cache
-def small(features: Any = None) -> Learned:
+def small(features: Any = None) -> LearnedQValues:
     env: Any = random_mdp(certain=False) if features is None else Interval()
     return QLearning(steps=200, features=features, checkpoints=2, episodes=3).learn(env, seed=100)
 
@@ -290,7 +298,7 @@ def test_results_come_back_from_a_file(features: Any, tmp_path: Path) -> None:
     learned = small(features)
     path = tmp_path / "learned.json"
     learned.save(path)
-    again = Learned.load(path)
+    again = LearnedQValues.load(path)
     np.testing.assert_array_equal(again.weights, learned.weights)
     np.testing.assert_array_equal(again.curve, learned.curve)
     np.testing.assert_array_equal(again.curve_steps, [100, 200])
@@ -303,7 +311,7 @@ def test_results_come_back_from_a_file(features: Any, tmp_path: Path) -> None:
 def test_broken_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "learned.json"
     with pytest.raises(InputError, match="cannot be read"):
-        Learned.load(path)
+        LearnedQValues.load(path)
     for text, says in (
         ("{", "is not JSON"),
         ("[]", "is not the result of Q-learning"),
@@ -312,7 +320,7 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=says):
-            Learned.load(path)
+            LearnedQValues.load(path)
     with pytest.raises(InputError, match="cannot be written"):
         small().save(tmp_path / "nowhere" / "learned.json")
 

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 import privrl
 from privrl.core import checks
-from privrl.core.errors import InputError, LedgerError, Option, PrivRLError, Text, in_python, option
+from privrl.core.errors import (
+    InputError,
+    LedgerError,
+    Option,
+    PrivRLError,
+    Text,
+    option,
+    python_option,
+)
 
 SORT = InputError(
     "the rows are mixed up", remedy="sort them, or pass " + option("sort", True) + "."
@@ -36,7 +44,7 @@ def pickled(error: PrivRLError) -> Any:
 
 def test_one_sentence_is_an_error_as_ever() -> None:
     error = InputError("There is no file x.")
-    assert str(error) == error.problem == error.told(marked) == "There is no file x."
+    assert str(error) == error.problem == error.render(marked) == "There is no file x."
     assert (error.field, error.remedy, error.args) == (None, None, ("There is no file x.",))
     assert isinstance(error, ValueError)
 
@@ -45,13 +53,13 @@ def test_the_parts_make_one_sentence() -> None:
     assert str(SORT) == "the rows are mixed up: sort them, or pass sort=True."
     assert (SORT.problem, SORT.field) == ("the rows are mixed up", None)
     assert SORT.remedy == "sort them, or pass sort=True."
-    assert SORT.told(marked).endswith("or pass <sort|True|False>.")
+    assert SORT.render(marked).endswith("or pass <sort|True|False>.")
     with pytest.raises(InputError) as refused:
         checks.positive("epsilon", -1)
     error = refused.value
     assert (error.field, error.problem) == ("epsilon", "must be positive and finite, not -1.")
     assert str(error) == "epsilon must be positive and finite, not -1."
-    assert error.told(marked).startswith("<epsilon|None|True> must be")
+    assert error.render(marked).startswith("<epsilon|None|True> must be")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +71,7 @@ def test_the_parts_make_one_sentence() -> None:
         *[(checks.probability, value) for value in (-0.1, 1.0)],
         *[(checks.rate, value) for value in (0.0, 1.1)],
         *[(checks.count, value) for value in (0, 1.5, 2**63)],
-        (checks.switch, "no"),
+        (checks.boolean, "no"),
     ],
 )
 def test_every_check_names_its_field(check: Callable[[str, object], Any], value: object) -> None:
@@ -87,15 +95,15 @@ def test_copies_keep_the_parts(again: Callable[[Any], Any], kind: type[PrivRLErr
     assert type(found) is kind
     assert vars(found) == vars(error)
     assert str(found) == "a is b wrong: say c={'d': 1}"
-    assert found.told(marked) == error.told(marked)
-    assert "<b|None|False>" in found.told(marked)
+    assert found.render(marked) == error.render(marked)
+    assert "<b|None|False>" in found.render(marked)
 
 
 def test_errors_cross_processes_with_their_parts() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         error = pool.submit(raised).exception()
     assert isinstance(error, InputError)
-    assert error.told(marked) == "<a|None|True> must be <b|None|False>.: say <c|3|False>"
+    assert error.render(marked) == "<a|None|True> must be <b|None|False>.: say <c|3|False>"
     assert (error.field, error.remedy) == ("a", "say c=3")
 
 
@@ -121,9 +129,9 @@ def test_whatever_is_added_up_nothing_is_lost_and_nothing_forged(
     assert type(str(error)) is str
     options = [part for part in (*first, *second) if isinstance(part, Text)]
     seen: list[Option] = []
-    error.told(lambda one: seen.append(one) or "")  # type: ignore[func-returns-value]
-    assert [in_python(one) for one in seen] == options
-    assert error.told(in_python) == str(error)
+    error.render(lambda one: seen.append(one) or "")  # type: ignore[func-returns-value]
+    assert [python_option(one) for one in seen] == options
+    assert error.render(python_option) == str(error)
 
 
 def named(tree: ast.AST) -> Iterator[ast.Call]:

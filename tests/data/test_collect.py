@@ -26,7 +26,7 @@ class Step(NamedTuple):
     truncated: Any
 
 
-class Walk:
+class Rollout:
     """States 0 to 9 from 0; action 1 goes right unless it slips; 9 terminates; 30 steps truncate.
 
     The reward is 10 x the state left plus the action, so that rows can be recognised.
@@ -57,7 +57,7 @@ class Walk:
 
 
 def lawful(data: Trajectories, policy: Tabular, limit: int) -> None:
-    """Every row is a possible step of `Walk`, and episodes end where they should."""
+    """Every row is a possible step of `Rollout`, and episodes end where they should."""
     np.testing.assert_array_equal(data.rewards, 10.0 * data.states + data.actions)
     assert data.behavior_probs is not None
     np.testing.assert_allclose(
@@ -80,8 +80,8 @@ POLICY = Tabular(np.linspace([0.2, 0.8], [0.6, 0.4], 10))
 
 
 class TestCompiled:
-    def test_walk(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        whole = collect(Walk(), POLICY, 200, jax.random.key(0))
+    def test_rollout(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = collect(Rollout(), POLICY, 200, jax.random.key(0))
         lawful(whole, POLICY, 30)
         assert whole.num_trajectories == 200
         assert whole.terminated.any()
@@ -90,14 +90,14 @@ class TestCompiled:
         assert (whole.num_states, whole.num_actions) == (10, 2)
         # Segments and portions are only a matter of memory.
         monkeypatch.setattr("privrl.data.collection.SEGMENT", 7)
-        monkeypatch.setattr("privrl.data.collection.LANES", 64)
-        same(whole, collect(Walk(), POLICY, 200, jax.random.key(0)))
-        other = collect(Walk(), POLICY, 200, jax.random.key(1))
+        monkeypatch.setattr("privrl.data.collection.REPLICAS", 64)
+        same(whole, collect(Rollout(), POLICY, 200, jax.random.key(0)))
+        other = collect(Rollout(), POLICY, 200, jax.random.key(1))
         assert other.rewards.tolist() != whole.rewards.tolist()
 
     def test_frequencies(self) -> None:
         """Actions come as often as the policy says, moves as often as the environment does."""
-        data = collect(Walk(), POLICY, 3000, 3)
+        data = collect(Rollout(), POLICY, 3000, 3)
         seen = data.states == 0
         chosen = data.actions[seen]
         assert abs(chosen.mean() - 0.8) < 0.02
@@ -105,19 +105,19 @@ class TestCompiled:
         assert abs(nexts[chosen == 1].mean() - 0.75) < 0.02
 
     def test_limits(self) -> None:
-        lawful(collect(Walk(), POLICY, 50, 0, max_steps=5), POLICY, 5)
-        lawful(collect(Walk(None), POLICY, 50, 0, max_steps=40), POLICY, 40)
+        lawful(collect(Rollout(), POLICY, 50, 0, max_steps=5), POLICY, 5)
+        lawful(collect(Rollout(None), POLICY, 50, 0, max_steps=40), POLICY, 40)
         with pytest.raises(InputError, match="max_steps"):
-            collect(Walk(None), POLICY, 5, 0)
+            collect(Rollout(None), POLICY, 5, 0)
 
     def test_params(self) -> None:
-        stuck = collect(Walk(), POLICY, 20, 0, params=Params(1.0))
+        stuck = collect(Rollout(), POLICY, 20, 0, params=Params(1.0))
         assert set(stuck.states.tolist()) == {0}
         assert stuck.truncated.all()
 
     def test_any_function(self) -> None:
         always = FunctionPolicy(lambda s: jnp.tile(jnp.array([0.0, 1.0]), (s.shape[0], 1)), 2)
-        data = collect(Walk(), always, 10, 0)
+        data = collect(Rollout(), always, 10, 0)
         assert set(data.actions.tolist()) == {1}
         assert data.behavior_probs is not None
         assert set(data.behavior_probs.tolist()) == {1.0}
@@ -125,10 +125,10 @@ class TestCompiled:
     @pytest.mark.parametrize(
         ("env", "policy", "n"),
         [
-            (Walk(), Tabular.uniform(10, 3), 5),
-            (Walk(), Tabular.uniform(9, 2), 5),
-            (Walk(), POLICY, 0),
-            (Walk(), "policy", 5),
+            (Rollout(), Tabular.uniform(10, 3), 5),
+            (Rollout(), Tabular.uniform(9, 2), 5),
+            (Rollout(), POLICY, 0),
+            (Rollout(), "policy", 5),
             (object(), POLICY, 5),
         ],
     )
@@ -147,8 +147,8 @@ class TestCompiled:
         assert np.all(data.terminated | data.truncated)
 
 
-class HostedWalk(gymnasium.Env[Any, Any]):
-    """`Walk` for Gymnasium; counts how often it was closed."""
+class HostedRollout(gymnasium.Env[Any, Any]):
+    """`Rollout` for Gymnasium; counts how often it was closed."""
 
     def __init__(self, vectors: bool = False) -> None:
         self.vectors = vectors
@@ -176,8 +176,8 @@ class HostedWalk(gymnasium.Env[Any, Any]):
 
 
 class TestHosted:
-    def test_walk(self) -> None:
-        env = HostedWalk()
+    def test_rollout(self) -> None:
+        env = HostedRollout()
         data = collect(env, POLICY, 60, 4, max_steps=20)
         lawful(data, POLICY, 20)
         assert data.terminated.any()
@@ -188,7 +188,7 @@ class TestHosted:
 
     def test_vectors(self) -> None:
         policy = FunctionPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
-        data = collect(HostedWalk(vectors=True), policy, 5, 4, max_steps=20)
+        data = collect(HostedRollout(vectors=True), policy, 5, 4, max_steps=20)
         assert data.states.shape[1] == 2
         np.testing.assert_array_equal(data.rewards, 10.0 * data.states[:, 0] + data.actions)
 
@@ -205,8 +205,8 @@ class TestHosted:
 
     def test_refusals(self) -> None:
         with pytest.raises(InputError, match="max_steps"):
-            collect(HostedWalk(), POLICY, 5, 0)
+            collect(HostedRollout(), POLICY, 5, 0)
         with pytest.raises(InputError, match="must be discrete"):
             collect("Pendulum-v1", POLICY, 5, 0)
         with pytest.raises(InputError, match="params"):
-            collect(HostedWalk(), POLICY, 5, 0, params=3, max_steps=9)
+            collect(HostedRollout(), POLICY, 5, 0, params=3, max_steps=9)

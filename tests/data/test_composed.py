@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from privrl.data import (
     Cells,
+    ConcatFeatures,
     CosineProducts,
     FunctionFeatures,
-    Joined,
     NetworkOutputs,
     OneHot,
     features_from_dict,
@@ -34,7 +34,7 @@ ALL: dict[str, Any] = {
     "cosines": CosineProducts(3, LOW, HIGH),
     "network": NETWORK,
     "network, tanh": NetworkOutputs(LAYERS, LOW, HIGH, "tanh"),
-    "joined": Joined((NETWORK, Cells(2, LOW, HIGH), CosineProducts(2, LOW, HIGH))),
+    "joined": ConcatFeatures((NETWORK, Cells(2, LOW, HIGH), CosineProducts(2, LOW, HIGH))),
 }
 each = pytest.mark.parametrize("features", list(ALL.values()), ids=list(ALL))
 nasty = st.one_of(
@@ -84,7 +84,7 @@ def test_by_hand() -> None:
     hidden = np.maximum(np.array([0.6, 0.1]) @ first[0] + first[1], 0.0)
     outputs = NetworkOutputs(LAYERS, *unit)(state)[0]
     np.testing.assert_allclose(outputs, hidden @ second[0] + second[1])
-    both = Joined((Cells(3, *unit), CosineProducts(2, *unit)))
+    both = ConcatFeatures((Cells(3, *unit), CosineProducts(2, *unit)))
     assert both.norm_bound == pytest.approx(math.sqrt(1.0 + 4.0))
     np.testing.assert_allclose(both(state)[0], [*hot, 1.0, b, a, a * b])
 
@@ -101,10 +101,13 @@ def test_by_hand() -> None:
         (lambda: NetworkOutputs((([[1e40], [0.0]], [0.0]),), LOW, HIGH), "so large"),
         (lambda: NetworkOutputs((([[math.nan], [0.0]], [0.0]),), LOW, HIGH), "finite"),
         (lambda: NetworkOutputs([{"weights": [[1.0], [1.0]]}], LOW, HIGH), "pairs"),
-        (lambda: Joined(()), "at least one"),
+        (lambda: ConcatFeatures(()), "at least one"),
         (lambda: features_from_dict({"kind": "joined", "parts": [{"kind": "waves"}]}), "waves"),
         (lambda: features_from_dict({"kind": "cells", "low": 0, "high": 1}), "need 'side'"),
-        (lambda: Joined((FunctionFeatures(lambda s: s, 2, 1.0),)).to_dict(), "cannot be written"),
+        (
+            lambda: ConcatFeatures((FunctionFeatures(lambda s: s, 2, 1.0),)).to_dict(),
+            "cannot be written",
+        ),
     ],
 )
 def test_refusals(make: Any, says: str) -> None:
@@ -113,5 +116,5 @@ def test_refusals(make: Any, says: str) -> None:
 
 
 def test_one_hot_can_be_a_part() -> None:
-    found = Joined((OneHot(3), OneHot(2)))(np.array([1]))
+    found = ConcatFeatures((OneHot(3), OneHot(2)))(np.array([1]))
     np.testing.assert_array_equal(found, [[0.0, 1.0, 0.0, 0.0, 1.0]])

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl.data import Tabular, Trajectories, stream_parquet
-from privrl.data.assumed import NEUTRAL, VALIDATED, assumed
+from privrl.data.assumptions import NEUTRAL, VALIDATED, data_assumptions
 from privrl.data.neutral import schema
 from privrl.data.sources import PRIVATE
 from privrl.privacy import Budget, InputError
@@ -290,7 +290,7 @@ def test_the_neutral_person() -> None:
         *((data.behavior_probs, 1.0), (data.final_states, 0)),
     ):
         assert set(np.asarray(column).tolist()) == {value}
-    assert assumed(data) == (NEUTRAL,)
+    assert data_assumptions(data) == (NEUTRAL,)
     nobody = as_table([])
     assert persons(Trajectories.from_table(nobody, **COLUMNS)) == persons(data)
     # With more than were announced, as many as were are kept.

@@ -60,8 +60,8 @@ def read(text: str, sort: bool) -> tuple[int, float]:
     for steps in held.values():
         ratio, value = 1.0, 0.0
         ordered = sorted(steps) if sort else steps
-        for place, (_, (state, action, reward, chance)) in enumerate(ordered):
-            ratio *= POLICY.table[int(state)][int(action)] / chance
+        for place, (_, (state, action, reward, prob)) in enumerate(ordered):
+            ratio *= POLICY.table[int(state)][int(action)] / prob
             value += GAMMA**place * reward
         total += ratio * value
     return len(held), total / len(held)

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from privrl.data import (
     Cells,
+    ConcatFeatures,
     CosineProducts,
     EpsilonGreedy,
     Fourier,
     FunctionPolicy,
-    Joined,
     Network,
     NetworkOutputs,
     OneHot,
@@ -69,7 +69,7 @@ VECTORS: dict[str, Policy] = {
     "greedy, in parts": EpsilonGreedy(
         RNG.normal(size=(22, 3)),
         0.2,
-        Joined(
+        ConcatFeatures(
             (
                 NetworkOutputs(
                     (

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privrl.data import Trajectories, stream_parquet
-from privrl.data.decoder.order import Seen
+from privrl.data.decoder.order import SeenIds
 from privrl.privacy import InputError
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
@@ -302,7 +302,7 @@ def test_flag_before_a_batch_ends(tmp_path: Path) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(-5, 60), max_size=8), max_size=12), st.booleans())
 def test_seen_against_a_set(batches: list[list[int]], words: bool) -> None:
-    seen, plain = Seen(), set[int]()
+    seen, plain = SeenIds(), set[int]()
     for batch in batches:
         held = np.array(batch, dtype=np.int64)
         given = np.array([f"w{n}" for n in batch], dtype=object) if words else held

@@ -20,7 +20,7 @@ import pytest
 from gymnasium import spaces
 
 from privrl.data import FunctionPolicy, Tabular, Trajectories, stream_parquet
-from privrl.data.readers.assembly import Growing
+from privrl.data.readers.assembly import ColumnBuffer
 from privrl.privacy import InputError, Unit
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
@@ -509,7 +509,7 @@ class TestReaders:
             ids = pa.array([2 * number + 1, 2 * number + 2])
             narrow = frame.set_column(0, "i", ids).set_column(4, "t", pa.array([1, 2], pa.int16()))
             pq.write_table(narrow, tmp_path / f"{number}.parquet")
-        growing = Growing(8)
+        growing = ColumnBuffer(8)
         growing.add(np.zeros(2, np.int64))
         before = growing._whole
         growing.add(np.zeros(2, np.int32))

@@ -147,7 +147,8 @@ def test_compiled_equals_eager(env: Environment[Any, Any]) -> None:
 
 @pytest.mark.parametrize("env", [Chain(), CartPole()], ids=name)
 def test_a_rollout_is_the_steps_it_stands_for(env: Environment[Any, Any]) -> None:
-    """Drawing chance in bulk is a matter of speed: the same keys step by step give the same."""
+    """Drawing probability in bulk is a matter of speed: the same keys step by step give the
+    same."""
     policy = random_policy(env.num_actions)
     steps = 60
     keys = jax.random.split(KEY, 1 + 3 * steps)
@@ -178,7 +179,7 @@ def test_parameters_vectorise() -> None:
     """One call, a row for each gravity, each equal to its own run."""
     env = CartPole()
     gravities = jnp.array([5.0, 9.8, 20.0])
-    state = env.at(jnp.array([0.0, 0.0, 0.05, 0.0]))
+    state = env.state_at(jnp.array([0.0, 0.0, 0.05, 0.0]))
 
     def angle(gravity: jax.Array) -> jax.Array:
         params = CartPoleParams(gravity=gravity)
@@ -261,9 +262,9 @@ def test_policies_draw_what_they_say() -> None:
     keys = jax.random.split(jax.random.key(3), 20_000)
     table = np.array([[0.0, 0.2, 0.8, 0.0], [1.0, 0.0, 0.0, 0.0]])
     policy = table_policy(table)
-    for row, chances in enumerate(table):
+    for row, probs in enumerate(table):
         drawn = np.asarray(jax.vmap(lambda key, row=row: policy(key, jnp.asarray(row)))(keys))
-        assert follows_discrete(drawn, {a: p for a, p in enumerate(chances) if p > 0})
+        assert follows_discrete(drawn, {a: p for a, p in enumerate(probs) if p > 0})
     drawn = np.asarray(jax.vmap(lambda key: random_policy(3)(key, jnp.zeros(())))(keys))
     assert follows_discrete(drawn, dict.fromkeys(range(3), 1 / 3))
 

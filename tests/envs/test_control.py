@@ -47,7 +47,7 @@ def test_single_steps_are_gymnasiums(name: str, env: Environment[Any, Any], held
     assert ends.sum() > 5  # ends are among what is compared
 
     def one(state: jax.Array, action: jax.Array) -> Any:
-        return env.step(KEY, env.at(state), action)
+        return env.step(KEY, env.state_at(state), action)
 
     for bits, tolerance in ((True, 1e-12), (False, 1e-6)):
         with jax.enable_x64(bits):
@@ -62,10 +62,10 @@ def test_single_steps_are_gymnasiums(name: str, env: Environment[Any, Any], held
 
 def test_mountain_car_reaches_the_wall_and_the_goal() -> None:
     env = MountainCar()
-    wall = env.step(KEY, env.at(jnp.array([-1.19, -0.06])), 0)
+    wall = env.step(KEY, env.state_at(jnp.array([-1.19, -0.06])), 0)
     np.testing.assert_allclose(wall.observation, [-1.2, 0.0], atol=1e-7)
     assert not bool(wall.terminated)
-    goal = env.step(KEY, env.at(jnp.array([0.47, 0.05])), 2)
+    goal = env.step(KEY, env.state_at(jnp.array([0.47, 0.05])), 2)
     assert bool(goal.terminated)
     assert float(goal.reward) == -1.0
 
@@ -73,7 +73,7 @@ def test_mountain_car_reaches_the_wall_and_the_goal() -> None:
 def test_cart_pole_ends_and_pays() -> None:
     env = CartPole()
     for state in ([2.39, 1.0, 0.0, 0.0], [-2.39, -1.0, 0.0, 0.0], [0.0, 0.0, 0.209, 0.1]):
-        after = env.step(KEY, env.at(jnp.array(state)), 1)
+        after = env.step(KEY, env.state_at(jnp.array(state)), 1)
         assert bool(after.terminated)
         assert float(after.reward) == 1.0  # the step that fails is paid too
     assert env.step_limit == 200
@@ -128,7 +128,7 @@ def test_interval_moves_and_pays_as_the_code_does() -> None:
     assert follows(before[:, 0].astype(np.float64), lambda x: np.clip(x, 0, 1))
 
 
-def test_interval_towards_the_middle_beats_chance() -> None:
+def test_interval_towards_the_middle_beats_prob() -> None:
     def to_the_middle(key: jax.Array, observation: jax.Array) -> jax.Array:
         return jnp.where(observation[0] < 0.5, 0, 1)
 

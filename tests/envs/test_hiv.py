@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import root
 
 from privrl.envs import HIV, HIVParams
-from privrl.envs.hiv import RATES, STARTS, _possible, derivative
+from privrl.envs.hiv import RATES, STARTS, _clip_to_bounds, derivative
 from privrl.privacy import InputError
 
 Array = NDArray[np.float64]
@@ -149,14 +149,14 @@ def test_bounds_cut_off_only_the_impossible() -> None:
     for action, (rti, pi) in enumerate(EFFICACIES):
         for _ in range(3):
             after = lsoda_from(y, rti, pi, 0.4)
-            kept = _possible(tuple(y), tuple(after), 0.4, params)
+            kept = _clip_to_bounds(tuple(y), tuple(after), 0.4, params)
             np.testing.assert_array_equal(np.array(kept), np.float32(after), str(action))
             y = after
     far = tuple(y * 1e6)
-    cut = np.array(_possible(tuple(y), far, 0.4, params))
+    cut = np.array(_clip_to_bounds(tuple(y), far, 0.4, params))
     assert np.all(cut[:5] < np.array(far)[:5] / 10)
     for nothing in (-y, y * np.nan):
-        assert np.all(np.array(_possible(tuple(y), tuple(nothing), 0.4, params)) == 0.0)
+        assert np.all(np.array(_clip_to_bounds(tuple(y), tuple(nothing), 0.4, params)) == 0.0)
 
 
 def lsoda_from(y: Array, rti: float, pi: float, days: float) -> Array:

@@ -14,7 +14,7 @@ from privrl import cli
 from privrl.control import FunctionalQ, ProspectQ
 from privrl.control.actor_critic import ActorCritic
 from privrl.envs.host import GymnasiumEnv, HostEnvironment, is_live
-from privrl.envs.preflight import checked
+from privrl.envs.preflight import run_preflight
 from privrl.envs.registry import make
 from privrl.privacy import Budget, Certificate, InputError, Ledger, Relation, Unit
 from privrl.privacy.session import PrivacySession
@@ -108,7 +108,7 @@ def test_what_does_not_work_is_refused_in_the_environments_own_words(fault: str,
     box = fault in ("shape", "nan")
     env = make(gymnasium.make(ward, fault=fault, box=box))
     with pytest.raises(InputError) as found:
-        checked(env, private=True)
+        run_preflight(env, private=True)
     assert FAULTS[fault] in str(found.value)
     assert str(found.value).endswith(".")
     assert "\n" not in str(found.value)
@@ -120,7 +120,7 @@ def test_what_does_not_work_is_refused_in_the_environments_own_words(fault: str,
 def test_what_works_is_tried_for_a_few_episodes_and_closed(ward: str) -> None:
     for box in (False, True):
         Ward.made.clear()
-        assert checked(make(gymnasium.make(ward, box=box)), private=True) == "passed"
+        assert run_preflight(make(gymnasium.make(ward, box=box)), private=True) == "passed"
         first, second = Ward.made
         assert (first.resets, second.resets, second.closed) == (0, 3, True)
 
@@ -180,11 +180,11 @@ def test_what_is_no_other_instance_is_refused() -> None:
         (3, "neither an environment nor the name"),
     ):
         with pytest.raises(InputError, match=words):
-            checked(env, private=True, other=other)
+            run_preflight(env, private=True, other=other)
     with pytest.raises(InputError, match="which you waived"):
-        checked(env, private=True, preflight=False, other=Ward())
+        run_preflight(env, private=True, preflight=False, other=Ward())
     with pytest.raises(InputError, match="must be True or False"):
-        checked(env, private=True, preflight="no")  # type: ignore[arg-type]
+        run_preflight(env, private=True, preflight="no")  # type: ignore[arg-type]
 
 
 def test_one_that_cannot_be_made_twice_is_asked_for(ward: str) -> None:
@@ -196,20 +196,20 @@ def test_one_that_cannot_be_made_twice_is_asked_for(ward: str) -> None:
         assert env.env.spec is not None
         env.env.spec.kwargs["beds"] = 3
         with pytest.raises(InputError, match="could not be made a second time, for its pre-flight"):
-            checked(env, private=True)
+            run_preflight(env, private=True)
         # Who goes on has been asked before.
-        assert checked(env, private=True, again=True) is None
-        assert checked(HostEnvironment(Ward()), private=True, again=True) is None
+        assert run_preflight(env, private=True, again=True) is None
+        assert run_preflight(HostEnvironment(Ward()), private=True, again=True) is None
     finally:
         gymnasium.register(ward, lambda **given: Ward(**given))
 
 
 def test_where_errors_are_shown_nothing_is_tried(ward: str) -> None:
     """Nobody is private, or it is a simulator of ours."""
-    assert checked(HostEnvironment(Ward("step")), private=False) is None
+    assert run_preflight(HostEnvironment(Ward("step")), private=False) is None
     ours = make(gymnasium.make("privrl/Chain-v0"))
     assert not is_live(ours)
-    assert checked(ours, private=True) is None
+    assert run_preflight(ours, private=True) is None
     with pytest.raises(RuntimeError, match="sensor"):
         LEARNERS["actor-critic"](Ward("step"), session=PrivacySession(public=True))
 

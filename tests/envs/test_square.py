@@ -36,7 +36,7 @@ def test_it_has_the_settings_of_the_grid() -> None:
 
 @pytest.mark.parametrize("square", [ObstacleSquare(), ObstacleSquare.published_code()])
 def test_a_step_is_the_grids(square: ObstacleSquare) -> None:
-    """From every cell, by every action, at the middle of every stretch of chance."""
+    """From every cell, by every action, at the middle of every stretch of probability."""
     grid = square.grid
     tables = grid.tables
     bounds = np.concatenate([np.zeros((100, 4, 1)), tables.params().cumulative], axis=2)
@@ -44,15 +44,15 @@ def test_a_step_is_the_grids(square: ObstacleSquare) -> None:
     states, actions, ways = (axis.ravel() for axis in np.indices(middles.shape))
     rng = np.random.default_rng(0)
     points = np.stack([states % 10, states // 10], axis=1) + rng.random((len(states), 2))
-    chances = np.column_stack([middles.ravel(), rng.random((len(states), 2))])
+    probs = np.column_stack([middles.ravel(), rng.random((len(states), 2))])
 
     @jax.jit
     @jax.vmap
-    def one(chance: jax.Array, point: jax.Array, action: jax.Array) -> Any:
-        return square._advance(chance, square.at(point), action, square.default_params)
+    def one(prob: jax.Array, point: jax.Array, action: jax.Array) -> Any:
+        return square._advance(prob, square.state_at(point), action, square.default_params)
 
     with jax.enable_x64(True):
-        after = one(jnp.asarray(chances), jnp.asarray(points), jnp.asarray(actions))
+        after = one(jnp.asarray(probs), jnp.asarray(points), jnp.asarray(actions))
         cells = np.asarray(square.cells(after.observation))
     real = tables.probabilities[states, actions, ways] > 0.0
     for found, table in (
@@ -61,9 +61,9 @@ def test_a_step_is_the_grids(square: ObstacleSquare) -> None:
         (after.terminated, tables.terminated),
     ):
         np.testing.assert_array_equal(np.asarray(found)[real], table[states, actions, ways][real])
-    # Where in the cell: exactly what the chance says.
+    # Where in the cell: exactly what the probability says.
     inside = np.asarray(after.observation) - np.stack([cells % 10, cells // 10], axis=1)
-    np.testing.assert_allclose(inside, chances[:, 1:], atol=1e-14)
+    np.testing.assert_allclose(inside, probs[:, 1:], atol=1e-14)
 
 
 def test_places_are_uniform_and_new() -> None:
@@ -87,7 +87,7 @@ def test_a_place_never_rounds_into_the_next_cell() -> None:
     last = jnp.asarray([[1.0 - 2.0**-24, 0.0]], jnp.float32)
     with jax.enable_x64(False):
         cells = jnp.asarray([7, 255, 300 * 255 + 255, 300 * 300 - 1])
-        landed = jax.vmap(square._landed, (0, None))(cells, last[0])
+        landed = jax.vmap(square._point_in_cell, (0, None))(cells, last[0])
         np.testing.assert_array_equal(square.cells(landed), cells)
     # Points on the far edge belong to the last cell.
     assert int(square.cells(jnp.asarray([300.0, 300.0]))) == 300 * 300 - 1
@@ -112,6 +112,6 @@ def _evenly(points: Any) -> Any:
 
 def test_people_can_read_it() -> None:
     square = ObstacleSquare()
-    text = square.render(square.at(jnp.asarray([4.25, 8.5])))
+    text = square.render(square.state_at(jnp.asarray([4.25, 8.5])))
     assert text.split("\n")[-1] == "at (4.25, 8.50)"
     assert text.split("\n")[1].split() == [".", ".", ".", ".", "@", ".", ".", ".", ".", "50"]

@@ -28,7 +28,7 @@ ONE = random_policy(1)  # one object, so that it is compiled once
 
 
 def two_states() -> TabularMDP:
-    """Stay (reward 1) or leave (reward 0, terminating with chance 3/4, else staying)."""
+    """Stay (reward 1) or leave (reward 0, terminating with probability 3/4, else staying)."""
     return TabularMDP.from_tables(
         successors=[[[0, 1], [1, 0]], [[1, 0], [1, 0]]],
         probabilities=np.array([[[1, 0], [0.75, 0.25]], [[1, 0], [1, 0]]]),
@@ -123,7 +123,7 @@ def test_undiscounted_values_where_they_exist() -> None:
         coin.values(coin.uniform(), 1.0)
 
 
-def test_what_a_policy_lacks_is_no_chance_to_end() -> None:
+def test_what_a_policy_lacks_is_no_prob_to_end() -> None:
     """Rows that sum to slightly less than 1 are put right, not taken for termination."""
     mdp = two_states()
     short = mdp.greedy([0, 0]) * (1.0 - 5e-10)
@@ -206,16 +206,16 @@ def test_dense_tables_keep_their_meaning() -> None:
 
 
 def test_successors_and_starts_are_drawn_as_tabled() -> None:
-    chances = np.array([0.0, 0.1, 0.0, 0.6, 0.3, 0.0])
+    probs = np.array([0.0, 0.1, 0.0, 0.6, 0.3, 0.0])
     mdp = TabularMDP.from_tables(
         np.tile(np.arange(6), (6, 1, 1)),
-        np.tile(chances, (6, 1, 1)),
+        np.tile(probs, (6, 1, 1)),
         np.zeros((6, 1, 6)),
-        start=chances[::-1],
+        start=probs[::-1],
         step_limit=1,
     )
     made = collect(mdp, random_policy(1), KEY, 50_000).transitions
-    law = {s: p for s, p in enumerate(chances) if p > 0}
+    law = {s: p for s, p in enumerate(probs) if p > 0}
     assert follows_discrete(made.next_observation, law)
     assert follows_discrete(made.observation, {5 - s: p for s, p in law.items()})
 
@@ -303,8 +303,8 @@ def test_taxi_is_gymnasiums() -> None:
     ours = Taxi().tables
     for s in range(500):
         for a in range(6):
-            ((chance, after, reward, done),) = theirs.P[s][a]
-            assert chance == ours.probabilities[s, a, 0] == 1.0
+            ((prob, after, reward, done),) = theirs.P[s][a]
+            assert prob == ours.probabilities[s, a, 0] == 1.0
             assert after == ours.successors[s, a, 0]
             assert reward == ours.rewards[s, a, 0]
             assert done == ours.terminated[s, a, 0]
@@ -346,7 +346,7 @@ def test_taxi_optimum_by_shortest_paths() -> None:
 # --- ObstacleGrid ---------------------------------------------------------------------------------
 
 
-def chances(env: ObstacleGrid, x: int, y: int, action: int) -> dict[tuple[int, int], float]:
+def probs(env: ObstacleGrid, x: int, y: int, action: int) -> dict[tuple[int, int], float]:
     tables, s = env.tables, env.cell(x, y)
     found: dict[tuple[int, int], float] = {}
     for after, p in zip(tables.successors[s, action], tables.probabilities[s, action], strict=True):
@@ -361,18 +361,18 @@ def test_grid_moves(env: ObstacleGrid) -> None:
     np.testing.assert_allclose(env.tables.probabilities.sum(axis=2), 1.0, rtol=1e-14)
     third = 0.1 / 3
     right = {(5, 4): 0.9, (3, 4): third, (4, 5): third, (4, 3): third}
-    assert chances(env, 4, 4, 1) == pytest.approx(right)
+    assert probs(env, 4, 4, 1) == pytest.approx(right)
     # In the corner there is one other neighbour.
-    assert chances(env, 0, 0, 2) == pytest.approx({(0, 1): 0.9, (1, 0): 0.1})
+    assert probs(env, 0, 0, 2) == pytest.approx({(0, 1): 0.9, (1, 0): 0.1})
     edge = {(0, 5): 0.9, (1, 4): 0.05, (0, 3): 0.05}
-    assert chances(env, 0, 4, 2) == pytest.approx(edge)
+    assert probs(env, 0, 4, 2) == pytest.approx(edge)
 
 
 def test_grid_choices() -> None:
     text, code = ObstacleGrid(), ObstacleGrid.published_code()
     # Down at the start: the text stays, the code goes to either neighbour.
-    assert chances(text, 0, 0, 3) == {(0, 0): 1.0}
-    assert chances(code, 0, 0, 3) == {(1, 0): 0.5, (0, 1): 0.5}
+    assert probs(text, 0, 0, 3) == {(0, 0): 1.0}
+    assert probs(code, 0, 0, 3) == {(1, 0): 0.5, (0, 1): 0.5}
     for x, y, penalty in OBSTACLES:
         into = text.tables.successors == text.cell(x, y)
         assert set(text.tables.rewards[into].tolist()) == {-penalty}
@@ -389,7 +389,7 @@ def test_grid_choices() -> None:
         assert env.tables.start[env.cell(0, 0)] == 1.0
 
 
-def test_grid_without_chance_is_a_shortest_path() -> None:
+def test_grid_without_prob_is_a_shortest_path() -> None:
     env = ObstacleGrid(intended=1.0)
     # 18 moves, the last of them free.
     assert env.start_value(env.optimal(1.0).policy, 1.0) == pytest.approx(-17.0)
@@ -500,23 +500,23 @@ def test_tables_render_as_text() -> None:
     import jax.numpy as jnp
 
     chain = Chain(states=5)
-    assert chain.render(chain.at(jnp.asarray(1))) == ".@..G\nstate 1 of 5"
+    assert chain.render(chain.state_at(jnp.asarray(1))) == ".@..G\nstate 1 of 5"
     taxi = Taxi()
-    text = taxi.render(taxi.at(jnp.asarray(taxi.encode(2, 3, 4, 1))))
+    text = taxi.render(taxi.state_at(jnp.asarray(taxi.encode(2, 3, 4, 1))))
     assert text.splitlines()[3] == "| : : :@: |"
     assert text.endswith("passenger riding, going to G")
-    grid = ObstacleGrid().render(ObstacleGrid().at(jnp.asarray(0)))
+    grid = ObstacleGrid().render(ObstacleGrid().state_at(jnp.asarray(0)))
     assert grid.splitlines()[9].split() == ["@"] + ["."] * 9
     assert grid.splitlines()[1].split()[9] == "50"
-    assert two_states().render(two_states().at(jnp.asarray(1))) == "state 1 of 2"
+    assert two_states().render(two_states().state_at(jnp.asarray(1))) == "state 1 of 2"
 
 
 def test_visits_are_counted_until_the_end() -> None:
-    """Two rooms in a row, with one chance in two to move on, by hand."""
+    """Two rooms in a row, with one probability in two to move on, by hand."""
     successors = np.array([[[0, 1]], [[1, 2]], [[2, 2]]])
-    chances = np.array([[[0.5, 0.5]], [[0.5, 0.5]], [[1.0, 0.0]]])
+    probs = np.array([[[0.5, 0.5]], [[0.5, 0.5]], [[1.0, 0.0]]])
     ends = successors == 2
-    env = TabularMDP.from_tables(successors, chances, np.zeros((3, 1, 2)), ends, [1.0, 0.0, 0.0])
+    env = TabularMDP.from_tables(successors, probs, np.zeros((3, 1, 2)), ends, [1.0, 0.0, 0.0])
     policy = np.ones((3, 1))
     np.testing.assert_allclose(env.visits(policy, 1), [0.5, 0.5, 0.0])
     np.testing.assert_allclose(env.visits(policy, 2), [0.75, 1.0, 0.25])

@@ -71,12 +71,12 @@ def paths() -> tuple[Path, ...]:
             if end > 0.0:
                 found.append(Path(tuple(states), tuple(taken), True, s, here * end, there * end))
             for after in np.flatnonzero(MOVES[s, a]):
-                chance = float(MOVES[s, a, after])
+                prob = float(MOVES[s, a, after])
                 if len(taken) == HORIZON:
                     one = (tuple(states), tuple(taken), False, int(after))
-                    found.append(Path(*one, here * chance, there * chance))
+                    found.append(Path(*one, here * prob, there * prob))
                 else:
-                    extend([*states, int(after)], taken, here * chance, there * chance)
+                    extend([*states, int(after)], taken, here * prob, there * prob)
 
     for s in np.flatnonzero(START):
         extend([int(s)], [], float(START[s]), float(START[s]))
@@ -131,8 +131,8 @@ def population() -> Trajectories:
 
 def sample(n: int, generator: np.random.Generator, trips: int = 1) -> Trajectories:
     """`n` people drawn at random, with `trips` trajectories each."""
-    chances = np.array([one.behavior for one in paths()])
-    chosen = generator.choice(len(chances), n * trips, p=chances / chances.sum())
+    probs = np.array([one.behavior for one in paths()])
+    chosen = generator.choice(len(probs), n * trips, p=probs / probs.sum())
     users = None if trips == 1 else np.arange(n * trips) // trips
     return dataset(chosen, users)
 

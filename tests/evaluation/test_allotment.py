@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privrl.data import OneHot, Trajectories, TrajectoryStream, stream_parquet
 from privrl.evaluation import PrivateGTD
-from privrl.evaluation.allotment import allotted
+from privrl.evaluation.allotment import allot
 from privrl.privacy import Budget
 
 COLUMNS: dict[str, Any] = {
@@ -34,7 +34,7 @@ def table(owners: NDArray[Any], rewards: NDArray[Any]) -> pa.Table:
 
 
 def steps_of(data: Trajectories | TrajectoryStream, count: int) -> dict[Any, int]:
-    with allotted(data, KEY) as dealt:
+    with allot(data, KEY) as dealt:
         pieces = list(dealt.steps(count))
     assert [step for step, _ in pieces] == sorted(step for step, _ in pieces)
     found = [(unit, step) for step, piece in pieces for unit in piece.unit_ids]
@@ -117,6 +117,6 @@ def test_nothing_is_left_of_a_stream_that_was_dealt_however_it_ends(
     names: dict[str, Any] = {name: name for name in ("trajectory", "state", "action", "reward")}
     names |= {"num_states": 3, "num_actions": 2}
     stream = stream_parquet(tmp_path / "d.parquet", scratch=scratch, **names)
-    with allotted(stream, b"k" * 32) as dealt:
+    with allot(stream, b"k" * 32) as dealt:
         assert not list(scratch.iterdir())
         assert sum(part.num_units for _, part in dealt.steps(5)) == 40

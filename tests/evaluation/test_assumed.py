@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privrl.data import OneHot, Tabular, Trajectories, stream_parquet
-from privrl.data.assumed import DECLARED_PUBLIC, ESTIMATED, VALIDATED
+from privrl.data.assumptions import DECLARED_PUBLIC, ESTIMATED, VALIDATED
 from privrl.data.behavior import PrivateEstimate
 from privrl.evaluation import (
     DPLSL,

@@ -18,7 +18,7 @@ from privrl.evaluation import (
     PrivateLSTD,
     PrivateValue,
 )
-from privrl.evaluation.steps import logged_chances
+from privrl.evaluation.steps import logged_probs
 from privrl.privacy import Budget, InputError, Ledger, Unit
 from privrl.privacy.session import PrivacySession
 
@@ -56,10 +56,10 @@ def people(states: Any, actions: Any, behavior: Any = 0.5, **given: Any) -> Traj
 def test_one_person_the_policy_knows_nothing_of(
     name: str, state: int, action: int, behavior: float
 ) -> None:
-    states, actions, chances = np.zeros(12, int), np.zeros(12, int), np.full(12, 0.5)
+    states, actions, probs = np.zeros(12, int), np.zeros(12, int), np.full(12, 0.5)
     usual = JUDGES[name].fit(people(states, actions), POLICY, session=PrivacySession(seed=0))
-    states[5], actions[5], chances[5] = state, action, behavior
-    odd = JUDGES[name].fit(people(states, actions, chances), POLICY, session=PrivacySession(seed=0))
+    states[5], actions[5], probs[5] = state, action, behavior
+    odd = JUDGES[name].fit(people(states, actions, probs), POLICY, session=PrivacySession(seed=0))
     assert odd.certificate == usual.certificate
     for result in (usual, odd):
         weights = [] if result.weights is None else result.weights
@@ -84,9 +84,9 @@ def test_states_beyond_the_table_are_not_taken_for_uniform(name: str, tmp_path: 
 def test_states_nobody_counted_have_no_weight() -> None:
     """Not that of the uniform policy: as if the person had a row that is not valid."""
     data = people(np.array([0, 0, 1, 5]), np.zeros(4, int))
-    chances = logged_chances(data, POLICY)
-    assert chances is not None
-    assert np.isnan(chances[0]).tolist() == [False, False, False, True]
+    probs = logged_probs(data, POLICY)
+    assert probs is not None
+    assert np.isnan(probs[0]).tolist() == [False, False, False, True]
 
 
 def test_a_table_of_features_has_all_states() -> None:

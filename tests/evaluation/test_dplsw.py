@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
 from privrl.data.columns import Facts
 from privrl.evaluation.dplsl import DPLSL
-from privrl.evaluation.dplsw import DPLSW, OutputPerturbed, discounted, first_visits, local_lsw
+from privrl.evaluation.dplsw import DPLSW, OutputPerturbation, discounted, first_visits, local_lsw
 from privrl.evaluation.result import Result
 from privrl.papers.xie2019 import output_perturbation as published
 from privrl.privacy import ApproxDP, Budget, InputError, Ledger, Unit
@@ -51,7 +51,7 @@ def on_policy(data: Trajectories) -> Trajectories:
     return replace(data, target_probs=None)
 
 
-def exact_of(judge: OutputPerturbed, data: Trajectories) -> Floats:
+def exact_of(judge: OutputPerturbation, data: Trajectories) -> Floats:
     """The weights before noise is added."""
     kept: list[Floats] = []
 
@@ -65,7 +65,7 @@ def exact_of(judge: OutputPerturbed, data: Trajectories) -> Floats:
     return kept[0]
 
 
-def scale_of(judge: OutputPerturbed, data: Trajectories) -> float:
+def scale_of(judge: OutputPerturbation, data: Trajectories) -> float:
     """The smooth sensitivity of the data."""
     kept: list[float] = []
 

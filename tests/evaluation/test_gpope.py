@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privrl.data import OneHot, Polynomial, Tabular
 from privrl.evaluation.bellman_error import UnitMoments, unit_moments
-from privrl.evaluation.gpope import GPOPE, _Packed, gradient
+from privrl.evaluation.gpope import GPOPE, _PackedUnits, gradient
 from privrl.papers.xie2019 import algorithm
 from privrl.privacy import (
     Budget,
@@ -27,7 +27,7 @@ from privrl.privacy import (
 )
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.noise import Source, jax_normal, secure
-from privrl.privacy.plan import NoisyPlan, SingleUnits
+from privrl.privacy.plan import NoisyPlan, SingleSamples
 from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import JUDGED, simulated, solution, weights_of
 from tests.evaluation.test_private_gtd import people, person
@@ -36,7 +36,7 @@ from tests.statistics import follows_discrete
 Floats = NDArray[np.float64]
 
 BUDGET = Budget(1.0, 1e-5)
-SCHEDULE = SingleUnits(7, 20)
+SCHEDULE = SingleSamples(7, 20)
 # Noise that rounding swallows.
 SILENT = NoisyPlan(1e-200, SCHEDULE)
 
@@ -122,7 +122,7 @@ def test_draws_are_uniform() -> None:
     keys = jax.random.split(secure().key(), 9000)
     first = np.rint(judge._run(units, SILENT, keys, [1.0])[:, 0, 0]).astype(int)
     assert follows_discrete(first, dict.fromkeys(range(1, 8), 1 / 7))
-    # So many draws that missing this has a chance below 1e-12.
+    # So many draws that missing this has a probability below 1e-12.
     assert not follows_discrete(first, {k: (0.2 if k == 1 else 0.8 / 6) for k in range(1, 8)})
 
 
@@ -142,7 +142,7 @@ def test_a_clipped_gradient_is_within_the_bound_for_any_data(
     """Hence two of them, of neighbours or of whoever is drawn, are at most 2h apart."""
     units = unit_moments(people(*owned), None, OneHot(3), 0.9, cap=cap, dual=True)
     with jax.enable_x64(True):
-        packed = _Packed.of(units)
+        packed = _PackedUnits.of(units)
         arrays = jax.tree.map(jax.numpy.asarray, packed.arrays)
         for unit in range(3):
             B = _GRADIENT(arrays, packed.widths, unit, jax.numpy.asarray(state))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privrl.data import Tabular, Trajectories
-from privrl.evaluation.importance import IS, PDIS, WIS, WPDIS, ValueEstimator, weighted
+from privrl.evaluation.importance import IS, PDIS, WIS, WPDIS, ValueEstimator, weight_trajectories
 from privrl.privacy import InputError
 from tests.evaluation import exact
 
@@ -35,7 +35,7 @@ def test_expectations_over_single_trajectories_are_exact() -> None:
 
 def test_each_weight_is_the_ratio_of_the_path_probabilities() -> None:
     data = exact.dataset(list(range(len(exact.paths()))))
-    sides = weighted(data, exact.TARGET, exact.GAMMA)
+    sides = weight_trajectories(data, exact.TARGET, exact.GAMMA)
     np.testing.assert_allclose(
         np.exp(sides.log_weights[:, -1]), [one.ratio for one in exact.paths()], rtol=1e-13
     )
@@ -59,7 +59,7 @@ def test_a_weighted_estimate_of_a_constant_is_the_constant() -> None:
 
 def test_dropping_trajectories_that_ended_would_not_be_the_value() -> None:
     """The convention matters: survivors alone give another number, even with endless data."""
-    sides = weighted(exact.population(), exact.TARGET, exact.GAMMA)
+    sides = weight_trajectories(exact.population(), exact.TARGET, exact.GAMMA)
     weights = np.exp(sides.log_weights)
     survivors = np.where(sides.mask, weights, 0.0)
     wrong = ((weights * sides.rewards).sum(axis=0) / survivors.sum(axis=0)).sum()
@@ -81,7 +81,7 @@ def test_people_count_equally() -> None:
 def test_effective_sample_sizes_and_support() -> None:
     data = exact.sample(400, np.random.default_rng(1))
     found = WPDIS(gamma=exact.GAMMA, support_floor=0.3).fit(data, exact.TARGET).details
-    weights = np.exp(weighted(data, exact.TARGET, 1.0).log_weights)
+    weights = np.exp(weight_trajectories(data, exact.TARGET, 1.0).log_weights)
     by_step = weights.sum(axis=0) ** 2 / (weights**2).sum(axis=0)
     np.testing.assert_allclose(found["effective_sample_size_by_step"], by_step)
     assert found["effective_sample_size"] == pytest.approx(by_step[-1])
@@ -170,9 +170,9 @@ def test_a_value_that_hangs_on_one_trajectory_has_no_end_of_an_interval() -> Non
 
 @pytest.mark.parametrize("kind", ALL)
 def test_numbers_too_large_are_said_to_be_so(kind: type[ValueEstimator]) -> None:
-    def of(rewards: list[float], chances: list[float]) -> Trajectories:
+    def of(rewards: list[float], probs: list[float]) -> Trajectories:
         return Trajectories.from_arrays(
-            [0, 0], [0, 0], rewards, lengths=[1, 1], behavior_probs=chances
+            [0, 0], [0, 0], rewards, lengths=[1, 1], behavior_probs=probs
         )
 
     policy = Tabular(np.array([[0.9, 0.1]]))

@@ -135,7 +135,7 @@ def test_few_units_and_wrong_levels() -> None:
 
 def test_means_over_units() -> None:
     values = np.array([[1.0], [3.0], [10.0]])
-    found = intervals.by_unit(values, np.array([0, 0, 1]), 2)
+    found = intervals.mean_by_unit(values, np.array([0, 0, 1]), 2)
     np.testing.assert_array_equal(found, [[2.0], [10.0]])
 
 
@@ -147,11 +147,11 @@ def test_one_unit_with_all_the_weight_says_nothing_of_the_spread(kind: str) -> N
     np.testing.assert_allclose(alone.influence, 0.0, atol=1e-15)
     found = getattr(intervals, kind)(alone, 0.95)
     assert (found.low, found.high) == (-math.inf, math.inf)
-    assert not ratio(np.arange(3.0), np.array([0.0, 1.0, 1.0])).alone
-    assert not Contributions.average(np.arange(3.0)).alone
+    assert not ratio(np.arange(3.0), np.array([0.0, 1.0, 1.0])).is_degenerate
+    assert not Contributions.average(np.arange(3.0)).is_degenerate
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 1.0 - 2.0**-53, -0.5, math.nan])
 def test_levels_without_a_finite_quantile_are_refused(level: float) -> None:
     with pytest.raises(InputError, match="level"):
-        intervals.around(1.0, np.zeros(3), level)
+        intervals.influence_interval(1.0, np.zeros(3), level)

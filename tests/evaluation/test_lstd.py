@@ -121,14 +121,14 @@ def test_wrong_questions() -> None:
 
 @pytest.mark.parametrize("judge", [LSTD(ONE_HOT, 0.9), WISLSTD(ONE_HOT, 0.9, 0.5)])
 def test_data_that_says_nothing_is_no_value_of_zero(judge: LSTD | WISLSTD) -> None:
-    def of(terminated: bool, reward: float = 1.0, chance: float = 0.5) -> Trajectories:
+    def of(terminated: bool, reward: float = 1.0, prob: float = 0.5) -> Trajectories:
         return Trajectories.from_arrays(
             [0, 1],
             [0, 0],
             [reward, reward],
             lengths=[1, 1],
             terminated=[terminated] * 2,
-            behavior_probs=[chance, chance],
+            behavior_probs=[prob, prob],
         )
 
     policy = exact.TARGET
@@ -137,7 +137,7 @@ def test_data_that_says_nothing_is_no_value_of_zero(judge: LSTD | WISLSTD) -> No
         judge.fit(of(False), policy)
     with pytest.raises(InputError, match="No step of the data counts"):
         judge.fit(of(True), Tabular(np.array([[0.0, 1.0]] * 3)))
-    for huge in (of(True, 1e308, 0.25), of(True, chance=1e-310)):
+    for huge in (of(True, 1e308, 0.25), of(True, prob=1e-310)):
         with pytest.raises(InputError, match="too large for numbers"):
             judge.fit(huge, policy)
     with pytest.raises(InputError, match="at least one state"):

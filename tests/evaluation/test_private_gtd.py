@@ -14,10 +14,10 @@ from scipy import stats
 
 from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
 from privrl.evaluation import allotment, bellman_error
-from privrl.evaluation.allotment import places
+from privrl.evaluation.allotment import keyed_uniforms
 from privrl.evaluation.bellman_error import UnitMoments, exact_moments, mspbe, unit_moments
-from privrl.evaluation.gtd_iterations import Form, Walk, clipped_sum, contributions
-from privrl.evaluation.precondition import change_of, public_gram
+from privrl.evaluation.gtd_iterations import Form, GTDRun, clipped_sum, contributions
+from privrl.evaluation.precondition import public_gram, whitening_matrix
 from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.result import Result
 from privrl.privacy import (
@@ -36,7 +36,7 @@ from privrl.privacy import (
 from privrl.privacy.accounting import epsilon
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source, secure
-from privrl.privacy.plan import NoisyPlan, PoissonReleases
+from privrl.privacy.plan import NoisyPlan, PoissonBatches
 from privrl.privacy.session import PrivacySession
 from tests.evaluation.test_bellman_error import (
     JUDGED,
@@ -56,7 +56,7 @@ BUDGET = Budget(1.0, 1e-5)
 
 def silent(rate: float = 1.0) -> NoisyPlan:
     """Noise that rounding swallows."""
-    return NoisyPlan(1e-200, PoissonReleases(rate, 1))
+    return NoisyPlan(1e-200, PoissonBatches(rate, 1))
 
 
 FORMS: tuple[Form, Form] = ("residual", "primal-dual")
@@ -160,13 +160,13 @@ def test_every_step_draws_a_sample_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     judge = PrivateGTD(OneHot(n), (0.0, 1.0), BUDGET, iterations=steps, clip=1.0)
     plan = replace(judge.plan("residual", 1), noisy=silent(rate))
     drawn = []
-    advance = Walk.advance
+    advance = GTDRun.advance
 
-    def watched(self: Walk, count: float) -> None:
+    def watched(self: GTDRun, count: float) -> None:
         drawn.append(self.exact > 0.5)
         advance(self, count)
 
-    monkeypatch.setattr(Walk, "advance", watched)
+    monkeypatch.setattr(GTDRun, "advance", watched)
     plan.run(units, secure())
     there = np.array(drawn)
     assert there.shape == (steps, n)
@@ -270,7 +270,7 @@ def test_through_fit_neighbours_are_exactly_mu_apart(monkeypatch: pytest.MonkeyP
         patch.setattr(Source, "normal", lambda self, std, shape: np.zeros(shape))
         shift = weights_of(judge.fit(pair[0])) - weights_of(judge.fit(pair[1]))
     spread = 0.5 * noise * 0.01 / 5 * math.sqrt(3.0)
-    mu = 2.0 / GaussianMechanism.calibrated(1.0, BUDGET).std
+    mu = 2.0 / GaussianMechanism.from_budget(1.0, BUDGET).std
     assert np.linalg.norm(shift) / spread == pytest.approx(mu, rel=1e-5)
 
 
@@ -307,7 +307,7 @@ def by_hand(judge: PrivateGTD, data: Trajectories, form: Form, policy: Tabular |
     d = len(change)
     state = np.zeros(d if form == "residual" else 2 * d)
     velocity, kept = np.zeros_like(state), []
-    step_of = np.floor(plan.iterations * places(data.unit_ids, KEY))
+    step_of = np.floor(plan.iterations * keyed_uniforms(data.unit_ids, KEY))
     size = data.num_units / plan.iterations
     for k in range(plan.iterations):
         total = np.zeros_like(state)
@@ -360,7 +360,7 @@ def test_a_single_pass_is_a_loop_over_people(
         average=0.4,
     )
     monkeypatch.setattr(Source, "normal", waves)
-    monkeypatch.setattr(Source, "secret", lambda _: KEY)
+    monkeypatch.setattr(Source, "secret_bytes", lambda _: KEY)
     whole = judge.fit(data, policy)
     np.testing.assert_allclose(
         weights_of(whole), by_hand(judge, data, form, policy), rtol=1e-10, atol=1e-13
@@ -387,12 +387,12 @@ def sums_of(judge: PrivateGTD, data: Trajectories, monkeypatch: pytest.MonkeyPat
     """The sum over each batch, before noise; all steps start from the same released state."""
     found: list[Floats] = []
 
-    def advance(walk: Walk, count: float) -> None:
-        found.append(walk.exact.copy())
-        walk.k, walk.exact = walk.k + 1, np.zeros_like(walk.exact)
+    def advance(rollout: GTDRun, count: float) -> None:
+        found.append(rollout.exact.copy())
+        rollout.k, rollout.exact = rollout.k + 1, np.zeros_like(rollout.exact)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Walk, "advance", advance)
+        patch.setattr(GTDRun, "advance", advance)
         judge.fit(data)
     return found
 
@@ -403,10 +403,10 @@ def test_a_person_touches_their_own_step_only_whatever_their_length(
     calm = [([(1, 0.5, 1.0), (0, 1.0, 1.0)], True)]
     long = [([(2, 1.0, 1.0)] * 50, True), ([(0, np.nan, 1e-3)], False)] * 3
     judge = plain(batch_units=3, weight_cap=2.0, clip=0.4)
-    monkeypatch.setattr(Source, "secret", lambda _: KEY)
+    monkeypatch.setattr(Source, "secret_bytes", lambda _: KEY)
     each = [calm, [([(0, 2.0, 1.0)], False)], calm, calm, calm, calm, calm]
     here = sums_of(judge, people(*each), monkeypatch)
-    steps = np.floor(2 * places(people(*each).unit_ids, KEY))
+    steps = np.floor(2 * keyed_uniforms(people(*each).unit_ids, KEY))
     assert set(steps) == {0, 1}
     for place in range(7):
         there = sums_of(
@@ -423,17 +423,17 @@ def test_a_person_touches_their_own_step_only_whatever_their_length(
 
 def test_places_are_uniform_independent_and_each_ones_own() -> None:
     names = [f"p{i}" for i in range(40_000)]
-    one, other = places(names, KEY), places(names, bytes(32))
+    one, other = keyed_uniforms(names, KEY), keyed_uniforms(names, bytes(32))
     for found in (one, other, (one - other) % 1.0, (one - np.roll(one, 1)) % 1.0):
         assert follows(found, lambda x: x)
     # Ten percent off would show: the largest of two numbers is not uniform.
     assert not follows(np.where(np.arange(40_000) % 10, one, one**2), lambda x: x)
     # Whoever is replaced by somebody of another name moves nobody.
     names[7] = "somebody else"
-    changed = places(names, KEY)
+    changed = keyed_uniforms(names, KEY)
     assert np.flatnonzero(changed != one).tolist() == [7]
     # Numbers are the same whether they come from Arrow, NumPy or Python.
-    np.testing.assert_array_equal(places(np.arange(9), KEY), places(range(9), KEY))
+    np.testing.assert_array_equal(keyed_uniforms(np.arange(9), KEY), keyed_uniforms(range(9), KEY))
 
 
 def test_the_key_comes_from_the_source_of_the_noise() -> None:
@@ -442,7 +442,7 @@ def test_the_key_comes_from_the_source_of_the_noise() -> None:
         weights_of(judge.fit(data, session=PrivacySession(seed=3)))
         == weights_of(judge.fit(data, session=PrivacySession(seed=3)))
     ).all()
-    keys = {secure().secret() for _ in range(3)}
+    keys = {secure().secret_bytes() for _ in range(3)}
     assert len(keys) == 3
     assert {len(key) for key in keys} == {32}
 
@@ -450,8 +450,8 @@ def test_the_key_comes_from_the_source_of_the_noise() -> None:
 def test_steps_may_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     data = simulated(6, 1)
     judge = plain(batch_units=1, iterations=6)
-    monkeypatch.setattr(Source, "secret", lambda _: KEY)
-    monkeypatch.setattr(allotment, "places", lambda ids, _: np.full(len(ids), 0.5))
+    monkeypatch.setattr(Source, "secret_bytes", lambda _: KEY)
+    monkeypatch.setattr(allotment, "keyed_uniforms", lambda ids, _: np.full(len(ids), 0.5))
     sums = sums_of(judge, data, monkeypatch)
     assert [bool(np.any(one)) for one in sums] == [False] * 3 + [True] + [False] * 2
 
@@ -502,7 +502,7 @@ def test_a_single_pass_costs_one_allocation() -> None:
     result = plain(batch_units=7).fit(simulated(30, 1))
     noise = result.settings["noise"]
     assert result.certificate.events == (RandomAllocation(Gaussian(noise, 1.0), 4),)
-    assert noise < 0.55 * GaussianMechanism.calibrated(1.0, BUDGET).std
+    assert noise < 0.55 * GaussianMechanism.from_budget(1.0, BUDGET).std
     assert result.certificate.release is Release.EVERY_ITERATE
     assert 0.999 <= result.certificate.epsilon <= 1.0
     result.certificate.verify(strict=True)
@@ -586,7 +586,7 @@ def test_the_certificate_spends_the_budget_and_verifies() -> None:
 
 def test_more_data_means_more_iterations() -> None:
     chosen = [plain().plan("residual", n).iterations for n in (10, 500, 10**6)]
-    mu = 2.0 / GaussianMechanism.calibrated(1.0, BUDGET).std
+    mu = 2.0 / GaussianMechanism.from_budget(1.0, BUDGET).std
     assert chosen == [50, round(500 * mu), 400]
 
 
@@ -628,7 +628,7 @@ def test_tables_are_stable_for_every_policy(seed: int, gamma: float, size: int) 
     draw = np.random.default_rng(seed)
     lengths = draw.integers(1, 7, 12)
     rows = int(lengths.sum())
-    chances = draw.dirichlet(np.ones(2), size)
+    probs = draw.dirichlet(np.ones(2), size)
     data = Trajectories.from_arrays(
         draw.integers(0, size, rows),
         draw.integers(0, 2, rows),
@@ -639,7 +639,7 @@ def test_tables_are_stable_for_every_policy(seed: int, gamma: float, size: int) 
         num_states=size,
         num_actions=2,
     )
-    whole = bellman_error.moments(data, Tabular(chances), OneHot(size), gamma)
+    whole = bellman_error.moments(data, Tabular(probs), OneHot(size), gamma)
     changed = np.exp(draw.normal(size=size))
     A = changed[:, None] * np.asarray(whole.A) * changed
     # States that are never seen have rows of zeros, and eigenvalues 0.
@@ -704,11 +704,11 @@ def test_save_and_load(tmp_path: Path) -> None:
 
 
 def test_changes_of_features() -> None:
-    np.testing.assert_allclose(change_of(OneHot(4)), 2.0)
+    np.testing.assert_allclose(whitening_matrix(OneHot(4)), 2.0)
     gram = public_gram(Fourier(2, [0.0], [1.0]), np.linspace(0, 1, 50)[:, None])
-    L = change_of(Fourier(2, [0.0], [1.0]), gram)
+    L = whitening_matrix(Fourier(2, [0.0], [1.0]), gram)
     np.testing.assert_allclose(L @ gram @ L.T, np.eye(3), atol=1e-10)
-    np.testing.assert_allclose(change_of(OneHot(2), [4.0, 0.25]), [0.5, 2.0])
+    np.testing.assert_allclose(whitening_matrix(OneHot(2), [4.0, 0.25]), [0.5, 2.0])
     # The same public matrix, as a diagonal and as a whole: the same fit, but for rounding.
     data = simulated(30, 1)
     pair = [

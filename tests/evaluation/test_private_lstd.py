@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privrl.data import Features, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
 from privrl.evaluation.bellman_error import moments, mspbe, unit_moments
-from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
+from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solve_ridge, weighted_sum
 from privrl.evaluation.result import Result
 from privrl.privacy import Budget, Gaussian, InputError, Ledger, Unit
 from privrl.privacy.noise import Source
@@ -73,7 +73,7 @@ def test_one_trajectory_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     factor = clip_factors(units, 2.0, 1.0)
     np.testing.assert_allclose(factor, [1.0 / norm], rtol=1e-12)
     np.testing.assert_allclose(
-        weighed_sum(units, 2.0, factor) * norm, [[1.0, -0.5], [0.0, 1.0], [1.0, 1.5]], rtol=1e-12
+        weighted_sum(units, 2.0, factor) * norm, [[1.0, -0.5], [0.0, 1.0], [1.0, 1.5]], rtol=1e-12
     )
     # Clipping A and b together leaves the solution of a single trajectory as it is.
     monkeypatch.setattr(Source, "normal", _silent)
@@ -84,9 +84,9 @@ def test_one_trajectory_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ridge_by_hand() -> None:
     A, b = np.array([[2.0, 1.0], [0.0, 1.0]]), np.array([1.0, -1.0])
     np.testing.assert_allclose(
-        solved(A, b, 0.5), np.linalg.solve(A.T @ A + 0.5 * np.eye(2), A.T @ b), rtol=1e-12
+        solve_ridge(A, b, 0.5), np.linalg.solve(A.T @ A + 0.5 * np.eye(2), A.T @ b), rtol=1e-12
     )
-    assert not solved(np.zeros((2, 2)), b, 0.0).any()
+    assert not solve_ridge(np.zeros((2, 2)), b, 0.0).any()
 
 
 @pytest.mark.parametrize("ridge", [1e3, 1e-2, 1.01e-10, 0.99e-10, 1e-14])
@@ -98,7 +98,7 @@ def test_both_ways_to_solve_agree_with_singular_values(ridge: float) -> None:
     values /= np.linalg.norm(values)
     b = draw.standard_normal(40)
     wanted = right @ (values / (values**2 + ridge) * (left.T @ b))
-    found = solved(left @ np.diag(values) @ right.T, b, ridge)
+    found = solve_ridge(left @ np.diag(values) @ right.T, b, ridge)
     np.testing.assert_allclose(found, wanted, atol=1e-9 * float(np.abs(wanted).max()), rtol=0)
 
 
@@ -131,8 +131,8 @@ def test_exchanging_a_person_moves_the_release_by_at_most_two_bounds(
         factors = clip_factors(units, a, bound)
         for i in range(units.count):
             alone = np.where(np.arange(units.count) == i, factors, 0.0)
-            assert np.linalg.norm(weighed_sum(units, a, alone)) <= bound
-        sums.append(weighed_sum(units, a, factors))
+            assert np.linalg.norm(weighted_sum(units, a, alone)) <= bound
+        sums.append(weighted_sum(units, a, factors))
     assert np.isfinite(sums).all()
     assert np.linalg.norm(sums[0] - sums[1]) <= 2.0 * bound * (1.0 + 1e-12)
 

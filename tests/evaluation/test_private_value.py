@@ -15,9 +15,9 @@ from scipy import optimize, spatial, stats
 
 from privrl.data import Behavior, Tabular, Trajectories, stream_parquet
 from privrl.evaluation import private_value
-from privrl.evaluation.intervals import by_unit
+from privrl.evaluation.intervals import mean_by_unit
 from privrl.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, moments
-from privrl.evaluation.private_value import BOUND, PrivateValue, _integers
+from privrl.evaluation.private_value import BOUND, PrivateValue, _to_grid
 from privrl.evaluation.result import Result
 from privrl.privacy import (
     Budget,
@@ -184,7 +184,7 @@ def test_means_of_many_trajectories_keep_their_digits() -> None:
     w, y = np.full(n, 1.0), np.full(n, 0.1)
     units = np.zeros(n, dtype=np.int64)
     units[-1] = 1
-    mean = by_unit(moments(w, y), units, 2)[0]
+    mean = mean_by_unit(moments(w, y), units, 2)[0]
     assert np.abs(mean - moments(1.0, 0.1)).max() <= (n + 4) * 2.0**-53
 
 
@@ -216,7 +216,7 @@ def test_states_and_actions_outside_the_policy_raise_nothing() -> None:
 
 def capped(cap: float, lower: bool | None = None) -> float:
     """E[min(rho, c) Y], the clipped value, or an end of what is possible, from all paths."""
-    low, high = judge().returns
+    low, high = judge().returns_range
     kept = [(min(one.ratio, cap) * one.behavior, one.value) for one in exact.paths()]
     mass = sum(p for p, _ in kept)
     total = sum(p * v for p, v in kept)
@@ -239,27 +239,27 @@ def test_without_noise_figures_are_exact(cap: float) -> None:
     low, high = capped(cap, lower=True), capped(cap, lower=False)
     assert low <= exact.value() <= high
     kept = np.array([min(one.ratio, cap) for one in exact.paths()])
-    chances = np.array([one.behavior for one in exact.paths()])
-    mass = float(kept @ chances)
+    probs = np.array([one.behavior for one in exact.paths()])
+    mass = float(kept @ probs)
     assert plain["weight_mass"]["estimate"] == pytest.approx(mass, abs=1e-12)
-    size = 2 * 16**3 * mass**2 / float(kept**2 @ chances)
+    size = 2 * 16**3 * mass**2 / float(kept**2 @ probs)
     assert plain["effective_sample_size"] == pytest.approx(size, rel=1e-10)
-    share = float((kept >= cap) @ chances)
+    share = float((kept >= cap) @ probs)
     assert found["clipped_share"] == pytest.approx(share, abs=1e-12)
 
 
 def test_the_ends_of_the_interval_converge_to_what_is_possible() -> None:
     """With ever more people the interval shrinks to the identified set, and not further."""
     plan, n = judge(2.0), 10**12
-    low, high = plan.returns
+    low, high = plan.returns_range
     w = np.array([min(one.ratio, 2.0) / 2.0 for one in exact.paths()])
     y = np.array([2 * (one.value - low) / (high - low) - 1 for one in exact.paths()])
-    chances = np.array([one.behavior for one in exact.paths()])
-    figures = Figures(n * (chances @ moments(w, y)), 100.0 * COVARIANCE, n, plan.terms)
-    found = figures.target()
+    probs = np.array([one.behavior for one in exact.paths()])
+    figures = Figures(n * (probs @ moments(w, y)), 100.0 * COVARIANCE, n, plan.terms)
+    found = figures.target_interval()
     assert found.low == pytest.approx(capped(2.0, lower=True), abs=1e-4)
     assert found.high == pytest.approx(capped(2.0, lower=False), abs=1e-4)
-    clipped = figures.clipped()
+    clipped = figures.clipped_interval()
     assert clipped.low == pytest.approx(capped(2.0), abs=1e-4)
     assert clipped.high == pytest.approx(capped(2.0), abs=1e-4)
     assert found.parts["clipping"] == pytest.approx((found.high - found.low) / 2, abs=1e-4)
@@ -296,12 +296,12 @@ def test_a_person_counts_once() -> None:
 
 
 def test_returns_follow_from_rewards() -> None:
-    assert judge(gamma=1.0, horizon=10).returns == (-10.0, 20.0)
-    assert judge(gamma=0.5, horizon=None).returns == (-2.0, 4.0)
-    assert judge(gamma=0.5, horizon=2).returns == (-1.5, 3.0)
+    assert judge(gamma=1.0, horizon=10).returns_range == (-10.0, 20.0)
+    assert judge(gamma=0.5, horizon=None).returns_range == (-2.0, 4.0)
+    assert judge(gamma=0.5, horizon=2).returns_range == (-1.5, 3.0)
     # A trajectory may end after one step, so the least of positive rewards is that of one.
-    assert judge(gamma=1.0, horizon=5, reward_range=(1.0, 2.0)).returns == (1.0, 10.0)
-    assert judge(reward_range=None, return_range=(0.0, 1.0)).returns == (0.0, 1.0)
+    assert judge(gamma=1.0, horizon=5, reward_range=(1.0, 2.0)).returns_range == (1.0, 10.0)
+    assert judge(reward_range=None, return_range=(0.0, 1.0)).returns_range == (0.0, 1.0)
 
 
 def test_the_horizon_cuts_ratios_and_rewards() -> None:
@@ -328,7 +328,7 @@ def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
     data = exact.dataset(np.arange(200) % len(exact.paths()))
     plan = judge(1.0, grid=grid, budget=Budget(8.0, 1e-5))
     w, y = plan._weights_and_returns(data, exact.TARGET)
-    low, high = plan.returns
+    low, high = plan.returns_range
     seen = []
     for _ in range(300 if grid else 1000):
         found = plan.fit(data, exact.TARGET)
@@ -360,7 +360,7 @@ def test_no_epsilon_costs_more_than_was_asked(delta: float, grid: bool) -> None:
         spent = accounting.epsilon(plan.event, delta)
         assert 0.0 < spent <= asked
         # The noise is the same on a grid as elsewhere, but for the accountant of the grid.
-        free = GaussianMechanism.calibrated(BOUND, Budget(asked, delta)).std
+        free = GaussianMechanism.from_budget(BOUND, Budget(asked, delta)).std
         std = plan.width * plan.step if isinstance(plan, GridGaussianMechanism) else plan.std
         assert free * (1 - 1e-9) <= std < 2.0 * free
 
@@ -369,11 +369,11 @@ def test_no_epsilon_costs_more_than_was_asked(delta: float, grid: bool) -> None:
 def test_noise_is_below_that_of_a_ball_around_a_diagonal_map(grid: bool) -> None:
     """What earlier versions added at the same budget: 2.650 was charged, scaled by coordinate."""
     radius = math.sqrt(337 / 192)
-    whole = GridGaussianMechanism.calibrated(radius, BUDGET, dimension=8)
-    plain = GaussianMechanism.calibrated(radius, BUDGET)
+    whole = GridGaussianMechanism.from_budget(radius, BUDGET, dimension=8)
+    plain = GaussianMechanism.from_budget(radius, BUDGET)
     std = whole.width * whole.step if grid else plain.std
     found = judge(grid=grid).fit(exact.dataset([0, 1]), exact.TARGET).details["noise_std"]
-    low, high = judge().returns
+    low, high = judge().returns_range
     before = {
         "target": 4.0 * (high - low) / 2 * std * math.hypot(1 / 1.5, 1.0) / 2,
         "behavior": (high - low) / 2 * std / 0.5 / 2,
@@ -421,7 +421,7 @@ def test_on_the_grid_no_two_people_are_further_apart_than_the_event_says(epsilon
     draw = np.random.default_rng(0)
     w = np.concatenate([[1.0, 1.0, 0.0, 0.0], draw.uniform(size=60)])
     y = np.concatenate([[1.0, -1.0, 1.0, -1.0], draw.uniform(-1, 1, 60)])
-    whole = [[int(x) for x in row] for row in _integers(moments(w, y) @ MAP.T, grid.step)]
+    whole = [[int(x) for x in row] for row in _to_grid(moments(w, y) @ MAP.T, grid.step)]
     event = grid.event
     assert isinstance(event, DiscreteGaussian)
     most = (2 * Fraction(event.bound)) ** 2
@@ -469,7 +469,7 @@ def test_nothing_useful_in_little_data_but_nothing_wrong_either() -> None:
     for largest in (None, LARGEST):
         found = judge(LARGEST, largest_ratio=largest).fit(exact.dataset([0, 1]), exact.TARGET)
         assert found.interval is not None
-        low, high = judge().returns
+        low, high = judge().returns_range
         assert (
             low <= found.interval.low <= float(found.estimate or 0) <= found.interval.high <= high
         )

@@ -67,7 +67,7 @@ def test_no_neighbouring_scores_break_the_ratio(data: st.DataObject) -> None:
 
 
 def test_the_ratio_is_tight() -> None:
-    """Far behind, a candidate's chance moves by the whole factor: less noise would not do."""
+    """Far behind, a candidate's probability moves by the whole factor: less noise would not do."""
     far = 20 * LEVELS
     one, other = law([far, 0], 1.0), law([far - LEVELS, LEVELS], 1.0)
     assert other[1] / one[1] == pytest.approx(math.e, rel=1e-6)
@@ -122,7 +122,7 @@ def test_choosing_is_paid_for(tmp_path: Path) -> None:
         names=names,
         session=PrivacySession(ledger=ledger, run="tuning"),
     )
-    # The others are 400 units behind: chances below exp(-200).
+    # The others are 400 units behind: probabilities below exp(-200).
     assert (found.index, found.name) == (1, "middle")
     assert found.certificate.events == (PureDP(1.0),)
     assert found.certificate.epsilon == pytest.approx(1.0)

@@ -14,13 +14,13 @@ from scipy import sparse
 from privrl.data import OneHot, Polynomial, Trajectories
 from privrl.evaluation import PrivateLSTD, PrivateValue
 from privrl.evaluation.sums import (
-    Summing,
+    SumEstimator,
     Sums,
-    added,
-    gathered,
-    joint_factors,
-    overlapped,
-    summed,
+    add_sums,
+    gather_sums,
+    joint_clip_factors,
+    map_in_threads,
+    sum_rows,
 )
 from privrl.evaluation.table import Entries
 from privrl.privacy import Budget, InputError, Unit
@@ -30,7 +30,7 @@ from tests.evaluation.test_bellman_error import dense_one_hot, simulated, weight
 from tests.evaluation.test_private_gtd import people, person
 
 BUDGET = Budget(1.0, 1e-5)
-JUDGES: dict[str, Summing] = {
+JUDGES: dict[str, SumEstimator] = {
     "value": PrivateValue(BUDGET, 3.0, 0.9, reward_range=(-0.5, 2.0)),
     "value on a grid": PrivateValue(BUDGET, 3.0, 0.9, reward_range=(-0.5, 2.0), grid=True),
     "table": PrivateLSTD(OneHot(3), (-0.5, 2.0), BUDGET, 0.9, weight_cap=3.0),
@@ -51,14 +51,12 @@ def test_parts_travel_and_add_up_to_the_whole(name: str, monkeypatch: pytest.Mon
         # Gathering draws nothing.
         patch.setattr(Source, "normal", None)
         patch.setattr(Source, "discrete_gaussian", None)
-        parts = [
-            travelled(travelled(judge).gathered(travelled(batch))) for batch in data.batches(40)
-        ]
+        parts = [travelled(travelled(judge).gather(travelled(batch))) for batch in data.batches(40)]
     assert len(parts) > 3
-    forth, back = summed(parts), summed(reversed(parts))
+    forth, back = add_sums(parts), add_sums(reversed(parts))
     assert (forth.count, forth.unit) == (13, Unit.USER)
     for sums in (forth, back):
-        result = judge.released(sums, session=PrivacySession(seed=4))
+        result = judge.release(sums, session=PrivacySession(seed=4))
         assert result.certificate == whole.certificate
         if whole.weights is None:
             assert result.estimate == pytest.approx(whole.estimate, rel=1e-12)
@@ -76,10 +74,10 @@ def test_what_does_not_add_up_is_refused() -> None:
         with pytest.raises(InputError, match="add up"):
             one + other
     with pytest.raises(InputError, match="no trajectory"):
-        summed([])
+        add_sums([])
     nothing: Any = iter(())
     with pytest.raises(InputError, match="no trajectory"):
-        gathered(JUDGES["table"], nothing)
+        gather_sums(JUDGES["table"], nothing)
 
 
 @settings(max_examples=60, deadline=None)
@@ -113,8 +111,8 @@ def test_exchanging_a_person_moves_the_sums_by_at_most_two_bounds(
     )
     neighbour = [other if i == which else one for i, one in enumerate(owned)]
     for one in (*owned, other):
-        assert np.linalg.norm(judge.gathered(people(one)).total) <= bound
-    here, there = (judge.gathered(people(*each)).total for each in (owned, neighbour))
+        assert np.linalg.norm(judge.gather(people(one)).total) <= bound
+    here, there = (judge.gather(people(*each)).total for each in (owned, neighbour))
     assert np.isfinite(here).all()
     assert np.linalg.norm(here - there) <= 2.0 * bound * (1.0 + 1e-12)
 
@@ -126,8 +124,8 @@ def test_terms_that_are_huge_and_cancel_do_not_wipe_out_others() -> None:
     judge = PrivateLSTD(
         OneHot(3), (-1e300, 1e300), BUDGET, 0.9, weight_cap=4.0, clip=5.0, matrix_weight=1.0
     )
-    both = judge.gathered(people(wild, calm)).total
-    alone = [judge.gathered(people(one)).total for one in (wild, calm)]
+    both = judge.gather(people(wild, calm)).total
+    alone = [judge.gather(people(one)).total for one in (wild, calm)]
     np.testing.assert_allclose(both, alone[0] + alone[1], rtol=1e-12)
     assert alone[1][3, 0] == pytest.approx(3.0**0.5)
 
@@ -141,11 +139,11 @@ def test_blocks_are_clipped_jointly_dense_or_sparse() -> None:
         (sparse.csr_matrix(left), sparse.csr_matrix(right)),
         (entries, right),
     ):
-        factors = joint_factors((one, two), 1.0)
+        factors = joint_clip_factors((one, two), 1.0)
         np.testing.assert_allclose(factors, [0.2, 0.5, 0.0, 1.0], rtol=1e-12)
         with np.errstate(invalid="ignore"):
-            np.testing.assert_allclose(added(one, factors), [0.9, 0.0], rtol=1e-12)
-            np.testing.assert_allclose(added(two, factors), [0.8 + 1.0 + 0.4], rtol=1e-12)
+            np.testing.assert_allclose(sum_rows(one, factors), [0.9, 0.0], rtol=1e-12)
+            np.testing.assert_allclose(sum_rows(two, factors), [0.8 + 1.0 + 0.4], rtol=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -165,12 +163,12 @@ def test_work_overlaps_with_reading_keeps_its_order_and_is_never_far_behind(coun
         done.append(number)
         return number**2
 
-    assert list(overlapped(work, items(), count)) == [number**2 for number in range(20)]
+    assert list(map_in_threads(work, items(), count)) == [number**2 for number in range(20)]
     assert sorted(done) == list(range(20))
     assert count > 1 or done == list(range(20))
     assert threading.get_ident() not in threads
     with pytest.raises(ZeroDivisionError):
-        list(overlapped(lambda number: 1 // number, [2, 1, 0, 3], count))
+        list(map_in_threads(lambda number: 1 // number, [2, 1, 0, 3], count))
 
 
 def test_a_stream_of_any_kind_will_do() -> None:

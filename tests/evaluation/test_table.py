@@ -18,7 +18,7 @@ from privrl.evaluation.bellman_error import (
 )
 from privrl.evaluation.gtd_iterations import contributions
 from privrl.evaluation.sums import row_squares
-from privrl.evaluation.table import Entries, Table, is_table, repeated
+from privrl.evaluation.table import Entries, Table, find_duplicates, is_table
 from tests.evaluation.test_bellman_error import JUDGED, simulated
 
 Floats = NDArray[np.float64]
@@ -146,7 +146,7 @@ def test_entries_are_added_up_where_they_coincide(width: int) -> None:
     wanted: dict[tuple[int, int], float] = {}
     for unit, column, value in zip(units.tolist(), columns.tolist(), values, strict=True):
         wanted[unit, column] = wanted.get((unit, column), 0.0) + value
-    merged = entries.merged()
+    merged = entries.sum_duplicates()
     kept = np.flatnonzero(merged.values)
     places = zip(merged.units[kept].tolist(), merged.columns[kept].tolist(), strict=True)
     assert kept.size == len(wanted) == 45
@@ -159,7 +159,7 @@ def test_entries_are_added_up_where_they_coincide(width: int) -> None:
     if width == 5:
         np.testing.assert_allclose(dense(entries), dense(merged), atol=1e-12)
     alone = Entries(np.arange(3), np.arange(3), values[:3], 3, width)
-    assert alone.merged() is alone
+    assert alone.sum_duplicates() is alone
 
 
 @pytest.mark.parametrize("direct", [0, 10**9])
@@ -169,11 +169,11 @@ def test_repeated_keys_are_found_each_with_the_one_that_stays(
 ) -> None:
     monkeypatch.setattr(module, "_DIRECT", direct)
     keys = np.random.default_rng(most).integers(0, most, 600)
-    again, kept = repeated(keys, most)
+    again, kept = find_duplicates(keys, most)
     np.testing.assert_array_equal(keys[again], keys[kept])
     assert np.unique(again).size == again.size == 600 - np.unique(keys).size
     assert not np.isin(kept, again).any()
-    none, of_none = repeated(keys[:0], most)
+    none, of_none = find_duplicates(keys[:0], most)
     assert none.size == of_none.size == 0
 
 
@@ -181,7 +181,7 @@ def test_hashes_that_clash_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> Non
     """With this multiplier all keys go to the same slot."""
     monkeypatch.setattr(module, "_SPREAD", np.uint64(1))
     keys = np.random.default_rng(0).integers(0, 100, 600)
-    again, kept = repeated(keys, 2**40)
+    again, kept = find_duplicates(keys, 2**40)
     np.testing.assert_array_equal(keys[again], keys[kept])
     assert np.unique(again).size == again.size == 600 - np.unique(keys).size
     assert not np.isin(kept, again).any()
@@ -227,7 +227,7 @@ def test_pieces_hold_whole_units_whatever_their_names(users: Any, rows: int) -> 
 
 def test_a_factor_of_zero_leaves_out_anything() -> None:
     entries = Entries(np.array([0, 1, 1]), np.array([2, 2, 0]), np.array([3.0, np.nan, 1.0]), 2, 3)
-    columns, values = entries.weighed(np.array([0.5, 0.0]))
+    columns, values = entries.scale_rows(np.array([0.5, 0.0]))
     np.testing.assert_array_equal(np.bincount(columns, values, 3), [0.0, 0.0, 1.5])
 
 

@@ -68,10 +68,10 @@ def _forgets_the_key_first() -> list[Any]:
 
 
 def _writes_the_key_after_paying() -> list[Any]:
-    from privrl.privacy.resuming import Kept
+    from privrl.privacy.resuming import NoiseKey
     from privrl.privacy.session import OpenSession
 
-    pay, write = OpenSession.pay, Kept._write
+    pay, write = OpenSession.pay, NoiseKey._write
 
     def late(self: OpenSession, *given: Any, **more: Any) -> None:
         pay(self, *given, **more)
@@ -80,14 +80,14 @@ def _writes_the_key_after_paying() -> list[Any]:
 
     return [
         _put(OpenSession, "pay", late),
-        _put(Kept, "_write", lambda self: None),
+        _put(NoiseKey, "_write", lambda self: None),
     ]
 
 
 def _names_not_synchronised() -> list[Any]:
     from privrl.core import files
 
-    return [_put(files, "synced", lambda folder: None)]
+    return [_put(files, "sync_folder", lambda folder: None)]
 
 
 def _contents_not_synchronised() -> list[Any]:
@@ -99,28 +99,28 @@ def _contents_not_synchronised() -> list[Any]:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         Path(temporary).replace(target)
-        files.synced(target.parent)
+        files.sync_folder(target.parent)
 
     return [_put(files, "write", write)]
 
 
 def _fresh_noise_on_resuming() -> list[Any]:
     from privrl.privacy.noise import secure
-    from privrl.privacy.resuming import Kept
+    from privrl.privacy.resuming import NoiseKey
 
-    return [_put(Kept, "source", lambda self: secure())]
+    return [_put(NoiseKey, "source", lambda self: secure())]
 
 
 def _pays_again() -> list[Any]:
     from privrl.privacy.session import OpenSession
 
-    return [_put(OpenSession, "_knows", lambda self, events: False)]
+    return [_put(OpenSession, "_has_ledger_payment", lambda self, events: False)]
 
 
 def _no_limit() -> list[Any]:
     from privrl.privacy.filters import Cost
 
-    return [_put(Cost, "within", lambda *_: True)]
+    return [_put(Cost, "is_within", lambda *_: True)]
 
 
 def _a_late_failure_forgets_the_key() -> list[Any]:
@@ -132,7 +132,7 @@ def _a_late_failure_forgets_the_key() -> list[Any]:
 def _no_lock() -> list[Any]:
     from privrl.core import files
 
-    return [_put(files, "alone", lambda path: nullcontext())]
+    return [_put(files, "lock_folder", lambda path: nullcontext())]
 
 
 def _claims_without_a_mark() -> list[Any]:
@@ -143,12 +143,12 @@ def _claims_without_a_mark() -> list[Any]:
 
 
 def _everybody_may_end() -> list[Any]:
-    from privrl.privacy.resuming import Kept
+    from privrl.privacy.resuming import NoiseKey
 
     return [
-        _put(Kept, "go_on", lambda self, ledger: self),
-        _put(Kept, "still", lambda self, ledger: None),
-        _put(Kept, "end", lambda self, ledger: None),
+        _put(NoiseKey, "claim_next_generation", lambda self, ledger: self),
+        _put(NoiseKey, "check_not_superseded", lambda self, ledger: None),
+        _put(NoiseKey, "end", lambda self, ledger: None),
     ]
 
 

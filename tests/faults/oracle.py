@@ -124,11 +124,11 @@ class Evidence:
                 self.paid = len(entries)
                 limit = ledger.about.filter
                 assert limit is not None
-                spent = ledger.paid(limit.limit.delta).epsilon
+                spent = ledger.account(limit.limit.delta).epsilon
                 if spent > limit.limit.epsilon:
                     self.blame("over", f"epsilon {spent:g}")
                 for certificate in [] if folder is None else folder.glob("certificate.json"):
-                    if ledger.holds(Certificate.read(certificate)):
+                    if ledger.is_consistent_with(Certificate.read(certificate)):
                         continue
                     self.blame("unpaid", "the ledger never was as the certificate says")
         except PrivRLError as error:

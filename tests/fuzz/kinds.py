@@ -128,13 +128,13 @@ def _commands() -> dict[str, Any]:
 
     found: dict[str, Any] = {}
 
-    def walk(command: Any, name: str) -> None:
+    def rollout(command: Any, name: str) -> None:
         for key, one in getattr(command, "commands", {}).items():
-            walk(one, f"{name} {key}".strip())
+            rollout(one, f"{name} {key}".strip())
         if not hasattr(command, "commands"):
             found[name] = command
 
-    walk(typer.main.get_command(app), "")
+    rollout(typer.main.get_command(app), "")
     return found
 
 

@@ -318,22 +318,22 @@ def compare_values(rng: Rng, work: Path) -> list[str]:
         row["r"] = float(rng.uniform(-1.0, 2.0)) if rng.random() < 0.9 else row["r"] % 1.0
     path = work / choice(rng, ["table.csv", "table.parquet"])
     (write_csv if path.suffix == ".csv" else write_parquet)(rng, rows, path)
-    chances = rng.dirichlet(np.ones(ACTIONS), size=STATES)
+    probs = rng.dirichlet(np.ones(ACTIONS), size=STATES)
     if rng.random() < 0.3:
-        chances[int(rng.integers(STATES))] = [1.0, 0.0]
+        probs[int(rng.integers(STATES))] = [1.0, 0.0]
     settings: dict[str, Any] = {
         "gamma": float(choice(rng, [1.0, 0.9, 0.5, 0.0])),
         "horizon": choice(rng, [1, 2, 3, 50]),
         "cap": float(choice(rng, [0.5, 1.0, 3.0, 100.0])),
     }
     with_policy = bool(rng.random() < 0.7)
-    policy = Tabular(chances) if with_policy else None
+    policy = Tabular(probs) if with_policy else None
     read_as = Trajectories.from_csv if path.suffix == ".csv" else Trajectories.from_parquet
     columns = COLUMNS if not with_policy else {**COLUMNS, "target_prob": None}
     data = read_as(path, **columns)
     slow = read([path])
     ratios = [
-        [(chances[row["ward"]][row["dose"]] if with_policy else row["q"]) / row["p"] for row in one]
+        [(probs[row["ward"]][row["dose"]] if with_policy else row["q"]) / row["p"] for row in one]
         for one in slow
     ]
     faults = _importance(data, policy, slow, ratios, **settings)

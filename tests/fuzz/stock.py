@@ -75,7 +75,7 @@ TRAIN = {
 }
 SWEEP = _words(
     "sweep seo2020-actor-critic --env Chain --set max_steps=6 --episodes 20 --epsilon 10",
-    "--delta 1e-6 --seeds 2 --grid actor_step=0.1,0.5 --lanes 2 --segment 10",
+    "--delta 1e-6 --seeds 2 --grid actor_step=0.1,0.5 --replicas 2 --segment 10",
 )
 
 

@@ -16,13 +16,13 @@ from privrl.control import LoggedQ, noised_q
 from privrl.core import files
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import LSTD
-from privrl.evaluation.importance import weighted
+from privrl.evaluation.importance import weight_trajectories
 from privrl.evaluation.steps import MOST_ROWS
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.run import clinic, training
 from privrl.run.evaluation import EvaluationSpec, _schema
-from privrl.run.sweep import SweepPlan, Swept
+from privrl.run.sweep import SweepPlan, SweepResult
 from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, TRAIN, Stock
 
 
@@ -168,7 +168,7 @@ def small() -> Trajectories:
 
 def test_a_horizon_of_a_million_takes_no_more_than_the_longest_trajectory() -> None:
     policy = Tabular(np.array([[0.4, 0.6], [0.9, 0.1]]))
-    far, near = (weighted(small(), policy, 0.9, horizon) for horizon in (10**6, 2))
+    far, near = (weight_trajectories(small(), policy, 0.9, horizon) for horizon in (10**6, 2))
     np.testing.assert_array_equal(far.rewards, near.rewards)
     np.testing.assert_array_equal(far.log_weights, near.log_weights)
     asked: dict[str, Any] = {"reward_range": (0.0, 1.0), "weight_cap": 3.0, "gamma": 0.9}
@@ -200,7 +200,7 @@ def test_who_did_not_ask_for_values_of_states_goes_without_them(
 @pytest.mark.parametrize("content", [b"", b"x" * 100])
 def test_damaged_results_of_a_sweep(content: bytes, here: Path) -> None:
     (here / "results.parquet").write_bytes(content)
-    swept = Swept(SweepPlan({"step": (0.1, 0.2)}, seeds=2, episodes=5), here, 1)
+    swept = SweepResult(SweepPlan({"step": (0.1, 0.2)}, seeds=2, episodes=5), here, 1)
     with pytest.raises(InputError, match="is damaged"):
         swept.best()
 
@@ -267,7 +267,7 @@ def test_long_runs_show_progress(here: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Segments of a million episodes, and pieces of a million updates, do not grow with these."""
     assert training._LONGEST_SEGMENT == 10_000
     seen: list[int] = []
-    monkeypatch.setattr(noised_q, "_PIECE", 0.0)
+    monkeypatch.setattr(noised_q, "_PIECE_SECONDS", 0.0)
     agent = LoggedQ(num_actions=2, reward_range=(0.0, 1.0), budget=None, num_states=2, updates=5)
     told = agent.fit(
         small(), session=PrivacySession(seed=0), progress=lambda done, planned: seen.append(done)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from privrl.privacy.resuming import machine
+from privrl.privacy.resuming import machine_fingerprint
 from tests.golden.comparing import How, differences
 from tests.golden.running import Case, workshop
 
@@ -15,7 +15,7 @@ MACHINE = "machine.json"
 
 def here() -> list[str]:
     """The kind of machine and the versions that decide last digits, without the package's own."""
-    return list(machine()[1:])
+    return list(machine_fingerprint()[1:])
 
 
 def written(

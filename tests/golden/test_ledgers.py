@@ -53,15 +53,15 @@ def test_a_ledger_is_opened_checked_and_shown(
 def test_spending_goes_on_in_the_chain(copy: Path) -> None:
     issued = Certificate.read("judged/certificate.json")
     with Ledger.open("people.ledger") as ledger:
-        before, left = ledger.entries()[-1], ledger.left()
+        before, left = ledger.entries()[-1], ledger.remaining()
         entry = ledger.spend(Gaussian(30.0, 1.0), run="later", partition="years", slot=2)
         assert entry.previous == before.digest
         assert ledger.check() == 6
-        assert ledger.holds(issued)
+        assert ledger.is_consistent_with(issued)
         # The other slots have paid more.
-        assert ledger.left() == left
+        assert ledger.remaining() == left
         ledger.spend(Gaussian(30.0, 1.0), run="later")
-        now = ledger.left()
+        now = ledger.remaining()
         assert left is not None
         assert now is not None
         assert now < left

@@ -291,7 +291,7 @@ def _by_updates(
 
 
 def _exact(plan: Any, rows: Any, state: Any) -> Floats:
-    return np.asarray(plan.rule.exact(rows, state.parameters, state.target, state.done))
+    return np.asarray(plan.rule.exact_update(rows, state.parameters, state.target, state.done))
 
 
 def _begun(command: Command, rows: Any, folder: Path, stance: Stance) -> tuple[Any, Any, Any, Any]:
@@ -307,7 +307,7 @@ def _begun(command: Command, rows: Any, folder: Path, stance: Stance) -> tuple[A
         held["sigma"] = sigma
         return advance(plan, data, state, sigma, updates)
 
-    advances.lower = advance.lower  # type: ignore[attr-defined] # a run is compiled before it pays
+    advances.trace = advance.trace  # type: ignore[attr-defined] # a run is compiled before it pays
     with mock.patch.multiple(noised_q, begin=begins, advance=advances):
         outcome = run(command, rows, folder, stance)
     if outcome is None or outcome.code != 0:
@@ -345,13 +345,13 @@ def _gradients(
 ) -> Floats | None:
     """What each person would add at each state, in units of the bound: (people, states, 2 d)."""
     held: list[Any] = []
-    packed = gpope._Packed.of
+    packed = gpope._PackedUnits.of
 
     def kept(units: Any) -> Any:
         held.append(packed(units))
         return held[-1]
 
-    with mock.patch.object(gpope._Packed, "of", kept):
+    with mock.patch.object(gpope._PackedUnits, "of", kept):
         outcome = run(command, rows, folder, stance)
     if outcome is None or outcome.code != 0:
         return None

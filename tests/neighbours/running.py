@@ -44,7 +44,7 @@ _THRESHOLDS = {
     "privrl.evaluation.private_lstd.ROWS": 16,
     "privrl.evaluation.private_gtd.ROWS": 16,
     "privrl.evaluation.table._STEPS": 16,
-    "privrl.control.noised_q._MOST_NUMBERS": 64,
+    "privrl.control.noised_q._MAX_NUMBERS": 64,
 }
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from privrl.data import stream
 from privrl.evaluation import gtd_iterations, private_gtd, private_value
-from privrl.evaluation.allotment import Allotted
-from privrl.evaluation.sums import Sums, shrinking
+from privrl.evaluation.allotment import Allotment
+from privrl.evaluation.sums import Sums, clip_scales
 from privrl.privacy import InputError
 from privrl.report import folder as report_folder
 from privrl.report.page import write
@@ -234,7 +234,7 @@ def test_what_is_no_figure_is_seen(path: tuple[Any, ...], value: Any, tmp_path: 
 
 def test_a_refusal_that_pays_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes wrong must go wrong before anything is paid for."""
-    shipped = private_gtd.PrivateGTD.ready
+    shipped = private_gtd.PrivateGTD.prepare
 
     def too_large() -> Any:
         raise InputError("The rewards are too large.")
@@ -243,9 +243,9 @@ def test_a_refusal_that_pays_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def late(self: Any, data: Any, *given: Any, **more: Any) -> Iterator[Any]:
         with shipped(self, data, *given, **more) as found:
             large = np.abs(data.rewards).max() > 1e6
-            yield replace(found, walked=too_large) if large else found
+            yield replace(found, run_iterations=too_large) if large else found
 
-    monkeypatch.setattr(private_gtd.PrivateGTD, "ready", late)
+    monkeypatch.setattr(private_gtd.PrivateGTD, "prepare", late)
     found = findings(COMMANDS["evaluate --ledger"], tmp_path, "rewards of 1e308")
     assert len(found) == 1
     assert found[0].startswith(
@@ -264,7 +264,7 @@ def moved(name: str, tmp_path: Path, *names: str) -> list[str]:
 def test_a_clip_bound_that_is_not_kept_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gtd_iterations, "shrinking", lambda *given: 4.0 * shrinking(*given))
+    monkeypatch.setattr(gtd_iterations, "clip_scales", lambda *given: 4.0 * clip_scales(*given))
     found = moved("Python: PrivateGTD", tmp_path, "a single row", "a very long trajectory")
     assert any("times what was charged for" in one for one in found)
 
@@ -274,14 +274,14 @@ def test_steps_that_are_cut_by_rows_are_seen(
 ) -> None:
     """One more row, and people behind are in another step."""
 
-    def by_rows(self: Allotted, count: int) -> Any:
+    def by_rows(self: Allotment, count: int) -> Any:
         rows = 0
         for part in self.parts():
             for number, length in enumerate(np.diff(part.offsets)):
                 yield min(rows // 8, count - 1), part.take(np.array([number]))
                 rows += int(length)
 
-    monkeypatch.setattr(Allotted, "steps", by_rows)
+    monkeypatch.setattr(Allotment, "steps", by_rows)
     name = "Python: PrivateGTD, one pass, stream"
     found = moved(name, tmp_path, "more rows", "fewer rows", "a single row")
     assert any("batches differ" in one for one in found)
@@ -290,14 +290,14 @@ def test_steps_that_are_cut_by_rows_are_seen(
 def test_noise_that_depends_on_a_person_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gathered = private_value.PrivateValue.gathered
+    gathered = private_value.PrivateValue.gather
 
     def louder(self: Any, batch: Any, policy: Any = None, **more: Any) -> Any:
         found = gathered(self, batch, policy, **more)
         # A sum that is scaled by how many rows there are.
         return Sums(found.unit, found.count, found.total * batch.num_steps)
 
-    monkeypatch.setattr(private_value.PrivateValue, "gathered", louder)
+    monkeypatch.setattr(private_value.PrivateValue, "gather", louder)
     found = moved("Python: PrivateValue, CSV", tmp_path, "more rows")
     assert any("times what was charged for" in one for one in found)
 

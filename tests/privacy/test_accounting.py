@@ -684,7 +684,7 @@ def test_one_sampled_step_at_a_tiny_rate_is_tight_and_needs_no_grid(
     def on_a_grid(*_: object) -> None:
         raise AssertionError("a single step was composed on a grid")
 
-    monkeypatch.setattr("privrl.privacy.accounting.privacy_profile._composed", on_a_grid)
+    monkeypatch.setattr("privrl.privacy.accounting.privacy_profile._compositions", on_a_grid)
     for (event, relation), low in zip(one_step(1e-6, 0.5), (0.0579, 0.0579, 12.54), strict=True):
         found = epsilon(event, 1e-12, relation)
         bracket = second_accountant.bracket(event, 1e-12, relation)

@@ -134,7 +134,7 @@ def test_no_adaptive_contributions_lose_more(
     late = ratio(v2[:, None], GRID[None, :]) - gamma * ratio(u2[:, None], GRID[None, :])
     lost = float(WEIGHTS @ np.maximum(early[:, None] + late, 0.0) @ WEIGHTS) / 2
     # The trapezoidal rule on this grid is within 2e-4 of a function with a kink.
-    assert lost <= allocation.replaced(1 / std, 2, eps) + 2e-4
+    assert lost <= allocation.replace_delta(1 / std, 2, eps) + 2e-4
 
 
 @settings(max_examples=40, deadline=None)
@@ -160,8 +160,8 @@ def test_the_hunts_have_teeth() -> None:
     gamma, mu = math.exp(0.5), 1 / 1.5
     terms = np.exp(mu * GRID - mu**2 / 2) - gamma * np.exp(-mu * GRID - mu**2 / 2)
     lost = float(WEIGHTS @ np.maximum(terms[:, None] + terms, 0.0) @ WEIGHTS) / 2
-    assert lost == pytest.approx(allocation.replaced(mu, 2, 0.5), abs=2e-4)
-    assert lost > allocation.replaced(mu / 2, 2, 0.5) + 1e-2
+    assert lost == pytest.approx(allocation.replace_delta(mu, 2, 0.5), abs=2e-4)
+    assert lost > allocation.replace_delta(mu / 2, 2, 0.5) + 1e-2
 
 
 # --- both accountants -----------------------------------------------------------------------------
@@ -265,12 +265,12 @@ def test_log_moments_of_two_steps(m: float, order: int) -> None:
 
 def test_filters_charge_what_is_proven() -> None:
     event = allocated(8.0, 50)
-    renyi, gaussian = (Filter.suited_to(BUDGET, kind) for kind in ("renyi", "gaussian"))
+    renyi, gaussian = (Filter.for_limit(BUDGET, kind) for kind in ("renyi", "gaussian"))
     # Given the step it is Gaussian noise; the divergence at the filter's order knows more.
     assert gaussian.cost(event, RO) == gaussian.cost(Gaussian(8, 1), RO)
     assert renyi.cost(event, RO).first < 0.5 * renyi.cost(Gaussian(8, 1), RO).first
     with pytest.raises(UnsupportedError, match="no pure or approximate"):
-        Filter.suited_to(BUDGET, "sum").cost(event, RO)
+        Filter.for_limit(BUDGET, "sum").cost(event, RO)
 
 
 @pytest.mark.parametrize(

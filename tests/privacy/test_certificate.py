@@ -184,7 +184,7 @@ def test_a_claim_is_not_read_as_a_certificate() -> None:
 
 
 def test_strict_wants_secret_noise(certificate: Certificate) -> None:
-    if certificate.noise.secret:
+    if certificate.noise.is_secret:
         certificate.verify(strict=True)
     else:
         with pytest.raises(CertificateError, match=str(certificate.noise)):
@@ -243,7 +243,7 @@ def test_one_pass_over_a_stream_by_an_earlier_version_is_refused(
     found = Certificate.from_json(ONE_PASS)
     with pytest.raises(CertificateError, match="depended on the number of rows, so its epsilon is"):
         found.verify()
-    assert found.invalid is not None
+    assert found.invalid_reason is not None
     assert "INVALID" in found.card()
     path = tmp_path / "certificate.json"
     path.write_text(ONE_PASS)
@@ -254,28 +254,28 @@ def test_one_pass_over_a_stream_by_an_earlier_version_is_refused(
     assert printed.err.count("\n") == 1
     assert cli.run(["verify", str(path), "--json"]) == 2
     told = json.loads(capsys.readouterr().out)
-    assert (told["verified"], told["invalid"]) == (False, found.invalid)
+    assert (told["verified"], told["invalid"]) == (False, found.invalid_reason)
     # Run with what else was spent on the same people, it is still among the events.
     more = replace(found, events=(Gaussian(30, 1), *found.events))
-    assert more.invalid is not None
+    assert more.invalid_reason is not None
 
 
 def test_people_in_fixed_slots_are_not_mistaken_for_it(tmp_path: Path) -> None:
     found = Certificate.from_json(ONE_PASS)
     # Neither today's version, nor another algorithm, nor other assumptions.
     for version in ("0.2.0", "0.10.0", "0.12", "1.0.1", "nobody"):
-        assert replace(found, issued_by=f"tacit {version}").invalid is None
+        assert replace(found, issued_by=f"tacit {version}").invalid_reason is None
         replace(found, issued_by=f"tacit {version}").verify()
     whole = replace(found, events=(Gaussian(7.461266911203337, 1.0),))
-    assert whole.invalid is None
+    assert whole.invalid_reason is None
     for version in ("0.1", "0.1.0", "0.1.9", "0.1rc1"):
-        assert replace(found, issued_by=f"tacit {version}").invalid is not None
+        assert replace(found, issued_by=f"tacit {version}").invalid_reason is not None
     slots = Assumption(
         "a person plays one episode, in a slot that does not depend on what happens in it",
         "batches hold a public number of slots; who fills them is the caller's",
     )
     played = replace(found, assumptions=(slots, IDEALISED_ARITHMETIC))
-    assert played.invalid is None
+    assert played.invalid_reason is None
     seeded = replace(played, noise=NoiseOrigin.REPRODUCIBLE)
     assert seeded.verify().warnings == ()
     (resumed,) = replace(played, noise=NoiseOrigin.SECURE_KEY).verify().warnings

@@ -31,7 +31,7 @@ from privrl.privacy import (
 from privrl.privacy.mechanisms import GaussianMechanism, correlated
 from privrl.privacy.mechanisms import correlated_factorisations as factorisations
 from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
-from privrl.privacy.mechanisms.correlated_sensitivity import _over_slots
+from privrl.privacy.mechanisms.correlated_sensitivity import _sum_over_slots
 from privrl.privacy.noise import Source, reproducible, secure
 from tests.statistics import FALSE_ALARM, follows
 
@@ -96,7 +96,7 @@ def dense(plan: CorrelatedMechanism) -> tuple[Array, Array]:
 
 @cache
 def _dense(strategy: Strategy, size: int, band: int | None) -> tuple[Array, Array]:
-    if strategy.tree:
+    if strategy.is_tree:
         every = intervals(size)
         if strategy is Strategy.BINARY_TREE:
             # An interval is needed by some prefix unless it is a right half.
@@ -184,7 +184,7 @@ def test_streams_equal_dense_matrices(horizon: int) -> None:
         # The increments' noise is that of the running sums, step by step: A^-1 B z.
         expected = x + np.linalg.solve(ones(horizon), B @ z)
         np.testing.assert_allclose(increments, expected, rtol=0, atol=1e-10)
-        np.testing.assert_array_equal(stream.released, totals[-1])
+        np.testing.assert_array_equal(stream.last_total, totals[-1])
         np.testing.assert_allclose(B @ M, ones(horizon), rtol=0, atol=1e-9)
         assert np.all(M > -1e-12)
 
@@ -327,7 +327,7 @@ def test_several_participations_over_all_patterns(horizon: int) -> None:
             if plan.strategy is Strategy.OPTIMAL and participations > 1:
                 # A bound, and not a bad one.
                 assert plan.sensitivity <= 1.01 * worst
-            elif not plan.strategy.tree:
+            elif not plan.strategy.is_tree:
                 assert plan.sensitivity == pytest.approx(worst, rel=2e-9)
             else:  # an upper bound, and not a wild one
                 assert plan.sensitivity <= 1.25 * worst
@@ -341,7 +341,7 @@ def test_slots_added_by_doubling(participations: int, separation: int) -> None:
     expected = np.zeros(100)
     for start in range(0, slots * separation, separation):
         expected[start:] += column[: 100 - start]
-    found = _over_slots(column, slots, separation)
+    found = _sum_over_slots(column, slots, separation)
     np.testing.assert_allclose(found, expected, rtol=1e-14)
     assert np.array_equal(column, np.random.default_rng(0).random(100))
 
@@ -374,7 +374,7 @@ def test_signs_and_directions_do_not_exceed_the_sum_of_absolute_values() -> None
             moved = np.linalg.norm(np.einsum("ts,nsd->ntd", part, v), axis=(1, 2))
             assert moved.max() <= plan.sensitivity * (1 + 1e-14)  # rounding of the norm
         assert reached <= plan.sensitivity * (1 + 1e-14)
-        if not plan.strategy.tree:
+        if not plan.strategy.is_tree:
             assert reached >= plan.sensitivity * (1 - 2e-9)
 
 
@@ -428,7 +428,7 @@ def test_the_bound_is_attained_through_the_stream() -> None:
         change = np.linalg.norm(np.linalg.solve(B, released[0] - released[1]))
         paid = 2 * plan.event.to_dict()["bound"]
         assert change <= paid
-        if not plan.strategy.tree:
+        if not plan.strategy.is_tree:
             assert change == pytest.approx(paid, rel=3e-9)
 
 
@@ -500,7 +500,7 @@ def test_independent_noise_is_the_gaussian_mechanism() -> None:
 def test_calibrated_plans_spend_the_budget(relation: Relation, bound: float) -> None:
     budget = Budget(1.5, 1e-6)
     for strategy, band in KINDS:
-        plan = CorrelatedMechanism.calibrated(
+        plan = CorrelatedMechanism.from_budget(
             bound,
             budget,
             relation,
@@ -530,7 +530,7 @@ def test_the_gain_over_independent_noise_at_equal_certificate(
 ) -> None:
     budget = Budget(1.0, 1e-5)
     ours, theirs = (
-        CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon, strategy=s, band=b)
+        CorrelatedMechanism.from_budget(1.0, budget, horizon=horizon, strategy=s, band=b)
         for s, b in ((strategy, band), (Strategy.INDEPENDENT, None))
     )
     errors = [math.sqrt(np.mean(plan.errors() ** 2)) for plan in (ours, theirs)]
@@ -876,7 +876,7 @@ def test_compiled_noise_equals_streamed_noise_step_by_step(horizon: int) -> None
         expected = np.array([stream.noise().increment for _ in range(horizon)])
         with jax.enable_x64(True):
             state = correlated_jax.init(plan, secure().key(), 3)
-            last, found = jax.jit(lambda s, z: jax.lax.scan(correlated_jax.fed, s, z))(
+            last, found = jax.jit(lambda s, z: jax.lax.scan(correlated_jax.advance, s, z))(
                 state, 0.3 * z
             )
             _, beyond = correlated_jax.next(last)

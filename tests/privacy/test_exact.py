@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privrl.privacy import InputError, exact
-from privrl.privacy.exact import _OneByOne
+from privrl.privacy.exact import _BigIntSampler
 from privrl.privacy.noise import secure
 from tests.statistics import follows_discrete
 
@@ -102,14 +102,14 @@ def test_enumerated_probabilities(law: str, most_draws: int) -> None:
         pass
 
     odometer = Odometer()
-    sampler = _OneByOne(secure().generator)
+    sampler = _BigIntSampler(secure().generator)
 
     def below(limit: int) -> int:
         if odometer.position >= most_draws:
             raise TooLongError
         return odometer.below(limit)
 
-    sampler.below = below  # type: ignore[method-assign]
+    sampler.uniform_below = below  # type: ignore[method-assign]
     found: dict[int, Fraction] = {}
     undecided = Fraction(0)
     while True:
@@ -146,7 +146,7 @@ def test_enumerated_probabilities(law: str, most_draws: int) -> None:
 @pytest.mark.parametrize("name", ["discrete_gaussian", "discrete_laplace"])
 @pytest.mark.parametrize("parameter", [Fraction(3, 2), 6])
 def test_one_by_one_agrees_with_whole_arrays(name: str, parameter: Fraction | int) -> None:
-    sampler = _OneByOne(secure().generator)
+    sampler = _BigIntSampler(secure().generator)
     law = gaussian_law if name == "discrete_gaussian" else laplace_law
     argument = Fraction(parameter) ** 2 if name == "discrete_gaussian" else Fraction(parameter)
     draws: NDArray[np.int64] = np.array([getattr(sampler, name)(argument) for _ in range(20_000)])

@@ -15,7 +15,7 @@ from privrl.core.text import printable
 from privrl.data import Tabular, load_policy
 from privrl.privacy import Certificate, CertificateError, InputError, Ledger, PureDP, Unit
 from privrl.risk.prospect import Prospect
-from privrl.run.parsing import configured
+from privrl.run.parsing import read_config
 from privrl.run.study import Study
 
 
@@ -47,7 +47,7 @@ READERS: list[tuple[Callable[[Path], object], str, str]] = [
     (read_certificate, certificate(), "epsilon"),
     (read_certificate, certificate(), "type"),  # inside of an event
     (load_policy, Tabular(np.ones((1, 1))).to_json(), "kind"),
-    (configured, '{"seed": 1}', "seed"),
+    (read_config, '{"seed": 1}', "seed"),
     (Study.load, '{"kind": "privrl study"}', "kind"),
     (Prospect.load, '{"kind": "privrl prospect"}', "kind"),
     (lambda path: from_line(path.read_text()), '{"issued": [1, 2]}', "issued"),

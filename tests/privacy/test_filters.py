@@ -35,11 +35,11 @@ LIMITS = [Budget(0.1, 1e-6), Budget(1.0, 1e-5), Budget(10.0, 1e-9)]
 def test_gaussians_that_just_fit_cost_no_more_than_the_limit(
     limit: Budget, kind: FilterKind
 ) -> None:
-    chosen = Filter.suited_to(limit, kind)
+    chosen = Filter.for_limit(limit, kind)
     one = Gaussian(500.0, 1.0)
     cost = chosen.cost(one, RO)
     times = math.floor(chosen.cap.first / cost.first)
-    assert chosen.cost(Repeated(one, times), RO).within(chosen.cap)
+    assert chosen.cost(Repeated(one, times), RO).is_within(chosen.cap)
     spent = epsilon(Repeated(one, times), limit.delta, RO)
     assert spent <= limit.epsilon * (1 + 1e-9)
     if kind is FilterKind.GAUSSIAN:
@@ -73,11 +73,11 @@ events = st.one_of(
 def test_whatever_a_renyi_filter_lets_through_is_within_its_limit(
     wished: list[Event], limit: Budget
 ) -> None:
-    chosen = Filter.suited_to(limit)
+    chosen = Filter.for_limit(limit)
     total, let_through = Cost(0.0), []
     for event in wished * 5:
         cost = chosen.cost(event, RO)
-        if (total + cost).within(chosen.cap):
+        if (total + cost).is_within(chosen.cap):
             total += cost
             let_through.append(event)
     assert epsilon(let_through, limit.delta, RO) <= limit.epsilon * (1 + 1e-6)
@@ -85,7 +85,7 @@ def test_whatever_a_renyi_filter_lets_through_is_within_its_limit(
 
 def test_much_sampling_and_little_noise_is_charged_as_approximate_dp() -> None:
     limit = Budget(1.0, 1e-6)
-    chosen = Filter.suited_to(limit)
+    chosen = Filter.for_limit(limit)
     event = PoissonSampled(Gaussian(0.9, 1.0), 0.001)
     assert chosen.order is not None
     divergence, _ = second_accountant.renyi(event, chosen.order, RO)
@@ -96,10 +96,10 @@ def test_much_sampling_and_little_noise_is_charged_as_approximate_dp() -> None:
     assert cost == chosen.cost(ApproxDP(plain, told), RO)
     assert cost.second == pytest.approx(told)
     # Either charge is one that an entry may have, and less than both is none.
-    assert chosen.covers(cost, [event], RO)
-    assert chosen.covers(Cost(divergence), [event], RO)
-    assert not chosen.covers(Cost(cost.first * 0.999, told), [event], RO)
-    assert not chosen.covers(Cost(divergence * 0.999), [event], RO)
+    assert chosen.is_sufficient(cost, [event], RO)
+    assert chosen.is_sufficient(Cost(divergence), [event], RO)
+    assert not chosen.is_sufficient(Cost(cost.first * 0.999, told), [event], RO)
+    assert not chosen.is_sufficient(Cost(divergence * 0.999), [event], RO)
     # So that several such spends fit, which are within the limit together.
     times = math.floor(min(chosen.cap.first / cost.first, chosen.cap.second / cost.second) + 1e-9)
     assert times >= 2
@@ -109,46 +109,46 @@ def test_much_sampling_and_little_noise_is_charged_as_approximate_dp() -> None:
 @pytest.mark.parametrize("kind", FilterKind)
 def test_a_plan_is_held_exactly_up_to_its_limit(kind: FilterKind) -> None:
     for limit in LIMITS:
-        chosen = Filter.suited_to(limit, kind)
+        chosen = Filter.for_limit(limit, kind)
         std = calibrate(lambda s: Gaussian(s, 1.0), limit, RO, tolerance=1e-9)
-        assert chosen.holds(Gaussian(std, 1.0), RO)
-        assert not chosen.holds(Gaussian(std * (1.0 - 1e-6), 1.0), RO)
-        assert chosen.holds(PureDP(limit.epsilon), RO)
-        assert not chosen.holds([PureDP(limit.epsilon), ApproxDP(0.1, limit.delta)], RO)
-        assert not chosen.holds(ApproxDP(0.1, 2.0 * limit.delta), RO)
-    pure = Filter.suited_to(Budget(1.0))
-    assert pure.holds(PureDP(1.0), RO)
-    assert not pure.holds(Gaussian(1e6, 1.0), RO)
+        assert chosen.can_afford(Gaussian(std, 1.0), RO)
+        assert not chosen.can_afford(Gaussian(std * (1.0 - 1e-6), 1.0), RO)
+        assert chosen.can_afford(PureDP(limit.epsilon), RO)
+        assert not chosen.can_afford([PureDP(limit.epsilon), ApproxDP(0.1, limit.delta)], RO)
+        assert not chosen.can_afford(ApproxDP(0.1, 2.0 * limit.delta), RO)
+    pure = Filter.for_limit(Budget(1.0))
+    assert pure.can_afford(PureDP(1.0), RO)
+    assert not pure.can_afford(Gaussian(1e6, 1.0), RO)
 
 
 def test_sums_of_pure_and_approximate_dp() -> None:
-    chosen = Filter.suited_to(Budget(1.0, 1e-5), "sum")
+    chosen = Filter.for_limit(Budget(1.0, 1e-5), "sum")
     cost = chosen.cost([PureDP(0.3), Repeated(ApproxDP(0.1, 1e-6), 4), Laplace(20, 1)], RO)
     assert cost.first == pytest.approx(0.3 + 0.4 + 0.1)
     assert cost.second == pytest.approx(4e-6)
-    assert cost.within(chosen.cap)
-    assert not (cost + chosen.cost(PureDP(0.21), RO)).within(chosen.cap)
+    assert cost.is_within(chosen.cap)
+    assert not (cost + chosen.cost(PureDP(0.21), RO)).is_within(chosen.cap)
     with pytest.raises(UnsupportedError, match="The filter gaussian or renyi has a figure"):
         chosen.cost(Gaussian(1, 1), RO)
 
 
 def test_noise_that_needs_a_delta_is_told_so() -> None:
     with pytest.raises(UnsupportedError, match="need a limit with delta above 0"):
-        Filter.suited_to(Budget(1.0)).cost(Gaussian(100, 1), RO)
+        Filter.for_limit(Budget(1.0)).cost(Gaussian(100, 1), RO)
 
 
 def test_disjoint_groups_cost_their_worst() -> None:
     limit = Budget(1.0, 1e-5)
     groups = Disjoint((Gaussian(4, 1), Gaussian(2, 1)))
     for kind in (FilterKind.GAUSSIAN, FilterKind.RENYI):
-        chosen = Filter.suited_to(limit, kind)
+        chosen = Filter.for_limit(limit, kind)
         assert chosen.cost(groups, RO) == chosen.cost(Gaussian(2, 1), RO)
     pure = Disjoint((PureDP(0.1), ApproxDP(0.05, 1e-7)))
-    assert Filter.suited_to(limit, "sum").cost(pure, RO) == Cost(0.1, 1e-7)
+    assert Filter.for_limit(limit, "sum").cost(pure, RO) == Cost(0.1, 1e-7)
 
 
 def test_a_gaussian_filter_wants_gaussians() -> None:
-    chosen = Filter.suited_to(Budget(1.0, 1e-5), "gaussian")
+    chosen = Filter.for_limit(Budget(1.0, 1e-5), "gaussian")
     for event in (Laplace(1, 1), PoissonSampled(Gaussian(1, 1), 0.1)):
         with pytest.raises(UnsupportedError, match="not all Gaussian"):
             chosen.cost(event, RO)
@@ -165,4 +165,4 @@ def test_a_gaussian_filter_wants_gaussians() -> None:
 )
 def test_bad_filters(limit: Budget, kind: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        Filter.suited_to(limit, kind)
+        Filter.for_limit(limit, kind)

@@ -144,14 +144,14 @@ def test_covariance_of_paths(way: Callable[..., Array]) -> None:
 
 def test_the_famous_edge_error_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twin that takes the first point's value beyond the right edge, as public code does."""
-    right = functional._Sites.neighbours
+    right = functional._SortedSites.neighbours
 
     def wrong(self: Any, x: float, block: int, place: int) -> tuple[float, int, float, int]:
         left, a, gap, b = right(self, x, block, place)
         beyond = math.isinf(gap) and a >= 0
         return left, self._rows[0][0] if beyond else a, gap, b
 
-    monkeypatch.setattr(functional._Sites, "neighbours", wrong)
+    monkeypatch.setattr(functional._SortedSites, "neighbours", wrong)
     path = NoisePath(1.5, 2.0, 0.0, 1.0, secure(), actions=PATHS)
     assert not has_covariance(one_by_one(path, FIVE), 1.5**2 * kernel(FIVE, 2.0))
 
@@ -171,7 +171,7 @@ def test_the_map_from_normals_to_values(
 ) -> None:
     x = np.array(points)
     path = NoisePath(1.0, rate, -1.0, 2.0, fed(Unit()), actions=len(x))
-    factor, inside = way(path, x), path.inside(x)
+    factor, inside = way(path, x), path.to_domain(x)
     np.testing.assert_allclose(factor @ factor.T, kernel(inside, rate), rtol=0, atol=1e-13)
     assert np.max(np.abs(inside - x)) * rate <= 2.0**-40
 
@@ -279,7 +279,7 @@ def test_clusters(way: Callable[..., Array]) -> None:
     values = dict(zip(points.tolist(), way(path, points), strict=True))
     steps = np.array([values[(i + 1) * gap] - values[i * gap] for i in range(3)])
     # Increments over disjoint gaps are independent but for terms of the order of the gap.
-    inside = np.append(0.0, path.inside(gap * np.arange(1, 4)))
+    inside = np.append(0.0, path.to_domain(gap * np.arange(1, 4)))
     expected = 2 * np.diag(np.diff(inside))
     assert has_covariance(steps, expected)
     assert not has_covariance(steps * 1.1, expected)
@@ -450,8 +450,8 @@ def test_functions_that_fail_in_places() -> None:
 @pytest.mark.parametrize("bound", [1e-9, 1e9])
 def test_calibrated_plans_spend_the_budget(relation: Relation, bound: float) -> None:
     budget = Budget(1.5, 1e-6)
-    line = FunctionalMechanism.calibrated(2.0, 0.0, 1.0, bound, budget, relation, times=7)
-    field = FieldMechanism.calibrated(PRODUCT, bound, budget, relation, times=7)
+    line = FunctionalMechanism.from_budget(2.0, 0.0, 1.0, bound, budget, relation, times=7)
+    field = FieldMechanism.from_budget(PRODUCT, bound, budget, relation, times=7)
     for event in (line.event, field.event):
         spent = epsilon([event] * 7, 1e-6, relation)
         assert 1.5 * (1 - 1e-3) <= spent <= 1.5 + 1e-9
@@ -496,7 +496,7 @@ def test_no_points_see_more_than_the_bound(
 ) -> None:
     """The squared distance d' K^-1 d of what is seen of two neighbours, by 400-digit arithmetic."""
     path = NoisePath(1.0, rate, LOW, HIGH, secure())
-    seen = sorted({Fraction(x) for x in path.inside(points).tolist()})
+    seen = sorted({Fraction(x) for x in path.to_domain(points).tolist()})
     difference = neighbours(knots, turns)
     with mpmath.workdps(400):
         total, before = mpmath.mpf(0), None

@@ -77,11 +77,11 @@ def test_entries_on_the_same_people_add_up(path: Path) -> None:
         ledger.spend(Gaussian(20, 1), run="a")
         ledger.spend([Laplace(30, 1), PureDP(0.1)], run="b")
         ledger.spend(Gaussian(20, 1), run="a")
-        assert ledger.paid(1e-6).epsilon == epsilon(
+        assert ledger.account(1e-6).epsilon == epsilon(
             [Gaussian(20, 1)] * 2 + [Laplace(30, 1), PureDP(0.1)], 1e-6
         )
-        assert ledger.paid(1e-6, "a").epsilon == epsilon([Gaussian(20, 1)] * 2, 1e-6)
-        assert ledger.left() is None
+        assert ledger.account(1e-6, "a").epsilon == epsilon([Gaussian(20, 1)] * 2, 1e-6)
+        assert ledger.remaining() is None
     with Ledger.open(path) as again:
         assert [entry.run for entry in again.entries()] == ["a", "b", "a"]
         assert again.entries()[1].events == (Laplace(30, 1), PureDP(0.1))
@@ -93,18 +93,18 @@ def test_entries_on_disjoint_slots_do_not(path: Path) -> None:
     with Ledger.create(path, "clinic", unit=Unit.USER, limit=limit) as ledger:
         for slot in range(10):
             ledger.spend(PureDP(0.6), run="epoch", partition="weeks", slot=slot)
-        assert ledger.left() == pytest.approx(0.4)
-        assert ledger.paid(0.0).epsilon == pytest.approx(0.6)
+        assert ledger.remaining() == pytest.approx(0.4)
+        assert ledger.account(0.0).epsilon == pytest.approx(0.6)
         with pytest.raises(OverBudget):  # again on the people of slot 3
             ledger.spend(PureDP(0.6), run="epoch", partition="weeks", slot=3)
         ledger.spend(PureDP(0.3), run="all")  # everybody, so also the worst slot
         with pytest.raises(OverBudget):  # another division: whoever is in its slot is in a week too
             ledger.spend(PureDP(0.2), run="other", partition="cities", slot=0)
-        assert ledger.paid(0.0).epsilon == pytest.approx(0.9)
+        assert ledger.account(0.0).epsilon == pytest.approx(0.9)
         ledger.spend(PureDP(0.1), run="other", partition="cities", slot=0)
         ledger.spend(PureDP(0.1), run="other", partition="cities", slot=1)
-        assert ledger.paid(0.0).epsilon == pytest.approx(1.0)
-        assert ledger.left() == pytest.approx(0.0, abs=1e-12)
+        assert ledger.account(0.0).epsilon == pytest.approx(1.0)
+        assert ledger.remaining() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_slots_with_several_kinds_of_events_are_not_undercounted(path: Path) -> None:
@@ -113,7 +113,7 @@ def test_slots_with_several_kinds_of_events_are_not_undercounted(path: Path) -> 
         for slot, events in enumerate(mixed):
             for event in events:
                 ledger.spend([event, event], run="r", partition="weeks", slot=slot)
-        assert ledger.paid(0.0).epsilon == pytest.approx(0.6)  # slot 0; slot 1 paid 0.5
+        assert ledger.account(0.0).epsilon == pytest.approx(0.6)  # slot 0; slot 1 paid 0.5
         certificate = ledger.certify("r", 0.0, source=secure())
         assert certificate.epsilon == pytest.approx(0.6)
         certificate.verify()
@@ -124,7 +124,7 @@ def test_many_different_events_on_two_slots(path: Path) -> None:
         for slot in range(2):
             for i in range(9):
                 ledger.spend(Laplace(30 + i + slot, 1), run="r", partition="weeks", slot=slot)
-        assert ledger.paid(1e-6).epsilon == pytest.approx(
+        assert ledger.account(1e-6).epsilon == pytest.approx(
             epsilon([Laplace(30 + i, 1) for i in range(9)], 1e-6)
         )
 
@@ -178,7 +178,7 @@ def test_the_limit_is_kept_and_nothing_is_recorded_beyond_it(path: Path, kind: s
             ledger.spend(event, run="greedy")
         assert len(ledger.entries()) == count
         assert count > 5
-        spent = ledger.paid(1e-6).epsilon
+        spent = ledger.account(1e-6).epsilon
         assert 0.5 < spent <= 1.0 + 1e-9
         # A smaller spend may still fit; a limit is not a switch.
         smaller: Event = PureDP(1e-6) if kind == "sum" else Gaussian(1e5, 1)
@@ -209,7 +209,7 @@ def test_a_first_spend_of_exactly_the_limit_fits_the_default_ledger(
     with Ledger.open(path) as ledger:
         ledger.spend(events, run="all")
         # And nothing fits beside it.
-        assert ledger.left() == 0.0
+        assert ledger.remaining() == 0.0
         for partition in ("", "weeks"):
             with pytest.raises(OverBudget, match=r"by the renyi filter about 0\.0% of it is left"):
                 ledger.spend(Gaussian(1e4, 1), run="more", partition=partition)
@@ -260,7 +260,7 @@ def test_the_whole_limit_is_there_for_each_slot_once(path: Path) -> None:
         for partition in ("", "cities"):
             with pytest.raises(OverBudget):
                 ledger.spend(Gaussian(1e4, 1), run="all", partition=partition)
-        assert ledger.paid(1e-6).epsilon <= 1.0
+        assert ledger.account(1e-6).epsilon <= 1.0
         assert ledger.check() == 3
     other = path.with_name("other")
     with Ledger.create(other, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6)) as ledger:
@@ -296,7 +296,7 @@ def test_nobody_ever_pays_more_than_the_limit(wished: list[tuple[float, str, int
         assert accepted == ledger.check()
         assert accepted or not wished  # the first always fits
         if accepted:
-            assert ledger.paid(1e-6).epsilon <= limit.epsilon
+            assert ledger.account(1e-6).epsilon <= limit.epsilon
         ledger.close()
 
 
@@ -332,17 +332,17 @@ def test_using_up_a_limit_that_was_hardly_needed_draws_a_warning(path: Path) -> 
     with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(1.0, 1e-6)) as ledger:
         with pytest.warns(LimitUsedUp, match=r"costs epsilon 0\.85 and uses up the limit of 1"):
             ledger.spend(PureDP(0.85), run="all")
-        assert ledger.left() == 0.0
+        assert ledger.remaining() == 0.0
 
 
 def test_a_compiled_run_prepays_all_of_its_events(path: Path) -> None:
     plan = Repeated(PoissonSampled(Gaussian(2, 1), 0.01), 1000)
     with Ledger.create(path, "clinic", unit=Unit.USER, limit=Budget(5.0, 1e-6)) as ledger:
         ledger.spend(plan, run="compiled")
-        before = ledger.left()
-        assert ledger.paid(1e-6, "compiled").epsilon == epsilon(plan, 1e-6)
+        before = ledger.remaining()
+        assert ledger.account(1e-6, "compiled").epsilon == epsilon(plan, 1e-6)
         assert not hasattr(ledger, "refund")
-        assert ledger.left() == before
+        assert ledger.remaining() == before
 
 
 class Recorder:
@@ -632,8 +632,8 @@ def test_a_ledger_that_was_rolled_back_does_not_hold_its_certificates(
     # Spending the same again does not help.
     with Ledger.open(spent) as ledger:
         ledger.spend(Gaussian(30, 1), run="run 3")
-        assert ledger.holds(Certificate.read(third))
-        assert not ledger.holds(Certificate.read(fourth))
+        assert ledger.is_consistent_with(Certificate.read(third))
+        assert not ledger.is_consistent_with(Certificate.read(fourth))
     assert cli.run([*check, "--certificate", str(fourth), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["rolled_back"] is True
@@ -898,7 +898,7 @@ def test_a_process_that_died_with_the_lock_does_not_hold_it(spent: Path) -> None
 def test_a_living_process_with_the_lock_is_waited_for_and_then_named(
     spent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privrl.privacy.ledger_file.PATIENCE", 0.2)
+    monkeypatch.setattr("privrl.privacy.ledger_file.LOCK_TIMEOUT", 0.2)
     holder = sqlite3.connect(spent, isolation_level=None)
     with Ledger.open(spent) as ledger:
         holder.execute("BEGIN IMMEDIATE")

@@ -41,7 +41,7 @@ from privrl.privacy import (
     epsilon,
     totals,
 )
-from privrl.privacy.entries import canonical
+from privrl.privacy.entries import canonical_json
 from privrl.privacy.noise import secure
 from privrl.privacy.session import PrivacySession
 from privrl.report import words
@@ -99,9 +99,9 @@ def certified(ledger: Ledger, run: str = "mine") -> Population:
     assert again == certificate
     again.verify()
     assert again.card()
-    assert words.again(again)
+    assert words.describe_composition(again)
     assert certificate.population is not None
-    assert ledger.holds(certificate)
+    assert ledger.is_consistent_with(certificate)
     return certificate.population
 
 
@@ -121,8 +121,8 @@ def test_a_colleague_with_a_larger_delta_does_not_take_the_certificate_away(
         assert certificate.epsilon == epsilon(Gaussian(50, 1), 1e-6)
         told = " ".join(certificate.card().split())
         assert "has paid more than any epsilon that can be stated at delta 1e-06, this inc" in told
-        assert "more than any epsilon that can be stated" in words.again(certificate)
-        assert math.isinf(ledger.paid(1e-6).epsilon)
+        assert "more than any epsilon that can be stated" in words.describe_composition(certificate)
+        assert math.isinf(ledger.account(1e-6).epsilon)
     assert cli.run(["ledger", "show", str(path), "--delta", "1e-6"]) == 0
     shown = capsys.readouterr().out
     assert "more than any epsilon that can be stated at delta 1e-06" in shown
@@ -154,14 +154,14 @@ def test_whoever_spends_under_the_same_name_meanwhile_is_counted(
         Ledger.open(path) as other,
         monkeypatch.context() as racing,
     ):
-        tried = ledger._try
+        tried = ledger._check_certifiable
 
         def overtaken(*given: Any) -> None:
             tried(*given)
             racing.undo()
             other.spend(half, run="a", delta=1e-6)
 
-        racing.setattr(ledger, "_try", overtaken)
+        racing.setattr(ledger, "_check_certifiable", overtaken)
         with pytest.raises(InputError, match="No finite epsilon"):
             ledger.spend(half, run="a", delta=1e-6)
         assert len(ledger.entries()) == 1
@@ -186,7 +186,7 @@ def test_many_slots_and_many_groups_do_not_take_the_certificate_away(
         more = certified(ledger).epsilon
         assert more is not None
         assert more > stated
-        assert ledger.paid(1e-6).method == "Rényi divergences"
+        assert ledger.account(1e-6).method == "Rényi divergences"
     assert cli.run(["ledger", "show", str(path), "--delta", "1e-6"]) == 0
     assert "epsilon" in capsys.readouterr().out
 
@@ -230,14 +230,14 @@ def test_the_bound_of_a_total_is_not_below_it(
 ) -> None:
     spent: dict[totals.Place, dict[str, int]] = {}
     for place, event in spends:
-        texts, text = spent.setdefault(place, {}), canonical([event.to_dict()])
+        texts, text = spent.setdefault(place, {}), canonical_json([event.to_dict()])
         texts[text] = texts.get(text, 0) + 1
-    exact = totals.exact(spent, 1e-6, Relation.REPLACE_ONE)[0].epsilon
+    exact = totals.exact_account(spent, 1e-6, Relation.REPLACE_ONE)[0].epsilon
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(totals, "_MOST_WORK", 0)  # nothing is found exactly
         patched.setattr(totals, "_MOST_CHOICES", 0)
         patched.setattr(totals, "_MOST_SAMPLED", sampled)  # the rest is charged without sampling
-        bound = totals.at_most(spent, 1e-6, Relation.REPLACE_ONE)
+        bound = totals.account_bound(spent, 1e-6, Relation.REPLACE_ONE)
     assert bound.method == "Rényi divergences"
     # What is called exact is rounded up on a grid; the bound is not.
     assert exact <= bound.epsilon * (1.0 + 1e-4) + accounting.GRID
@@ -302,7 +302,7 @@ def test_spending_and_certifying_read_what_was_added_since(path: Path) -> None:
         other.spend(Gaussian(50, 1), run="run", reward_radius=0.5, new_run=True, delta=1e-6)
         other.claim("run", "token", 0)
         other.certify("run", 1e-6, source=secure(), reward_radius=0.5)
-        other.paid(1e-6)
+        other.account(1e-6)
         # Once the five, then its own.
         assert read[0] == "number > 0"
         assert set(read[1:]) == {"number > 5", "number > 6", "number > 7"}

@@ -169,7 +169,7 @@ def test_a_file_that_was_mounted_by_itself_is_not_undone_either(
     mounted = path.with_name("mounted.ledger")
     killed(path)
     os.link(path, mounted)
-    monkeypatch.setattr(ledger_file, "_links", lambda found: 1)
+    monkeypatch.setattr(ledger_file, "_link_count", lambda found: 1)
     with Ledger.open(mounted) as ledger:
         entries = len(ledger.entries())
         for _ in range(16):
@@ -267,7 +267,7 @@ def test_looking_for_a_journal_keeps_the_locks_of_this_process(path: Path) -> No
     holder.execute("UPDATE head SET number = number")
     holder.execute("PRAGMA cache_size = 1")
     holder.execute("SELECT * FROM entries").fetchall()
-    ledger_file.Name.of(path)
+    ledger_file.LedgerName.from_path(path)
     code = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0.1, isolation_level=None);"
         "c.execute('BEGIN IMMEDIATE')"

@@ -68,15 +68,15 @@ def test_sources_say_where_their_noise_comes_from() -> None:
 @pytest.mark.parametrize("bound", [1e-9, 1.0, 1e9])
 def test_calibrated_plans_spend_the_budget(relation: Relation, times: int, bound: float) -> None:
     budget = Budget(1.5, 1e-6)
-    gaussian = GaussianMechanism.calibrated(bound, budget, relation, times=times)
-    laplace = LaplaceMechanism.calibrated(bound, budget, relation, times=times)
+    gaussian = GaussianMechanism.from_budget(bound, budget, relation, times=times)
+    laplace = LaplaceMechanism.from_budget(bound, budget, relation, times=times)
     for plan in (gaussian, laplace):
         spent = epsilon([plan.event] * times, 1e-6, relation)
         assert 1.5 * (1 - 1e-3) <= spent <= 1.5 + 1e-9
 
 
 def test_pure_laplace_is_the_textbook_one() -> None:
-    plan = LaplaceMechanism.calibrated(1.0, Budget(0.5), Relation.ADD_REMOVE)
+    plan = LaplaceMechanism.from_budget(1.0, Budget(0.5), Relation.ADD_REMOVE)
     assert plan.scale == pytest.approx(2.0, rel=1e-6)
 
 
@@ -109,9 +109,9 @@ def test_shapes_are_kept() -> None:
 
 
 def test_noise_on_a_grid_has_the_size_that_its_event_says() -> None:
-    plan = GridGaussianMechanism.calibrated(1.0, Budget(1.0, 1e-5), dimension=3)
+    plan = GridGaussianMechanism.from_budget(1.0, Budget(1.0, 1e-5), dimension=3)
     assert plan.event == DiscreteGaussian(plan.width, plan.bound / plan.step, 3)
-    z = plan.releases(np.zeros((1, 3)), 2000, secure())[0].ravel() / (plan.width * plan.step)
+    z = plan.release_many(np.zeros((1, 3)), 2000, secure())[0].ravel() / (plan.width * plan.step)
     # So wide a discrete Gaussian has the variance of the continuous one, to a part in 10^9.
     law, squares = stats.chi2(z.size), float(np.sum(z**2))
     assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
@@ -130,9 +130,9 @@ def test_a_grid_costs_what_was_asked_and_keeps_what_is_released(
         bound, dimension = 10.0 ** draw.uniform(-6, 6), int(draw.choice([1, 3, 8, 50]))
         delta = 10.0 ** draw.uniform(-12, -3) if kind is GridGaussianMechanism else 0.0
         budget = Budget(10.0**power * draw.uniform(0.3, 1.0), delta)
-        made = kind.calibrated(bound, budget, dimension=dimension)
+        made = kind.from_budget(bound, budget, dimension=dimension)
         assert epsilon(made.event, delta) <= budget.epsilon
         assert made.step <= bound
         row = np.zeros((1, dimension))
         row[0, 0] = bound
-        assert made.integers(row)[0, 0] >= 1
+        assert made.to_grid(row)[0, 0] >= 1

@@ -20,7 +20,7 @@ from privrl.privacy.mechanisms import (
     GridLaplaceMechanism,
     LaplaceMechanism,
 )
-from privrl.privacy.noise import Source, jax_normal, numbers, reproducible, secure
+from privrl.privacy.noise import Source, as_float64, jax_normal, reproducible, secure
 from tests.statistics import FALSE_ALARM, follows, follows_discrete
 
 DRAWS = 200_000
@@ -98,9 +98,9 @@ def test_forked_processes_draw_noise_of_their_own() -> None:
 
 FORKING_WHILE_DRAWING = """
 import json, os, signal, sys, threading
-from privrl.privacy.noise import reproducible, secure, stored
+from privrl.privacy.noise import reproducible, secure, source_from_key
 
-sources = [secure(), stored(bytes(range(32))), reproducible(1)]
+sources = [secure(), source_from_key(bytes(range(32))), reproducible(1)]
 drawing = True
 
 def draw_on(source):
@@ -116,10 +116,10 @@ for _ in range(25):
     child = os.fork()
     if not child:
         signal.alarm(20)  # a child that waits for a lock dies of this
-        os.write(writing, json.dumps([one.secret().hex() for one in sources]).encode())
+        os.write(writing, json.dumps([one.secret_bytes().hex() for one in sources]).encode())
         os._exit(0)
     os.close(writing)
-    draws.append([one.secret().hex() for one in sources])
+    draws.append([one.secret_bytes().hex() for one in sources])
     with os.fdopen(reading) as pipe:
         told = pipe.read()
     codes.append(os.waitpid(child, 0)[1])
@@ -261,7 +261,7 @@ def test_calibrated_grid_plans_spend_the_budget(
     bound: float,
 ) -> None:
     budget = Budget(1.0, 1e-6)
-    plan = kind.calibrated(bound, budget, relation, dimension=dimension, times=3)
+    plan = kind.from_budget(bound, budget, relation, dimension=dimension, times=3)
     spent = epsilon([plan.event] * 3, 1e-6, relation)
     # The width is a whole number of at least 4096 steps, which wastes at most that fraction.
     assert 1.0 - 2e-3 <= spent <= 1.0 + 1e-9
@@ -284,8 +284,8 @@ def test_one_unit_moves_the_integer_sum_by_no_more_than_charged(bad: list[float]
         (GridLaplaceMechanism(64, 2.0**-9, 0.7, 2), 1),
     ):
         rows = np.random.default_rng(0).standard_normal((5, 2))
-        integers = plan.integers(np.vstack([rows, [bad]]))
-        before = plan.integers(rows).sum(axis=0)
+        integers = plan.to_grid(np.vstack([rows, [bad]]))
+        before = plan.to_grid(rows).sum(axis=0)
         moved = [abs(int(x)) for x in integers.sum(axis=0) - before]
         limit = plan.event.to_dict()["bound"]
         size = sum(m**order for m in moved)
@@ -303,13 +303,13 @@ def test_calibrated_grids_are_as_fine_as_is_quick(
     dimension: int,
     eps: float,
 ) -> None:
-    plan = kind.calibrated(0.7, Budget(eps, 1e-6), dimension=dimension, times=times)
+    plan = kind.from_budget(0.7, Budget(eps, 1e-6), dimension=dimension, times=times)
     assert 4096 <= plan.width <= plan.widest
     fine = plan.step <= 0.7 / 4096 / dimension
     if kind is GridLaplaceMechanism:
         assert fine
         # A dense row of the largest norm keeps all but a 4096th of it.
-        row = plan.integers(np.full((1, dimension), 0.7 / dimension))
+        row = plan.to_grid(np.full((1, dimension), 0.7 / dimension))
         assert row.sum() * plan.step >= 0.7 * (1 - 1 / 4096) - 1e-9
     else:
         assert fine or plan.width > 8191
@@ -319,14 +319,14 @@ def test_calibrated_grids_are_as_fine_as_is_quick(
 
 def test_numbers_of_all_kinds() -> None:
     huge: Any = 10**400
-    np.testing.assert_array_equal(numbers("x", [huge, -huge, 1]), [math.inf, -math.inf, 1.0])
+    np.testing.assert_array_equal(as_float64("x", [huge, -huge, 1]), [math.inf, -math.inf, 1.0])
     np.testing.assert_array_equal(
-        numbers("x", [[Fraction(huge)], [None]]), [[math.inf], [math.nan]]
+        as_float64("x", [[Fraction(huge)], [None]]), [[math.inf], [math.nan]]
     )
-    assert numbers("x", huge).shape == ()
-    assert numbers("x", 2**64) == 2.0**64
-    assert numbers("x", np.longdouble("1e4000")) == math.inf
-    assert numbers("x", [True, False]).dtype == np.float64
+    assert as_float64("x", huge).shape == ()
+    assert as_float64("x", 2**64) == 2.0**64
+    assert as_float64("x", np.longdouble("1e4000")) == math.inf
+    assert as_float64("x", [True, False]).dtype == np.float64
     for bad in (
         "1",
         ["a", 0, 0],
@@ -338,15 +338,15 @@ def test_numbers_of_all_kinds() -> None:
         object(),
     ):
         with pytest.raises(InputError, match="x must be a number or an array of numbers"):
-            numbers("x", bad)
+            as_float64("x", bad)
     plan = GridGaussianMechanism(4096, 2.0**-12, 1.0, 2)
-    np.testing.assert_array_equal(plan.integers([[huge, 1], [0.5, 0]]), [[0, 0], [2048, 0]])
+    np.testing.assert_array_equal(plan.to_grid([[huge, 1], [0.5, 0]]), [[0, 0], [2048, 0]])
 
 
 def test_grid_sums_do_not_depend_on_order() -> None:
     plan = GridGaussianMechanism(64, 2.0**-9, 1.0, 3)
     rows = np.random.default_rng(1).standard_normal((1000, 3))
-    forward, backward = (plan.integers(r).sum(axis=0) for r in (rows, rows[::-1]))
+    forward, backward = (plan.to_grid(r).sum(axis=0) for r in (rows, rows[::-1]))
     np.testing.assert_array_equal(forward, backward)
 
 

@@ -55,7 +55,7 @@ def test_cells_are_at_most_e_to_the_epsilon_likelier(eps: float) -> None:
     """The ratio of inside to outside, to sixty digits; any two windows, so any two inputs."""
     plan = PiecewiseMechanism(eps)
     n, w = piecewise.CELLS, plan.window
-    x = Decimal(plan.each.numerator) / Decimal(plan.each.denominator)
+    x = Decimal(plan.epsilon_per_part.numerator) / Decimal(plan.epsilon_per_part.denominator)
     with localcontext(prec=60):
         odds = (x / 2).exp()
         ratio = odds * Decimal(n - w) / Decimal(w)
@@ -85,7 +85,7 @@ def test_all_cells_of_a_coarse_interval(t: float, monkeypatch: pytest.MonkeyPatc
 
 def _enumerated(plan: PiecewiseMechanism, t: float) -> Floats:
     n, w = piecewise.CELLS, plan.window
-    p = 1 / (1 + math.exp(-float(plan.each) / 2))
+    p = 1 / (1 + math.exp(-float(plan.epsilon_per_part) / 2))
     place = (1 + t) * (n - w) / 2
     law = np.zeros(n)
     for j in range(n - w + 1):
@@ -181,7 +181,7 @@ def test_vectors_are_unbiased_with_the_error_on_paper(
     kind: type[PiecewiseMechanism], eps: float, sampled: int
 ) -> None:
     plan = kind(eps, 6, 2.0)
-    assert plan.sampled == sampled
+    assert plan.num_sampled == sampled
     row = np.array([2.0, -1.3, 0.0, 0.4, -2.0, 1.0])
     n = 200_000
     reports, event = plan.release(np.tile(row, (n, 1)), secure())
@@ -211,8 +211,11 @@ def test_any_row_gives_a_report_in_range(
 ) -> None:
     plan = kind(eps, 4, 0.5)
     reports, _ = plan.release(rows, secure())
-    largest = max(1 / math.tanh(float(plan.each) / 4), 1 / math.tanh(float(plan.each) / 2))
-    assert np.all(np.abs(reports) <= 0.5 * 4 / plan.sampled * largest * (1 + 1e-9))
+    largest = max(
+        1 / math.tanh(float(plan.epsilon_per_part) / 4),
+        1 / math.tanh(float(plan.epsilon_per_part) / 2),
+    )
+    assert np.all(np.abs(reports) <= 0.5 * 4 / plan.num_sampled * largest * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("kind", [PiecewiseMechanism, HybridMechanism])

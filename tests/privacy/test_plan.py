@@ -23,24 +23,24 @@ from privrl.privacy import (
 )
 from privrl.privacy.noise import secure
 from privrl.privacy.plan import (
-    AllottedRelease,
-    EveryRelease,
+    AllocatedBatches,
+    DisjointBatches,
+    FullBatches,
     NoisyPlan,
-    OneRelease,
-    PoissonReleases,
+    PoissonBatches,
     Schedule,
-    SingleUnits,
+    SingleSamples,
 )
 from tests.statistics import follows
 
 ONE = Gaussian(6.0, 2.0)
 EVENTS: list[tuple[Schedule, Event]] = [
-    (EveryRelease(5), Repeated(ONE, 5)),
-    (OneRelease(), Disjoint((ONE,))),
-    (PoissonReleases(1.0, 5), Repeated(ONE, 5)),
-    (PoissonReleases(0.1, 5), Repeated(PoissonSampled(ONE, 0.1), 5)),
-    (AllottedRelease(9), RandomAllocation(ONE, 9)),
-    (SingleUnits(50, 3), Repeated(FixedSizeSampled(ONE, 50, 1), 3)),
+    (FullBatches(5), Repeated(ONE, 5)),
+    (DisjointBatches(), Disjoint((ONE,))),
+    (PoissonBatches(1.0, 5), Repeated(ONE, 5)),
+    (PoissonBatches(0.1, 5), Repeated(PoissonSampled(ONE, 0.1), 5)),
+    (AllocatedBatches(9), RandomAllocation(ONE, 9)),
+    (SingleSamples(50, 3), Repeated(FixedSizeSampled(ONE, 50, 1), 3)),
 ]
 
 
@@ -49,19 +49,19 @@ def test_events_of_schedules(schedule: Schedule, event: Event) -> None:
     assert NoisyPlan(3.0, schedule, 2.0).event == event
 
 
-@pytest.mark.parametrize("schedule", [EveryRelease(20), OneRelease(), PoissonReleases(0.05, 30)])
+@pytest.mark.parametrize("schedule", [FullBatches(20), DisjointBatches(), PoissonBatches(0.05, 30)])
 def test_a_calibrated_plan_is_within_its_budget_and_not_far_below(schedule: Schedule) -> None:
     budget = Budget(1.0, 1e-5)
-    plan = NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, schedule, bound=0.5)
+    plan = NoisyPlan.from_budget(budget, Relation.REPLACE_ONE, schedule, bound=0.5)
     assert 0.9999 < epsilon(plan.event, 1e-5, Relation.REPLACE_ONE) <= 1.0 + 1e-9
     beside = (Gaussian(10.0, 1.0),)
-    more = NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, schedule, beside=beside)
+    more = NoisyPlan.from_budget(budget, Relation.REPLACE_ONE, schedule, beside=beside)
     assert more.noise_multiplier > plan.noise_multiplier
     assert epsilon((*beside, more.event), 1e-5, Relation.REPLACE_ONE) <= 1.0 + 1e-9
 
 
 def test_noise_is_that_of_the_event() -> None:
-    plan = NoisyPlan(1.5, OneRelease(), 2.0)
+    plan = NoisyPlan(1.5, DisjointBatches(), 2.0)
     assert plan.event == Disjoint((Gaussian(3.0, 2.0),))
     for scale in (1.0, 0.1):
         noise = plan.release(np.full(200_000, 7.0), secure(), scale) - 7.0
@@ -73,16 +73,16 @@ def test_noise_is_that_of_the_event() -> None:
 def test_what_is_no_plan_is_refused() -> None:
     for wrong in (0.0, -1.0, float("inf")):
         with pytest.raises(InputError, match="noise_multiplier"):
-            NoisyPlan(wrong, OneRelease())
+            NoisyPlan(wrong, DisjointBatches())
         with pytest.raises(InputError, match="bound"):
-            NoisyPlan(1.0, OneRelease(), wrong)
+            NoisyPlan(1.0, DisjointBatches(), wrong)
 
 
 # --- noise has one place --------------------------------------------------------------------------
 
 # What draws noise; a method of a source, or a function.
 DRAWS = {"normal", "laplace", "discrete_gaussian", "discrete_laplace", "jax_normal"}
-DRAWS |= {"standard_normal", "gumbel", "exponential", "bernoulli_exp", "truthful"}
+DRAWS |= {"standard_normal", "gumbel", "exponential", "bernoulli_exp", "bernoulli_sigmoid"}
 ALLOWED = {
     "privacy/mechanisms/": "mechanisms",
     "privacy/noise.py": "what they draw with",

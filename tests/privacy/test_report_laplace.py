@@ -37,7 +37,7 @@ def test_no_two_inputs_are_further_apart_than_the_event_says(
     apart = sum(abs(Fraction(a) - Fraction(b)) for a, b in zip(*means, strict=True))
     assert apart / Fraction(plan.mechanism.scale) <= Fraction(eps)
     grid = GridLaplaceReport(eps, 3, radius)
-    clipped = [grid.mechanism.integers([row])[0] for row in (first, second)]
+    clipped = [grid.mechanism.to_grid([row])[0] for row in (first, second)]
     steps = int(np.sum(np.abs(clipped[0] - clipped[1])))
     assert Fraction(steps, grid.mechanism.width) <= Fraction(eps)
     for row in (first, second):
@@ -123,7 +123,7 @@ def test_the_grid_keeps_the_signal(eps: float, dimension: int) -> None:
     """Dense rows lose no more than 1/4096, at any epsilon, and the noise stays quick and tight."""
     plan = GridLaplaceReport(eps, dimension, 0.7)
     row = np.full((1, dimension), 0.7 / dimension)
-    kept = plan.mechanism.integers(row).sum() * plan.mechanism.step
+    kept = plan.mechanism.to_grid(row).sum() * plan.mechanism.step
     assert 0.7 * (1 - 1 / 4096) - 1e-9 <= kept <= 0.7
     assert plan.error == pytest.approx(LaplaceReport(eps, dimension, 0.7).error, rel=1e-3)
     assert plan.mechanism.width < exact._SAFE // 2**16

@@ -29,8 +29,8 @@ from privrl.core import files
 from privrl.privacy import Budget, InputError, Ledger, NoiseOrigin, Relation, Unit, resuming
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Gaussian
-from privrl.privacy.noise import stored
-from privrl.privacy.resuming import KEY, Kept, begun, keyed_digest, resumed
+from privrl.privacy.noise import source_from_key
+from privrl.privacy.resuming import KEY_FILE, NoiseKey, begin_run, keyed_digest, resume_run
 from tests.statistics import follows
 
 SECRET = b"s" * 32
@@ -44,13 +44,13 @@ def test_a_folder_is_had_by_one_alone_and_again_by_whoever_has_it(tmp_path: Path
 
     def ask() -> None:
         try:
-            with files.alone(tmp_path / "." / "run"):
+            with files.lock_folder(tmp_path / "." / "run"):
                 refused.append("not")
         except InputError as error:
             refused.append(str(error))
 
     (tmp_path / "run").mkdir()
-    with files.alone(tmp_path / "run"), files.alone(tmp_path / "run"):
+    with files.lock_folder(tmp_path / "run"), files.lock_folder(tmp_path / "run"):
         other = threading.Thread(target=ask)
         other.start()
         other.join()
@@ -64,7 +64,7 @@ def test_a_folder_is_had_by_one_alone_and_again_by_whoever_has_it(tmp_path: Path
 def test_a_lock_of_a_process_that_died_stops_nobody(tmp_path: Path) -> None:
     program = (
         "import os, sys, time; from privrl.core import files\n"
-        "with files.alone(sys.argv[1]): print('has it', flush=True); time.sleep(60)"
+        "with files.lock_folder(sys.argv[1]): print('has it', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE
@@ -72,7 +72,10 @@ def test_a_lock_of_a_process_that_died_stops_nobody(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"has it\n"
-        with pytest.raises(InputError, match="Another process is at work"), files.alone(tmp_path):
+        with (
+            pytest.raises(InputError, match="Another process is at work"),
+            files.lock_folder(tmp_path),
+        ):
             pass
     finally:
         process.kill()
@@ -80,7 +83,7 @@ def test_a_lock_of_a_process_that_died_stops_nobody(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.close()
     assert (tmp_path / files.LOCK).exists()
-    with files.alone(tmp_path):
+    with files.lock_folder(tmp_path):
         pass
 
 
@@ -93,7 +96,7 @@ def test_of_many_who_ask_at_once_one_is_let(tmp_path: Path) -> None:
         gate.wait()
         for _ in range(200):
             try:
-                with files.alone(tmp_path):
+                with files.lock_folder(tmp_path):
                     with count:
                         inside[0] += 1
                         most[0] = max(most[0], inside[0])
@@ -113,7 +116,10 @@ def test_of_many_who_ask_at_once_one_is_let(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be written to"), files.alone(tmp_path / "no"):
+    with (
+        pytest.raises(InputError, match="cannot be written to"),
+        files.lock_folder(tmp_path / "no"),
+    ):
         pass
 
 
@@ -294,7 +300,7 @@ def test_fields_count_by_their_names() -> None:
 
 
 def test_a_stored_key_gives_its_noise_again_and_another_key_another() -> None:
-    one, same, other = stored(SECRET), stored(SECRET), stored(b"t" * 32)
+    one, same, other = source_from_key(SECRET), source_from_key(SECRET), source_from_key(b"t" * 32)
     first = one.normal(1.0, (5,))
     np.testing.assert_array_equal(first, same.normal(1.0, (5,)))
     assert not np.array_equal(first, other.normal(1.0, (5,)))
@@ -303,7 +309,7 @@ def test_a_stored_key_gives_its_noise_again_and_another_key_another() -> None:
     for place in range(32):
         near = bytearray(SECRET)
         near[place] ^= 1
-        assert not np.array_equal(first, stored(bytes(near)).normal(1.0, (5,)))
+        assert not np.array_equal(first, source_from_key(bytes(near)).normal(1.0, (5,)))
     with pytest.raises(TypeError, match="cannot be copied"):
         copy.deepcopy(one.generator)
 
@@ -311,7 +317,7 @@ def test_a_stored_key_gives_its_noise_again_and_another_key_another() -> None:
 def test_noise_by_stored_keys_is_normal() -> None:
     """At false-alarm rate 1e-6; noise larger or smaller by a tenth is caught."""
     keys = [bytes([number]) * 32 for number in range(20)]
-    sample = np.concatenate([stored(key).normal(2.0, (1000,)) for key in keys])
+    sample = np.concatenate([source_from_key(key).normal(2.0, (1000,)) for key in keys])
     assert follows(sample, stats.norm(0.0, 2.0).cdf)
     for factor in (1.0 / 1.1, 1.1):
         assert not follows(sample, stats.norm(0.0, 2.0 * factor).cdf)
@@ -324,7 +330,7 @@ def _draw(source: Any, answers: Any) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_forked_process_does_not_draw_the_same() -> None:
-    source, context = stored(SECRET), multiprocessing.get_context("fork")
+    source, context = source_from_key(SECRET), multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     process = context.Process(target=_draw, args=(source, answers))
     process.start()
@@ -337,17 +343,17 @@ def test_a_forked_process_does_not_draw_the_same() -> None:
 ABOUT = {"seed": None, "run": "one"}
 
 
-def kept_in(folder: Path, *, live: bool = False, env: Any = 1) -> Kept:
+def kept_in(folder: Path, *, live: bool = False, env: Any = 1) -> NoiseKey:
     folder.mkdir(exist_ok=True)
-    return Kept.begin(folder, ABOUT, live=live, runs_on={"env": env})
+    return NoiseKey.begin(folder, ABOUT, live=live, runs_on={"env": env})
 
 
 def test_the_key_is_secret_and_comes_back(tmp_path: Path) -> None:
     kept = kept_in(tmp_path / "run")
-    path = tmp_path / "run" / KEY
+    path = tmp_path / "run" / KEY_FILE
     assert path.stat().st_mode & 0o777 == 0o600
-    (tmp_path / "run" / f".{KEY}.abc.privrl-half").write_bytes(b"half a key")
-    with resumed(tmp_path / "run") as again:
+    (tmp_path / "run" / f".{KEY_FILE}.abc.privrl-half").write_bytes(b"half a key")
+    with resume_run(tmp_path / "run") as again:
         assert (again.secret, again.token) == (kept.secret, kept.token)
         again.check({"env": 1})
         with pytest.raises(InputError, match="not the environment or behaviour"):
@@ -367,9 +373,9 @@ def test_all_that_makes_noise_or_numbers_is_part_of_the_machine(
     monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     # With another randomgen the same key gives other noise: a second release that nobody paid for.
-    here, version = resuming.machine.__wrapped__(), metadata.version
+    here, version = resuming.machine_fingerprint.__wrapped__(), metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "0" if name == package else version(name))
-    assert resuming.machine.__wrapped__() != here
+    assert resuming.machine_fingerprint.__wrapped__() != here
     assert f"privrl {privrl.__version__}" in here
 
 
@@ -377,27 +383,29 @@ def test_other_versions_or_machines_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = kept_in(tmp_path / "run")
-    monkeypatch.setattr(resuming, "machine", lambda: ("another",))
+    monkeypatch.setattr(resuming, "machine_fingerprint", lambda: ("another",))
     with pytest.raises(InputError, match="go on where it was begun"):
         kept.check({"env": 1})
 
 
 def test_folders_are_for_one_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="There is no run to resume"), resumed(tmp_path / "no"):
+    with pytest.raises(InputError, match="There is no run to resume"), resume_run(tmp_path / "no"):
         pass
-    with begun(None):
+    with begin_run(None):
         pass
-    with pytest.raises(ZeroDivisionError), begun(tmp_path / "new"):
+    with pytest.raises(ZeroDivisionError), begin_run(tmp_path / "new"):
         raise ZeroDivisionError
     assert not (tmp_path / "new").exists()
     kept_in(tmp_path / "run")
-    with pytest.raises(InputError, match="resume it first"), begun(tmp_path / "run"):
+    with pytest.raises(InputError, match="resume it first"), begin_run(tmp_path / "run"):
         pass
-    (tmp_path / "run" / KEY).write_text("{}")
-    with pytest.raises(InputError, match="not the key of a run"), resumed(tmp_path / "run"):
+    (tmp_path / "run" / KEY_FILE).write_text("{}")
+    with pytest.raises(InputError, match="not the key of a run"), resume_run(tmp_path / "run"):
         pass
-    (tmp_path / "run" / KEY).write_text('{"kind": "privrl noise key", "format": 1, "secret": "x"}')
-    with pytest.raises(InputError, match="is damaged"), resumed(tmp_path / "run"):
+    (tmp_path / "run" / KEY_FILE).write_text(
+        '{"kind": "privrl noise key", "format": 1, "secret": "x"}'
+    )
+    with pytest.raises(InputError, match="is damaged"), resume_run(tmp_path / "run"):
         pass
 
 
@@ -414,32 +422,32 @@ def test_of_all_copies_one_goes_on_and_one_ends(tmp_path: Path) -> None:
     """First, copies of generation 0; then, of generation 1, one of them not killed in time."""
     kept = kept_in(tmp_path / "run", live=True)
     with paid(tmp_path / "ledger") as ledger:
-        before = ledger.paid(1e-6).epsilon
-        first = kept.go_on(ledger)
+        before = ledger.account(1e-6).epsilon
+        first = kept.claim_next_generation(ledger)
         assert first.generation == 1
         for _ in range(5):
             with pytest.raises(InputError, match="was gone on with elsewhere"):
-                kept.go_on(ledger)
+                kept.claim_next_generation(ledger)
         with pytest.raises(InputError, match="not released"):
             kept.end(ledger)
         with pytest.raises(InputError, match="goes on elsewhere"):
-            kept.still(ledger)
-        with resumed(tmp_path / "run") as again:
+            kept.check_not_superseded(ledger)
+        with resume_run(tmp_path / "run") as again:
             assert again.generation == 1
-            second = again.go_on(ledger)
+            second = again.claim_next_generation(ledger)
         first_late = first
         with pytest.raises(InputError, match="not released"):
             first_late.end(ledger)
-        second.still(ledger)
+        second.check_not_superseded(ledger)
         second.end(ledger)
         second.end(ledger)
         for one in (kept, first, second):
             with pytest.raises(InputError, match="has ended"):
-                one.go_on(ledger)
+                one.claim_next_generation(ledger)
         # It costs nothing, it is chained, and it is in the file for everybody.
-        assert ledger.paid(1e-6).epsilon == before
+        assert ledger.account(1e-6).epsilon == before
         assert ledger.check() == 4
-        assert len(ledger.paid(1e-6, "one").method)
+        assert len(ledger.account(1e-6, "one").method)
         with Ledger.from_dict(ledger.to_dict(), tmp_path / "copy") as copied:
             assert copied.generation(kept.token) == (2, True)
         assert ledger.generation("another") == (0, False)
@@ -460,31 +468,31 @@ def test_who_dies_between_claim_and_checkpoint_may_claim_again(
 
     def claims(self: Ledger, *given: Any) -> int:
         found = real(self, *given)
-        monkeypatch.setattr(Kept, "_write", dies)
+        monkeypatch.setattr(NoiseKey, "_write", dies)
         return found
 
-    write = Kept._write
+    write = NoiseKey._write
     with Ledger.create(tmp_path / "ledger", "people", unit=Unit.TRAJECTORY) as ledger:
-        with begun(place):
-            Kept.begin(place, {"run": "one", "seed": None}, live=True, runs_on={})
+        with begin_run(place):
+            NoiseKey.begin(place, {"run": "one", "seed": None}, live=True, runs_on={})
         early = shutil.copytree(place, tmp_path / "early")
         monkeypatch.setattr(Ledger, "claim", claims)
         for _ in range(2):
-            with resumed(place) as kept, pytest.raises(Killed):
-                kept.go_on(ledger)
-            monkeypatch.setattr(Kept, "_write", write)
+            with resume_run(place) as kept, pytest.raises(Killed):
+                kept.claim_next_generation(ledger)
+            monkeypatch.setattr(NoiseKey, "_write", write)
         # Before its claim, too: the older mark still counts.
         monkeypatch.setattr(Ledger, "claim", dies)
-        with resumed(place) as kept, pytest.raises(Killed):
-            kept.go_on(ledger)
+        with resume_run(place) as kept, pytest.raises(Killed):
+            kept.claim_next_generation(ledger)
         monkeypatch.setattr(Ledger, "claim", real)
         copy = shutil.copytree(place, tmp_path / "copy")
-        with resumed(copy) as kept:
-            going = kept.go_on(ledger)
+        with resume_run(copy) as kept:
+            going = kept.claim_next_generation(ledger)
         assert going.generation == 3
         for one in (place, early):
-            with resumed(one) as kept, pytest.raises(InputError, match="gone on with elsewhere"):
-                kept.go_on(ledger)
+            with resume_run(one) as kept, pytest.raises(InputError, match="gone on with elsewhere"):
+                kept.claim_next_generation(ledger)
         going.end(ledger)
 
 
@@ -496,8 +504,8 @@ def test_a_claim_takes_nothing_of_the_limit(tmp_path: Path) -> None:
         tmp_path / "ledger", "people", unit=Unit.TRAJECTORY, limit=limit, filter="gaussian"
     ) as ledger:
         assert ledger.claim("one", "token", 0) == 1
-        assert ledger.left() == 1.0
-        assert ledger.paid(1e-6).epsilon == 0.0
+        assert ledger.remaining() == 1.0
+        assert ledger.account(1e-6).epsilon == 0.0
         ledger.spend(Gaussian(std, 1.0), run="one")
         ledger.end("one", "token", 1)
         assert ledger.check() == 3
@@ -505,10 +513,10 @@ def test_a_claim_takes_nothing_of_the_limit(tmp_path: Path) -> None:
 
 def _claim(path: str, folder: str, gate: Any, answers: Any) -> None:
     with Ledger.open(path) as ledger:
-        kept = Kept.read(folder)
+        kept = NoiseKey.read(folder)
         gate.wait()
         try:
-            kept.go_on(ledger)
+            kept.claim_next_generation(ledger)
             answers.put("let")
         except InputError as error:
             answers.put(str(error))
@@ -521,7 +529,7 @@ def test_of_processes_that_claim_at_once_one_is_let(tmp_path: Path) -> None:
     kept_in(tmp_path / "0", live=True)
     for number in range(1, 4):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / KEY).write_bytes((tmp_path / "0" / KEY).read_bytes())
+        (tmp_path / str(number) / KEY_FILE).write_bytes((tmp_path / "0" / KEY_FILE).read_bytes())
     gate, answers = context.Barrier(4), context.SimpleQueue()
     processes = [
         context.Process(
@@ -542,8 +550,8 @@ def test_of_processes_that_claim_at_once_one_is_let(tmp_path: Path) -> None:
 def test_without_a_ledger_the_certificate_says_that_nobody_counts(tmp_path: Path) -> None:
     kept = kept_in(tmp_path / "run", live=True)
     with paid(tmp_path / "ledger") as ledger:
-        counted = [one.statement for one in kept.go_on(ledger).assumptions(ledger)]
-    uncounted = [one.statement for one in kept.go_on(None).assumptions(None)]
+        counted = [one.statement for one in kept.claim_next_generation(ledger).assumptions(ledger)]
+    uncounted = [one.statement for one in kept.claim_next_generation(None).assumptions(None)]
     assert not any("resumed once" in one for one in counted)
     assert any("resumed once" in one for one in uncounted)
     # And why it was interrupted nobody can know.

@@ -258,7 +258,7 @@ def test_dependent_features_are_dropped_whatever_the_rewards() -> None:
 def test_visited_points_and_features_from_the_data_room() -> None:
     visited = np.random.default_rng(0).uniform(size=(200, 1))
     for basis in (Fourier(5, [0.0], [1.0]), Fourier(5, [0.0], [1.0], normalised=True)):
-        plan = RewardModelMechanism.calibrated(0.1, Budget(1.0, 1e-5), visited, basis)
+        plan = RewardModelMechanism.from_budget(0.1, Budget(1.0, 1e-5), visited, basis)
         model, event = plan.release(lambda x: x[:, 0], secure())
         assert model(visited).shape == (200,)
         assert event == plan.event
@@ -269,7 +269,7 @@ def test_visited_points_and_features_from_the_data_room() -> None:
 @pytest.mark.parametrize("radius", [1e-6, 0.1, 1e6])
 def test_calibrated_plans_spend_the_budget(radius: float, times: int) -> None:
     budget = Budget(0.9, 1e-4)
-    plan = RewardModelMechanism.calibrated(radius, budget, [0.0, 1.0], Legendre(1), times=times)
+    plan = RewardModelMechanism.from_budget(radius, budget, [0.0, 1.0], Legendre(1), times=times)
     spent = epsilon([plan.event] * times, 1e-4, RewardModelMechanism.relation)
     assert 0.9 * (1 - 1e-3) <= spent <= 0.9 + 1e-9
     assert (plan.unit, plan.relation) == (Unit.REWARD_FUNCTION, Relation.REWARD_RADIUS)

@@ -46,7 +46,7 @@ from privrl.privacy.second_accountant.pairs import (
     NormalPair,
     ResponsePair,
 )
-from privrl.privacy.second_accountant.sampled_pairs import ExchangedPair, SampledPair
+from privrl.privacy.second_accountant.sampled_pairs import PoissonReplacePair, SampledPair
 
 AR, RO, LO, RR = (
     Relation.ADD_REMOVE,
@@ -343,7 +343,7 @@ def test_log_moments_when_one_is_exchanged(order: float, m: float, rate: float) 
     most = logs.max()
     area = float(np.trapezoid(np.exp(logs - most), x)) / math.sqrt(2 * math.pi)
     exact = most + math.log(area)
-    found = ExchangedPair(m, rate).log_moment(np.array([order]))[0]
+    found = PoissonReplacePair(m, rate).log_moment(np.array([order]))[0]
     # Both sums are 1 + K with 15 digits.
     assert found == pytest.approx(exact, rel=1e-8, abs=3e-13)
 
@@ -918,8 +918,8 @@ def forget_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_counts_of_the_floor(patch: pytest.MonkeyPatch) -> None:
-    honest = worlds._merged
-    patch.setattr(worlds, "_merged", lambda worlds, times=1: honest(worlds))
+    honest = worlds._merge_worlds
+    patch.setattr(worlds, "_merge_worlds", lambda worlds, times=1: honest(worlds))
 
 
 def sample_for_free(patch: pytest.MonkeyPatch) -> None:
@@ -943,7 +943,7 @@ def convert_as_in_2017(patch: pytest.MonkeyPatch) -> None:
 
 def drop_leaks(patch: pytest.MonkeyPatch) -> None:
     for module in (renyi_ceiling, worlds):
-        patch.setattr(module, "without_leak", lambda delta, leaking: delta)
+        patch.setattr(module, "remaining_delta", lambda delta, leaking: delta)
 
 
 def look_one_way_only(patch: pytest.MonkeyPatch) -> None:

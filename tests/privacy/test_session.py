@@ -81,6 +81,6 @@ def test_parts_of_a_payment_are_certified_apart_and_none_twice(tmp_path: Path) -
             parts[0].pay(second)
         with pytest.raises(AssertionError, match="than was paid for"):
             parts[0].part(first, secure())
-        parts[0].expect_paid(first)
+        parts[0].check_paid(first)
         with pytest.raises(AssertionError, match="than was paid for"):
-            parts[0].expect_paid(second)
+            parts[0].check_paid(second)

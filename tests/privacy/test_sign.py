@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privrl.privacy import InputError, PureDP, Relation
-from privrl.privacy.mechanisms.sign import ProjectedSign, SignReport, rounded_sign, share, truthful
+from privrl.privacy.mechanisms.sign import (
+    ProjectedSign,
+    SignReport,
+    bernoulli_sigmoid,
+    epsilon_share,
+    stochastic_sign,
+)
 from privrl.privacy.noise import reproducible, secure
 from tests.statistics import FALSE_ALARM, follows_discrete
 
@@ -33,7 +39,7 @@ def exactly(fraction: Fraction) -> Decimal:
     return Decimal(fraction.numerator) / Decimal(fraction.denominator)
 
 
-def chances(plan: ProjectedSign, row: list[float], seed: bytes) -> list[Fraction]:
+def probs(plan: ProjectedSign, row: list[float], seed: bytes) -> list[Fraction]:
     """The exact probability that each bit's first stage says +1."""
     finite = np.array(row) if np.all(np.isfinite(row)) else np.zeros(3)
     t = plan.positions(finite[None, :], [seed])[0]
@@ -51,13 +57,13 @@ def test_every_report_is_at_most_e_to_the_epsilon_likelier(
     plan = ProjectedSign(eps, 3, clip)
     assert plan.event == PureDP(eps, relation=Relation.LOCAL)
     with localcontext(prec=40):
-        truth = 1 / (1 + (-exactly(plan.each)).exp())
+        truth = 1 / (1 + (-exactly(plan.epsilon_per_part)).exp())
 
         def probability(s: Fraction, bit: bool) -> Decimal:
             plus = exactly(s) * truth + (1 - exactly(s)) * (1 - truth)
             return plus if bit else 1 - plus
 
-        one, two = (chances(plan, row, seed) for row in (first, second))
+        one, two = (probs(plan, row, seed) for row in (first, second))
         total = Decimal(0)
         for bits in itertools.product((False, True), repeat=plan.bits):
             p = math.prod(probability(s, b) for s, b in zip(one, bits, strict=True))
@@ -80,8 +86,8 @@ def test_the_bound_is_attained() -> None:
     np.testing.assert_array_equal(np.abs(ends), 1.0)
     np.testing.assert_array_equal(ends[0], -ends[1])
     # Each bit then has odds e^x against e^-x: the product is e^epsilon, up to the rounding of x.
-    assert float(plan.each) * plan.bits == pytest.approx(10.0, rel=1e-11)
-    assert plan.each * plan.bits <= 10
+    assert float(plan.epsilon_per_part) * plan.bits == pytest.approx(10.0, rel=1e-11)
+    assert plan.epsilon_per_part * plan.bits <= 10
 
 
 def test_coins_are_exact() -> None:
@@ -89,15 +95,15 @@ def test_coins_are_exact() -> None:
     n = 400_000
     for x in (Fraction(1, 2), Fraction(1), Fraction(5, 2)):
         p = 1.0 / (1.0 + math.exp(-x))
-        heads = int(np.sum(truthful(generator, x, n)))
+        heads = int(np.sum(bernoulli_sigmoid(generator, x, n)))
         assert stats.binomtest(heads, n, p).pvalue > FALSE_ALARM
         wrong = 1.0 / (1.0 + math.exp(-1.1 * x))
         assert stats.binomtest(heads, n, wrong).pvalue < FALSE_ALARM
     for t in (-1.0, -0.3, 0.0, 0.9, 1.0):
-        heads = int(np.sum(rounded_sign(generator, np.full(n, t))))
+        heads = int(np.sum(stochastic_sign(generator, np.full(n, t))))
         assert stats.binomtest(heads, n, (1.0 + t) / 2.0).pvalue > FALSE_ALARM
-    assert share(0.1, 1) <= Fraction(0.1)
-    assert share(10.0, 3) == Fraction(math.floor(Fraction(10, 3) * 2**40), 2**40)
+    assert epsilon_share(0.1, 1) <= Fraction(0.1)
+    assert epsilon_share(10.0, 3) == Fraction(math.floor(Fraction(10, 3) * 2**40), 2**40)
 
 
 def test_bits_have_the_probabilities_of_the_paper_and_ten_percent_off_is_seen() -> None:
@@ -168,7 +174,7 @@ def exact_mean(plan: ProjectedSign, row: Floats) -> Floats:
     m = signs * math.sqrt(3.0)
     mean = (weights * np.clip(m @ row, -plan.clip, plan.clip)) @ m
     told = plan.bits * math.tanh(plan.epsilon / plan.bits / 2.0)
-    return np.asarray(mean * told / (plan.shrink if plan.debias else 1.0))
+    return np.asarray(mean * told / (plan.shrinkage if plan.debias else 1.0))
 
 
 @pytest.mark.parametrize("debias", [False, True])
@@ -195,7 +201,7 @@ def exact_kappa(dimension: int, clip: float) -> float:
 @pytest.mark.parametrize(("eps", "clip"), [(1.0, 1.0), (5.0, 1.0), (10.0, 0.5)])
 def test_debiased_reports_of_dense_vectors_are_unbiased(eps: float, clip: float) -> None:
     plan = ProjectedSign(eps, 112, clip)
-    kappa = plan.shrink / (plan.bits * math.tanh(eps / plan.bits / 2))
+    kappa = plan.shrinkage / (plan.bits * math.tanh(eps / plan.bits / 2))
     assert kappa == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-9)
     assert exact_kappa(112, clip) / kappa == pytest.approx(1.0, abs=0.01)
     row = np.full(112, 1 / math.sqrt(112))
@@ -277,7 +283,7 @@ def test_jax_makes_the_same_reports_from_the_same_draws() -> None:
     truth = generator.integers(0, 2**62, (500, 3), dtype=np.uint64)
     finite = np.where(np.all(np.isfinite(given_rows), axis=1, keepdims=True), given_rows, 0.0)
     threshold = np.rint((1 + plan.positions(finite, drawn)) * 2.0**52).astype(np.uint64)
-    honest = truth >= sign_jax.lies(plan.each)
+    honest = truth >= sign_jax.flip_count(plan.epsilon_per_part)
     bits = (wanted < threshold) == honest
     expected = plan.expand(
         [SignReport(s, tuple(b)) for s, b in zip(drawn, bits.tolist(), strict=True)]
@@ -298,7 +304,7 @@ def test_the_compiled_coin_has_odds_within_the_budget(eps: float) -> None:
     from privrl.privacy.mechanisms import sign_jax
 
     plan = ProjectedSign(eps, 1)
-    lies = sign_jax.lies(plan.each)
+    lies = sign_jax.flip_count(plan.epsilon_per_part)
     with localcontext(prec=60):
         limit = (Decimal(eps) / plan.bits).exp()
         assert 1 <= Decimal(2**62 - lies) / Decimal(lies) <= limit

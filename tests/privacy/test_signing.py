@@ -23,7 +23,7 @@ from privrl.privacy import (
     UnsupportedError,
     signing,
 )
-from privrl.privacy.certificate import Signature, Signed
+from privrl.privacy.certificate import Signature, SignatureStatus
 
 PLAN = Certificate.issue(Laplace(2, 1), 0.0, unit=Unit.USER)
 
@@ -65,12 +65,12 @@ def test_what_is_signed_are_the_bytes_of_the_digest(key: Path) -> None:
 
     signed = signing.sign(PLAN, key)
     assert signed.signature is not None
-    digest = "sha256:" + hashlib.sha256(signed.canonical()).hexdigest()
+    digest = "sha256:" + hashlib.sha256(signed.canonical_bytes()).hexdigest()
     # A signature leaves the certificate as it was.
     assert digest == signed.to_dict()["digest"] == PLAN.to_dict()["digest"]
     public = serialization.load_pem_public_key(Path(f"{key}.pub").read_bytes())
     assert isinstance(public, Ed25519PublicKey)
-    public.verify(bytes.fromhex(signed.signature.value), PLAN.canonical())
+    public.verify(bytes.fromhex(signed.signature.value), PLAN.canonical_bytes())
     assert Certificate.from_json(signed.to_json()) == signed
     assert "signature" not in PLAN.to_dict()  # so that earlier versions read what is not signed
 
@@ -78,9 +78,9 @@ def test_what_is_signed_are_the_bytes_of_the_digest(key: Path) -> None:
 def test_verification_says_what_was_checked(key: Path, tmp_path: Path) -> None:
     signed, public = signing.sign(PLAN, key), signing.public_key(f"{key}.pub")
     other = signing.public_key(signing.make_key(tmp_path / "other"))
-    assert PLAN.verify().signed is Signed.NO
-    assert signed.verify().signed is Signed.BY_THE_KEY_IT_NAMES
-    assert signed.verify(public_key=public).signed is Signed.BY_THE_GIVEN_KEY
+    assert PLAN.verify().signed is SignatureStatus.NO
+    assert signed.verify().signed is SignatureStatus.BY_THE_KEY_IT_NAMES
+    assert signed.verify(public_key=public).signed is SignatureStatus.BY_THE_GIVEN_KEY
     with pytest.raises(CertificateError, match="is not signed"):
         PLAN.verify(public_key=public)
     with pytest.raises(CertificateError, match="names another key than the given one"):
@@ -204,7 +204,7 @@ def test_without_the_package_a_signature_is_seen_and_not_checked(
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr("privrl.privacy.signing.find_spec", lambda name: None)
     capsys.readouterr()
-    assert Certificate.read(file).verify().signed is Signed.NOT_CHECKED
+    assert Certificate.read(file).verify().signed is SignatureStatus.NOT_CHECKED
     assert cli.run(["verify", str(file)]) == 0
     assert "was not checked" in capsys.readouterr().out
     for arguments in (

@@ -16,7 +16,7 @@ from privrl.privacy.mechanisms.smooth import (
     SmoothMechanism,
     published_beta,
     smooth_bound,
-    wide,
+    wide_delta,
 )
 from privrl.privacy.noise import reproducible, secure
 from tests.statistics import follows
@@ -49,7 +49,7 @@ def hockey(shift: float, r: float, d: int, eps: float) -> tuple[float, float]:
 def test_no_pair_inside_exceeds_delta_and_the_worst_one_meets_it(
     eps: float, delta: float, d: int
 ) -> None:
-    plan = SmoothMechanism.calibrated(Budget(eps, delta), d)
+    plan = SmoothMechanism.from_budget(Budget(eps, delta), d)
     m = 1.0 / plan.alpha
     worst = 0.0
     rng = np.random.default_rng(d)
@@ -66,7 +66,7 @@ def test_no_pair_inside_exceeds_delta_and_the_worst_one_meets_it(
 
 @pytest.mark.parametrize(("eps", "delta", "d"), [(1.0, 1e-5, 1), (0.1, 1e-5, 60), (3.0, 1e-3, 7)])
 def test_the_two_sides_are_monotone_as_proved(eps: float, delta: float, d: int) -> None:
-    plan = SmoothMechanism.calibrated(Budget(eps, delta), d)
+    plan = SmoothMechanism.from_budget(Budget(eps, delta), d)
     m = 1.0 / plan.alpha
     ratios = np.exp(np.linspace(0.05, 1.0, 15) * plan.beta)
     by_ratio = np.array([hockey(m, r, d, eps) for r in ratios])
@@ -91,7 +91,7 @@ def test_narrow_is_monotone_up_to_condition_two_and_not_for_ever() -> None:
 
 @pytest.mark.parametrize(("eps", "delta"), [(0.5, 1e-5), (1.0, 1e-3), (4.0, 1e-8)])
 def test_one_dimension_by_quadrature(eps: float, delta: float) -> None:
-    plan = SmoothMechanism.calibrated(Budget(eps, delta), 1)
+    plan = SmoothMechanism.from_budget(Budget(eps, delta), 1)
     m, r = 1.0 / plan.alpha, math.exp(plan.beta)
 
     # Gauss-Legendre in 16,000 panels; the kinks lie in two of them.
@@ -105,13 +105,13 @@ def test_one_dimension_by_quadrature(eps: float, delta: float) -> None:
 
     assert excess((0.0, r), (m, 1.0)) == pytest.approx(delta, rel=1e-4)
     assert excess((0.0, 1.0), (m, r)) < delta
-    assert wide(m, plan.beta, 1, eps) == pytest.approx(excess((0.0, r), (m, 1.0)), rel=1e-5)
+    assert wide_delta(m, plan.beta, 1, eps) == pytest.approx(excess((0.0, r), (m, 1.0)), rel=1e-5)
 
 
 @pytest.mark.parametrize(("eps", "delta", "d"), [(1.0, 0.02, 5), (0.5, 0.05, 40)])
 def test_several_dimensions_by_simulation(eps: float, delta: float, d: int) -> None:
     """delta = E over P of max(0, 1 - e^(epsilon - loss)), with losses simulated from release."""
-    plan = SmoothMechanism.calibrated(Budget(eps, delta), d)
+    plan = SmoothMechanism.from_budget(Budget(eps, delta), d)
     scale = math.exp(plan.beta)
     source, zero = secure(), np.zeros(d)
     draws = 20_000
@@ -132,7 +132,7 @@ def test_several_dimensions_by_simulation(eps: float, delta: float, d: int) -> N
 
 
 def test_the_noise_has_the_promised_law_and_ten_percent_off_is_seen() -> None:
-    plan = SmoothMechanism.calibrated(Budget(1.0, 1e-5), 20)
+    plan = SmoothMechanism.from_budget(Budget(1.0, 1e-5), 20)
     source = secure()
     value = np.arange(20.0)
     draws = np.array([plan.release(value, 0.3, source)[0] - value for _ in range(5000)])
@@ -148,8 +148,8 @@ def test_published_constants_hold_and_calibration_needs_a_fraction_of_their_nois
     ratios = {}
     for eps, d in itertools.product((0.1, 1.0, 10.0), (1, 20, 200)):
         budget = Budget(eps, 1e-5)
-        published = SmoothMechanism.published(budget, d)
-        ours = SmoothMechanism.calibrated(budget, d)
+        published = SmoothMechanism.from_paper(budget, d)
+        ours = SmoothMechanism.from_budget(budget, d)
         assert published.alpha == pytest.approx(5 * math.sqrt(2 * math.log(2e5)) / eps)
         assert published.beta == ours.beta == pytest.approx(eps / (4 * (d + math.log(2e5))))
         ratios[eps, d] = published.alpha / ours.alpha
@@ -167,11 +167,11 @@ def test_published_constants_are_refused_where_they_are_false() -> None:
     )
     assert hockey(1.0 / alpha, math.exp(beta), d, eps)[0] > 100 * delta
     with pytest.raises(InputError, match="was not found to be"):
-        SmoothMechanism.published(Budget(eps, delta), d)
+        SmoothMechanism.from_paper(Budget(eps, delta), d)
 
 
 def test_less_noise_than_proven_is_refused() -> None:
-    plan = SmoothMechanism.calibrated(Budget(1.0, 1e-5), 3)
+    plan = SmoothMechanism.from_budget(Budget(1.0, 1e-5), 3)
     for alpha, beta in (
         (plan.alpha * 0.999, plan.beta),
         (plan.alpha, plan.beta * 1.01),
@@ -188,7 +188,7 @@ def test_alpha_grows_with_beta_from_the_plain_gaussian_mechanism() -> None:
     budget = Budget(1.0, 1e-5)
     beta = published_beta(budget, 4)
     alphas = [
-        SmoothMechanism.calibrated(budget, 4, beta * factor).alpha
+        SmoothMechanism.from_budget(budget, 4, beta * factor).alpha
         for factor in (1e-9, 1e-3, 0.1, 1.0, 2.0)
     ]
     assert alphas == sorted(alphas)
@@ -196,13 +196,13 @@ def test_alpha_grows_with_beta_from_the_plain_gaussian_mechanism() -> None:
     assert gaussian_delta(1.0 / alphas[0], 1.0) <= 1e-5
     assert gaussian_delta(1.01 / alphas[0], 1.0) > 1e-5
     with pytest.raises(InputError, match="smaller beta"):
-        SmoothMechanism.calibrated(budget, 4, 0.5)
+        SmoothMechanism.from_budget(budget, 4, 0.5)
     with pytest.raises(InputError, match="smaller beta"):
-        SmoothMechanism.calibrated(budget, 4, beta * 8)
+        SmoothMechanism.from_budget(budget, 4, beta * 8)
 
 
 def test_large_deltas_stop_at_condition_one() -> None:
-    plan = SmoothMechanism.calibrated(Budget(0.01, 0.5), 1)
+    plan = SmoothMechanism.from_budget(Budget(0.01, 0.5), 1)
     assert plan.alpha == pytest.approx(1.0 / math.sqrt(0.02), rel=1e-5)
 
 
@@ -295,7 +295,7 @@ def test_bounds_are_total() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0])
 @pytest.mark.parametrize("bound", [math.nan, math.inf, -1.0, 1e308, 5e-324, 0.0, 1.0])
 def test_release_is_total(value: float, bound: float) -> None:
-    plan = SmoothMechanism.calibrated(Budget(1.0, 1e-5), 3)
+    plan = SmoothMechanism.from_budget(Budget(1.0, 1e-5), 3)
     noised, event = plan.release([value, 1.0, -1.0], bound, secure())
     assert np.all(np.isfinite(noised))
     assert event == ApproxDP(1.0, 1e-5)
@@ -304,7 +304,7 @@ def test_release_is_total(value: float, bound: float) -> None:
 
 
 def test_the_event_says_nothing_about_the_scale() -> None:
-    plan = SmoothMechanism.calibrated(Budget(1.0, 1e-5), 1, relation=Relation.ADD_REMOVE)
+    plan = SmoothMechanism.from_budget(Budget(1.0, 1e-5), 1, relation=Relation.ADD_REMOVE)
     events = {plan.release([0.0], scale, secure())[1] for scale in (1e-9, 1.0, 1e9)}
     assert events == {ApproxDP(1.0, 1e-5, relation=Relation.ADD_REMOVE)}
     assert epsilon(plan.event, 1e-5, Relation.ADD_REMOVE) == pytest.approx(1.0)
@@ -313,16 +313,16 @@ def test_the_event_says_nothing_about_the_scale() -> None:
 def test_bad_parameters() -> None:
     budget = Budget(1.0, 1e-5)
     with pytest.raises(InputError, match="never pure"):
-        SmoothMechanism.published(Budget(1.0), 2)
+        SmoothMechanism.from_paper(Budget(1.0), 2)
     with pytest.raises(InputError, match="at most 100"):
-        SmoothMechanism.calibrated(Budget(1000.0, 1e-5), 2)
+        SmoothMechanism.from_budget(Budget(1000.0, 1e-5), 2)
     with pytest.raises(InputError, match="dimension"):
-        SmoothMechanism.calibrated(budget, 0)
+        SmoothMechanism.from_budget(budget, 0)
     with pytest.raises(InputError, match="beta must be positive"):
-        SmoothMechanism.calibrated(budget, 2, 0.0)
+        SmoothMechanism.from_budget(budget, 2, 0.0)
     with pytest.raises(InputError, match="alpha must be positive"):
         SmoothMechanism(1.0, 1e-5, 2, math.inf, 0.01)
-    plan = SmoothMechanism.calibrated(budget, 2)
+    plan = SmoothMechanism.from_budget(budget, 2)
     for value in ([1.0], 1.0, [[1.0, 2.0]], []):
         with pytest.raises(InputError, match="2 entries"):
             plan.release(value, 1.0, secure())
@@ -338,15 +338,15 @@ def test_bad_parameters() -> None:
         smooth_bound(lambda ks: [1.0], 0.1, 2**50)
     with pytest.raises(InputError, match="use a larger alpha"):
         SmoothMechanism(1.0, 1e-5, 1, 1e-200, 0.01)
-    for make in (SmoothMechanism.calibrated, SmoothMechanism.published):
+    for make in (SmoothMechanism.from_budget, SmoothMechanism.from_paper):
         with pytest.raises(InputError, match="delta must be above 1e-100"):
             make(Budget(100.0, 1e-300), 1)
-    assert SmoothMechanism.calibrated(Budget(1.0, 1e-99), 1).alpha > 1.0
+    assert SmoothMechanism.from_budget(Budget(1.0, 1e-99), 1).alpha > 1.0
 
 
 def test_whole_numbers_beyond_all_range() -> None:
     huge = 10**400
-    plan = SmoothMechanism.calibrated(Budget(1.0, 1e-5), 2)
+    plan = SmoothMechanism.from_budget(Budget(1.0, 1e-5), 2)
     found = [plan.release([x, 1.0], 1.0, reproducible(1))[0] for x in (huge, -huge, 0.0)]
     np.testing.assert_array_equal(found[0], found[2])
     np.testing.assert_array_equal(found[1], found[2])

@@ -28,7 +28,7 @@ from privrl.privacy.promise import NoiseOrigin, Relation
 from privrl.privacy.session import PrivacySession
 from privrl.report import figures, numbers, plots, render, words, write
 from privrl.report.figures import Figure
-from privrl.report.markup import safe
+from privrl.report.markup import escape
 from privrl.run.study import CurvePoint, Fact, Slice, Study
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -354,7 +354,7 @@ def test_letters_from_right_to_left_do_not_turn_numbers_around() -> None:
         ("מ x 1", "מ x 1"),
         ("clinic 5", "clinic 5"),
     ):
-        assert safe(text) == shown
+        assert escape(text) == shown
 
 
 def test_headings_landmarks_and_language(pages: dict[str, str]) -> None:
@@ -724,7 +724,7 @@ def test_the_price_of_privacy_is_said() -> None:
     [(0.0, "Too few"), (29.9, "Too few"), (99.0, "Thin"), (999.0, "Enough"), (1000.0, "Plenty")],
 )
 def test_words_for_the_effective_sample_size(size: float, word: str) -> None:
-    assert words.sample(size, 5_000, "people").word.startswith(word)
+    assert words.judge_sample_size(size, 5_000, "people").word.startswith(word)
     page = words_of(tree(render(study(result(effective_sample_size=size, units=5_000)))))
     assert f"{word}" in page
     assert f"{size:,.0f} of 5,000" in page
@@ -734,7 +734,7 @@ def test_words_for_the_effective_sample_size(size: float, word: str) -> None:
     ("low", "word"), [(1.0, "Full"), (0.985, "Good"), (0.89, "Partial"), (0.49, "Poor")]
 )
 def test_words_for_support_are_by_the_low_end(low: float, word: str) -> None:
-    assert words.support(Figure("", 1.0, low, 1.0, 0.95), True).word == word
+    assert words.judge_support(Figure("", 1.0, low, 1.0, 0.95), True).word == word
 
 
 # --- the promise ----------------------------------------------------------------------------------
@@ -964,6 +964,6 @@ def test_who_was_counted_was_not_said_in_advance() -> None:
 
 def test_partial_support_is_a_worst_case() -> None:
     """Judged by the low end, so that it may be better than it sounds."""
-    judged = words.support(Figure("support", 1.0, 0.886, 1.0, 0.95), True)
+    judged = words.judge_support(Figure("support", 1.0, 0.886, 1.0, 0.95), True)
     assert judged.word == "Partial"
     assert "may hardly be seen" in judged.sentence

@@ -17,13 +17,13 @@ from scipy import integrate, stats
 
 from privrl.core.errors import InputError
 from privrl.risk import (
+    IdentityWeight,
     PowerUtility,
     Prelec,
     Prospect,
-    Straight,
     TverskyKahneman,
     Weight,
-    prospect_of,
+    parse_prospect,
 )
 
 PEOPLE = {
@@ -32,7 +32,7 @@ PEOPLE = {
     "neutral": Prospect.neutral(),
     "prelec": Prospect(PowerUtility(0.7, 0.9, 1.5, reference=1.0), Prelec(0.65), Prelec(0.5, 1.2)),
 }
-WEIGHTS = [TverskyKahneman(0.28), TverskyKahneman(0.61), Prelec(0.4, 0.8), Straight()]
+WEIGHTS = [TverskyKahneman(0.28), TverskyKahneman(0.61), Prelec(0.4, 0.8), IdentityWeight()]
 ANYTHING: Any = "a utility"
 outcomes = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12)
 
@@ -94,8 +94,8 @@ def test_a_loss_weighs_more_than_a_gain() -> None:
 @given(c=st.floats(-1e6, 1e6), n=st.integers(1, 40))
 def test_a_constant_is_worth_its_utility(who: Prospect, c: float, n: int) -> None:
     assert float(who.of_samples(np.full(n, c))) == pytest.approx(float(who.utility(c)), rel=1e-11)
-    chances = np.full(n, 1.0 / n)
-    found = float(who.of_distribution(np.full(n, c), chances))
+    probs = np.full(n, 1.0 / n)
+    found = float(who.of_distribution(np.full(n, c), probs))
     assert found == pytest.approx(float(who.utility(c)), rel=1e-11)
 
 
@@ -118,7 +118,7 @@ def test_more_is_never_worth_less(
 
 @everybody()
 @given(samples=outcomes)
-def test_samples_are_the_distribution_of_equal_chances(who: Prospect, samples: list[float]) -> None:
+def test_samples_are_the_distribution_of_equal_probs(who: Prospect, samples: list[float]) -> None:
     n = len(samples)
     found = float(who.of_distribution(samples, np.full(n, 1.0 / n)))
     assert found == pytest.approx(float(who.of_samples(samples)), rel=1e-9, abs=1e-9)
@@ -153,15 +153,15 @@ def test_a_distribution_by_hand() -> None:
 def test_densities_against_the_integral_of_the_definition(
     who: Prospect, law: Any, low: float, high: float, points: tuple[float, ...]
 ) -> None:
-    """Definition 3 by SciPy's quadrature, with the law's exact chances."""
+    """Definition 3 by SciPy's quadrature, with the law's exact probabilities."""
     u = who.utility
 
-    def integral(chance: Callable[[float], float], top: float) -> float:
+    def integral(prob: Callable[[float], float], top: float) -> float:
         where = [float(abs(u(one))) for one in (*points, law.mean())]
         inside = sorted({one for one in where if 0.0 < one < min(top, 1e6)})
         steps = [0.0, *inside, top if math.isfinite(top) else 1e3]
         return math.fsum(
-            integrate.quad(chance, a, b, limit=400, epsabs=1e-10)[0]
+            integrate.quad(prob, a, b, limit=400, epsabs=1e-10)[0]
             for a, b in pairwise(steps)
             if a < b
         )
@@ -205,7 +205,7 @@ def test_the_estimator_is_consistent() -> None:
     for n in (100, 1600, 25_600):
         found = who.of_samples(draw.normal(5.0, 1.0, (100, n)))
         errors.append(float(np.sqrt(np.mean((found - truth) ** 2))))
-    # g = 0.61 gives a factor of 16^0.305 = 2.3; and room for the chance of 100 repetitions.
+    # g = 0.61 gives a factor of 16^0.305 = 2.3; and room for the probability of 100 repetitions.
     assert errors[0] / errors[1] > 2.3 * 0.75
     assert errors[1] / errors[2] > 2.3 * 0.75
     assert errors[2] < 0.01
@@ -242,7 +242,7 @@ def test_derivatives_against_differences(who: Prospect) -> None:
     with jax.enable_x64(True):
         given = jax.grad(lambda x: who.of_samples(x))(jnp.asarray(y))
         assert_allclose(given, measured(who.of_samples, y), rtol=1e-6, atol=1e-9)
-        outcome, chance = jax.grad(who.of_distribution, (0, 1))(jnp.asarray(y), jnp.asarray(p))
+        outcome, prob = jax.grad(who.of_distribution, (0, 1))(jnp.asarray(y), jnp.asarray(p))
         assert_allclose(outcome, measured(lambda x: who.of_distribution(x, p), y), atol=1e-6)
 
         def along(q: Any) -> float:
@@ -250,7 +250,7 @@ def test_derivatives_against_differences(who: Prospect) -> None:
                 return float(who.of_distribution(jnp.asarray(y), jnp.asarray(q)))
 
         # Their sum is not checked in JAX, so that one can be moved alone.
-        assert_allclose(chance, measured(along, p), rtol=1e-5, atol=1e-6)
+        assert_allclose(prob, measured(along, p), rtol=1e-5, atol=1e-6)
         at_reference = jax.grad(who.of_samples)(jnp.full(3, who.utility.reference))
     assert np.all(np.isfinite(at_reference))
 
@@ -281,16 +281,16 @@ def test_what_is_no_number_makes_no_value() -> None:
         (lambda: PowerUtility(loss_aversion=0.0), "positive"),
         (lambda: PowerUtility(reference=math.inf), "1e100"),
         (lambda: Prospect(ANYTHING), "PowerUtility"),
-        (lambda: prospect_of("careful"), "tversky-kahneman"),
-        (lambda: prospect_of({"kind": "privrl prospect"}), "no utility"),
-        (lambda: prospect_of(3), "a name"),
+        (lambda: parse_prospect("careful"), "tversky-kahneman"),
+        (lambda: parse_prospect({"kind": "privrl prospect"}), "no utility"),
+        (lambda: parse_prospect(3), "a name"),
         (lambda: Prospect.neutral().of_samples([1.0, 2.0], 5), "an axis that they have"),
         (lambda: Prospect.neutral().of_distribution([1.0], [1.0], 3), "an axis that they have"),
         (lambda: Prospect.neutral().of_density(lambda x: x, 0.0, 1.0, ANYTHING), "points must"),
         (lambda: Prospect.neutral().of_density(lambda x: "a", 0.0, 1.0), "at least 0"),
         (lambda: Prospect.neutral().of_density(lambda x: x + 1j, 0.0, 1.0), "at least 0"),
         (
-            lambda: prospect_of(
+            lambda: parse_prospect(
                 {**Prospect.neutral().to_dict(), "gain_weight": {"kind": ["straight"]}}
             ),
             "A weight has a kind",
@@ -306,5 +306,5 @@ def test_bad_input_gets_one_clear_sentence(call: Callable[[], object], says: str
 def test_json_gives_the_same_prospect(who: Prospect, tmp_path: Path) -> None:
     path = str(tmp_path / "prospect.json")
     who.save(path)
-    assert prospect_of(path) == who == prospect_of(who.to_dict()) == prospect_of(who)
+    assert parse_prospect(path) == who == parse_prospect(who.to_dict()) == parse_prospect(who)
     assert hash(Prospect.load(path)) == hash(who)

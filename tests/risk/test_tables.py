@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from privrl.core.errors import InputError
 from privrl.envs import ObstacleGrid, TabularMDP
-from privrl.risk import PowerUtility, Prospect, Straight, solve
+from privrl.risk import IdentityWeight, PowerUtility, Prospect, solve
 
 PAPER = Prospect.rajabi2022()
 ANYTHING: Any = "ObstacleGrid"
@@ -17,14 +17,14 @@ ANYTHING: Any = "ObstacleGrid"
 def two_steps() -> TabularMDP:
     """From 0, action 0 pays 1 for certain, action 1 leads to a room that then pays 9 or nothing."""
     successors = np.array([[[3, 3], [1, 2]], [[3, 3], [3, 3]], [[3, 3], [3, 3]], [[3, 3], [3, 3]]])
-    chances = np.zeros((4, 2, 2))
-    chances[..., 0] = 1.0
-    chances[0, 1] = 0.1, 0.9
+    probs = np.zeros((4, 2, 2))
+    probs[..., 0] = 1.0
+    probs[0, 1] = 0.1, 0.9
     rewards = np.zeros((4, 2, 2))
     rewards[0, 0] = 1.0
     rewards[1] = 9.0
     ends = successors == 3
-    return TabularMDP.from_tables(successors, chances, rewards, ends, start=[1.0, 0.0, 0.0, 0.0])
+    return TabularMDP.from_tables(successors, probs, rewards, ends, start=[1.0, 0.0, 0.0, 0.0])
 
 
 def test_values_by_hand() -> None:
@@ -124,19 +124,19 @@ def test_values_that_alternate_for_ever() -> None:
 
 
 def test_a_policy_that_avoids_what_looms_large() -> None:
-    """Sure -1, or -20 with one chance in 25: the mean takes the gamble, the standard person not."""
+    """Sure -1, or -20 with probability 1 in 25: the mean takes the gamble, a person does not."""
     successors = np.ones((2, 2, 2), int)
-    chances = np.array([[[1.0, 0.0], [0.04, 0.96]], [[1.0, 0.0], [1.0, 0.0]]])
+    probs = np.array([[[1.0, 0.0], [0.04, 0.96]], [[1.0, 0.0], [1.0, 0.0]]])
     rewards = np.zeros((2, 2, 2))
     rewards[0, 0], rewards[0, 1, 0] = -1.0, -20.0
-    env = TabularMDP.from_tables(successors, chances, rewards, successors == 1, start=[1.0, 0.0])
+    env = TabularMDP.from_tables(successors, probs, rewards, successors == 1, start=[1.0, 0.0])
     assert solve(env, Prospect.neutral(), 1.0).policy[0].argmax() == 1
     assert solve(env, Prospect.tversky_kahneman(), 1.0).policy[0].argmax() == 0
 
 
 def test_bad_input_gets_one_clear_sentence() -> None:
     grid = ObstacleGrid()
-    steep = Prospect(PowerUtility(1.0, 1.0, 3.0), Straight(), Straight())
+    steep = Prospect(PowerUtility(1.0, 1.0, 3.0), IdentityWeight(), IdentityWeight())
     with pytest.raises(InputError, match="without bound"):
         solve(TabularMDP.from_dense(np.ones((1, 1, 1)), np.full((1, 1), -1.0)), steep, 0.9)
     with pytest.raises(InputError, match="gamma"):

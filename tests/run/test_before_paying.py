@@ -22,7 +22,7 @@ from privrl.control.functional_q import FunctionalQ
 from privrl.core import files, resources
 from privrl.privacy import InputError, Ledger, LedgerError, Relation, Unit, resuming
 from privrl.privacy.events import ApproxDP
-from privrl.privacy.resuming import KEY
+from privrl.privacy.resuming import KEY_FILE
 from privrl.run.lessons import folder as folders
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6"]
@@ -107,19 +107,19 @@ def test_a_reward_that_cannot_be_planned_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(resources, "memory", lambda: 1000)
+    monkeypatch.setattr(resources, "memory_limit", lambda: 1000)
     told = refused(REWARDS, rewards, capsys, tmp_path / "run")
     assert "would take about" in told
 
 
 def test_planning_takes_what_features_take() -> None:
     """Thirty powers of four numbers are 46,376 features, whose Gram matrix alone is 17 GB."""
-    from privrl.control.heads import head_of
+    from privrl.control.heads import make_head
     from privrl.data import Polynomial
     from privrl.envs.base import Box
 
     low, high = (-1.0,) * 4, (1.0,) * 4
-    head = head_of(Polynomial(30, low, high), Box(low, high, ("",) * 4), 2, "any")
+    head = make_head(Polynomial(30, low, high), Box(low, high, ("",) * 4), 2, "any")
     assert FunctionalQ(steps=1000).planning_bytes(head) > 6 * 8 * 46376**2
 
 
@@ -131,7 +131,7 @@ def test_a_table_that_memory_does_not_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """How much it takes follows from how many rows people have, so nobody is told."""
-    monkeypatch.setattr(resources, "memory", lambda: 1000)
+    monkeypatch.setattr(resources, "memory_limit", lambda: 1000)
     told = refused(logged[:-2], people, capsys, tmp_path / "run")
     assert "more memory than there is" in told
     assert "B of memory" not in told
@@ -145,7 +145,7 @@ def test_what_cannot_be_compiled_is_not_paid_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Failing:
-        def lower(self, *_: Any) -> Any:
+        def trace(self, *_: Any) -> Any:
             raise RuntimeError("RESOURCE_EXHAUSTED: 123 rows")
 
     monkeypatch.setattr(noised_q, "advance", Failing())
@@ -174,11 +174,11 @@ def test_a_disk_that_takes_nothing_beforehand_is_not_called_full(
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
     monkeypatch.setattr(os, "posix_fallocate", unable)
-    resources.on_disk(tmp_path, 100)
+    resources.check_disk_space(tmp_path, 100)
     monkeypatch.delattr(os, "posix_fallocate")
-    resources.on_disk(tmp_path, 100)
+    resources.check_disk_space(tmp_path, 100)
     with pytest.raises(InputError, match="has no room"):
-        resources.on_disk(tmp_path / "nowhere", 100)
+        resources.check_disk_space(tmp_path / "nowhere", 100)
 
 
 def test_a_run_that_could_not_be_certified_is_not_paid_for(
@@ -211,7 +211,7 @@ def test_a_disk_that_fails_late_in_a_payment_leaves_the_key(
         failing.setattr(Ledger, "spend", late)
         assert cli.run([*logged, "--out", str(run)]) == 2
     assert entries(people) == 1
-    assert (run / KEY).exists()
+    assert (run / KEY_FILE).exists()
     assert cli.run(["train", "logged-q", "--out", str(run), "--resume"]) == 0
     assert entries(people) == 1
 
@@ -258,7 +258,7 @@ def test_ctrl_c_after_the_payment_keeps_the_run(
     logged: list[str], people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once asks for the end after what is computed now; twice ends at once."""
-    run, released = tmp_path / "run", noised_q.released
+    run, released = tmp_path / "run", noised_q.final_parameters
 
     def interrupted(*given: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
@@ -266,7 +266,7 @@ def test_ctrl_c_after_the_payment_keeps_the_run(
         return released(*given)
 
     with monkeypatch.context() as failing:
-        failing.setattr(noised_q, "released", interrupted)
+        failing.setattr(noised_q, "final_parameters", interrupted)
         with suppress(KeyboardInterrupt):
             cli.run([*logged, "--out", str(run)])
     assert entries(people) == 1
@@ -297,7 +297,7 @@ def test_a_folder_in_which_nobody_paid_can_be_used_again(
     # One that has paid, or has ended, is not begun anew.
     assert cli.run([*logged, "--out", str(run)]) == 2
     (run / "result.json").unlink()
-    (run / KEY).write_bytes(b"")
+    (run / KEY_FILE).write_bytes(b"")
     assert cli.run([*logged, "--out", str(run)]) == 2
     assert entries(people) == 1
 
@@ -311,10 +311,10 @@ def test_what_kills_left_half_written_goes_with_the_end(
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(noised_q, "released", die)
+        dying.setattr(noised_q, "final_parameters", die)
         with pytest.raises(Killed):
             cli.run([*logged, "--out", str(run)])
-    for name in ("result.json", "certificate.json", "policy.json", KEY):
+    for name in ("result.json", "certificate.json", "policy.json", KEY_FILE):
         (run / f".{name}.abc_1234.privrl-half").write_bytes(b"half")
         (run / f".{name}.abc_1234.tacit-half").write_bytes(b"half")
     shutil.copytree(run, tmp_path / "copy")
@@ -331,7 +331,7 @@ def test_a_key_that_cannot_be_removed_is_told_of(
     run, unlink = tmp_path / "run", Path.unlink
 
     def failing(self: Path, missing_ok: bool = False) -> None:
-        if self.name == KEY:
+        if self.name == KEY_FILE:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         unlink(self, missing_ok=missing_ok)
 
@@ -340,7 +340,7 @@ def test_a_key_that_cannot_be_removed_is_told_of(
         assert cli.run([*logged, "--out", str(run)]) == 0
     assert "could not be removed" in capsys.readouterr().err
     assert cli.run(["train", "logged-q", "--out", str(run), "--resume"]) == 2
-    assert not (run / KEY).exists()
+    assert not (run / KEY_FILE).exists()
 
 
 def test_a_key_that_stays_is_an_error_in_one_sentence(
@@ -365,9 +365,9 @@ def test_who_is_interrupted_while_locking_does_not_have_the_folder(
 
     with monkeypatch.context() as patch:
         patch.setattr(fcntl, "flock", interrupted)
-        with pytest.raises(KeyboardInterrupt), files.alone(tmp_path):
+        with pytest.raises(KeyboardInterrupt), files.lock_folder(tmp_path):
             pass
-    with files.alone(tmp_path):
+    with files.lock_folder(tmp_path):
         pass
 
 
@@ -381,7 +381,7 @@ def test_names_are_on_disk_when_a_file_is(tmp_path: Path, monkeypatch: pytest.Mo
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", watched)
-    with files.folder(tmp_path / "a" / "b"):
+    with files.create_folder(tmp_path / "a" / "b"):
         files.write(tmp_path / "a" / "b" / "key", b"secret", secret=True)
     assert seen[-1] == str(tmp_path / "a" / "b")
     assert {str(tmp_path), str(tmp_path / "a")} <= set(seen)
@@ -389,8 +389,8 @@ def test_names_are_on_disk_when_a_file_is(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_memory_is_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0 < resources.memory() <= pages
+    assert 0 < resources.memory_limit() <= pages
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
-    assert resources.memory() == 2**20
-    assert resources._shown(32_100_000_000) == "32.1 GB"
-    assert resources._shown(0) == "0 bytes"
+    assert resources.memory_limit() == 2**20
+    assert resources._format_bytes(32_100_000_000) == "32.1 GB"
+    assert resources._format_bytes(0) == "0 bytes"

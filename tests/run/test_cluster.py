@@ -18,7 +18,7 @@ import pytest
 
 from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories, stream_parquet
 from privrl.evaluation import PrivateGTD, PrivateLSTD, PrivateValue
-from privrl.evaluation.sums import Summing, Sums
+from privrl.evaluation.sums import SumEstimator, Sums
 from privrl.privacy import Budget, InputError, Ledger, Unit
 from privrl.privacy.session import PrivacySession
 from privrl.run import cluster
@@ -32,7 +32,7 @@ LSTD = PrivateLSTD(OneHot(3), RANGE, BUDGET, 0.9, weight_cap=2.0)
 DENSE = PrivateLSTD(Fourier(2, 0.0, 2.0), RANGE, BUDGET, 0.9, weight_cap=2.0)
 VALUE = PrivateValue(BUDGET, 3.0, 0.9, reward_range=RANGE)
 GRID = PrivateValue(BUDGET, 3.0, 0.9, reward_range=RANGE, grid=True)
-JUDGES: list[Summing] = [LSTD, DENSE, VALUE, GRID]
+JUDGES: list[SumEstimator] = [LSTD, DENSE, VALUE, GRID]
 
 
 def data() -> Trajectories:
@@ -113,16 +113,16 @@ class LateFirst:
 class Named:
     """Sums that remember which part they come from."""
 
-    def gathered(self, batch: Trajectories, policy: Any = None, *, public: bool = False) -> Sums:
+    def gather(self, batch: Trajectories, policy: Any = None, *, public: bool = False) -> Sums:
         return Sums(Unit.USER, 1, np.array([float(batch.num_steps)]), clipped=batch.num_units)
 
-    def released(self, sums: Sums, **_: Any) -> Any:
+    def release(self, sums: Sums, **_: Any) -> Any:
         raise AssertionError
 
 
 def test_parts_are_added_once_each_and_in_their_order_whenever_they_come() -> None:
     ray, parts = LateFirst(), list(data().batches(40))
-    found = list(cluster._in_turn(ray, Named(), iter(parts), None, 3))
+    found = list(cluster._ordered_sums(ray, Named(), iter(parts), None, 3))
     assert [one.total[0] for one in found] == [part.num_steps for part in parts]
     assert len(ray.started) == len(parts) > 6
     assert ray.most == 6  # two for each of three workers, and no more in memory
@@ -280,7 +280,7 @@ def test_a_cluster_of_its_own_is_started_and_stopped() -> None:
 
 
 def test_what_others_print_meanwhile_goes_to_standard_error(capfd: Any) -> None:
-    with cluster.aside():
+    with cluster.stdout_to_stderr():
         print("\x1b[33m(raylet)\x1b[0m a worker died\x1b[1A\rx")
         os.write(1, b"from a library\n")
     print("the result")

@@ -29,7 +29,7 @@ from privrl.core import files
 from privrl.data import Tabular, Trajectories
 from privrl.envs.tabular import TabularMDP
 from privrl.privacy import Budget, Certificate, InputError, Ledger, NoiseOrigin, Relation, Unit
-from privrl.privacy.resuming import KEY
+from privrl.privacy.resuming import KEY_FILE
 from privrl.privacy.session import PrivacySession
 from privrl.run import training
 
@@ -121,7 +121,7 @@ def test_copies_of_a_run_in_a_simulator_release_one_thing(
     paying = [] if unit is None else ledger_at(book, unit)
     stops(asked)
     assert cli.run([*words, *paying, "--out", str(run)]) == 130
-    for name in (STATE, KEY, "released.npz", "checkpoint.npz"):
+    for name in (STATE, KEY_FILE, "released.npz", "checkpoint.npz"):
         if (run / name).exists():
             assert (run / name).stat().st_mode & 0o777 == 0o600
     stops(10**6)
@@ -130,10 +130,12 @@ def test_copies_of_a_run_in_a_simulator_release_one_thing(
         assert cli.run([*words[:2], "--out", str(one), "--resume"]) == 0
     found = [results(one) for one in [*made, run]]
     assert all(one == found[0] for one in found)
-    assert found[0].keys() & {KEY, STATE, "checkpoint.npz", "released.npz", files.LOCK} == set()
+    assert (
+        found[0].keys() & {KEY_FILE, STATE, "checkpoint.npz", "released.npz", files.LOCK} == set()
+    )
     certificate = Certificate.read(run / "certificate.json")
     certificate.verify(strict=True)
-    assert certificate.noise.secret
+    assert certificate.noise.is_secret
     if unit is not None:
         assert payments(book) == 1
         assert any("key of the noise" in one.statement for one in certificate.assumptions)
@@ -193,7 +195,7 @@ def test_killed_at_any_write_a_run_goes_on_to_what_its_copies_come_to(
                 monkeypatch.setattr(files, "write", write)
                 monkeypatch.setattr(Ledger, "spend", spend)
         if number == 1 and not after:
-            assert not (run / KEY).exists()
+            assert not (run / KEY_FILE).exists()
             assert payments(book) == 0
             continue
         with Ledger.open(book) as ledger:
@@ -296,11 +298,11 @@ def test_copies_of_a_run_on_a_table_release_one_thing_about_that_table(
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(noised_q, "released", die)
+        dying.setattr(noised_q, "final_parameters", die)
         with pytest.raises(Killed):
             cli.run([*words, "--out", str(run)])
     assert payments(book) == 1
-    assert (run / KEY).stat().st_mode & 0o777 == 0o600
+    assert (run / KEY_FILE).stat().st_mode & 0o777 == 0o600
     made = copies(run)
     for one in made:
         assert cli.run(["train", "logged-q", "--out", str(one), "--resume"]) == 0
@@ -328,7 +330,7 @@ def test_a_table_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(noised_q, "released", die)
+        dying.setattr(noised_q, "final_parameters", die)
         with pytest.raises(Killed):
             agent.fit(data, checkpoint=tmp_path / "run")
     with pytest.raises(InputError, match="holds an interrupted run"):
@@ -533,7 +535,7 @@ def test_a_kill_between_the_result_and_the_key_leaves_no_key_for_long(tmp_path: 
     run = tmp_path / "run"
     words = ["train", "functional-q", *REWARDS, "--reward-radius", "0.5", "--out", str(run)]
     assert cli.run(words) == 0
-    for name in (KEY, "released.npz", f".{KEY}.privrl-half"):
+    for name in (KEY_FILE, "released.npz", f".{KEY_FILE}.privrl-half"):
         (run / name).write_bytes(b"secret")
     assert cli.run(["train", "functional-q", "--out", str(run), "--resume"]) == 2
     assert sorted(results(run)) == [
@@ -551,7 +553,7 @@ def test_a_run_that_is_under_way_cannot_be_resumed_or_begun_beside_it(
     run = tmp_path / "run"
 
     def beside() -> None:
-        env, sweeping = TWO, training.Lanes((0,))
+        env, sweeping = TWO, training.Replicas((0,))
         program: Any = None
         for again in (
             lambda: AGENT.resume(run, env),
@@ -613,7 +615,7 @@ def test_killed_at_a_random_moment_copies_come_to_the_same(attempt: int, tmp_pat
         words += ["--return-range=-500,0", *BUDGET, *ledger_at(book, Unit.TRAJECTORY)]
         process = began([*words, "--out", str(run)])
         try:
-            while not (run / KEY).exists():
+            while not (run / KEY_FILE).exists():
                 assert process.poll() is None
                 time.sleep(0.005)
             time.sleep(wait)

@@ -10,10 +10,10 @@ import pytest
 from privrl.core.errors import OverBudget
 from privrl.data import OneHot, Polynomial, Tabular, Trajectories
 from privrl.evaluation import PrivateValue, Schema, simulate_like
-from privrl.evaluation.sums import gathered
+from privrl.evaluation.sums import gather_sums
 from privrl.privacy import Budget, InputError, Ledger, Relation, Unit
 from privrl.privacy.noise import reproducible
-from privrl.privacy.session import SECRET
+from privrl.privacy.session import SECRET_SESSION
 from privrl.run.evaluation import CURVE_EPSILONS, EvaluationSpec, evaluate
 from privrl.run.study import Study
 
@@ -76,14 +76,19 @@ def test_each_estimator_draws_noise_of_its_own() -> None:
     """With a seed too: otherwise the same noise twice would cancel in a difference."""
     asked = question(estimators={"value": 1.0, "lstd": 1.0}, features=OneHot(3))
     value, lstd = evaluate(data(), JUDGED, asked, seed=7).results
-    judges: dict[str, Any] = {"value": asked.value, **asked.judges(True)}
-    sums = {name: gathered(judge, data(), JUDGED) for name, judge in judges.items()}
+    judges: dict[str, Any] = {
+        "value": asked.value_estimator,
+        **asked.value_function_estimators(True),
+    }
+    sums = {name: gather_sums(judge, data(), JUDGED) for name, judge in judges.items()}
 
     def drawn(name: str, child: int) -> Any:
         event = judges[name].mechanism.event
-        opened = SECRET.open(sums[name].unit, Relation.REPLACE_ONE, source=reproducible(7, child))
+        opened = SECRET_SESSION.open(
+            sums[name].unit, Relation.REPLACE_ONE, source=reproducible(7, child)
+        )
         opened.pay(event)
-        return judges[name].drawn(sums[name], opened)
+        return judges[name].release_paid(sums[name], opened)
 
     alone, again = drawn("value", 0), drawn("lstd", 1)
     assert value.estimate == alone.estimate

@@ -78,7 +78,7 @@ def test_a_sweep_from_elsewhere_imports_nothing(
     imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     about = json.loads(run_json(ENV))["words"]
-    plan = {"grid": {"actor_step": [0.1]}, "seeds": 1, "episodes": 8, "lanes": 1}
+    plan = {"grid": {"actor_step": [0.1]}, "seeds": 1, "episodes": 8, "replicas": 1}
     plan |= {"segment": None, "curves": False}
     told = {"kind": "privrl sweep", "format": 1, "plan": plan, "about": about}
     (tmp_path / "plan.json").write_text(json.dumps(told))

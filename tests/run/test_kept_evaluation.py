@@ -28,12 +28,12 @@ from privrl.core import files
 from privrl.core import resources as memory
 from privrl.core.errors import LedgerError
 from privrl.data import FunctionPolicy, OneHot, Tabular, Trajectories
-from privrl.evaluation import room
-from privrl.evaluation.sums import gathered
+from privrl.evaluation import memory as features_memory
+from privrl.evaluation.sums import gather_sums
 from privrl.privacy import Budget, InputError, Ledger, OverBudget, Relation, Unit, resuming
 from privrl.privacy.noise import Source
-from privrl.privacy.resuming import KEY
-from privrl.report import findings
+from privrl.privacy.resuming import KEY_FILE
+from privrl.report import results as results_section
 from privrl.report.folder import write_run
 from privrl.run import releasing
 from privrl.run.evaluation import EvaluationSpec, evaluate
@@ -180,7 +180,7 @@ def test_killed_anywhere_a_run_goes_on_to_the_study_of_its_copies(case: str, aft
             assert set(found()) == STUDY  # nothing was left to be done
             assert resume() == 2
             continue
-        assert (Path("run") / KEY).stat().st_mode & 0o777 == 0o600
+        assert (Path("run") / KEY_FILE).stat().st_mode & 0o777 == 0o600
         assert payments() == ("spend" in called and (called[-1] != "spend" or after))
         shutil.copytree("run", "copy")
         for out in ("copy", "run"):
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
 ) -> None:
     """With the same key, to the last byte of every file; only a test can draw a key twice."""
     real = secrets.token_bytes
-    monkeypatch.setattr(evaluate_command, "_on_ray", lambda _: gathered)
+    monkeypatch.setattr(evaluate_command, "_ray_gather", lambda _: gather_sums)
     monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(count))
     words = asked(*more, ledger=False)
     assert cli.run(words) == 0
@@ -301,7 +301,7 @@ def test_what_the_ledger_refuses_leaves_nothing(capsys: pytest.CaptureFixture[st
 def killed(*more: str, at_call: int = 3, **where: Any) -> None:
     with at(at_call, False, Killed), pytest.raises(Killed):
         cli.run(asked(*more, **where))
-    assert (Path(where.get("out", "run")) / KEY).exists()
+    assert (Path(where.get("out", "run")) / KEY_FILE).exists()
 
 
 @pytest.mark.parametrize("more", [ALL, [*SUMS, "--stream"], [*SUMS, "--stream", "--sort"]])
@@ -323,13 +323,13 @@ def test_other_data_is_refused(more: list[str], capsys: pytest.CaptureFixture[st
 def test_a_table_that_changes_between_two_passes_is_noticed_before_anybody_pays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keep = releasing.Keeping.keep
+    keep = releasing.RunRecord.keep
 
     def changing(self: Any, runs_on: Any) -> None:
         keep(self, runs_on)
         stays(0.6)
 
-    monkeypatch.setattr(releasing.Keeping, "keep", changing)
+    monkeypatch.setattr(releasing.RunRecord, "keep", changing)
     assert cli.run(asked("--stream")) == 2
     assert "changed while it was read" in capsys.readouterr().err
     assert payments() == 0
@@ -378,7 +378,7 @@ def test_a_key_that_says_something_else_is_refused(
 ) -> None:
     """With a seed written into it, the noise of a second release would be another."""
     killed(ALL[0], "value")
-    key = Path("run") / KEY
+    key = Path("run") / KEY_FILE
     said = json.loads(key.read_text())
     before = said["about"][name]
     said["about"][name] = value
@@ -398,9 +398,9 @@ def test_no_rows_are_sent_to_a_cluster_that_only_a_folder_names(
 
     def on_ray(address: str) -> Any:
         sent.append(address)
-        return gathered
+        return gather_sums
 
-    monkeypatch.setattr(evaluate_command, "_on_ray", on_ray)
+    monkeypatch.setattr(evaluate_command, "_ray_gather", on_ray)
     with at(3, False, Killed), pytest.raises(Killed):
         cli.run(asked("--ray", "somewhere.example:10001"))
     assert sent == ["somewhere.example:10001"]
@@ -425,7 +425,7 @@ def test_what_is_missing_beside_a_study_is_written_without_the_data() -> None:
 def test_another_kind_of_run_is_not_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
     about = {"seed": None, "run": None}
     Path("run").mkdir()
-    resuming.Kept.begin("run", about, live=False, runs_on={})
+    resuming.NoiseKey.begin("run", about, live=False, runs_on={})
     assert resume() == 2
     assert "There is no evaluation to resume" in capsys.readouterr().err
     data, question = in_python()
@@ -484,23 +484,23 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_their_size(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = vectors("--features", features, "--estimators", estimators)
-    monkeypatch.setattr(memory, "memory", lambda: 200_000)
+    monkeypatch.setattr(memory, "memory_limit", lambda: 200_000)
     assert cli.run(words) == 2
     assert "31 features would take about 2.06 MB of memory" in capsys.readouterr().err
     assert payments() == 0
     # The public matrices fit, and those of each person do not.
-    monkeypatch.setattr(room, "for_features", lambda dimension: None)
+    monkeypatch.setattr(features_memory, "check_features_memory", lambda dimension: None)
     assert cli.run(words) == 2
     assert "of memory, and this machine has 200 kB: take fewer features" in capsys.readouterr().err
     assert payments() == 0
-    monkeypatch.setattr(memory, "memory", lambda: 10**10)
+    monkeypatch.setattr(memory, "memory_limit", lambda: 10**10)
     assert cli.run(words) == 0
 
 
 def test_a_table_of_too_many_states_is_refused_with_its_size(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(memory, "memory", lambda: 100_000)
+    monkeypatch.setattr(memory, "memory_limit", lambda: 100_000)
     assert cli.run(asked("--estimators", "value,lstd")) == 2
     assert "3 features would take" in capsys.readouterr().err
     assert payments() == 0
@@ -527,7 +527,7 @@ def test_a_report_that_cannot_be_made_is_refused_unpaid(
     def broken(*_: Any) -> Any:
         raise RuntimeError("as a bug would")
 
-    monkeypatch.setattr(findings, "answer", broken)
+    monkeypatch.setattr(results_section, "answer", broken)
     with pytest.raises(RuntimeError):
         cli.run(asked())
     assert payments() == 0
@@ -538,7 +538,7 @@ def test_a_report_that_cannot_be_made_is_refused_unpaid(
 def test_whatever_figures_come_out_they_are_written(
     figure: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Noise may give anything: a walk that diverges, say."""
+    """Noise may give anything: a rollout that diverges, say."""
     monkeypatch.setattr(Source, "normal", lambda self, std, shape: np.full(shape, figure))
     with np.errstate(all="ignore"):
         assert cli.run(vectors(*ALL, "--features", "polynomial:2", "--start", "60,70")) == 0
@@ -665,12 +665,12 @@ def test_a_killed_process_is_gone_on_with_by_another() -> None:
             shutil.rmtree(left, ignore_errors=True)
         Path("people").unlink(missing_ok=True)
         process = subprocess.Popen([*PROGRAM, *asked(*ALL)], stdout=subprocess.DEVNULL)
-        while process.poll() is None and not (Path("run") / KEY).exists():
+        while process.poll() is None and not (Path("run") / KEY_FILE).exists():
             time.sleep(0.001)
         time.sleep(wait)
         process.kill()
         process.wait()
-        if not (Path("run") / KEY).exists():
+        if not (Path("run") / KEY_FILE).exists():
             assert set(found()) == STUDY  # it was quicker
             assert payments() == 1
             continue
@@ -839,14 +839,14 @@ def test_the_last_bits_of_sums_do_not_keep_a_run_from_going_on(
 ) -> None:
     data, question = in_python()
     evaluate(data, POLICY, question, folder="run")
-    read = releasing._read
+    read = releasing._gather_estimators
 
     def otherwise(*given: Any) -> Any:
         judges = read(*given)
         sums = {k: replace(v, total=v.total * (1.0 + 2.0**-50)) for k, v in judges.sums.items()}
         return replace(judges, sums=sums)
 
-    monkeypatch.setattr(releasing, "_read", otherwise)
+    monkeypatch.setattr(releasing, "_gather_estimators", otherwise)
     evaluate(data, POLICY, question, folder="run", resume=True)
 
 

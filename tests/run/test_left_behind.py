@@ -9,10 +9,10 @@ import pytest
 
 from privrl import cli
 from privrl.control.actor_critic import STATE
-from privrl.control.course import STATE as RELEASED
+from privrl.control.run_context import STATE as RELEASED
 from privrl.core import files
 from privrl.privacy import InputError
-from privrl.privacy.resuming import KEY
+from privrl.privacy.resuming import KEY_FILE
 from privrl.run.training import CHECKPOINT
 
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
@@ -52,7 +52,7 @@ def held(folder: Path) -> set[str]:
         (PEOPLE, "replace", ".certificate.json.", 1),
         (PEOPLE, "replace", ".result.json.", 1),
         (PEOPLE, "unlink", STATE, 1),
-        (PEOPLE, "unlink", KEY, 1),
+        (PEOPLE, "unlink", KEY_FILE, 1),
         (SECRET, "replace", ".released.npz.", 1),
         (SECRET, "replace", ".result.json.", 1),
         (SECRET, "unlink", RELEASED, 1),
@@ -65,13 +65,13 @@ def test_a_folder_that_is_finished_holds_no_secrets(
     words = [sys.executable, "-c", _DYING, call, name, str(time), *command, "--out", str(run)]
     assert subprocess.run(words, capture_output=True, check=False).returncode == -signal.SIGKILL
     before = held(run)
-    assert before & {KEY, STATE, RELEASED} or any("npz" in one for one in before)
+    assert before & {KEY_FILE, STATE, RELEASED} or any("npz" in one for one in before)
     # Going on finishes it, or says that it is.
     over = (run / "result.json").exists()
     assert cli.run([*command[:2], "--out", str(run), "--resume"]) == (2 if over else 0)
     after = held(run)
     assert "result.json" in after
-    assert not after & {KEY, STATE, RELEASED, CHECKPOINT}
+    assert not after & {KEY_FILE, STATE, RELEASED, CHECKPOINT}
     assert not [one for one in after if one.startswith(".")]
 
 
@@ -82,12 +82,12 @@ def test_whoever_comes_to_a_finished_folder_tidies_it(
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    for name in ("result.json", KEY, STATE, RELEASED, CHECKPOINT, "run.json", "notes.txt"):
+    for name in ("result.json", KEY_FILE, STATE, RELEASED, CHECKPOINT, "run.json", "notes.txt"):
         (run / name).write_text("{}")
     (run / "result.json").write_text('{"kind": "privrl actor-critic"}')
     if not whole:
         (run / "run.json").unlink()
-    for name in (KEY, STATE, "certificate.json"):
+    for name in (KEY_FILE, STATE, "certificate.json"):
         (run / f".{name}.abcd1234.privrl-half").write_text("half")
     (run / ".mine").write_text("kept")
     assert cli.run([*PEOPLE[:2], "--out", str(run), *again]) == 2
@@ -101,7 +101,7 @@ def test_whoever_comes_to_a_finished_folder_tidies_it(
 def test_files_of_other_programs_stay(result: str, again: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    own = {"result.json", STATE, RELEASED, CHECKPOINT, KEY}
+    own = {"result.json", STATE, RELEASED, CHECKPOINT, KEY_FILE}
     for name in own:
         (run / name).write_text(result)
     assert cli.run([*PEOPLE[:2], "--out", str(run), *again]) == 2
@@ -122,7 +122,7 @@ def test_what_is_half_written_goes_with_the_next_who_has_the_folder(
             files.write(tmp_path / "key", b"secret", secret=True)
     (left,) = held(tmp_path)
     assert left.startswith(".key.")
-    with files.alone(tmp_path):
+    with files.lock_folder(tmp_path):
         assert held(tmp_path) == {files.LOCK}
         # Others are kept out, and so is their tidying.
         files.write(tmp_path / "key", b"secret", secret=True)

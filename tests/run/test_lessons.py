@@ -121,7 +121,7 @@ def test_a_sweep_over_sigma_needs_no_budget(learner: str) -> None:
 
 
 def test_a_grid_may_be_said_in_two_places() -> None:
-    words = {**WORDS, "seeds": 3, "lanes": None, "grid": {"sigma": [0, 1]}}
+    words = {**WORDS, "seeds": 3, "replicas": None, "grid": {"sigma": [0, 1]}}
     lesson, plan = planned(words, ["actor_step=0.1,0.5"], ["entropy=0.2"])
     assert plan == SweepPlan({"sigma": (0.0, 1.0), "actor_step": (0.1, 0.5)}, seeds=3, episodes=50)
     assert lesson.to_dict()["entropy"] == 0.2

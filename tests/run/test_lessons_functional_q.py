@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from privrl.control import FunctionalQ, Network
-from privrl.control.noised_q import DESCENTS
+from privrl.control.noised_q import DEFAULT_DESCENTS
 from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot
 from privrl.envs.registry import make
@@ -137,7 +137,7 @@ def test_noised_updates_take_their_own_settings() -> None:
     words = {**WORDS, "release": "updates", "planner": "network", "updates": 7, "clip": 0.1}
     lesson = FunctionalQLesson.of(words)
     found = lesson.agent(lesson.environment())
-    assert found.descent == replace(DESCENTS["updates"], updates=7, clip=0.1)
+    assert found.descent == replace(DEFAULT_DESCENTS["updates"], updates=7, clip=0.1)
     assert found.updates == FunctionalQ().updates
     for release in (None, "rewards"):
         other = FunctionalQLesson.of({**WORDS, "clip": 0.1, "release": release})

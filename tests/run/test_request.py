@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from privrl import cli
-from privrl.cli import fronts
+from privrl.cli import option_names
 from privrl.data import (
     Fourier,
     OneHot,
@@ -94,10 +94,10 @@ def test_following_the_questions_leads_to_an_answer(folder: Path) -> None:
     words["table"] = complete["table"]
     while True:
         try:
-            study = Request.of(words).study(seed=1)
+            study = Request.of(words).run_study(seed=1)
             break
         except InputError as error:
-            told = error.told(fronts.front(context))
+            told = error.render(option_names.option_formatter(context))
             missing = next(
                 name
                 for name in complete
@@ -113,7 +113,7 @@ def test_following_the_questions_leads_to_an_answer(folder: Path) -> None:
 
 def test_questions_name_the_columns(folder: Path) -> None:
     with pytest.raises(InputError, match=r"The columns are stay, patient, condition, treatment"):
-        Request.of({"table": (str(folder / "stays.csv"),)}).study()
+        Request.of({"table": (str(folder / "stays.csv"),)}).run_study()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_misspelled_column_is_said_before_anything_else_is_asked(
     folder: Path, role: str, name: str, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        Request.of({"table": (str(folder / "stays.csv"),), role: name}).study()
+        Request.of({"table": (str(folder / "stays.csv"),), role: name}).run_study()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_misspelled_column_is_said_before_anything_else_is_asked(
 )
 def test_what_cannot_be_meant(folder: Path, changed: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Request.of(said(folder, **changed)).study()
+        Request.of(said(folder, **changed)).run_study()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_tables_of_another_kind(tmp_path: Path, name: str, content: bytes, words
     """One sentence says what to do, and never quotes a cell."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=words) as refused:
-        Request.of({"table": (str(tmp_path / name),)}).study()
+        Request.of({"table": (str(tmp_path / name),)}).run_study()
     assert "4711" not in str(refused.value)
 
 
@@ -207,7 +207,7 @@ def test_names_of_columns_below_a_mark_and_in_capitals(tmp_path: Path) -> None:
     wide = ",".join(f"lab{k}" for k in range(1000))
     (tmp_path / "STAYS.CSV").write_bytes(f"\ufeffstay,{wide}\n".encode())
     with pytest.raises(InputError, match=r"The columns are stay, lab0, .*lab28 and 971 more\."):
-        Request.of({"table": (str(tmp_path / "STAYS.CSV"),)}).study()
+        Request.of({"table": (str(tmp_path / "STAYS.CSV"),)}).run_study()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_bad_rows_are_answered_by_what_to_say(
     else:
         pq.write_table(pa.Table.from_pylist(rows), folder / "bad.parquet")
     with pytest.raises(InputError, match=words):
-        Request.of(said(folder, table=(str(folder / f"bad.{kind}"),))).study()
+        Request.of(said(folder, table=(str(folder / f"bad.{kind}"),))).run_study()
 
 
 def test_nothing_discounted_is_not_a_default(folder: Path) -> None:
@@ -241,7 +241,7 @@ def test_nothing_discounted_is_not_a_default(folder: Path) -> None:
     first = Request.of(said(folder, gamma=0.0))
     assert first.gamma == 0.0
     assert "--gamma 0.0" in first.command()
-    study = first.study(seed=1)
+    study = first.run_study(seed=1)
     assert study.main.settings["gamma"] == 0.0
     assert {fact.name: fact.value for fact in study.facts}["return_range"] == "0 to 1"
 
@@ -250,25 +250,25 @@ def test_both_policies_choose_among_the_same(folder: Path) -> None:
     Tabular.uniform(3, 4).save(folder / "four.json")
     words = said(folder, behavior_prob=None, behavior=str(folder / "four.json"))
     with pytest.raises(InputError, match="judge has 2 actions, but the one that was followed has"):
-        Request.of(words).study()
+        Request.of(words).run_study()
 
 
 def test_value_functions_only_where_rewards_end(folder: Path) -> None:
     """By default nothing is spent on sums that do not exist."""
-    assert len(Request.of(said(folder)).study(seed=1).results) == 1
-    assert len(Request.of(said(folder, terminated="true")).study(seed=1).results) == 2
-    assert len(Request.of(said(folder, terminated="false")).study(seed=1).results) == 1
+    assert len(Request.of(said(folder)).run_study(seed=1).results) == 1
+    assert len(Request.of(said(folder, terminated="true")).run_study(seed=1).results) == 2
+    assert len(Request.of(said(folder, terminated="false")).run_study(seed=1).results) == 1
     public = said(folder, epsilon=None, delta=None, public=True)
-    found = [one.method for one in Request.of(public).study().results]
+    found = [one.method for one in Request.of(public).run_study().results]
     assert found == ["WIS", "IS", "PDIS", "WPDIS"]
-    ended = Request.of(public | {"terminated": "true"}).study().results
+    ended = Request.of(public | {"terminated": "true"}).run_study().results
     assert [one.method for one in ended][-2:] == ["FQE", "LSTD"]
 
 
 def test_public_data_needs_no_bounds(folder: Path) -> None:
     bounded = said(folder, epsilon=None, delta=None, public=True, terminated="true")
     free = {k: v for k, v in bounded.items() if k not in ("reward_range", "weight_cap")}
-    studies = [Request.of(words).study() for words in (bounded, free)]
+    studies = [Request.of(words).run_study() for words in (bounded, free)]
     bounded_results, free_results = (one.to_dict()["results"] for one in studies)
     assert bounded_results == free_results
     named = {fact.name for one in studies for fact in one.facts}
@@ -294,13 +294,13 @@ def test_one_column_of_whole_numbers_can_be_a_vector(folder: Path) -> None:
     words = said(folder, state="stay", states=None, policy=str(folder / "soft.json"))
     for box in ({}, {"state_range": "0:300"}):
         request = Request.of(words | box)
-        policy, _ = request.policies()
+        policy, _ = request.load_policies()
         data = request.load(policy)
         assert isinstance(data, Trajectories)
         assert data.states.shape == (data.num_steps, 1)
-        assert request.study(seed=1).certificate is not None
+        assert request.run_study(seed=1).certificate is not None
     with pytest.raises(InputError, match=r"soft\.json is not about states of 2 columns"):
-        Request.of(words | {"state": "stay,p"}).study()
+        Request.of(words | {"state": "stay,p"}).run_study()
 
 
 def test_rewards_at_the_end_need_less_noise(folder: Path) -> None:
@@ -309,8 +309,8 @@ def test_rewards_at_the_end_need_less_noise(folder: Path) -> None:
     ended = rows.set_column(4, "outcome", pa.array(rows["outcome"].to_numpy() * last))
     pq.write_table(ended, folder / "ended.parquet")
     words = said(folder, table=(str(folder / "ended.parquet"),))
-    wide = Request.of(words).study(seed=4)
-    narrow = Request.of(words | {"return_range": "0,1"}).study(seed=4)
+    wide = Request.of(words).run_study(seed=4)
+    narrow = Request.of(words | {"return_range": "0,1"}).run_study(seed=4)
     widths = []
     for study in (wide, narrow):
         held = study.main.details["behavior"]["interval"]
@@ -324,10 +324,10 @@ def test_rewards_at_the_end_need_less_noise(folder: Path) -> None:
 
 def test_a_delta_that_somebody_fails_is_said(folder: Path) -> None:
     with pytest.warns(LargeDelta, match="not below 1/300") as warned:
-        found = Request.of(said(folder, delta=0.01)).study(seed=1)
+        found = Request.of(said(folder, delta=0.01)).run_study(seed=1)
     assert len(warned) == 1
     assert any("300 who are" in note for note in found.notes)
-    assert not any("Delta" in n for n in Request.of(said(folder)).study(seed=1).notes)
+    assert not any("Delta" in n for n in Request.of(said(folder)).run_study(seed=1).notes)
 
 
 def test_unknown_names_are_refused_with_a_hint(folder: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_configuration_says_the_same_as_options(folder: Path) -> None:
     for config in ("job.toml", "job.json"):
         read = Request.of({}, folder / config)
         assert read.command() == direct.command() or config == "job.json"
-        assert read.study(seed=3).main.estimate == direct.study(seed=3).main.estimate
+        assert read.run_study(seed=3).main.estimate == direct.run_study(seed=3).main.estimate
     over = Request.of({"horizon": 2}, folder / "job.toml")
     assert over.horizon == 2
 
@@ -362,7 +362,7 @@ def test_a_configuration_says_the_same_as_options(folder: Path) -> None:
 def test_bad_configurations(folder: Path, text: str, words: str) -> None:
     (folder / "job.toml").write_text(text)
     with pytest.raises(InputError, match=words):
-        Request.of(said(folder, horizon=None, gamma=0.9), folder / "job.toml").study()
+        Request.of(said(folder, horizon=None, gamma=0.9), folder / "job.toml").run_study()
 
 
 def test_a_stream_gives_what_memory_gives(folder: Path) -> None:
@@ -373,8 +373,8 @@ def test_a_stream_gives_what_memory_gives(folder: Path) -> None:
         if share is not None:
             shares.append(share)
 
-    whole = Request.of(words).study(seed=2)
-    streamed = Request.of(words | {"stream": True}).study(seed=2, progress=progress)
+    whole = Request.of(words).run_study(seed=2)
+    streamed = Request.of(words | {"stream": True}).run_study(seed=2, progress=progress)
     assert streamed.main.estimate == pytest.approx(whole.main.estimate, abs=1e-9)
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
@@ -387,9 +387,9 @@ def test_the_number_of_rows_does_not_choose_the_algorithm(
     words = said(
         folder, table=(str(folder / "stays.parquet"),), user="patient", gamma=0.9, terminated=True
     )
-    few = Request.of(words).study(seed=2)
+    few = Request.of(words).run_study(seed=2)
     monkeypatch.setattr("privrl.run.table_files._rows", lambda _: 10**9)
-    many = Request.of(words).study(seed=2)
+    many = Request.of(words).run_study(seed=2)
     assert few.certificate is not None
     assert many.certificate is not None
     assert [one.method for one in few.results] == ["PrivateValue", "PrivateGTD"]
@@ -402,7 +402,7 @@ def test_one_pass_gets_what_the_others_leave(folder: Path) -> None:
     words = said(
         folder, table=(str(folder / "stays.parquet"),), user="patient", gamma=0.9, terminated=True
     )
-    study = Request.of(words | {"stream": True, "sort": True}).study(seed=2)
+    study = Request.of(words | {"stream": True, "sort": True}).run_study(seed=2)
     assert study.certificate is not None
     first, second = study.certificate.events
     assert isinstance(first, Gaussian)
@@ -426,15 +426,15 @@ def test_a_known_protocol_stands_in_for_probabilities(folder: Path) -> None:
     )
     for stream in (False, True):
         known = Request.of(words | ({"stream": True} if stream else {}))
-        assert known.study(seed=5).main.estimate == pytest.approx(
-            logged.study(seed=5).main.estimate, abs=1e-9
+        assert known.run_study(seed=5).main.estimate == pytest.approx(
+            logged.run_study(seed=5).main.estimate, abs=1e-9
         )
 
 
 def test_words_read_from_the_data_are_not_public(folder: Path) -> None:
     words = said(folder, actions=None, states=None, policy=None, target_prob="p")
     with pytest.raises(InputError, match="--states which words"):
-        Request.of(words).study()
+        Request.of(words).run_study()
 
 
 def test_features_by_name(folder: Path) -> None:
@@ -452,7 +452,7 @@ def test_features_by_name(folder: Path) -> None:
 
 def test_facts_and_command_tell_everything(folder: Path) -> None:
     words = said(folder, user="patient", gamma=0.9)
-    study = Request.of(words).study(seed=1)
+    study = Request.of(words).run_study(seed=1)
     facts = {fact.name: fact for fact in study.facts}
     assert facts["number of people"].value == "150"
     assert facts["number of people"].origin == "counted"
@@ -462,7 +462,7 @@ def test_facts_and_command_tell_everything(folder: Path) -> None:
     for name in words:
         assert f"--{name.replace('_', '-')}" in study.command or name == "table"
     assert study.slices[0].labels == STATES
-    assert Request.of(said(folder)).study(seed=1).notes[0].startswith("Each trajectory")
+    assert Request.of(said(folder)).run_study(seed=1).notes[0].startswith("Each trajectory")
 
 
 RULES = "state=carry,reward=0,behavior_prob=refuse"
@@ -481,7 +481,7 @@ def test_no_word_tells_whether_there_was_a_null(folder: Path) -> None:
         path = folder / name / "stays.parquet"
         pq.write_table(pa.Table.from_pylist(changed), path)
         asked = Request.of(said(folder, table=(str(path),), nulls=RULES))
-        found = asked.study(seed=0).to_dict()
+        found = asked.run_study(seed=0).to_dict()
         studies.append({k: v for k, v in found.items() if k not in ("created", "command")})
     assert studies[0] == studies[1]
     assert any(f"answered by the rule {RULES}" in note for note in studies[0]["notes"])
@@ -532,7 +532,7 @@ def test_rewards_are_not_carried(tmp_path: Path) -> None:
         "horizon": 3,
         "num_states": 1,
     }
-    found = Request.of({**words, "nulls": RULES}).study()
+    found = Request.of({**words, "nulls": RULES}).run_study()
     assert found.main.estimate == 1.0
     with pytest.raises(InputError, match="'r' may hold nulls, by its type"):
-        Request.of({**words, "nulls": "carry"}).study()
+        Request.of({**words, "nulls": "carry"}).run_study()

@@ -14,7 +14,7 @@ from privrl.core.types import Floats
 from privrl.run.statistics import (
     interquartile_mean,
     probability_of_improvement,
-    resampled,
+    resample,
     stratified_interval,
 )
 from tests.statistics import FALSE_ALARM, follows_discrete
@@ -43,10 +43,10 @@ def test_resamples_follow_the_law_that_enumeration_gives() -> None:
         for second in itertools.product([2, 30], repeat=2):
             value = sum(first) + sum(second)
             law[value] = law.get(value, 0.0) + 1 / 108
-    draws = resampled(strata, total, 50_000, np.random.default_rng())
+    draws = resample(strata, total, 50_000, np.random.default_rng())
     assert follows_discrete(draws.astype(np.int64), law)
     # If the tasks were pooled instead, the law would be another.
-    pooled = resampled([np.concatenate(strata)], total, 50_000, np.random.default_rng())
+    pooled = resample([np.concatenate(strata)], total, 50_000, np.random.default_rng())
     assert not follows_discrete(pooled.astype(np.int64), law)
 
 

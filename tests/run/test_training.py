@@ -19,18 +19,18 @@ from privrl.privacy import Budget, Gaussian, Ledger, Relation, Unit
 from privrl.run.logs import FORMATS
 from privrl.run.training import (
     CHECKPOINT,
-    Lanes,
+    Replicas,
     TrainingRun,
+    delete_checkpoint,
     even_segment,
-    forget,
-    lanes_of,
     on_interrupt,
+    replicas_of,
     resume,
     train,
 )
-from tests.run.walk import WALK, Walk
+from tests.run.rollout import ROLLOUT, Rollout
 
-LANES = Lanes((3, 0, 3), {"drift": (0.0, 0.5, 1.0)})
+REPLICAS = Replicas((3, 0, 3), {"drift": (0.0, 0.5, 1.0)})
 
 
 def same(found: TrainingRun, wanted: TrainingRun) -> None:
@@ -56,23 +56,23 @@ def test_another_program_with_secret_keys_is_refused(tmp_path: Path) -> None:
     """The same keys over two different programs would cover two different sums."""
     run = tmp_path / "run"
     run.mkdir()
-    train(WALK, 60, Lanes(None), folder=run, segment=20, stop=after(1), curve=True)
+    train(ROLLOUT, 60, Replicas(None), folder=run, segment=20, stop=after(1), curve=True)
 
-    class Bent(Walk):
+    class Bent(Rollout):
         def advance(self, state: Any, episodes: int) -> Any:
             return super().advance(state, episodes)
 
-    for program in (Walk(start=1.0), Bent()):
+    for program in (Rollout(start=1.0), Bent()):
         with pytest.raises(InputError, match="holds a run of another program"):
             resume(program, run)
     shutil.copytree(run, tmp_path / "copy")
-    same(resume(Walk(), run), resume(WALK, tmp_path / "copy"))
+    same(resume(Rollout(), run), resume(ROLLOUT, tmp_path / "copy"))
 
 
 def test_a_run_is_what_the_program_gives_at_once() -> None:
-    found = train(WALK, 50, LANES, curve=True, segment=7)
+    found = train(ROLLOUT, 50, REPLICAS, curve=True, segment=7)
     with jax.enable_x64(True):
-        _, seen = WALK.advance(LANES.begun(WALK), 50)
+        _, seen = ROLLOUT.advance(REPLICAS.initial_state(ROLLOUT), 50)
     assert found.ending == "finished"
     assert found.seen["return"].tobytes() == np.asarray(seen["return"]).tobytes()
     assert found.seen["return"].shape == (3, 50)
@@ -80,16 +80,16 @@ def test_a_run_is_what_the_program_gives_at_once() -> None:
 
 
 def test_the_same_seed_meets_the_same_world_whatever_the_settings() -> None:
-    seen = train(WALK, 20, LANES, curve=True).seen["return"]
+    seen = train(ROLLOUT, 20, REPLICAS, curve=True).seen["return"]
     drifted = seen[2] - seen[0]
     np.testing.assert_allclose(drifted, 1.0 * np.arange(1, 21), rtol=1e-12)
-    other = train(WALK, 20, lanes_of([1, 3]), curve=True).seen["return"]
+    other = train(ROLLOUT, 20, replicas_of([1, 3]), curve=True).seen["return"]
     assert other[1].tobytes() == seen[0].tobytes()
     assert not np.allclose(other[0], seen[0])
 
 
 def test_without_a_seed_nobody_knows_the_key() -> None:
-    first, second = (train(WALK, 5, Lanes(None), curve=True).seen["return"] for _ in range(2))
+    first, second = (train(ROLLOUT, 5, Replicas(None), curve=True).seen["return"] for _ in range(2))
     assert first.shape == (1, 5)
     assert not np.any(first == second)
 
@@ -97,24 +97,26 @@ def test_without_a_seed_nobody_knows_the_key() -> None:
 @pytest.mark.parametrize("curve", [True, False])
 @pytest.mark.parametrize("stops", [0, 1, 3])
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, stops: int, curve: bool) -> None:
-    wanted = train(WALK, 23, LANES, curve=curve)
-    begun = train(WALK, 23, LANES, folder=tmp_path, segment=4, curve=curve, stop=after(stops))
+    wanted = train(ROLLOUT, 23, REPLICAS, curve=curve)
+    begun = train(ROLLOUT, 23, REPLICAS, folder=tmp_path, segment=4, curve=curve, stop=after(stops))
     assert begun.ending == "stopped"
     assert begun.episodes == 4 * stops
-    once_more = resume(WALK, tmp_path, stop=after(1))
+    once_more = resume(ROLLOUT, tmp_path, stop=after(1))
     assert once_more.episodes == 4 * stops + 4
-    found = resume(WALK, tmp_path)
+    found = resume(ROLLOUT, tmp_path)
     assert found.ending == "finished"
     same(found, wanted)
     # The end can be had again, until it is forgotten.
-    same(resume(WALK, tmp_path), wanted)
-    forget(tmp_path)
+    same(resume(ROLLOUT, tmp_path), wanted)
+    delete_checkpoint(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_secret_run_goes_on_with_its_own_key(tmp_path: Path) -> None:
-    begun = train(WALK, 20, Lanes(None), folder=tmp_path, curve=True, segment=5, stop=after(1))
-    found = resume(WALK, tmp_path)
+    begun = train(
+        ROLLOUT, 20, Replicas(None), folder=tmp_path, curve=True, segment=5, stop=after(1)
+    )
+    found = resume(ROLLOUT, tmp_path)
     assert found.seen["return"][:, :5].tobytes() == begun.seen["return"].tobytes()
     assert (tmp_path / CHECKPOINT).stat().st_mode & 0o777 == 0o600
 
@@ -126,7 +128,7 @@ def test_a_crash_at_any_moment_leaves_a_run_that_can_be_resumed(
     whole = tmp_path / "whole"
     whole.mkdir()
     options: Any = {"segment": 4, "curve": True, "formats": ["csv", "jsonl"]}
-    wanted = train(WALK, 12, LANES, folder=whole, **options)
+    wanted = train(ROLLOUT, 12, REPLICAS, folder=whole, **options)
     replace = os.replace
 
     for fatal in range(1, 4):
@@ -147,24 +149,24 @@ def test_a_crash_at_any_moment_leaves_a_run_that_can_be_resumed(
             with monkeypatch.context() as patched:
                 patched.setattr(os, "replace", dies)
                 with pytest.raises(KeyboardInterrupt):
-                    train(WALK, 12, LANES, folder=folder, **options)
-            same(resume(WALK, folder), wanted)
+                    train(ROLLOUT, 12, REPLICAS, folder=folder, **options)
+            same(resume(ROLLOUT, folder), wanted)
             for name in ("log.csv", "log.jsonl"):
                 assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_what_was_seen_is_kept_only_if_it_may_be(tmp_path: Path) -> None:
-    found = train(WALK, 10, LANES, folder=tmp_path)
+    found = train(ROLLOUT, 10, REPLICAS, folder=tmp_path)
     assert dict(found.seen) == {}
     assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKPOINT]
     with np.load(tmp_path / CHECKPOINT) as file:
         assert len(file.files) == 1 + 5  # the header and the state
     with pytest.raises(InputError, match="only where the curve may be kept"):
-        train(WALK, 10, LANES, folder=tmp_path / "x", formats=["csv"])
+        train(ROLLOUT, 10, REPLICAS, folder=tmp_path / "x", formats=["csv"])
 
 
-def test_logs_have_a_row_for_each_episode_and_lane(tmp_path: Path) -> None:
-    found = train(WALK, 6, lanes_of([4, 9]), folder=tmp_path, curve=True, formats=[*FORMATS])
+def test_logs_have_a_row_for_each_episode_and_replica(tmp_path: Path) -> None:
+    found = train(ROLLOUT, 6, replicas_of([4, 9]), folder=tmp_path, curve=True, formats=[*FORMATS])
     lines = (tmp_path / "log.csv").read_text().splitlines()
     assert lines[0] == "episode,seed,return,length"
     assert len(lines) == 1 + 12
@@ -190,12 +192,12 @@ def test_a_ledger_that_refuses_ends_the_run_and_what_was_done_stays(tmp_path: Pa
         paid: list[tuple[int, int]] = []
 
         def pay(first: int, episodes: int) -> None:
-            ledger.spend(Gaussian(4.0, 1.0), run="walk")
+            ledger.spend(Gaussian(4.0, 1.0), run="rollout")
             paid.append((first, episodes))
 
         folder = tmp_path / "run"
         folder.mkdir()
-        found = train(WALK, 100, LANES, folder=folder, segment=10, curve=True, pay=pay)
+        found = train(ROLLOUT, 100, REPLICAS, folder=folder, segment=10, curve=True, pay=pay)
         assert found.ending == "budget"
         assert "limit" in found.reason or "budget" in found.reason
         assert 0 < found.episodes < 100
@@ -203,14 +205,14 @@ def test_a_ledger_that_refuses_ends_the_run_and_what_was_done_stays(tmp_path: Pa
         assert len(ledger.entries()) == len(paid)
         assert found.seen["return"].shape == (3, found.episodes)
         # Still refused; and with another opened, the rest of the same run.
-        assert resume(WALK, folder, pay=pay).episodes == found.episodes
-    same(resume(WALK, folder, pay=lambda *_: None), train(WALK, 100, LANES, curve=True))
+        assert resume(ROLLOUT, folder, pay=pay).episodes == found.episodes
+    same(resume(ROLLOUT, folder, pay=lambda *_: None), train(ROLLOUT, 100, REPLICAS, curve=True))
 
 
 def test_a_segment_that_was_paid_and_cut_off_is_not_paid_again(tmp_path: Path) -> None:
     paid: list[int] = []
 
-    class Dies(Walk):
+    class Dies(Rollout):
         def advance(self, state: Any, episodes: int) -> Any:
             if int(state.time) == 4 and len(paid) == 2:
                 raise KeyboardInterrupt
@@ -220,9 +222,9 @@ def test_a_segment_that_was_paid_and_cut_off_is_not_paid_again(tmp_path: Path) -
         paid.append(first)
 
     with pytest.raises(KeyboardInterrupt):
-        train(Dies(), 12, LANES, folder=tmp_path, segment=4, pay=pay)
+        train(Dies(), 12, REPLICAS, folder=tmp_path, segment=4, pay=pay)
     assert paid == [0, 4]
-    resume(WALK, tmp_path, pay=pay)
+    resume(ROLLOUT, tmp_path, pay=pay)
     assert paid == [0, 4, 8]
 
 
@@ -235,8 +237,8 @@ def test_progress_is_told_the_share_that_is_done(tmp_path: Path) -> None:
     def progress(what: str, share: float | None = None) -> None:
         told.append((what, share))
 
-    train(WALK, 12, LANES, folder=tmp_path, segment=4, progress=progress, stop=after(1))
-    resume(WALK, tmp_path, progress=progress)
+    train(ROLLOUT, 12, REPLICAS, folder=tmp_path, segment=4, progress=progress, stop=after(1))
+    resume(ROLLOUT, tmp_path, progress=progress)
     assert [share for _, share in told] == pytest.approx([0.0, 1 / 3, 1 / 3, 2 / 3, 1.0])
     assert told[-1][0] == "12 of 12 episodes"
 
@@ -254,7 +256,7 @@ def test_segments_are_whole_batches() -> None:
     assert even_segment(520, 60, 13) == 52
     assert even_segment(10, 5, 20) == 20
 
-    class Batches(Walk):
+    class Batches(Rollout):
         batch = 4
         played: ClassVar[list[int]] = []
 
@@ -262,9 +264,9 @@ def test_segments_are_whole_batches() -> None:
             self.played.append(episodes)
             return super().advance(state, episodes)
 
-    found = train(Batches(), 22, LANES, curve=True, segment=9)
+    found = train(Batches(), 22, REPLICAS, curve=True, segment=9)
     assert Batches.played == [8, 8, 6]
-    same(found, train(WALK, 22, LANES, curve=True))
+    same(found, train(ROLLOUT, 22, REPLICAS, curve=True))
 
 
 def test_an_interrupt_asks_to_stop_and_a_second_one_stops() -> None:
@@ -280,15 +282,15 @@ def test_an_interrupt_asks_to_stop_and_a_second_one_stops() -> None:
 
 def test_what_cannot_be_run_is_refused_in_one_sentence(tmp_path: Path) -> None:
     for wrong, sentence in (
-        (lambda: train(WALK, 0, LANES), "episodes must be at least 1"),
-        (lambda: train(WALK, 5, LANES, segment=0), "segment must be at least 1"),
-        (lambda: train(WALK, 5, lanes_of([0], speed=1.0)), "must be one of drift, spread"),
-        (lambda: lanes_of([]), "at least one seed"),
-        (lambda: lanes_of([-1]), "A seed must be a whole number"),
-        (lambda: lanes_of([2**32]), "A seed must be a whole number"),
-        (lambda: lanes_of([0], drift=np.inf), "drift must be finite"),
-        (lambda: Lanes((1, 2), {"drift": (1.0,)}), "a value for each of the 2 lanes"),
-        (lambda: resume(WALK, tmp_path), "no run to resume"),
+        (lambda: train(ROLLOUT, 0, REPLICAS), "episodes must be at least 1"),
+        (lambda: train(ROLLOUT, 5, REPLICAS, segment=0), "segment must be at least 1"),
+        (lambda: train(ROLLOUT, 5, replicas_of([0], speed=1.0)), "must be one of drift, spread"),
+        (lambda: replicas_of([]), "at least one seed"),
+        (lambda: replicas_of([-1]), "A seed must be a whole number"),
+        (lambda: replicas_of([2**32]), "A seed must be a whole number"),
+        (lambda: replicas_of([0], drift=np.inf), "drift must be finite"),
+        (lambda: Replicas((1, 2), {"drift": (1.0,)}), "a value for each of the 2 replicas"),
+        (lambda: resume(ROLLOUT, tmp_path), "no run to resume"),
     ):
         with pytest.raises(InputError, match=sentence):
             wrong()
@@ -296,29 +298,29 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_another_run_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    train(WALK, 12, LANES, folder=tmp_path, about={"env": "A"}, stop=after(1))
+    train(ROLLOUT, 12, REPLICAS, folder=tmp_path, about={"env": "A"}, stop=after(1))
     with pytest.raises(InputError, match="was not finished: resume it"):
-        train(WALK, 12, LANES, folder=tmp_path)
+        train(ROLLOUT, 12, REPLICAS, folder=tmp_path)
     with pytest.raises(InputError, match="another run, with other settings"):
-        resume(WALK, tmp_path, about={"env": "B"})
+        resume(ROLLOUT, tmp_path, about={"env": "B"})
     with pytest.raises(InputError, match="another program"):
-        resume(Walk(width=2), tmp_path, about={"env": "A"})
-    assert resume(WALK, tmp_path, about={"env": "A"}).ending == "finished"
+        resume(Rollout(width=2), tmp_path, about={"env": "A"})
+    assert resume(ROLLOUT, tmp_path, about={"env": "A"}).ending == "finished"
 
 
 def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
-    train(WALK, 12, LANES, folder=tmp_path, stop=after(1))
+    train(ROLLOUT, 12, REPLICAS, folder=tmp_path, stop=after(1))
     (tmp_path / f".{CHECKPOINT}.abc.privrl-half").write_bytes(b"keys")
-    resume(WALK, tmp_path)
+    resume(ROLLOUT, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
 KILLED = """
 import sys, time
-from tests.run.walk import Walk
+from tests.run.rollout import Rollout
 from privrl.run.training import lanes_of, train
 
-class Slow(Walk):
+class Slow(Rollout):
     def advance(self, state, episodes):
         time.sleep(0.01)
         return super().advance(state, episodes)
@@ -333,9 +335,9 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
-    lanes = lanes_of([0, 1])
+    replicas = replicas_of([0, 1])
     wanted = train(
-        WALK, 4000, lanes, folder=whole, segment=2000, curve=True, formats=["csv", "jsonl"]
+        ROLLOUT, 4000, replicas, folder=whole, segment=2000, curve=True, formats=["csv", "jsonl"]
     )
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(killed)], cwd=os.getcwd())
     try:
@@ -347,6 +349,6 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert log.stat().st_size < (whole / "log.csv").stat().st_size
-    same(resume(WALK, killed), wanted)
+    same(resume(ROLLOUT, killed), wanted)
     for name in ("log.csv", "log.jsonl"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()

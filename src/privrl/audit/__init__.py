@@ -4,11 +4,11 @@
 >>> from privrl.privacy import Budget
 >>> from privrl.audit import Target, Verdict, audit
 >>> from privrl.privacy.mechanisms import GaussianMechanism
->>> plan = GaussianMechanism.calibrated(1.0, Budget(4.0, 1e-5))
+>>> plan = GaussianMechanism.from_budget(1.0, Budget(4.0, 1e-5))
 >>> def mechanism(people, source):
 ...     return plan.release(sum(people), source)[0]
 >>> neighbours = (np.array([0.5, 1.0]), np.array([0.5, -1.0]))
->>> found = audit(Target.of(mechanism, neighbours, Budget(4.0, 1e-5), runs=4000))
+>>> found = audit(Target.from_mechanism(mechanism, neighbours, Budget(4.0, 1e-5), runs=4000))
 >>> found.verdict is Verdict.NOT_REFUTED
 True
 """

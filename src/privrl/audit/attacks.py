@@ -4,9 +4,9 @@ An attack is fitted on runs that are never used again; its score is large where 
 second world. It may be as clever or as silly as it likes: which attack wins is decided on held-out
 runs too, and the bound is computed on fresh ones, so a bad attack costs power, never validity.
 
-What an attacker sees of a run is a row of finite numbers: the values (`observed`), and last the
-*pattern*, a number that stands for everything else there is to see: the shape, which entries are
-NaN, infinite or negative zeros, and the error, if the run ended in one.
+What an attacker sees of a run is a row of finite numbers: the values (`attack_features`), and last
+the *pattern*, a number that stands for everything else there is to see: the shape, which entries
+are NaN, infinite or negative zeros, and the error, if the run ended in one.
 """
 
 import zlib
@@ -48,16 +48,16 @@ class Attack:
     score: Score
 
 
-def observed(outputs: Outputs) -> Array:
+def attack_features(outputs: Outputs) -> Array:
     """What an attacker sees: a row of numbers per run, the pattern last."""
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
             raise InputError("What was drawn must have a row for each run.")
-        return _numbers(outputs)
+        return _array_features(outputs)
     groups: dict[object, list[int]] = {}
     for i, output in enumerate(outputs):
-        groups.setdefault(_kind(output), []).append(i)
-    parts = [_alike([outputs[i] for i in places]) for places in groups.values()]
+        groups.setdefault(_output_kind(output), []).append(i)
+    parts = [_group_features([outputs[i] for i in places]) for places in groups.values()]
     found = np.zeros((len(outputs), max((p.shape[1] for p in parts), default=1)))
     for places, part in zip(groups.values(), parts, strict=True):
         found[places, : part.shape[1] - 1] = part[:, :-1]
@@ -65,7 +65,7 @@ def observed(outputs: Outputs) -> Array:
     return found
 
 
-def everything(whole: Any) -> Array:
+def flatten_json(whole: Any) -> Array:
     """Every number in a result's JSON form, and a number for every word."""
     found: list[float] = []
 
@@ -74,7 +74,7 @@ def everything(whole: Any) -> Array:
             for one in value.values() if isinstance(value, dict) else value:
                 collect(one)
         elif isinstance(value, str):
-            found.append(_mark(value.encode()))
+            found.append(_hash_float(value.encode()))
         else:
             found.append(np.nan if value is None else float(value))
 
@@ -94,7 +94,7 @@ def evidence(sums: Array, first: Any, second: Any) -> list[Array]:
     return [noise, np.diff(noise, axis=0), np.array([likelier])]
 
 
-def _kind(output: object) -> object:
+def _output_kind(output: object) -> object:
     """Runs with the same kind of output are looked at together."""
     if isinstance(output, Failure):
         return str(output)
@@ -104,16 +104,16 @@ def _kind(output: object) -> object:
     return (array.shape, array.dtype.str)
 
 
-def _alike(outputs: list[object]) -> Array:
+def _group_features(outputs: list[object]) -> Array:
     first = outputs[0]
     if isinstance(first, Failure):
-        return np.full((len(outputs), 1), _mark(str(first).encode()))
+        return np.full((len(outputs), 1), _hash_float(str(first).encode()))
     if isinstance(first, bytes):
         whole = b"".join(cast(list[bytes], outputs))
         table = np.frombuffer(whole, dtype=np.uint8).reshape(len(outputs), len(first))
         bits = np.unpackbits(table, axis=1).astype(np.float64)
-        return np.column_stack([bits, np.full(len(outputs), _mark(b"%d bytes" % len(first)))])
-    return _numbers(np.stack([_array(output) for output in outputs]))
+        return np.column_stack([bits, np.full(len(outputs), _hash_float(b"%d bytes" % len(first)))])
+    return _array_features(np.stack([_array(output) for output in outputs]))
 
 
 def _array(output: object) -> NDArray[np.generic]:
@@ -126,7 +126,7 @@ def _array(output: object) -> NDArray[np.generic]:
     return array
 
 
-def _numbers(outputs: NDArray[Any]) -> Array:
+def _array_features(outputs: NDArray[Any]) -> Array:
     """The values of an array with a row for each run, and their pattern."""
     shape = f"{outputs.shape[1:]} {_array(outputs).dtype.kind}".encode()
     flat = outputs.reshape(len(outputs), -1)
@@ -138,36 +138,39 @@ def _numbers(outputs: NDArray[Any]) -> Array:
         columns.append((flat & flat.dtype.type(0xFFFFF)).astype(np.float64))
     rows = np.concatenate(columns, axis=1)
     odd = ~np.isfinite(rows) | ((rows == 0.0) & np.signbit(rows))
-    pattern = np.full(len(rows), _mark(shape))
+    pattern = np.full(len(rows), _hash_float(shape))
     for i in np.flatnonzero(odd.any(axis=1)):
         # NaN, the infinities and -0.0, each at its place.
-        pattern[i] = _mark(shape + np.where(odd[i], rows[i], 1.0).tobytes())
+        pattern[i] = _hash_float(shape + np.where(odd[i], rows[i], 1.0).tobytes())
     return np.column_stack([np.where(np.isfinite(rows), rows, 0.0) + 0.0, pattern])
 
 
-def _mark(description: bytes) -> float:
+def _hash_float(description: bytes) -> float:
     return float(zlib.crc32(description))
 
 
-def fitted(first: Array, second: Array) -> list[Attack]:
-    """Every attack, fitted on rows as `observed` gives them."""
+def fit_attacks(first: Array, second: Array) -> list[Attack]:
+    """Every attack, fitted on rows as `attack_features` gives them."""
     # Brought to a common size first, by powers of two: no square of what follows overflows.
     largest = np.maximum(np.abs(first).max(axis=0), np.abs(second).max(axis=0))[:-1]
     scale = np.exp2(-np.clip(np.frexp(largest)[1], -1000, 1000))
     numbers = [part[:, :-1] * scale for part in (first, second)]
-    found = [_pattern(first, second)]
+    found = [_pattern_attack(first, second)]
     if len(scale):
-        made = [make(*numbers) for make in (_direction, _coordinate, _spread, _size)]
-        made += [attack for attack in [_values(*numbers)] if attack is not None]
-        found += [_scaled(attack, scale) for attack in made]
+        made = [
+            make(*numbers)
+            for make in (_fisher_attack, _coordinate_attack, _gaussian_attack, _max_abs_attack)
+        ]
+        made += [attack for attack in [_value_attack(*numbers)] if attack is not None]
+        found += [_scale_inputs(attack, scale) for attack in made]
     return found
 
 
-def _scaled(attack: Attack, scale: Array) -> Attack:
+def _scale_inputs(attack: Attack, scale: Array) -> Attack:
     return Attack(attack.name, lambda rows: attack.score(rows[:, :-1] * scale))
 
 
-def _direction(first: Array, second: Array) -> Attack:
+def _fisher_attack(first: Array, second: Array) -> Attack:
     """Fisher's discriminant: the best there is against Gaussian noise, correlated or not."""
     gap = second.mean(axis=0) - first.mean(axis=0)
     scale = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 2.0)
@@ -183,7 +186,7 @@ def _direction(first: Array, second: Array) -> Attack:
     return Attack("direction", lambda rows: cast(Array, rows @ weights))
 
 
-def _coordinate(first: Array, second: Array) -> Attack:
+def _coordinate_attack(first: Array, second: Array) -> Attack:
     """The single number that moves most."""
     scale = np.sqrt(first.var(axis=0) + second.var(axis=0))
     gap = second.mean(axis=0) - first.mean(axis=0)
@@ -194,7 +197,7 @@ def _coordinate(first: Array, second: Array) -> Attack:
     return Attack("coordinate", lambda rows: sign * rows[:, best])
 
 
-def _spread(first: Array, second: Array) -> Attack:
+def _gaussian_attack(first: Array, second: Array) -> Attack:
     """Log-likelihood ratio of normals with means and variances of their own, number by number."""
     floor = 1e-12 * (1.0 + np.abs(first).max(axis=0, initial=0.0))
     mean = [first.mean(axis=0), second.mean(axis=0)]
@@ -209,29 +212,29 @@ def _spread(first: Array, second: Array) -> Attack:
     return Attack("spread", score)
 
 
-def _size(first: Array, second: Array) -> Attack:
+def _max_abs_attack(first: Array, second: Array) -> Attack:
     """The largest number of all, whatever its sign."""
     larger = np.abs(second).max(axis=1).mean() >= np.abs(first).max(axis=1).mean()
     sign = 1.0 if larger else -1.0
     return Attack("size", lambda rows: sign * np.abs(rows).max(axis=1))
 
 
-def _pattern(first: Array, second: Array) -> Attack:
+def _pattern_attack(first: Array, second: Array) -> Attack:
     """Log-odds of shapes, of what is not finite, and of errors."""
-    score = _odds(first[:, -1], second[:, -1])
+    score = _log_odds_score(first[:, -1], second[:, -1])
     return Attack("pattern", lambda rows: score(rows[:, -1]))
 
 
-def _values(first: Array, second: Array) -> Attack | None:
+def _value_attack(first: Array, second: Array) -> Attack | None:
     """Log-odds of each whole output, where there are few different ones."""
-    keys = [_keys(first), _keys(second)]
+    keys = [_hash_rows(first), _hash_rows(second)]
     if len(np.unique(np.concatenate(keys))) > min(_MOST_VALUES, (len(first) + len(second)) // 8):
         return None
-    score = _odds(*keys)
-    return Attack("values", lambda rows: score(_keys(rows)))
+    score = _log_odds_score(*keys)
+    return Attack("values", lambda rows: score(_hash_rows(rows)))
 
 
-def _odds(first: NDArray[Any], second: NDArray[Any]) -> Callable[[NDArray[Any]], Array]:
+def _log_odds_score(first: NDArray[Any], second: NDArray[Any]) -> Callable[[NDArray[Any]], Array]:
     """How much more often each value was seen in the second world, as a logarithm."""
     known, inverse = np.unique(np.concatenate([first, second]), return_inverse=True)
     counts = [
@@ -247,7 +250,7 @@ def _odds(first: NDArray[Any], second: NDArray[Any]) -> Callable[[NDArray[Any]],
     return score
 
 
-def _keys(rows: Array) -> NDArray[np.uint64]:
+def _hash_rows(rows: Array) -> NDArray[np.uint64]:
     """Each row as one number; rows that share one by chance cost a little power."""
     words = np.ascontiguousarray(rows).view(np.uint64)
     words = (words ^ (words >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)

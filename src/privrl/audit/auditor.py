@@ -46,13 +46,13 @@ from privrl.audit.attacks import Attack, Failure, Outputs
 from privrl.audit.bounds import Counts
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
-from privrl.core.progress import Progress, silent
+from privrl.core.progress import Progress, no_progress
 from privrl.core.types import Array
 from privrl.privacy import accounting
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.events import ApproxDP, Event, PureDP, as_events
 from privrl.privacy.noise import Source, secure
-from privrl.privacy.promise import Budget, Relation, Word
+from privrl.privacy.promise import Budget, Relation, WordEnum
 
 FALSE_ALARM = 1e-6
 """How often a promise that is kept is called refuted, at most, unless another rate is asked for."""
@@ -66,10 +66,10 @@ FAR_ABOVE = 1.5
 _CHUNK = 4_000_000  # numbers drawn at a time
 _CURVE_POINTS = 41
 _PROFILE_POINTS = 33
-_AVERAGED = 8  # thresholds on either side
+_SMOOTHING_RADIUS = 8  # thresholds on either side
 
 
-class Verdict(Word):
+class Verdict(WordEnum):
     """What an audit says about a promise."""
 
     REFUTED = "refuted"
@@ -112,7 +112,7 @@ class Target:
         object.__setattr__(self, "runs", checks.count("runs", self.runs))
 
     @classmethod
-    def of(
+    def from_mechanism(
         cls,
         mechanism: Callable[[Any, Source], Any],
         neighbours: tuple[Any, Any],
@@ -133,7 +133,7 @@ class Target:
             raise InputError(f"Two neighbouring inputs are needed, not {len(neighbours)}.")
 
         def draw(world: int, count: int, source: Source) -> Outputs:
-            return [_outcome(mechanism, neighbours[world], source) for _ in range(count)]
+            return [_run_once(mechanism, neighbours[world], source) for _ in range(count)]
 
         if isinstance(promise, Certificate):
             events: tuple[Event, ...] = promise.events
@@ -150,7 +150,7 @@ class Target:
         return cls(name, draw, events, relation, delta, runs)
 
 
-def _outcome(mechanism: Callable[[Any, Source], Any], given: Any, source: Source) -> object:
+def _run_once(mechanism: Callable[[Any, Source], Any], given: Any, source: Source) -> object:
     try:
         return mechanism(given, source)
     except Exception as error:  # an error is an output: it may depend on the input
@@ -206,7 +206,7 @@ class Audit:
     note: str = ""
 
     @property
-    def broken(self) -> bool:
+    def is_refuted(self) -> bool:
         """Whether the promise is refuted."""
         return self.verdict is Verdict.REFUTED
 
@@ -223,11 +223,14 @@ class Audit:
         return {
             "target": self.target,
             "relation": self.relation.value,
-            "certified": _json(self.certified),
+            "certified": _finite_or_none(self.certified),
             "delta": self.delta,
-            "epsilon": _json(self.epsilon),
+            "epsilon": _finite_or_none(self.epsilon),
             "confidence": self.confidence,
-            "gaussian": {"mu": _json(self.gaussian.mu), "epsilon": _json(self.gaussian.epsilon)},
+            "gaussian": {
+                "mu": _finite_or_none(self.gaussian.mu),
+                "epsilon": _finite_or_none(self.gaussian.epsilon),
+            },
             "verdict": self.verdict.value,
             "warning": self.warning,
             "false_alarm": self.false_alarm,
@@ -244,7 +247,7 @@ class Audit:
         }
 
 
-def _json(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
@@ -255,33 +258,33 @@ def audit(
     confidence: float = 0.95,
     false_alarm: float = FALSE_ALARM,
     source: Source | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Audit:
     """Attack `target` with so many runs in each world."""
     total = target.runs if runs is None else checks.count("runs", runs)
     if total < 40:
         raise InputError(f"An audit needs at least 40 runs in each world, not {total}.")
     confidence = checks.confidence(confidence)
-    false_alarm = checked_false_alarm(false_alarm)
+    false_alarm = check_false_alarm(false_alarm)
     rng = secure() if source is None else source
     promise = _Promise(target)
     try:
-        arena = _Arena(target, rng, total, progress, together=True)
-        return _audited(promise, total, confidence, false_alarm, arena)
+        arena = _AttackRunner(target, rng, total, progress, together=True)
+        return _run_audit(promise, total, confidence, false_alarm, arena)
     except _RunError:
         # Which of the runs failed matters. Nothing seen so far is used: everything begins anew.
-        arena = _Arena(target, rng, total, progress, together=False)
-        return _audited(promise, total, confidence, false_alarm, arena)
+        arena = _AttackRunner(target, rng, total, progress, together=False)
+        return _run_audit(promise, total, confidence, false_alarm, arena)
 
 
-def checked_false_alarm(rate: float) -> float:
+def check_false_alarm(rate: float) -> float:
     """A rate of false alarms that can be held to."""
     if not 1e-9 <= checks.number("false_alarm", rate) <= 0.1:
         raise InputError(f"must be from 1e-9 to 0.1, not {rate:g}.", field="false_alarm")
     return float(rate)
 
 
-def concluded(refuted: bool, could_show: float, certified: float, powerful: bool) -> Verdict:
+def decide_verdict(refuted: bool, could_show: float, certified: float, powerful: bool) -> Verdict:
     """The verdict of an audit that could have shown so much; see the module."""
     if refuted:
         return Verdict.REFUTED
@@ -290,45 +293,49 @@ def concluded(refuted: bool, could_show: float, certified: float, powerful: bool
     return Verdict.NOT_REFUTED
 
 
-def _audited(
-    promise: "_Promise", total: int, confidence: float, false_alarm: float, arena: "_Arena"
+def _run_audit(
+    promise: "_Promise", total: int, confidence: float, false_alarm: float, arena: "_AttackRunner"
 ) -> Audit:
     target = arena.target
     fitting, choosing = total // 4, total // 8
     judged = total - fitting - choosing
-    candidates = arena.fitted(fitting)
+    candidates = arena.fit_attacks(fitting)
     tried = [arena.scores(candidates, world, choosing) for world in (0, 1)]
     error = false_alarm / 2.0
 
-    def sure(worth: Worth) -> Worth:
+    def at_high_confidence(worth: Objective) -> Objective:
         """Judged at a confidence far above the bound's own: a threshold that looks good by luck,
         as the extreme ones do, would look worse on fresh runs."""
         return lambda hits, alarms, runs: worth(
-            bounds.at_least(hits, runs, error), bounds.at_most(alarms, runs, error)
+            bounds.clopper_pearson_lower(hits, runs, error),
+            bounds.clopper_pearson_upper(alarms, runs, error),
         )
 
-    for_epsilon = _chosen(tried, sure(lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta)))
-    for_shape = _chosen(tried, sure(bounds.gaussian_mu))
-    for_curve = _chosen(tried, sure(promise.excess))
-    for_test = _chosen(tried, promise.prospects)
+    for_epsilon = _choose_test(
+        tried, at_high_confidence(lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta))
+    )
+    for_shape = _choose_test(tried, at_high_confidence(bounds.gaussian_mu))
+    for_curve = _choose_test(tried, at_high_confidence(promise.excess))
+    for_test = _choose_test(tried, promise.smoothed_z_scores)
     picks = (for_epsilon, for_shape, for_curve, for_test)
     used = sorted({pick.attack for pick in picks})
     place = {attack: i for i, attack in enumerate(used)}
-    point = promise.point(for_test.counts(tried, for_test.attack))
+    point = promise.worst_point(for_test.counts(tried, for_test.attack))
     fresh = [arena.scores([candidates[i] for i in used], world, judged) for world in (0, 1)]
 
-    def counted(pick: _Pick) -> Counts:
+    def fresh_counts(pick: _ThresholdTest) -> Counts:
         return pick.counts(fresh, place[pick.attack])
 
-    counts, tested = counted(for_epsilon), counted(for_test)
-    mu = float(bounds.gaussian_mu(*bounds.rates(counted(for_shape), confidence)))
+    counts, tested = fresh_counts(for_epsilon), fresh_counts(for_test)
+    mu = float(bounds.gaussian_mu(*bounds.rate_bounds(fresh_counts(for_shape), confidence)))
     # Half of the error for the test at one point, the other half for intervals at three thresholds.
     each = error / 3.0
     refuted = bounds.excess_p_value(tested, *point) <= error or any(
-        promise.crossed(counted(pick), each) for pick in (for_epsilon, for_shape, for_curve)
+        promise.is_violated_by(fresh_counts(pick), each)
+        for pick in (for_epsilon, for_shape, for_curve)
     )
-    could_show = bounds.most_detectable(judged, target.delta, confidence)
-    would_catch = promise.would_catch(judged, error)
+    could_show = bounds.max_detectable_epsilon(judged, target.delta, confidence)
+    would_catch = promise.detectable_noise_factor(judged, error)
     powerful = would_catch is not None and would_catch >= LESS_NOISE
     return Audit(
         target=target.name,
@@ -338,7 +345,7 @@ def _audited(
         epsilon=bounds.epsilon_from_counts(counts, target.delta, confidence),
         confidence=confidence,
         gaussian=GaussianFit(mu, _epsilon_of_mu(mu, target.delta)),
-        verdict=concluded(refuted, could_show, promise.epsilon, powerful),
+        verdict=decide_verdict(refuted, could_show, promise.epsilon, powerful),
         false_alarm=false_alarm,
         attack=candidates[for_epsilon.attack].name,
         counts=counts,
@@ -346,7 +353,7 @@ def _audited(
         could_show=could_show,
         would_catch=would_catch,
         failures=(arena.failed[0] / total, arena.failed[1] / total),
-        curve=_curve([scores[place[for_epsilon.attack]] for scores in fresh]),
+        curve=_roc_curve([scores[place[for_epsilon.attack]] for scores in fresh]),
         power=bounds.excess_power(tested, *point, error),
         note=target.note,
     )
@@ -376,7 +383,7 @@ class _Promise:
         allowed = np.multiply.outer(false_alarm_rate, np.exp(self.epsilons)) + self.deltas
         return np.asarray(np.max(np.asarray(hit_rate)[..., None] - allowed, axis=-1))
 
-    def standing(self, hits: Array, false_alarms: Array, runs: int) -> Array:
+    def z_scores(self, hits: Array, false_alarms: Array, runs: int) -> Array:
         """By how many standard errors counts break the promise, at each of its epsilons.
 
         More false alarms than were seen are allowed for, by two standard errors: few may be luck.
@@ -387,41 +394,41 @@ class _Promise:
         spread = hit * (1.0 - hit) + ratio**2 * alarm * (1.0 - alarm) + 1.0 / runs
         return np.asarray((hit - ratio * alarm - self.deltas) / np.sqrt(spread / runs))
 
-    def prospects(self, hits: Array, false_alarms: Array, runs: int) -> Array:
+    def smoothed_z_scores(self, hits: Array, false_alarms: Array, runs: int) -> Array:
         """The same at the best epsilon, averaged over thresholds next to each other: few runs are
         set aside for choosing, and the best of many noisy numbers is best by luck."""
-        found = self.standing(hits, false_alarms, runs)
-        reach = min(_AVERAGED, len(found))
+        found = self.z_scores(hits, false_alarms, runs)
+        reach = min(_SMOOTHING_RADIUS, len(found))
         sums = np.cumsum(np.pad(found, ((reach + 1, reach), (0, 0)), mode="edge"), axis=0)
         width = 2 * reach + 1
         return np.asarray(np.max((sums[width:] - sums[:-width]) / width, axis=-1))
 
-    def point(self, counts: Counts) -> tuple[float, float]:
+    def worst_point(self, counts: Counts) -> tuple[float, float]:
         """e^epsilon and delta(epsilon), at the epsilon at which these counts break it most."""
         # Both worlds have the same number of runs.
         hits, alarms = np.asarray(counts.hits), np.asarray(counts.false_alarms)
-        at = int(np.argmax(self.standing(hits, alarms, counts.hit_runs)))
+        at = int(np.argmax(self.z_scores(hits, alarms, counts.hit_runs)))
         return float(np.exp(self.epsilons[at])), float(self.deltas[at])
 
-    def crossed(self, counts: Counts, error: float) -> bool:
+    def is_violated_by(self, counts: Counts, error: float) -> bool:
         """Whether fresh counts refute the promise; wrongly with probability `error` at most."""
-        hit, false_alarm = bounds.rates(counts, 1.0 - error)
+        hit, false_alarm = bounds.rate_bounds(counts, 1.0 - error)
         return bool(self.excess(np.asarray(hit), np.asarray(false_alarm)) > 0.0)
 
-    def would_catch(self, runs: int, error: float) -> float | None:
+    def detectable_noise_factor(self, runs: int, error: float) -> float | None:
         """The largest factor on Gaussian noise that the best attack exposes in the median audit."""
         if self.mu is None:
             return None
         mu, needed = self.mu, float(special.ndtri(1.0 - error))
         cuts = np.linspace(-2.0, 8.0, 201)
 
-        def exposed(factor: float) -> bool:
+        def is_detected(factor: float) -> bool:
             hits = np.floor(runs * special.ndtr(mu / factor - cuts))
             false_alarms = np.ceil(runs * special.ndtr(-cuts))
-            return bool(np.any(self.standing(hits, false_alarms, runs) >= needed))
+            return bool(np.any(self.z_scores(hits, false_alarms, runs) >= needed))
 
         factors = np.linspace(0.01, 1.0, 100)
-        return float(max((f for f in factors if exposed(float(f))), default=0.0))
+        return float(max((f for f in factors if is_detected(float(f))), default=0.0))
 
 
 def _epsilon_of_mu(mu: float, delta: float) -> float:
@@ -451,7 +458,7 @@ class _RunError(Exception):
     """A draw of many runs at once ended in an error."""
 
 
-class _Arena:
+class _AttackRunner:
     """Runs the target, many runs `together` or one by one, and lets attacks score what comes out.
 
     One by one, an error is the output of its run.
@@ -470,15 +477,17 @@ class _Arena:
         self.failed = [0, 0]
         self.errors: set[str] = set()
 
-    def fitted(self, runs: int) -> list[Attack]:
+    def fit_attacks(self, runs: int) -> list[Attack]:
         """Every attack, fitted; the likelihood ratio first where it is known."""
         parts = [list(self._rows(world, runs)) for world in (0, 1)]
         if self.failed == [runs, runs] and len(self.errors) == 1:
             raise InputError(f"{self.target.name} failed in every run: {min(self.errors)}")
         # From here on the width is fixed; what is longer shows in the pattern.
         self.width = max(rows.shape[1] for world in parts for rows in world)
-        first, second = (np.concatenate([_wide(r, self.width) for r in world]) for world in parts)
-        found = attacks.fitted(first, second)
+        first, second = (
+            np.concatenate([_resize_columns(r, self.width) for r in world]) for world in parts
+        )
+        found = attacks.fit_attacks(first, second)
         ratio = self.target.log_ratio
         if ratio is not None:
             found.insert(0, Attack("likelihood ratio", lambda rows: ratio(rows[:, :-1])))
@@ -488,7 +497,7 @@ class _Arena:
         """Each candidate's scores in so many fresh runs."""
         found: list[list[Array]] = [[] for _ in candidates]
         for rows in self._rows(world, runs):
-            wide = _wide(rows, self.width)
+            wide = _resize_columns(rows, self.width)
             for parts, attack in zip(found, candidates, strict=True):
                 parts.append(np.nan_to_num(attack.score(wide)))
         return [np.concatenate(parts) for parts in found]
@@ -498,7 +507,7 @@ class _Arena:
         done, width = 0, self.width
         while done < runs:
             count = min(runs - done, max(1, _CHUNK // max(width, 64)))
-            outputs = self._drawn(world, count)
+            outputs = self._draw_outputs(world, count)
             if len(outputs) != count:
                 raise InputError(
                     f"{self.target.name} must give a row for each of {count} runs, "
@@ -508,17 +517,17 @@ class _Arena:
                 errors = [output for output in outputs if isinstance(output, Failure)]
                 self.failed[world] += len(errors)
                 self.errors.update(map(str, errors))
-            rows = attacks.observed(outputs)
+            rows = attacks.attack_features(outputs)
             width = max(width, rows.shape[1])
             # A quarter of the rows is kept, and at most four scores of five eighths, in two worlds.
             needed = self.total * (4.0 * width + 40.0)
-            resources.refuse_above(needed, f"{self.total:,} runs", "use fewer runs")
+            resources.check_memory(needed, f"{self.total:,} runs", "use fewer runs")
             done += count
             self.done += count
             self.progress(self.target.name, self.done / (2.0 * self.total))
             yield rows
 
-    def _drawn(self, world: int, count: int) -> Outputs:
+    def _draw_outputs(self, world: int, count: int) -> Outputs:
         draw = self.target.draw
         if self.together:
             try:
@@ -534,7 +543,7 @@ class _Arena:
         return results
 
 
-def _wide(rows: Array, width: int) -> Array:
+def _resize_columns(rows: Array, width: int) -> Array:
     """`rows` cut or filled up with zeros to `width` columns, the last of which stays the last."""
     if rows.shape[1] == width:
         return rows
@@ -545,7 +554,7 @@ def _wide(rows: Array, width: int) -> Array:
 
 
 @dataclass(frozen=True)
-class _Pick:
+class _ThresholdTest:
     """An attack, its threshold, and which world it names: the second at or above, else below."""
 
     attack: int
@@ -561,13 +570,13 @@ class _Pick:
         return Counts(sizes[0] - above[0], sizes[0], sizes[1] - above[1], sizes[1])
 
 
-Worth = Callable[..., Array]
+Objective = Callable[..., Array]
 """What counts of hits and of false alarms in so many runs are worth."""
 
 
-def _chosen(scores: list[list[Array]], worth: Worth) -> _Pick:
+def _choose_test(scores: list[list[Array]], worth: Objective) -> _ThresholdTest:
     """The attack and threshold that are worth most on the runs set aside for choosing."""
-    best, found = (-math.inf, -math.inf), _Pick(0, math.inf, True)
+    best, found = (-math.inf, -math.inf), _ThresholdTest(0, math.inf, True)
     for i, (first, second) in enumerate(zip(*scores, strict=True)):
         thresholds = _thresholds(first, second)
         runs = len(first)
@@ -582,7 +591,7 @@ def _chosen(scores: list[list[Array]], worth: Worth) -> _Pick:
             top = int(np.lexsort((gaps, values))[-1])
             worthy = (float(values[top]), float(gaps[top]))
             if worthy > best:
-                best, found = worthy, _Pick(i, float(thresholds[top]), names_second)
+                best, found = worthy, _ThresholdTest(i, float(thresholds[top]), names_second)
     return found
 
 
@@ -595,7 +604,7 @@ def _thresholds(first: Array, second: Array) -> Array:
     return np.unique(pooled[np.unique(np.concatenate([tail - 1, size - tail, middle]))])
 
 
-def _curve(scores: list[Array]) -> tuple[tuple[float, float], ...]:
+def _roc_curve(scores: list[Array]) -> tuple[tuple[float, float], ...]:
     first, second = (np.sort(part) for part in scores)
     cuts = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _CURVE_POINTS)))
     rates = [1.0 - np.searchsorted(part, cuts, "left") / len(part) for part in (first, second)]

@@ -29,25 +29,25 @@ class Counts:
     false_alarm_runs: int
 
 
-def at_least(successes: Any, trials: int, error: float) -> Any:
+def clopper_pearson_lower(successes: Any, trials: int, error: float) -> Any:
     """A number the success rate is not below, but with probability `error`."""
     k = np.asarray(successes, dtype=np.float64)
     return np.where(k > 0, special.betaincinv(np.maximum(k, 1), trials - k + 1, error), 0.0)
 
 
-def at_most(successes: Any, trials: int, error: float) -> Any:
+def clopper_pearson_upper(successes: Any, trials: int, error: float) -> Any:
     """A number the success rate is not above, but with probability `error`."""
     k = np.asarray(successes, dtype=np.float64)
     upper = special.betaincinv(k + 1, np.maximum(trials - k, 1), 1.0 - error)
     return np.where(k < trials, upper, 1.0)
 
 
-def rates(counts: Counts, confidence: float) -> tuple[float, float]:
+def rate_bounds(counts: Counts, confidence: float) -> tuple[float, float]:
     """A lower bound on the hit rate and an upper one on that of false alarms, jointly confident."""
     error = (1.0 - confidence) / 2.0
     return (
-        float(at_least(counts.hits, counts.hit_runs, error)),
-        float(at_most(counts.false_alarms, counts.false_alarm_runs, error)),
+        float(clopper_pearson_lower(counts.hits, counts.hit_runs, error)),
+        float(clopper_pearson_upper(counts.false_alarms, counts.false_alarm_runs, error)),
     )
 
 
@@ -67,10 +67,10 @@ def gaussian_mu(hit_rate: Any, false_alarm_rate: Any) -> Any:
 
 def epsilon_from_counts(counts: Counts, delta: float, confidence: float) -> float:
     """The lower bound on epsilon at `delta` that these counts support."""
-    return float(epsilon(*rates(counts, confidence), delta))
+    return float(epsilon(*rate_bounds(counts, confidence), delta))
 
 
-def most_detectable(runs: int, delta: float, confidence: float) -> float:
+def max_detectable_epsilon(runs: int, delta: float, confidence: float) -> float:
     """The largest bound that `runs` runs in each world can give: every guess right."""
     return epsilon_from_counts(Counts(runs, runs, 0, runs), delta, confidence)
 
@@ -78,7 +78,7 @@ def most_detectable(runs: int, delta: float, confidence: float) -> float:
 # --- one point of a promised curve ----------------------------------------------------------------
 
 # How much of the error goes to where the rate of false alarms may lie.
-_OUTSIDE = 1e-10
+_NUISANCE_ERROR = 1e-10
 
 
 def excess_p_value(counts: Counts, ratio: float, delta: float) -> float:
@@ -95,8 +95,8 @@ def excess_p_value(counts: Counts, ratio: float, delta: float) -> float:
     if seen <= delta:
         return 1.0
     n, m = counts.hit_runs, counts.false_alarm_runs
-    low = float(at_least(counts.false_alarms, m, _OUTSIDE / 2.0))
-    high = float(at_most(counts.false_alarms, m, _OUTSIDE / 2.0))
+    low = float(clopper_pearson_lower(counts.false_alarms, m, _NUISANCE_ERROR / 2.0))
+    high = float(clopper_pearson_upper(counts.false_alarms, m, _NUISANCE_ERROR / 2.0))
     alarm = np.linspace(low, min(high, max((1.0 - delta) / ratio, low)), 61)[:, None]
     hit = np.minimum(1.0, ratio * alarm + delta)
     # All that is not negligible of the false alarms at any of these rates.
@@ -105,7 +105,7 @@ def excess_p_value(counts: Counts, ratio: float, delta: float) -> float:
     needed = np.ceil(n * (seen + ratio * y / m) - 1e-9)
     tail = np.where(needed > n, 0.0, stats.binom.sf(needed - 1.0, n, hit))
     whole = np.sum(stats.binom.pmf(y, m, alarm) * tail, axis=1)
-    return float(min(1.0, 1.02 * np.max(whole) + _OUTSIDE + 2e-12))
+    return float(min(1.0, 1.02 * np.max(whole) + _NUISANCE_ERROR + 2e-12))
 
 
 def excess_power(counts: Counts, ratio: float, delta: float, error: float) -> float:
@@ -152,16 +152,16 @@ def one_run_epsilon(
 ) -> float:
     """The largest epsilon that so many correct guesses refute at `confidence`, or 0."""
 
-    def refuted(epsilon: float) -> bool:
+    def is_refuted(epsilon: float) -> bool:
         p = one_run_p_value(units, guesses, correct, epsilon, delta)
         return p <= 1.0 - confidence
 
-    if not refuted(0.0):
+    if not is_refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0
-    while refuted(high) and high < 64.0:
+    while is_refuted(high) and high < 64.0:
         low, high = high, 2.0 * high
     for _ in range(50):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if refuted(middle) else (low, middle)
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
     return low

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.audit import bounds
-from privrl.audit.auditor import FALSE_ALARM, Verdict, checked_false_alarm, concluded
+from privrl.audit.auditor import FALSE_ALARM, Verdict, check_false_alarm, decide_verdict
 from privrl.core import checks
 from privrl.core.errors import InputError, PrivRLError
 from privrl.core.types import Array
@@ -57,7 +57,7 @@ class CanaryAudit:
     warning: None = None
 
     @property
-    def broken(self) -> bool:
+    def is_refuted(self) -> bool:
         """Whether the promise is refuted."""
         return self.verdict is Verdict.REFUTED
 
@@ -103,7 +103,9 @@ class CanaryTarget:
     def __post_init__(self) -> None:
         object.__setattr__(self, "canaries", checks.count("canaries", self.canaries))
         if self.canaries < 2:
-            raise InputError("canaries must be at least 2: one to be sure of, one to compare with.")
+            raise InputError(
+                "must be at least 2: one to be sure of, one to compare with.", field="canaries"
+            )
         object.__setattr__(self, "events", as_events(self.events))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
         object.__setattr__(self, "delta", checks.probability("delta", self.delta))
@@ -120,7 +122,7 @@ def audit_with_canaries(
 ) -> CanaryAudit:
     """Flip a coin for each canary, train, guess, and count; `runs` times, with fresh coins."""
     confidence = checks.confidence(confidence)
-    false_alarm = checked_false_alarm(false_alarm)
+    false_alarm = check_false_alarm(false_alarm)
     count, delta = target.canaries, target.delta
     repeats = target.runs if runs is None else checks.count("runs", runs)
     rng = secure() if source is None else source
@@ -154,7 +156,7 @@ def audit_with_canaries(
         delta=delta,
         epsilon=bound(best, confidence),
         confidence=confidence,
-        verdict=concluded(certain > promised, could_show, promised, powerful=False),
+        verdict=decide_verdict(certain > promised, could_show, promised, powerful=False),
         false_alarm=false_alarm,
         canaries=count,
         runs=repeats,

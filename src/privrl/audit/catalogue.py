@@ -46,19 +46,19 @@ def target(build: Build) -> Build:
 
 
 @contextmanager
-def watched(
+def record_calls(
     owner: object, name: str, see: Callable[[Any, tuple[Any, ...], Any], Any]
 ) -> Iterator[list[Array]]:
     """What every call of a shipped method, or a module's function, gives away while the block
     lasts: `see(first argument, others, result)` of each."""
     shipped, seen = getattr(owner, name), list[Array]()
 
-    def watching(self: Any, *given: Any, **named: Any) -> Any:
+    def wrapper(self: Any, *given: Any, **named: Any) -> Any:
         found = shipped(self, *given, **named)
         seen.append(np.array(see(self, given, found), np.float64))
         return found
 
-    with patch.object(owner, name, watching):
+    with patch.object(owner, name, wrapper):
         yield seen
 
 

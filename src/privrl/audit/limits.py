@@ -28,7 +28,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy import accounting
 from privrl.privacy.events import Event
-from privrl.privacy.noise import numbers
+from privrl.privacy.noise import as_float64
 from privrl.privacy.promise import Budget, Relation
 
 # Beyond this the linear program is no longer a matter of seconds.
@@ -82,24 +82,26 @@ def steps_between(distance: float, radius: float) -> int:
     Both are taken as written in decimal, so that 0.05 is five times 0.01.
     """
     if checks.non_negative("distance", distance) == 0.0:
-        raise InputError("distance must be positive: at distance 0 there is one input, not two.")
+        raise InputError(
+            "must be positive: at distance 0 there is one input, not two.", field="distance"
+        )
     apart = Fraction(repr(float(distance)))
     return math.ceil(apart / Fraction(repr(checks.positive("radius", radius))))
 
 
-def group(budget: Budget, steps: int) -> Budget:
+def group_privacy(budget: Budget, steps: int) -> Budget:
     """What `budget` promises to two inputs that are `steps` steps between neighbours apart.
 
     Along the chain P_0(A) <= e^epsilon P_1(A) + delta <= e^(2 epsilon) P_2(A) + (1 + e^epsilon)
     delta, and so on: k epsilon, and delta (e^(k epsilon) - 1) / (e^epsilon - 1).
     """
-    epsilon, delta = _group(budget, checks.count("steps", steps))
+    epsilon, delta = _group_privacy(budget, checks.count("steps", steps))
     if delta >= 1.0:
         raise InputError(f"Nothing is promised over {steps} steps: delta adds up to 1 or more.")
     return Budget(epsilon, delta)
 
 
-def group_gdp(mu: float, steps: int) -> float:
+def group_privacy_gdp(mu: float, steps: int) -> float:
     """The same for mu-GDP: k mu (Dong, Roth, Su 2022)."""
     return checks.non_negative("mu", mu) * checks.count("steps", steps)
 
@@ -115,7 +117,7 @@ def ceiling(values: ArrayLike, budget: Budget, steps: ArrayLike | None = None) -
 
     a linear program, and any such P is a private learner: with every two tasks neighbours the
     ceiling is exact. steps[i, k], symmetric, says how many steps apart tasks are that are not; the
-    pair then has the `group` budget, and the ceiling is an upper bound.
+    pair then has the `group_privacy` budget, and the ceiling is an upper bound.
 
     What is returned follows from the solver's *dual* prices by weak duality, which holds for any
     prices, so that the solver's tolerances do not make it too small; and it is at most the mean of
@@ -128,10 +130,11 @@ def ceiling(values: ArrayLike, budget: Budget, steps: ArrayLike | None = None) -
     others = apart[~np.eye(tasks, dtype=np.bool_)] if fits else np.zeros(1)
     if not (fits and np.all(others >= 1.0) and np.all(others == np.floor(others))):
         raise InputError(
-            f"steps must be a symmetric {tasks} by {tasks} table of whole numbers of at least 1."
+            f"must be a symmetric {tasks} by {tasks} table of whole numbers of at least 1.",
+            field="steps",
         )
     pairs = [
-        (i, k, *_group(budget, int(apart[i, k])))
+        (i, k, *_group_privacy(budget, int(apart[i, k])))
         for i in range(tasks)
         for k in range(tasks)
         if i != k
@@ -142,11 +145,11 @@ def ceiling(values: ArrayLike, budget: Budget, steps: ArrayLike | None = None) -
     size = tasks * decisions * (1 + tasks)
     if size > _MOST_VARIABLES:
         raise InputError(f"{tasks} tasks and {decisions} decisions are too many for the program.")
-    return _bounded(worth, pairs)
+    return _dual_bound(worth, pairs)
 
 
-def _group(budget: Budget, steps: int) -> tuple[float, float]:
-    """`group` as plain numbers, delta infinite where it is too large for them."""
+def _group_privacy(budget: Budget, steps: int) -> tuple[float, float]:
+    """`group_privacy` as plain numbers, delta infinite where it is too large for them."""
     epsilon = steps * budget.epsilon
     if budget.delta == 0.0:
         return epsilon, 0.0
@@ -156,7 +159,7 @@ def _group(budget: Budget, steps: int) -> tuple[float, float]:
     return epsilon, budget.delta * (math.expm1(epsilon) / math.expm1(budget.epsilon))
 
 
-def _bounded(worth: Array, pairs: list[tuple[int, int, float, float]]) -> float:
+def _dual_bound(worth: Array, pairs: list[tuple[int, int, float, float]]) -> float:
     from scipy import optimize
 
     tasks, decisions = worth.shape
@@ -219,7 +222,7 @@ def _sparse(entries: Sequence[_Entries], shape: tuple[int, int]) -> Any:
 
 
 def _matrix(name: str, value: ArrayLike) -> Array:
-    matrix = numbers(name, value)
+    matrix = as_float64(name, value)
     if matrix.ndim != 2 or matrix.size == 0 or not np.all(np.isfinite(matrix)):
-        raise InputError(f"{name} must be a table of finite numbers with a row for each task.")
+        raise InputError("must be a table of finite numbers with a row for each task.", field=name)
     return matrix

@@ -23,7 +23,7 @@ from privrl.audit.auditor import Audit, Target, audit
 from privrl.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 from privrl.audit.catalogue import find
 from privrl.core.errors import InputError
-from privrl.core.progress import Progress, silent
+from privrl.core.progress import Progress, no_progress
 
 FALSE_ALARM = 1e-3
 """How often code without a fault is called a mutant that was caught."""
@@ -58,11 +58,11 @@ class Mutant:
         return ", ".join(place for place, _ in self.edits)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def apply(self) -> Iterator[None]:
         """The fault at work."""
         with ExitStack() as stack:
             for place, change in self.edits:
-                stack.enter_context(exchanged(place, change))
+                stack.enter_context(patch_attribute(place, change))
             yield
 
 
@@ -79,7 +79,7 @@ def register(*mutants: Mutant) -> None:
 
 
 @contextmanager
-def exchanged(place: str, change: Change) -> Iterator[None]:
+def patch_attribute(place: str, change: Change) -> Iterator[None]:
     """What stands at `module:name`, below `privrl`, exchanged for what `change` makes of it.
 
     A function of a module is exchanged in every module of ours that has imported it by name, also
@@ -98,43 +98,43 @@ def exchanged(place: str, change: Change) -> Iterator[None]:
     shared = not outer and callable(shipped)
     setattr(owner, name, mutated)
     if shared:
-        _everywhere(shipped, mutated)
+        _replace_everywhere(shipped, mutated)
     try:
         yield
     finally:
         setattr(owner, name, shipped)
         if shared:
-            _everywhere(mutated, shipped)
+            _replace_everywhere(mutated, shipped)
 
 
-def _everywhere(old: Any, new: Any) -> None:
-    for module in _ours():
+def _replace_everywhere(old: Any, new: Any) -> None:
+    for module in _privrl_modules():
         for name, value in list(vars(module).items()):
             if value is old:
                 setattr(module, name, new)
 
 
-def _ours() -> list[Any]:
+def _privrl_modules() -> list[Any]:
     return [module for name, module in list(sys.modules.items()) if name.startswith("privrl.")]
 
 
 @contextmanager
-def nothing_remembered() -> Iterator[None]:
+def fresh_caches() -> Iterator[None]:
     """No calibration or compiled program of the code that ships serves a mutant, nor the reverse.
 
     Every cache (`functools.lru_cache`) of a function of ours is emptied, and what JAX compiled.
     """
-    _forget()
+    _clear_caches()
     try:
         yield
     finally:
-        _forget()
+        _clear_caches()
 
 
-def _forget() -> None:
+def _clear_caches() -> None:
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
-    for module in _ours():
+    for module in _privrl_modules():
         for value in list(vars(module).values()):
             empty = getattr(value, "cache_clear", None)
             if callable(empty):
@@ -152,32 +152,34 @@ class Finding:
     found: Audit | CanaryAudit
 
     @property
-    def caught(self) -> bool:
+    def is_caught(self) -> bool:
         """Whether the mutant's promise was refuted."""
-        return self.found.broken
+        return self.found.is_refuted
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON."""
-        return {"mutant": self.mutant, "caught": self.caught, **self.found.to_dict()}
+        return {"mutant": self.mutant, "caught": self.is_caught, **self.found.to_dict()}
 
 
-def audited(
+def audit_mutant(
     mutant: Mutant, name: str, *, runs: int | None = None, confidence: float = 0.95
 ) -> Finding:
     """A target built and audited while the fault is at work."""
-    with nothing_remembered(), mutant.applied():
+    with fresh_caches(), mutant.apply():
         first = mutant.runs if runs is None else runs
-        found = attacked(find(name)(), runs=first, confidence=confidence, false_alarm=FALSE_ALARM)
+        found = audit_target(
+            find(name)(), runs=first, confidence=confidence, false_alarm=FALSE_ALARM
+        )
         return Finding(mutant.name, found)
 
 
-def attacked(
+def audit_target(
     built: Target | CanaryTarget,
     *,
     runs: int | None = None,
     confidence: float = 0.95,
     false_alarm: float = EVERYDAY,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Audit | CanaryAudit:
     """`built` audited in the way that fits it; `runs` is for those that are run many times."""
     if isinstance(built, CanaryTarget):

@@ -43,7 +43,7 @@ from privrl.cli import (
     train_wang2019_functional_q,
     verify,
 )
-from privrl.cli.fronts import front
+from privrl.cli.option_names import option_formatter
 from privrl.cli.printing import say
 from privrl.core.errors import PrivRLError
 
@@ -67,13 +67,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         # Names in any script, on terminals that know only some.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.excepthook = _crashed
+    sys.excepthook = _print_traceback
     code = run(arguments)
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        code = _unwritten(error)
+        code = _handle_write_error(error)
     sys.exit(code)
 
 
@@ -93,7 +93,11 @@ def run(arguments: list[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
-        return _unwritten(error) if error.filename is None else _refuse(_about_file(error))
+        return (
+            _handle_write_error(error)
+            if error.filename is None
+            else _refuse(_file_error_message(error))
+        )
     except (OverflowError, MemoryError, RecursionError):
         return _refuse("These numbers are too large, or too deeply nested, to compute with.")
     except Exception as error:  # sorted below; what is not for people keeps its traceback
@@ -124,10 +128,10 @@ class _Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except PrivRLError as error:
-            return _refuse(error.told(front(ctx)))
+            return _refuse(error.render(option_formatter(ctx)))
 
 
-def _unwritten(error: OSError) -> int:
+def _handle_write_error(error: OSError) -> int:
     """Standard output takes no more: what a command keeps, it has written to its files by now."""
     # Or Python would complain once more at exit.
     with suppress(OSError, AttributeError):
@@ -141,26 +145,28 @@ def _unwritten(error: OSError) -> int:
     )
 
 
-def _about_file(error: OSError) -> str:
+def _file_error_message(error: OSError) -> str:
     return f"{str(error.filename)!r} cannot be used: {error.strerror or 'the system refuses'}."
 
 
 def _refuse(message: str) -> int:
     # One line, and not a long one, whatever a file that is complained of has put into it.
-    from privrl.core.text import shortened
+    from privrl.core.text import shorten
 
-    say(f"privrl: {shortened(message)}", aside=True)
+    say(f"privrl: {shorten(message)}", aside=True)
     return 2
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    from privrl.core.text import uncoloured
+    from privrl.core.text import strip_ansi
 
     # Gymnasium colours its warnings.
-    say(f"privrl: warning: {uncoloured(str(message))}", aside=True)
+    say(f"privrl: warning: {strip_ansi(str(message))}", aside=True)
 
 
-def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     """The traceback of an error that is ours, in which a file may have put its words."""
     say(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), aside=True)
 

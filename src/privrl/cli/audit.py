@@ -76,7 +76,7 @@ def audit(
         given: dict[str, Any] = {"confidence": confidence, "false_alarm": false_alarm, "runs": runs}
         if len(chosen) == 1 and not pairs:
             given["progress"] = advance
-        for name, item in zip(chosen, _attacked(list(chosen), jobs, given), strict=True):
+        for name, item in zip(chosen, _run_audits(list(chosen), jobs, given), strict=True):
             if "progress" not in given:
                 advance(name)
             if isinstance(item, str):
@@ -86,10 +86,10 @@ def audit(
         mutated = []
         for one, name in pairs:
             advance(f"{name}, {one.name}")
-            mutated.append(mutations.audited(one, name, runs=runs, confidence=confidence))
+            mutated.append(mutations.audit_mutant(one, name, runs=runs, confidence=confidence))
     if failed and not found and not mutated:
         raise InputError(failed[0])
-    bad = sum(item.broken for item in found) + sum(not item.caught for item in mutated)
+    bad = sum(item.is_refuted for item in found) + sum(not item.is_caught for item in mutated)
     bad += len(failed)
     if as_json:
         say_json(
@@ -108,27 +108,27 @@ def audit(
         raise typer.Exit(1)
 
 
-def _attacked(
+def _run_audits(
     names: list[str], jobs: int, given: dict[str, Any]
 ) -> "Iterator[Audit | CanaryAudit | str]":
     """What attacks on these targets find, in their order, or why there can be none."""
     from privrl.core import checks
 
     if checks.count("jobs", jobs) == 1 or len(names) == 1:
-        yield from (_attack(name, given) for name in names)
+        yield from (_run_audit(name, given) for name in names)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_attack, names, repeat(given))
+        yield from pool.map(_run_audit, names, repeat(given))
 
 
-def _attack(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit | str":
+def _run_audit(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit | str":
     """One audit, in a process of its own perhaps, or the sentence that says why it cannot be."""
     from privrl.audit.catalogue import find
-    from privrl.audit.mutations import attacked
+    from privrl.audit.mutations import audit_target
     from privrl.core.errors import PrivRLError
 
     try:
-        return attacked(find(name)(), **given)
+        return audit_target(find(name)(), **given)
     except PrivRLError as error:
         return error.text  # which keeps the options that it names
 
@@ -143,9 +143,9 @@ def _show_audits(
             delta = f"{item.delta:.0e}" if item.delta else "0"
             say(
                 f"{item.target:<{wide}}{delta:>7}{item.certified:>9.4g}{item.epsilon:>7.3g}"
-                f"{_shaped(item):>8}"
+                f"{_gaussian_epsilon(item):>8}"
             )
-            say(f"  {_verdict(item)}{_failed(item)}")
+            say(f"  {_verdict(item)}{_failure_note(item)}")
             if item.warning is not None:
                 say(f"  warning: {item.warning}")
     if mutated:
@@ -155,10 +155,10 @@ def _show_audits(
         for name in dict.fromkeys(one.mutant for one in mutated):
             say(f"{name}:")
             for one in (item for item in mutated if item.mutant == name):
-                verdict = "caught" if one.caught else "NOT CAUGHT"
+                verdict = "caught" if one.is_caught else "NOT CAUGHT"
                 say(
                     f"{' ' + one.found.target:<{wide}}{one.found.certified:>9.4g}"
-                    f"{one.found.epsilon:>7.3g}{_shaped(one.found):>8}  {verdict}"
+                    f"{one.found.epsilon:>7.3g}{_gaussian_epsilon(one.found):>8}  {verdict}"
                 )
     sure = f"{100 * (found or [one.found for one in mutated])[0].confidence:.6g} %"
     say("")
@@ -174,7 +174,7 @@ def _show_audits(
 
 def _verdict(item: "Audit | CanaryAudit") -> str:
     """The verdict, and what the audit could have shown."""
-    if item.broken:
+    if item.is_refuted:
         return "REFUTED"
     could = f"could have shown up to {item.could_show:.3g}"
     factor: float | None = getattr(item, "would_catch", None)
@@ -183,12 +183,12 @@ def _verdict(item: "Audit | CanaryAudit") -> str:
     return f"{item.verdict.value} ({could})"
 
 
-def _failed(item: "Audit | CanaryAudit") -> str:
+def _failure_note(item: "Audit | CanaryAudit") -> str:
     """That runs ended in errors, if they did."""
     failures: tuple[float, float] = getattr(item, "failures", (0.0, 0.0))
     return f" ({max(failures):.1%} of runs failed)" if any(failures) else ""
 
 
-def _shaped(item: "Audit | CanaryAudit") -> str:
+def _gaussian_epsilon(item: "Audit | CanaryAudit") -> str:
     fit = getattr(item, "gaussian", None)
     return f"{fit.epsilon:.3g}" if fit is not None and item.delta else "-"

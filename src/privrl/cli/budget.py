@@ -96,10 +96,10 @@ def _show(answer: dict[str, Any], events: "list[Event]", as_json: bool) -> None:
     for event in events:
         say(event)
     for name, value in answer.items():
-        say(f"  {name:<14}{_number(value)}")
+        say(f"  {name:<14}{_format_number(value)}")
 
 
-def _number(value: object) -> str:
+def _format_number(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -184,7 +184,7 @@ def _parameter(text: str) -> tuple[str, float | int | bool]:
             return name, kind(value)
         except ValueError:
             continue
-    raise InputError(f"{name} must be a number, not {value!r}.")
+    raise InputError(f"must be a number, not {value!r}.", field=name)
 
 
 def _print_claim(made: "Claim") -> None:

@@ -72,7 +72,7 @@ def check(
     words["table"] = tuple(table or ())
     with progress(None) as advance:
         advance("loading")
-        found = Request.of(words, config).checked()
+        found = Request.of(words, config).check()
     if as_json:
         say_json({"valid": True, "private": True, **found.counts})
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from privrl.cli.printing import say, shown
+from privrl.cli.printing import say, shell_quote
 
 if TYPE_CHECKING:
     from privrl.core.progress import Progress
@@ -146,7 +146,7 @@ def progress(steps: int | None) -> Iterator["Progress"]:
         yield advance
 
 
-def refuse_words(
+def refuse_options(
     words: dict[str, Any], out: Path | None, config: Path | None, others: dict[str, Any]
 ) -> None:
     """A run that is resumed takes its options from its folder."""
@@ -162,12 +162,12 @@ def refuse_words(
             raise InputError(f"--resume takes all options from {str(out)!r}: leave out {option}.")
 
 
-def say_stopped(how_far: str, command: str, folder: Path, env: str | None) -> NoReturn:
+def exit_stopped(how_far: str, command: str, folder: Path, env: str | None) -> NoReturn:
     """Tell how to go on; an environment whose module is imported has to be said again."""
-    again = f" --env {shown(env)}" if env is not None and ":" in env else ""
+    again = f" --env {shell_quote(env)}" if env is not None and ":" in env else ""
     say(
         f"Stopped after {how_far}; what was done is kept. To go on:",
-        f"  privrl {command} --out {shown(folder)} --resume{again}",
+        f"  privrl {command} --out {shell_quote(folder)} --resume{again}",
         aside=True,
     )
     raise typer.Exit(130)

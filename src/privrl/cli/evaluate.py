@@ -35,9 +35,9 @@ from privrl.cli.common import (
     Truncated,
     UserColumn,
     progress,
-    refuse_words,
+    refuse_options,
 )
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json, shell_quote
 
 if TYPE_CHECKING:
     from privrl.run.request import Request
@@ -149,7 +149,7 @@ def evaluate(
       --trajectory stay_id --user patient --time t --state hr,map --action dose \\
       --reward r --behavior-prob p --reward-range 0,1 --horizon 20 --weight-cap 10
     """
-    words = {k: v for k, v in locals().items() if k not in _NOT_WORDS}
+    words = {k: v for k, v in locals().items() if k not in _RUN_OPTIONS}
     words["table"] = tuple(table or ())
     if resume:
         said = words | {"config": config, "ledger": ledger, "name": name, "seed": seed}
@@ -158,7 +158,7 @@ def evaluate(
     run_evaluation(words, config, ledger, name, out, seed, ray, as_json)
 
 
-_NOT_WORDS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "as_json")
+_RUN_OPTIONS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "as_json")
 
 
 def run_evaluation(
@@ -177,51 +177,54 @@ def run_evaluation(
 
     from privrl.core import files
     from privrl.privacy import InputError
-    from privrl.run.parsing import not_empty
-    from privrl.run.releasing import reserved
+    from privrl.run.parsing import check_not_empty
+    from privrl.run.releasing import reserve_folder
     from privrl.run.request import Request
 
     asked = Request.of(words, config)
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
     new = unused or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    with files.fresh(new) if out is None else nullcontext(out) as folder, reserved(folder):
+    with (
+        files.create_unique_folder(new) if out is None else nullcontext(out) as folder,
+        reserve_folder(folder),
+    ):
         about = {
             "asked": asked.to_dict(),
             "ledger": None if ledger is None else os.path.realpath(ledger),
             "ray": ray,
         }
         named = folder.resolve().name if name is None else name
-        run = None if ledger is None else not_empty("--name", named)
-        _answer(asked, folder, about, as_json, run=run, seed=seed)
+        run = None if ledger is None else check_not_empty("--name", named)
+        _run_request(asked, folder, about, as_json, run=run, seed=seed)
 
 
 def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: bool) -> None:
     """Go on with an evaluation that was interrupted."""
     from privrl.core import files
     from privrl.privacy import InputError
-    from privrl.privacy.resuming import KEY, Kept
+    from privrl.privacy.resuming import KEY_FILE, NoiseKey
     from privrl.report import folder as folders
     from privrl.run.releasing import STUDY
     from privrl.run.request import Request
 
-    refuse_words(words, out, words.pop("config"), {})
+    refuse_options(words, out, words.pop("config"), {})
     assert out is not None
     nothing = InputError(f"There is no evaluation to resume in {str(out)!r}.")
     if not out.is_dir():
         raise nothing
-    with files.alone(out):
+    with files.lock_folder(out):
         if (out / STUDY).exists():
-            if folders.finished(out):
+            if folders.is_finished(out):
                 raise InputError(
                     f"The run in {str(out)!r} is finished: there is nothing to resume."
                 )
             study, written = folders.finish(out)
-            _tell(study, written, out, as_json)
+            _print_study(study, written, out, as_json)
             return
-        if not (out / KEY).exists():
+        if not (out / KEY_FILE).exists():
             raise nothing
-        about = Kept.read(out).about
+        about = NoiseKey.read(out).about
         try:
             asked = Request.of(about["asked"])
             about = {"ledger": about["ledger"], "ray": about["ray"]}
@@ -238,25 +241,25 @@ def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: b
                 "which people's rows are sent: say --ray with the same address, or local, if you "
                 "trust it."
             )
-        _answer(asked, out, about, as_json, resume=True)
+        _run_request(asked, out, about, as_json, resume=True)
 
 
-def _answer(
+def _run_request(
     asked: "Request", folder: Path, about: dict[str, Any], as_json: bool, **options: Any
 ) -> None:
     from privrl.privacy import InputError, Ledger, PrivRLError
-    from privrl.privacy.resuming import KEY
+    from privrl.privacy.resuming import KEY_FILE
     from privrl.report.folder import try_report, write_run
 
     if about["ray"] is not None:
-        options["gather"] = _on_ray(about["ray"])
+        options["gather"] = _ray_gather(about["ray"])
     study = None
     try:
         with (
             nullcontext() if about["ledger"] is None else Ledger.open(about["ledger"]) as opened,
             progress(None) as advance,
         ):
-            study = asked.study(
+            study = asked.run_study(
                 ledger=opened,
                 folder=folder,
                 about=about,
@@ -266,28 +269,28 @@ def _answer(
             )
         written = write_run(study, folder)
     except KeyboardInterrupt:
-        if not (folder / KEY).exists():
+        if not (folder / KEY_FILE).exists():
             raise
-        say(f"Stopped. {_kept(folder)}", aside=True)
+        say(f"Stopped. {_resume_hint(folder)}", aside=True)
         raise typer.Exit(130) from None
     except Exception as error:  # what was paid for is shown or kept; it is raised again
         if study is not None:
             # It has been paid for: what cannot be kept is at least shown.
             with suppress(OSError):
                 _show(study, as_json)
-        if not (folder / KEY).exists():
+        if not (folder / KEY_FILE).exists():
             raise
         if isinstance(error, PrivRLError):
-            raise InputError(error.text + f" {_kept(folder)}") from None
-        say(f"privrl: {_kept(folder)}", aside=True)
+            raise InputError(error.text + f" {_resume_hint(folder)}") from None
+        say(f"privrl: {_resume_hint(folder)}", aside=True)
         raise
-    _tell(study, written, folder, as_json)
+    _print_study(study, written, folder, as_json)
 
 
-def _kept(folder: Path) -> str:
+def _resume_hint(folder: Path) -> str:
     return (
         "What was begun is kept, and costs nothing again: privrl evaluate --out "
-        f"{shown(folder)} --resume"
+        f"{shell_quote(folder)} --resume"
     )
 
 
@@ -298,7 +301,7 @@ def _show(study: "Study", as_json: bool, **more: Any) -> None:
         say(*_study_lines(study))
 
 
-def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool) -> None:
+def _print_study(study: "Study", written: dict[str, Path], folder: Path, as_json: bool) -> None:
     """Print a study that is in its folder; what cannot be printed is still there."""
     from privrl.privacy import InputError
 
@@ -307,7 +310,7 @@ def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool)
             _show(study, as_json, files={k: str(v) for k, v in written.items()})
         else:
             _show(study, as_json)
-            say(f"The report is {shown(written['report'])}.")
+            say(f"The report is {shell_quote(written['report'])}.")
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -316,11 +319,12 @@ def _tell(study: "Study", written: dict[str, Path], folder: Path, as_json: bool)
         with suppress(OSError, io.UnsupportedOperation):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise InputError(
-            f"Standard output cannot be written: {error.strerror}. The study is in {shown(folder)}."
+            f"Standard output cannot be written: {error.strerror}. The study is in "
+            f"{shell_quote(folder)}."
         ) from None
 
 
-def _on_ray(address: str) -> Any:
+def _ray_gather(address: str) -> Any:
     from functools import partial
 
     from privrl.run.cluster import gather
@@ -332,11 +336,11 @@ def _study_lines(study: "Study") -> list[str]:
     """The figures, and what they promise, for a screen of 79 columns."""
     import textwrap
 
-    from privrl.core.text import named, printable
+    from privrl.core.text import printable, quote_name
 
     main = study.main
     level = f"{100 * main.interval.level:g} %" if main.interval else ""
-    lines = textwrap.wrap(printable(named(study.title)), 78)
+    lines = textwrap.wrap(printable(quote_name(study.title)), 78)
     lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
     names = {
         "target": study.target_name,
@@ -352,7 +356,7 @@ def _study_lines(study: "Study") -> list[str]:
             lines.append(_row(label, found["estimate"], *ends))
     others = [one for one in study.results[1:] if one.estimate is not None]
     if others:
-        lines.append(f"  {named(study.target_name[:40])}, by other estimators:")
+        lines.append(f"  {quote_name(study.target_name[:40])}, by other estimators:")
     for one in others:
         held = one.interval
         if held is None:
@@ -377,7 +381,7 @@ def _study_lines(study: "Study") -> list[str]:
 
 
 def _row(label: str, *numbers: float | None) -> str:
-    from privrl.core.text import named
+    from privrl.core.text import quote_name
 
     figures = ("-" if x is None else format(x, ".4g") for x in numbers)
-    return f"  {named(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)
+    return f"  {quote_name(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)

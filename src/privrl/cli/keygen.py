@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json, shell_quote
 
 if TYPE_CHECKING:
     pass
@@ -24,4 +24,4 @@ def keygen(
     if as_json:
         say_json(told)
     else:
-        say(f"Made {shown(key)} (keep it) and {shown(public)} (give it away).")
+        say(f"Made {shell_quote(key)} (keep it) and {shell_quote(public)} (give it away).")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json, shell_quote
 
 ledger_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,7 +45,7 @@ def ledger_create(
     if as_json:
         say_json(about)
     else:
-        say(f"Made the ledger {shown(path)} of {population!r}.")
+        say(f"Made the ledger {shell_quote(path)} of {population!r}.")
 
 
 @ledger_app.command("show")
@@ -67,7 +67,7 @@ def ledger_show(
         if limit is None and delta is None:
             raise InputError("This ledger has no limit: say --delta to state epsilon at.")
         stated_at = delta if delta is not None else (limit.limit.delta if limit else 0.0)
-        told = ledger.shown(stated_at, newest)
+        told = ledger.summary(stated_at, newest)
         about = ledger.about
     if as_json:
         answer = {**about.to_dict(), "delta": stated_at, "epsilon": told.epsilon}
@@ -75,7 +75,7 @@ def ledger_show(
         say_json({**answer, "entries": told.entries})
         return
 
-    def stated(epsilon: float | None) -> str:
+    def format_epsilon(epsilon: float | None) -> str:
         return "more than can be stated" if epsilon is None else f"{epsilon:.4g}"
 
     say(f"{about.population!r}: {about.unit}, {about.relation}")
@@ -88,10 +88,10 @@ def ledger_show(
     if told.epsilon is None:
         say(f"  paid        more than any epsilon that can be stated at delta {stated_at:g}")
     else:
-        paid = f"epsilon {stated(told.epsilon)} at delta {stated_at:g}"
+        paid = f"epsilon {format_epsilon(told.epsilon)} at delta {stated_at:g}"
         say(f"  paid        {paid}, had it all been planned")
     for run, spent in told.newest.items():
-        say(f"    {run!r:<30} {stated(spent)}")
+        say(f"    {run!r:<30} {format_epsilon(spent)}")
     if len(told.newest) < told.runs:
         say(f"    and {told.runs - len(told.newest)} earlier runs: say --runs {told.runs}")
 
@@ -119,11 +119,11 @@ def ledger_check(
     issued = {str(one): Certificate.read(one) for one in certificate or ()}
     with Ledger.open(path) as ledger:
         checked = ledger.check()
-        held = {name: ledger.holds(one) for name, one in issued.items()}
+        held = {name: ledger.is_consistent_with(one) for name, one in issued.items()}
         # A state that does not go on from what was kept is not one to keep.
         anchored = None
         if anchor is not None:
-            anchored = all(held.values()) and ledger.anchored(anchor)
+            anchored = all(held.values()) and ledger.check_anchor(anchor)
     lost = [name for name, found in held.items() if not found]
     if anchored is False and not lost:
         lost = [str(anchor)]
@@ -131,15 +131,16 @@ def ledger_check(
         answer = {"checked": True, "entries": checked, "rolled_back": bool(lost)}
         say_json({**answer, "certificates": held, "anchor": anchored})
     else:
-        say(f"{shown(path)}: {checked} entries, unbroken, each at the cost of its events.")
+        say(f"{shell_quote(path)}: {checked} entries, unbroken, each at the cost of its events.")
         for name in held:
             if name not in lost:
-                say(f"It went through the state that {shown(name)} was issued at.")
+                say(f"It went through the state that {shell_quote(name)} was issued at.")
         if anchored:
-            say(f"It went through all states in {shown(anchor)}, which has this one now.")
+            say(f"It went through all states in {shell_quote(anchor)}, which has this one now.")
     if lost:
         say(
-            f"privrl: {shown(path)} has not the entries that {shown(lost[0])} attests: it was "
+            f"privrl: {shell_quote(path)} has not the entries that {shell_quote(lost[0])} "
+            "attests: it was "
             "restored from a backup or rolled back, or is another ledger, and more may have been "
             "spent than it says.",
             aside=True,
@@ -171,4 +172,4 @@ def ledger_import(
     if as_json:
         say_json({"entries": entries})
     else:
-        say(f"Made {shown(path)} with {entries} entries.")
+        say(f"Made {shell_quote(path)} with {entries} entries.")

@@ -38,7 +38,7 @@ def limits(
     answer: dict[str, Any] = {"tasks": tasks, "epsilon": epsilon, "delta": delta}
     if distance is not None and radius is not None:
         steps = ceilings.steps_between(distance, radius)
-        promised = ceilings.group(promised, steps)
+        promised = ceilings.group_privacy(promised, steps)
         answer |= {"steps": steps, "group": [promised.epsilon, promised.delta]}
     answer["accuracy"] = ceilings.best_accuracy(tasks, promised)
     if as_json:

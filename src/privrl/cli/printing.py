@@ -19,7 +19,7 @@ def say(*lines: object, aside: bool = False) -> None:
     print(text, file=sys.stderr if aside else sys.stdout)
 
 
-def shown(path: object) -> str:
+def shell_quote(path: object) -> str:
     """A path as a shell takes it: in quotes if it has spaces or the like in it."""
     return shlex.quote(str(path))
 

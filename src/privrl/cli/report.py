@@ -8,7 +8,7 @@ import typer
 from privrl.cli.common import (
     Json,
 )
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json, shell_quote
 
 if TYPE_CHECKING:
     pass
@@ -23,7 +23,7 @@ def report(
 ) -> None:
     """Write the report of a run again."""
     from privrl.privacy import InputError, PrivRLError
-    from privrl.privacy.resuming import KEY
+    from privrl.privacy.resuming import KEY_FILE
     from privrl.report import write
     from privrl.run.lessons import RUN
     from privrl.run.study import Study
@@ -34,10 +34,10 @@ def report(
             f"{str(run_folder)!r} holds what `privrl train` learned: a report is about what "
             "`privrl evaluate` found."
         )
-    if (run_folder / KEY).exists() and not (run_folder / "study.json").exists():
+    if (run_folder / KEY_FILE).exists() and not (run_folder / "study.json").exists():
         raise InputError(
             f"{str(run_folder)!r} holds an interrupted run: go on with it by privrl evaluate --out "
-            f"{shown(run_folder)} --resume"
+            f"{shell_quote(run_folder)} --resume"
         )
     try:
         write(Study.load(run_folder / "study.json"), target)
@@ -50,4 +50,4 @@ def report(
     if as_json:
         say_json({"report": str(target)})
     else:
-        say(f"The report is {shown(target)}.")
+        say(f"The report is {shell_quote(target)}.")

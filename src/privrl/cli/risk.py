@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from privrl.cli.common import Json, ProspectName
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json, shell_quote
 
 
 def risk(
     outcomes: Annotated[
-        str | None, typer.Option(help="Each with its chance, by commas, such as 20:0.05,0:0.95.")
+        str | None,
+        typer.Option(help="Each with its probability, by commas, such as 20:0.05,0:0.95."),
     ] = None,
     samples: Annotated[
         str | None,
@@ -32,34 +33,36 @@ def risk(
     privrl risk --page weights.html
     """
     from privrl.privacy import InputError
-    from privrl.risk import Prospect, prospect_of
+    from privrl.risk import Prospect, parse_prospect
     from privrl.run.parsing import number
 
     name = "tversky-kahneman" if prospect is None else prospect
-    who: Prospect = prospect_of(name)
+    who: Prospect = parse_prospect(name)
     if outcomes is not None and samples is not None:
-        raise InputError("Say --outcomes with their chances, or --samples, and not both.")
+        raise InputError("Say --outcomes with their probabilities, or --samples, and not both.")
     if outcomes is None and samples is None and page is None:
         raise InputError("Say --outcomes 20:0.05,0:0.95, or --samples 3,4,5, or --page FILE.")
     answer: dict[str, Any] = {"prospect": who.to_dict()}
     if outcomes is not None or samples is not None:
-        values, chances = [], []
+        values, probs = [], []
         parts = [one.strip() for one in (outcomes or samples or "").split(",")]
         for part in parts:
-            outcome, colon, chance = part.partition(":")
+            outcome, colon, prob = part.partition(":")
             if samples is not None and colon:
-                raise InputError(f"Samples are equally likely: say {outcome!r} without a chance.")
+                raise InputError(
+                    f"Samples are equally likely: say {outcome!r} without a probability."
+                )
             if outcomes is not None and not colon:
                 raise InputError(f"Say how likely {part!r} is, such as {part or 20}:0.05.")
             values.append(number("outcomes", outcome))
             if not math.isfinite(values[-1]):
-                raise InputError(f"outcomes must be finite, not {outcome}.")
-            chances.append(number("chances", chance) if outcomes is not None else 1 / len(parts))
-        value = float(who.of_distribution(values, chances))
+                raise InputError(f"must be finite, not {outcome}.", field="outcomes")
+            probs.append(number("probabilities", prob) if outcomes is not None else 1 / len(parts))
+        value = float(who.of_distribution(values, probs))
         answer |= {
-            "mean": float(Prospect.neutral().of_distribution(values, chances)),
+            "mean": float(Prospect.neutral().of_distribution(values, probs)),
             "value": value,
-            "equivalent": float(who.equivalent(value)),
+            "equivalent": float(who.certainty_equivalent(value)),
         }
     if page is not None:
         from privrl.report import prospects
@@ -70,7 +73,7 @@ def risk(
         say_json(answer)
         return
     if "value" in answer:
-        say(f"To {shown(name)} it is worth {answer['value']:.6g}, as much as")
+        say(f"To {shell_quote(name)} it is worth {answer['value']:.6g}, as much as")
         say(f"{answer['equivalent']:.6g} for certain. Its mean is {answer['mean']:.6g}.")
     if page is not None:
-        say(f"Weights and utilities are in {shown(page)}.")
+        say(f"Weights and utilities are in {shell_quote(page)}.")

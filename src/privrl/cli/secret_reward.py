@@ -14,15 +14,15 @@ Epsilon = Annotated[
 PublicScore = Annotated[
     bool, typer.Option("--public", help="The score of what was learned may be shown.")
 ]
-WalkSteps = Annotated[
-    int | None, typer.Option(help="How many the public walk takes, of random actions.")
+RolloutSteps = Annotated[
+    int | None, typer.Option(help="How many the public rollout takes, of random actions.")
 ]
 RewardFeatures = Annotated[
     str | None, typer.Option(help="Of states, for rewards: table, cosine:3, polynomial:2, ...")
 ]
 RewardOf = Annotated[str | None, typer.Option(help="What a reward depends on: arrival, or step.")]
 Design = Annotated[
-    int | None, typer.Option(help="Rounds that even the walk's weights out; 0 for none.")
+    int | None, typer.Option(help="Rounds that even the rollout's weights out; 0 for none.")
 ]
 Rounds = Annotated[int | None, typer.Option(help="How often the planner backs values up at most.")]
 Ridge = Annotated[float | None, typer.Option(help="Of the planner's regressions.")]

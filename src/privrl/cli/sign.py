@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json, shell_quote
 
 if TYPE_CHECKING:
     pass
@@ -33,7 +33,7 @@ def sign(
         told = {"key": signed.signature.public_key, "warnings": list(found.warnings)}
         say_json({"signed": True, **told})
     else:
-        say(f"Signed {shown(certificate)} with the key")
+        say(f"Signed {shell_quote(certificate)} with the key")
         say(f"{signed.signature.public_key}.")
         for warning in found.warnings:
             say(f"privrl: warning: {warning}", aside=True)

@@ -17,14 +17,14 @@ from privrl.cli.common import (
     People,
     Resume,
     Variant,
+    exit_stopped,
     progress,
-    refuse_words,
-    say_stopped,
+    refuse_options,
 )
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.printing import say, say_json, shell_quote
 
 if TYPE_CHECKING:
-    from privrl.run.sweep import Standing, SweepPlan
+    from privrl.run.sweep import CombinationScore, SweepPlan
 
 
 def sweep_command(
@@ -37,7 +37,7 @@ def sweep_command(
     people: People = None,
     episodes: Episodes = None,
     agents: Annotated[int | None, typer.Option(help="pgc: how many agents report.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Of each lane; or sweep sigma.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Of each replica; or sweep sigma.")] = None,
     delta: Delta = None,
     features: FeaturesOf = None,
     grid: Annotated[
@@ -51,7 +51,7 @@ def sweep_command(
     seeds: Annotated[
         int | None, typer.Option(help="How many runs of each combination; default: 10.")
     ] = None,
-    lanes: Annotated[
+    replicas: Annotated[
         int | None, typer.Option(help="Runs that are played side by side; default: 64.")
     ] = None,
     segment: Annotated[
@@ -81,17 +81,17 @@ def sweep_command(
       --grid actor_step=0.1,0.5 --grid lambda_=0,0.8 --seeds 10 --episodes 500 --out sweeps/x
     privrl sweep pgc --env CartPole --epsilon 2 --agents 5000 --grid rate=0.05,0.1 --out sweeps/y
     """
-    words = {k: v for k, v in locals().items() if k not in _NOT_SWEPT}
+    words = {k: v for k, v in locals().items() if k not in _SWEEP_OPTIONS}
     from privrl.core import checks, files
     from privrl.privacy import InputError
     from privrl.run import lessons, training
     from privrl.run.sweep import load_plan, sweep
 
     checks.count("top", top)
-    plans = {"seeds": seeds, "lanes": lanes, "segment": segment, "curves": curves}
+    plans = {"seeds": seeds, "replicas": replicas, "segment": segment, "curves": curves}
     if resume:
         said = {**plans, "grid": tuple(grid or ()), "set": tuple(option or ())}
-        refuse_words({**words, "env": None}, out, config, said)
+        refuse_options({**words, "env": None}, out, config, said)
         assert out is not None
         folder = out
         plan, about = load_plan(folder)
@@ -106,7 +106,7 @@ def sweep_command(
     workers = "local" if ray is None else "ray" if ray == "local" else ray
     program = lesson.program(tuple(plan.grid))
     with (
-        nullcontext() if resume else files.folder(folder),
+        nullcontext() if resume else files.create_folder(folder),
         progress(None) as advance,
         training.on_interrupt() as stop,
     ):
@@ -120,24 +120,26 @@ def sweep_command(
             progress=advance,
             stop=stop,
         )
-    if not found.finished:
+    if not found.is_finished:
         how_far = f"{found.chunks:,} of {plan.chunks:,} chunks"
-        say_stopped(how_far, f"sweep {lesson.learner}", folder, lesson.env)
+        exit_stopped(how_far, f"sweep {lesson.learner}", folder, lesson.env)
     best = found.best(top)
     if as_json:
         listed = [one.to_dict() for one in best]
         say_json({"plan": plan.to_dict(), "best": listed, "results": str(found.results)})
         return
-    say(*_swept_lines(plan, best, lesson.counted), f"All runs are in {shown(found.results)}.")
+    say(
+        *_result_lines(plan, best, lesson.counted), f"All runs are in {shell_quote(found.results)}."
+    )
 
 
-_NOT_SWEPT = (
-    *("grid", "option", "seeds", "lanes", "segment", "curves", "config", "ray", "out", "top"),
+_SWEEP_OPTIONS = (
+    *("grid", "option", "seeds", "replicas", "segment", "curves", "config", "ray", "out", "top"),
     *("resume", "as_json"),
 )
 
 
-def _swept_lines(plan: "SweepPlan", best: "list[Standing]", counted: str) -> list[str]:
+def _result_lines(plan: "SweepPlan", best: "list[CombinationScore]", counted: str) -> list[str]:
     """The best combinations, for a screen."""
     lines = [
         f"{plan.combinations:,} combinations on {plan.seeds} seeds, {plan.episodes:,} {counted}.",

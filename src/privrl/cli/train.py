@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from privrl.cli.common import progress, refuse_words, say_stopped
-from privrl.cli.printing import say, say_json, shown
+from privrl.cli.common import exit_stopped, progress, refuse_options
+from privrl.cli.printing import say, say_json, shell_quote
 
 if TYPE_CHECKING:
     from privrl.run.lessons import Taught
 
 # Options that are about the run, and not about what is learned in it.
-_OF_THE_RUN = ("config", "ledger", "name", "out", "logs", "seed", "resume", "as_json")
+_RUN_OPTIONS = ("config", "ledger", "name", "out", "logs", "seed", "resume", "as_json")
 
 
 class _Learners(TyperGroup):
@@ -50,12 +50,12 @@ def train(learner: str, options: dict[str, Any]) -> None:
     from privrl.core import files
     from privrl.run import lessons, training
 
-    words = {k: v for k, v in options.items() if k not in _OF_THE_RUN} | {"learner": learner}
-    about: dict[str, Any] = {name: options.get(name) for name in _OF_THE_RUN}
+    words = {k: v for k, v in options.items() if k not in _RUN_OPTIONS} | {"learner": learner}
+    about: dict[str, Any] = {name: options.get(name) for name in _RUN_OPTIONS}
     out, config, logs = about["out"], about["config"], about["logs"]
     if about["resume"]:
         others = {name: about[name] for name in ("ledger", "name", "logs", "seed")}
-        refuse_words({**words, "env": None}, out, config, others)
+        refuse_options({**words, "env": None}, out, config, others)
         folder = out
     else:
         folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
@@ -66,7 +66,7 @@ def train(learner: str, options: dict[str, Any]) -> None:
                 found = lessons.teach_on(folder, env=words.get("env"), progress=advance, stop=stop)
             else:
                 lesson: lessons.Lesson = lessons.Lesson.of(words, config)
-                with files.folder(folder):
+                with files.create_folder(folder):
                     found = lessons.teach(
                         lesson,
                         folder,
@@ -83,15 +83,15 @@ def train(learner: str, options: dict[str, Any]) -> None:
         raise
     if found.learned is None:
         how_far = f"{found.done:,} of {found.planned:,} {found.lesson.counted}"
-        say_stopped(how_far, f"train {found.lesson.learner}", folder, found.lesson.env)
+        exit_stopped(how_far, f"train {found.lesson.learner}", folder, found.lesson.env)
     listed = {key: str(path) for key, path in found.written.items()}
     if about["as_json"]:
         say_json({**found.learned.to_dict(), "files": listed})
         return
-    say(*_lines(found), f"The result is {shown(listed['result'])}.")
+    say(*_result_lines(found), f"The result is {shell_quote(listed['result'])}.")
 
 
-def _lines(found: "Taught") -> list[str]:
+def _result_lines(found: "Taught") -> list[str]:
     """What was learned, and what it promises, for a screen of 79 columns."""
     import textwrap
 

@@ -81,7 +81,7 @@ def actor_critic(
         int | None, typer.Option(help="In how many parts of its range a prospect counts returns.")
     ] = None,
     even_share: Annotated[
-        float | None, typer.Option(help="How even a prospect takes chances to be at least.")
+        float | None, typer.Option(help="How even a prospect takes probabilities to be at least.")
     ] = None,
     forgetting: Annotated[
         float | None, typer.Option(help="How much of what a prospect knows a batch replaces.")

@@ -31,9 +31,9 @@ from privrl.cli.secret_reward import (
     RewardOf,
     RewardRadius,
     Ridge,
+    RolloutSteps,
     Rounds,
     ScoredSteps,
-    WalkSteps,
 )
 from privrl.cli.train import train
 
@@ -54,7 +54,7 @@ def functional_q(
         str | None, typer.Option(help="What any reward could be, such as 0,1.")
     ] = None,
     public: PublicScore = False,
-    steps: WalkSteps = None,
+    steps: RolloutSteps = None,
     gamma: Gamma = None,
     planner: Annotated[str | None, typer.Option(help="fitted, actor-critic or network.")] = None,
     features: FeaturesOf = None,
@@ -108,7 +108,7 @@ def functional_q(
 ) -> None:
     """Learn to act for a reward function that stays secret.
 
-    An environment is walked through at random, what its rewards were is released once, with noise,
+    An environment is explored at random, what its rewards were is released once, with noise,
     and everything after that is free. Say what you have, and follow the answers: what is missing is
     asked for. Ctrl-C stops between rounds; --resume goes on, and nothing is paid for twice.
 

@@ -38,7 +38,7 @@ Decay = Annotated[
 Acting = Annotated[
     str | None,
     typer.Option(
-        help="How agents choose: sampled, by the policy's chances, or greedy, the likeliest "
+        help="How agents choose: sampled, by the policy's probabilities, or greedy, the likeliest "
         "action, with exploration that ends."
     ),
 ]

@@ -32,9 +32,9 @@ from privrl.cli.secret_reward import (
     RewardOf,
     RewardRadius,
     Ridge,
+    RolloutSteps,
     Rounds,
     ScoredSteps,
-    WalkSteps,
 )
 from privrl.cli.train import train
 
@@ -55,7 +55,7 @@ def prospect(
         str | None, typer.Option(help="What any reward could be, such as -50,0.")
     ] = None,
     public: PublicScore = False,
-    steps: WalkSteps = None,
+    steps: RolloutSteps = None,
     samples: Annotated[
         int | None, typer.Option(help="How many successors are drawn of each step.")
     ] = None,
@@ -90,9 +90,9 @@ def prospect(
     resume: Resume = False,
     as_json: Json = False,
 ) -> None:
-    """Learn to act as somebody would who minds losses and small chances.
+    """Learn to act as somebody would who minds losses and small probabilities.
 
-    The reward function stays secret: what a walk was paid is released once, with noise, and then
+    The reward function stays secret: what a rollout was paid is released once, with noise, and then
     planned on for whoever weighs outcomes by prospect theory. Say what you have, and follow the
     answers: what is missing is asked for.
 

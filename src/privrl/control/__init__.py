@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from privrl.control.pgc.learner import PGC
     from privrl.control.pgc.program import OneOf
     from privrl.control.prospect_q import ProspectQ
-    from privrl.control.q_learning import Learned, QLearning
+    from privrl.control.q_learning import LearnedQValues, QLearning
 
 _HOMES = {
     "actor_critic": ("ActorCritic", "CertifiedProgram"),
@@ -36,7 +36,7 @@ _HOMES = {
     "pgc.learner": ("PGC",),
     "pgc.program": ("OneOf",),
     "prospect_q": ("ProspectQ",),
-    "q_learning": ("Learned", "QLearning"),
+    "q_learning": ("LearnedQValues", "QLearning"),
 }
 
 __all__ = [
@@ -45,9 +45,9 @@ __all__ = [
     "CertifiedProgram",
     "Descent",
     "FunctionalQ",
-    "Learned",
     "LearnedPGC",
     "LearnedQ",
+    "LearnedQValues",
     "LoggedQ",
     "Network",
     "OneOf",

@@ -34,8 +34,8 @@ What it rests on, each thing enforced by what stands where: everything carried f
 (u, v, the moments of Adam, the sum for the average, q) is a function of X_1, ..., X_k, since
 `ActorCriticState` holds nothing else; advantages use the released critic, never one that was fitted
 to the batch, and are not normalised over the batch; returns are valued by the q of the batches
-before, never by ranks or chances within the batch; slots and B are fixed before the run. What the
-code cannot see is listed in the certificate: that each person fills one slot, and that the
+before, never by ranks or probabilities within the batch; slots and B are fixed before the run. What
+the code cannot see is listed in the certificate: that each person fills one slot, and that the
 environment does not carry one person's episode into another's.
 
 A person sees their own actions, which were drawn for them by a policy that others taught: towards
@@ -75,33 +75,35 @@ from privrl.envs.host import HostEnvironment
 from privrl.nets import adam
 from privrl.privacy.mechanisms import correlated_jax, gaussian_jax
 from privrl.privacy.mechanisms.correlated import CorrelatedMechanism, Strategy
-from privrl.privacy.plan import NoisyPlan, OneRelease
+from privrl.privacy.plan import DisjointBatches, NoisyPlan
 from privrl.privacy.promise import Budget, Relation
 
 SWEEPABLE = ("actor_step", "critic_step", "clip", "sigma", "gamma", "lambda_", "critic_weight")
 """The numbers of a run, which need no compiling anew."""
 
 # So many 64-bit numbers of a batch are held at once; larger batches are summed in parts.
-_MOST_NUMBERS = 2**22
+_MAX_NUMBERS = 2**22
 # So many steps are played between two looks at whether anybody is left.
 _BLOCK = 32
-_LANES = "lanes"
+_REPLICAS = "replicas"
 
 
 Noise = Literal["none", "independent", "correlated", "optimal"]
 # Noise whose running sum is what the event covers.
-STREAMED = {"correlated": Strategy.SQUARE_ROOT_TOEPLITZ, "optimal": Strategy.OPTIMAL}
+CORRELATED_STRATEGIES = {"correlated": Strategy.SQUARE_ROOT_TOEPLITZ, "optimal": Strategy.OPTIMAL}
 
 
 @lru_cache(maxsize=64)
-def calibrated(budget: Budget, horizon: int, noise: str) -> NoisyPlan | CorrelatedMechanism:
+def calibrate_noise(budget: Budget, horizon: int, noise: str) -> NoisyPlan | CorrelatedMechanism:
     """The least noise, in units of C, that stays within the budget.
 
     With independent noise a person is in one batch of all.
     """
-    if noise not in STREAMED:
-        return NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, OneRelease())
-    return CorrelatedMechanism.calibrated(1.0, budget, horizon=horizon, strategy=STREAMED[noise])
+    if noise not in CORRELATED_STRATEGIES:
+        return NoisyPlan.from_budget(budget, Relation.REPLACE_ONE, DisjointBatches())
+    return CorrelatedMechanism.from_budget(
+        1.0, budget, horizon=horizon, strategy=CORRELATED_STRATEGIES[noise]
+    )
 
 
 class ActorCriticState(NamedTuple):
@@ -147,14 +149,14 @@ class ActorCriticPlan:
         return -(-self.people // self.batch)
 
     @property
-    def averaged(self) -> int:
+    def num_averaged(self) -> int:
         """How many last batches are averaged over; 0 for the last parameters alone."""
         return round(self.average * self.horizon)
 
     def chunks(self, length: int) -> tuple[int, int]:
         """In how many parts a batch is summed, and how large they are."""
         size = self.rows.dimension + 16 * length
-        parts = -(-self.batch * size // _MOST_NUMBERS)
+        parts = -(-self.batch * size // _MAX_NUMBERS)
         return parts, -(-self.batch // parts)
 
     # --- beginning --------------------------------------------------------------------------------
@@ -168,17 +170,17 @@ class ActorCriticPlan:
     ) -> ActorCriticState:
         """Before the first batch; `critic` are parameters to start from."""
         dtype = jnp.result_type(float)
-        actor = jnp.asarray(self.rows.actor.initial(), dtype)
-        first = self.rows.critic.initial() if critic is None else critic
+        actor = jnp.asarray(self.rows.actor.initial_parameters(), dtype)
+        first = self.rows.critic.initial_parameters() if critic is None else critic
         size = sum(self.rows.sizes)
         stream = noise
-        if self.noise in STREAMED:
+        if self.noise in CORRELATED_STRATEGIES:
             stream = correlated_jax.init(self._stream, noise, self.rows.dimension)
         return ActorCriticState(
             actor,
             jnp.asarray(first, dtype),
             jnp.zeros((2, size if self.optimiser == "adam" else 0), dtype),
-            jnp.zeros(size if self.averaged else 0, dtype),
+            jnp.zeros(size if self.num_averaged else 0, dtype),
             jnp.zeros((), jnp.int32),
             world,
             stream,
@@ -189,29 +191,29 @@ class ActorCriticPlan:
     @cached_property
     def _stream(self) -> CorrelatedMechanism:
         """The noise in units of sigma."""
-        return CorrelatedMechanism(1.0, 1.0, self.horizon, STREAMED[self.noise])
+        return CorrelatedMechanism(1.0, 1.0, self.horizon, CORRELATED_STRATEGIES[self.noise])
 
-    def rekeyed(self, state: ActorCriticState, key: Any) -> ActorCriticState:
+    def with_noise_key(self, state: ActorCriticState, key: Any) -> ActorCriticState:
         """The same state with all the noise still to come from another key."""
-        if self.noise in STREAMED:
+        if self.noise in CORRELATED_STRATEGIES:
             return state._replace(noise=replace(state.noise, key=key))
         return state._replace(noise=key)
 
     # --- one batch --------------------------------------------------------------------------------
 
-    def exact(self, state: ActorCriticState, part: Any, first: Any) -> tuple[Any, Any]:
+    def sum_rows(self, state: ActorCriticState, part: Any, first: Any) -> tuple[Any, Any]:
         """The sum of the rows of `part`, whose first slot in the batch is `first`; and the rows'
         returns and lengths. **Private**: never kept, never returned but to be noised."""
 
         outlook = self.rows.outlook
-        worth = None if outlook is None else outlook.worth(state.returns)
+        worth = None if outlook is None else outlook.marginal_values(state.returns)
 
         def one(episode: Episodes) -> Any:
             return self.rows.row(state.actor, state.critic, state.settings, episode, worth)
 
         rows = jax.vmap(one)(part)
         slot = first + jnp.arange(rows.shape[0])
-        there = slot < self._filled(state.batch)
+        there = slot < self._batch_size(state.batch)
         total = jnp.sum(jnp.where(there[:, None], rows, 0.0), axis=0)
         rewards = jnp.where(part.valid, part.transitions.reward, 0.0)
         return total, (jnp.sum(rewards, axis=1), jnp.sum(part.valid, axis=1))
@@ -226,7 +228,7 @@ class ActorCriticPlan:
         stream, z = correlated_jax.next(state.noise)
         return exact + state.settings["sigma"] * z, stream
 
-    def moved(self, state: ActorCriticState, noised: Any, stream: Any) -> ActorCriticState:
+    def apply_update(self, state: ActorCriticState, noised: Any, stream: Any) -> ActorCriticState:
         """The state after a batch; it sees the noised sum and nothing of the people."""
         p, q = self.rows.sizes
         settings = state.settings
@@ -244,13 +246,13 @@ class ActorCriticPlan:
             mean, moments = adam(mean, moments, done + 1.0)
         moved = jnp.concatenate([state.actor, state.critic]) + step * mean
         total = state.total
-        if self.averaged:
-            late = state.batch >= self.horizon - self.averaged
+        if self.num_averaged:
+            late = state.batch >= self.horizon - self.num_averaged
             total = total + jnp.where(late, moved, 0.0)
         returns = state.returns
         if self.rows.outlook is not None:
-            count = self._filled(state.batch)
-            returns = self.rows.outlook.updated(returns, noised[p + q :], count, done)
+            count = self._batch_size(state.batch)
+            returns = self.rows.outlook.update_estimate(returns, noised[p + q :], count, done)
         return ActorCriticState(
             moved[:p],
             moved[p:],
@@ -263,23 +265,23 @@ class ActorCriticPlan:
             returns,
         )
 
-    def paid(self, noised: Any, batch: Any) -> Any:
+    def noisy_mean_return(self, noised: Any, batch: Any) -> Any:
         """The mean return of a batch, from its paid coordinates."""
         if self.rows.outlook is not None:
             counts = noised[sum(self.rows.sizes) :]
-            return self.rows.outlook.mean(counts, self._filled(batch))
+            return self.rows.outlook.mean(counts, self._batch_size(batch))
         if not self.rows.curve_weight:
             return jnp.nan
         assert self.rows.return_range is not None
         low, high = self.rows.return_range
-        score = noised[-1] / (self.rows.curve_weight * self._filled(batch))
+        score = noised[-1] / (self.rows.curve_weight * self._batch_size(batch))
         return 0.5 * (low + high) + 0.5 * (high - low) * score
 
-    def _filled(self, batch: Any) -> Any:
+    def _batch_size(self, batch: Any) -> Any:
         """How many slots of a batch are filled, which is public."""
-        return jnp.minimum(self.batch, self._left(batch))
+        return jnp.minimum(self.batch, self._people_left(batch))
 
-    def _left(self, batch: Any) -> Any:
+    def _people_left(self, batch: Any) -> Any:
         """How many people are in this batch and in those to come; 64 bits hold any number."""
         return self.people - jnp.asarray(batch, int) * self.batch
 
@@ -293,21 +295,21 @@ class ActorCriticPlan:
         parts, size = self.chunks(length)
 
         def add(total: Any, part: Any) -> Any:
-            exact, played = self.exact(state, batch_of(part), part * size)
+            exact, played = self.sum_rows(state, batch_of(part), part * size)
             return total + exact, played
 
         zeros = jnp.zeros(self.rows.dimension, state.actor.dtype)
         exact, played = lax.scan(add, zeros, jnp.arange(parts))
         noised, stream = self.noised(state, exact)
         returns, lengths = (x.reshape(-1)[: self.batch] for x in played)
-        seen = (self.paid(noised, state.batch), (returns, lengths))
-        return self.moved(state, noised, stream), seen
+        seen = (self.noisy_mean_return(noised, state.batch), (returns, lengths))
+        return self.apply_update(state, noised, stream), seen
 
-    def released(self, state: ActorCriticState) -> tuple[Floats, Floats]:
+    def final_parameters(self, state: ActorCriticState) -> tuple[Floats, Floats]:
         """The parameters of the actor and of the critic, averaged if asked for, in 64 bits."""
         p = self.rows.sizes[0]
-        if self.averaged and int(state.batch) == self.horizon:
-            mean = np.asarray(state.total, dtype=np.float64) / self.averaged
+        if self.num_averaged and int(state.batch) == self.horizon:
+            mean = np.asarray(state.total, dtype=np.float64) / self.num_averaged
             return mean[:p], mean[p:]
         return np.asarray(state.actor, np.float64), np.asarray(state.critic, np.float64)
 
@@ -321,7 +323,7 @@ def begin_one(
 
 
 @partial(jax.jit, static_argnums=0)
-def begin_lanes(plan: ActorCriticPlan, keys: jax.Array, settings: Any) -> ActorCriticState:
+def begin_replicas(plan: ActorCriticPlan, keys: jax.Array, settings: Any) -> ActorCriticState:
     """The states before the first batch of runs with these keys."""
 
     def one(key: jax.Array, own: Mapping[str, Any]) -> ActorCriticState:
@@ -344,24 +346,25 @@ def play(
 ) -> Episodes:
     """Part of a batch in a compiled environment, by the released policy.
 
-    Everybody takes `_BLOCK` steps at a time, until the last one in any lane has ended: it is
-    mapped over lanes under the name `_LANES`, so that this is one question and not one for each.
+    Everybody takes `_BLOCK` steps at a time, until the last one in any replica has ended: it is
+    mapped over replicas under the name `_REPLICAS`, so that this is one question and not one for
+    each.
     """
     blocks = -(-length // _BLOCK)
     steps = blocks * _BLOCK
     base = jax.random.fold_in(state.world, state.batch * plan.chunks(length)[0] + part)
-    # All chance in one go: each generator in a program takes a while to compile.
+    # All probability in one go: each generator in a program takes a while to compile.
     keys = jax.random.split(base, (1 + 2 * steps, size))
-    chances = jax.vmap(jax.vmap(env._draw))(keys[1 : 1 + steps])
+    probs = jax.vmap(jax.vmap(env._draw))(keys[1 : 1 + steps])
     drawn = jax.tree.map(
-        lambda x: x.reshape(blocks, _BLOCK, *x.shape[1:]), (chances, _uniform(keys[1 + steps :]))
+        lambda x: x.reshape(blocks, _BLOCK, *x.shape[1:]), (probs, _uniform(keys[1 + steps :]))
     )
 
     def one(carry: Any, chosen: Any) -> Any:
         now, alive = carry
-        chance, uniform = chosen
-        action = choose(jnp, plan.rows.chances(state.actor, now.observation), uniform)
-        after = env._advance(chance, now.state, action.astype(jnp.int32), env.default_params)
+        prob, uniform = chosen
+        action = choose(jnp, plan.rows.probs(state.actor, now.observation), uniform)
+        after = env._advance(prob, now.state, action.astype(jnp.int32), env.default_params)
         row = Transitions(
             now.observation,
             action.astype(jnp.int32),
@@ -385,7 +388,7 @@ def play(
     def more(loop: Any) -> Any:
         number, (_, alive), _ = loop
         # JAX has no types for `psum`.
-        playing = lax.psum(jnp.any(alive), _LANES)  # type: ignore[no-untyped-call]
+        playing = lax.psum(jnp.any(alive), _REPLICAS)  # type: ignore[no-untyped-call]
         return (number < blocks) & (playing > 0)
 
     def go_on(loop: Any) -> Any:
@@ -413,7 +416,8 @@ def advance(
     states: ActorCriticState,
     batches: Any,
 ) -> tuple[ActorCriticState, Any]:
-    """`batches` more batches in every lane, and what was seen of them in (lanes, horizon) arrays.
+    """`batches` more batches in every replica, and what was seen of them in (replicas, horizon)
+    arrays.
 
     The number is not known to the compiler, which thus makes the same code of one batch whatever
     the number is: runs in pieces equal whole runs bit for bit, and are compiled once.
@@ -425,12 +429,12 @@ def advance(
 
     def body(carry: Any) -> Any:
         done, now, seen = carry
-        after, new = jax.vmap(one, axis_name=_LANES)(now)
+        after, new = jax.vmap(one, axis_name=_REPLICAS)(now)
         return done + 1, after, jax.tree.map(lambda a, b: a.at[:, done].set(b), seen, new)
 
-    lanes = states.batch.shape[0]
-    returns = jnp.zeros((lanes, plan.horizon, plan.batch))
-    empty = jnp.zeros((lanes, plan.horizon)), (returns, returns.astype(int))
+    replicas = states.batch.shape[0]
+    returns = jnp.zeros((replicas, plan.horizon, plan.batch))
+    empty = jnp.zeros((replicas, plan.horizon)), (returns, returns.astype(int))
     _, states, seen = lax.while_loop(
         lambda carry: carry[0] < batches, body, (jnp.zeros((), jnp.int32), states, empty)
     )
@@ -438,7 +442,7 @@ def advance(
 
 
 @partial(jax.jit, static_argnums=(0, 2))
-def take_in(
+def update_from_batch(
     plan: ActorCriticPlan, state: ActorCriticState, length: int, batch: Episodes
 ) -> tuple[ActorCriticState, Any]:
     """One batch that was played elsewhere, padded to whole parts."""
@@ -473,7 +477,7 @@ def play_on_host(
                 if not private:
                     raise
                 rows.append([])
-    shape, kind = _observed(env)
+    shape, kind = _observation_spec(env)
     valid = np.zeros((slots, length), dtype=bool)
     columns: list[NDArray[Any]] = []
     like = ((shape, kind), ((), int), ((), float), (shape, kind), ((), bool), ((), bool))
@@ -495,14 +499,17 @@ def shapes_on_host(plan: ActorCriticPlan, env: HostEnvironment, length: int) -> 
     def like(shape: tuple[int, ...], kind: type) -> Any:
         return jax.eval_shape(partial(jnp.zeros, (slots, length, *shape), kind))
 
-    seen, (act, pay, end) = like(*_observed(env)), (like((), one) for one in (int, float, bool))
+    seen, (act, pay, end) = (
+        like(*_observation_spec(env)),
+        (like((), one) for one in (int, float, bool)),
+    )
     return Episodes(Transitions(seen, act, pay, seen, end, end), end)
 
 
 _Row = tuple[Any, int, float, Any, bool, bool]
 
 
-def _observed(env: HostEnvironment) -> tuple[tuple[int, ...], type]:
+def _observation_spec(env: HostEnvironment) -> tuple[tuple[int, ...], type]:
     """The shape and the type of an observation."""
     observed = env.observation
     return ((), int) if isinstance(observed, Discrete) else ((len(observed.low),), float)
@@ -512,10 +519,10 @@ def _episode(
     env: HostEnvironment, policy: Policy, draw: np.random.Generator, length: int
 ) -> list[_Row]:
     """One person's steps."""
-    shape, kind = _observed(env)
+    shape, kind = _observation_spec(env)
 
-    def observed(seen: Any) -> Any:
-        found: NDArray[Any] = np.asarray(env._seen(seen), kind)
+    def to_array(seen: Any) -> Any:
+        found: NDArray[Any] = np.asarray(env._to_observation(seen), kind)
         if found.shape != shape:
             raise InputError(
                 f"{env.name} gave an observation of the shape {found.shape}, not {shape}."
@@ -523,12 +530,12 @@ def _episode(
         return found
 
     seen, _ = env.env.reset(seed=int(draw.integers(2**31 - 1)))
-    observation, rows = observed(seen), []
+    observation, rows = to_array(seen), []
     for uniform in draw.random(length):
-        chances = policy.probabilities(observation[None])[0]
-        action = int(choose(np, chances, np.asarray(uniform)))
-        seen, reward, terminated, truncated, _ = env.env.step(env._act(action))
-        after = observed(seen)
+        probs = policy.probabilities(observation[None])[0]
+        action = int(choose(np, probs, np.asarray(uniform)))
+        seen, reward, terminated, truncated, _ = env.env.step(env._to_action(action))
+        after = to_array(seen)
         rows.append((observation, action, float(reward), after, bool(terminated), False))
         observation = after
         if terminated or truncated:
@@ -536,7 +543,7 @@ def _episode(
     return rows
 
 
-def steps_of(env: Environment[Any, Any] | HostEnvironment, max_steps: int | None) -> int:
+def episode_limit(env: Environment[Any, Any] | HostEnvironment, max_steps: int | None) -> int:
     """How many steps an episode takes at most."""
     limits = [limit for limit in (env.step_limit, max_steps) if limit is not None]
     if not limits:

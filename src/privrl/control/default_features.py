@@ -15,7 +15,7 @@ _FEW = 3
 
 def default_features(observed: Box, name: str, few: bool) -> Features:
     """For Q: cosines of up to four coordinates, or polynomials of more; `few` to fit noise."""
-    low, high = _finite(observed, name, "features")
+    low, high = _finite_bounds(observed, name, "features")
     if len(low) > len(_FOURIER):
         return Polynomial(2, low, high)
     order = _FOURIER[len(low) - 1]
@@ -24,13 +24,15 @@ def default_features(observed: Box, name: str, few: bool) -> Features:
 
 def default_reward_features(observed: Box, name: str, order: int) -> Any:
     """For a reward model: cosines of up to three coordinates, or polynomials of more."""
-    low, high = _finite(observed, name, "reward_features")
+    low, high = _finite_bounds(observed, name, "reward_features")
     if len(low) > 3:
         return Polynomial(2, low, high)
     return Cosine(order if len(low) == 1 else 2, low, high)
 
 
-def _finite(observed: Box, name: str, what: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _finite_bounds(
+    observed: Box, name: str, what: str
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if not all(map(math.isfinite, (*observed.low, *observed.high))):
         raise InputError(f"{name} observes vectors without bounds: say what {what} of them to use.")
     return observed.low, observed.high

@@ -4,23 +4,23 @@
     agent.learn("Interval").policy
 
 **Unit**: the reward function. **Relation**: `REWARD_RADIUS`. Two reward functions are neighbours if
-they differ by at most R = `reward_radius` at every point, and so in every reward that a walk reads
-(rewards that are drawn by chance: if they can be coupled so). Everything else is public: dynamics,
-termination, the states and actions of a walk that does not look at rewards (`walks`), features and
-settings. The releases (`reward_releases`):
+they differ by at most R = `reward_radius` at every point, and so in every reward that a rollout
+reads (rewards that are drawn by chance: if they can be coupled so). Everything else is public:
+dynamics, termination, the states and actions of a rollout that does not look at rewards
+(`rollouts`), features and settings. The releases (`reward_releases`):
 
-- "reward-model" (the default). A readout for each *distinct* point x_k of the walk is the mean of
-  the (total, clipped) rewards read there, which moves by at most R. Released are its coefficients
-  in features that are orthonormal under public probabilities of the x_k
-  (`reward_basis.even_weights`), noised once (`mechanisms.reward_model`): one Gaussian with
+- "reward-model" (the default). A readout for each *distinct* point x_k of the rollout is the mean
+  of the (total, clipped) rewards read there, which moves by at most R. Released are its
+  coefficients in features that are orthonormal under public probabilities of the x_k
+  (`reward_basis.design_weights`), noised once (`mechanisms.reward_model`): one Gaussian with
   sensitivity R, by Bessel, whatever the probabilities.
-- "rewards": input perturbation. The same readouts. With w_k the share of the walk's steps that
+- "rewards": input perturbation. The same readouts. With w_k the share of the rollout's steps that
   read at x_k, released are sqrt(w_k) times the readouts, which move by at most R sqrt(sum_k w_k),
   or R, in L2: one Gaussian with that sensitivity, and a readout has noise std / sqrt(w_k). For n
   points visited once that is sqrt(n) R / mu each.
-- "evaluations": policy iteration. In each of K rounds a fresh walk by the policy released before,
-  with a public share of random actions; G_i = sum_{k<H} gamma^k r_{i+k}, up to the end of the
-  episode, moves by at most R (1 - gamma^H) / (1 - gamma) =: R h for all i at once, so its
+- "evaluations": policy iteration. In each of K rounds a fresh rollout by the policy released
+  before, with a public share of random actions; G_i = sum_{k<H} gamma^k r_{i+k}, up to the end of
+  the episode, moves by at most R (1 - gamma^H) / (1 - gamma) =: R h for all i at once, so its
   coefficients in orthonormal features of (s_i, a_i) do (Bessel). K Gaussians with sensitivity R h,
   the later ones chosen after seeing the earlier ones: adaptive composition.
 - "weights" and "updates": noise in every update of Q (`noised_q`).
@@ -47,24 +47,24 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q, planning, reward_releases
-from privrl.control.course import STATE, Arrays, Course
 from privrl.control.default_features import default_features, default_reward_features
-from privrl.control.heads import Head, Layers, Network, Table, head_of
+from privrl.control.heads import Head, Layers, Network, Table, make_head
 from privrl.control.increments import Rows
 from privrl.control.learned_q import LearnedQ
-from privrl.control.noised_q import DESCENTS, Descent, total
+from privrl.control.noised_q import DEFAULT_DESCENTS, Descent, clip_rewards
 from privrl.control.program import load_state, read_about
 from privrl.control.reward_basis import PerAction
+from privrl.control.rollouts import Env, Rollout, collect_rollout, greedy_policy
+from privrl.control.run_context import STATE, Arrays, RunContext
 from privrl.control.update_rules import Data
-from privrl.control.walks import Env, Walk, greedy, walk
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy
 from privrl.envs.base import Box, Discrete
-from privrl.envs.host import is_live, simulator
-from privrl.envs.preflight import checked
+from privrl.envs.host import is_live, simulator_identity
+from privrl.envs.preflight import run_preflight
 from privrl.envs.registry import make
 from privrl.privacy import resuming
 from privrl.privacy.ledger import Ledger
@@ -72,13 +72,13 @@ from privrl.privacy.mechanisms.reward_model import (
     RewardModel,
 )
 from privrl.privacy.promise import Budget, Relation, Unit
-from privrl.privacy.resuming import Kept
-from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
+from privrl.privacy.resuming import NoiseKey
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
 
 # The least number of cosines per coordinate, and how many there are at most.
 _ORDERS = (2, 10)
 # Within this no product and no sum overflows.
-_ANY_REWARD = (-1e300, 1e300)
+_UNBOUNDED_REWARD = (-1e300, 1e300)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class FunctionalQ:
     """The discount factor, from 0 to 1."""
 
     steps: int = 2000
-    """How many steps the walk takes, or each of them."""
+    """How many steps the rollout takes, or each of them."""
 
     max_steps: int | None = None
     """Ends the episodes that are scored, where the environment sets no limit."""
@@ -120,9 +120,9 @@ class FunctionalQ:
     """What a reward depends on: the state arrived in, or the state and the action before it."""
 
     design: int = 10
-    """How many rounds make the weights of the walk's points more even (`even_weights`), so that
-    there is less noise where the walk rarely went; 0 for equal weights. Any of them costs the same.
-    Release 'reward-model'."""
+    """How many rounds make the weights of the rollout's points more even (`design_weights`), so
+    that there is less noise where the rollout rarely went; 0 for equal weights. Any of them costs
+    the same. Release 'reward-model'."""
 
     planner: Literal["fitted", "actor-critic", "network"] = "fitted"
     """What makes a policy of released rewards; see `planning`."""
@@ -154,48 +154,53 @@ class FunctionalQ:
     """H, after how many steps returns are cut. Release 'evaluations'."""
 
     descent: Descent | None = None
-    """How noised updates are made; None for `noised_q.DESCENTS`. Releases 'weights', 'updates'."""
+    """How noised updates are made; None for `noised_q.DEFAULT_DESCENTS`. Releases 'weights',
+    'updates'."""
 
     # What a setting may be, for those that are words; and settings with a JSON form of their own.
-    _words: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    _choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "release": ("reward-model", "weights", "updates", "rewards", "evaluations"),
         "reward_of": ("arrival", "step"),
         "planner": ("fitted", "actor-critic", "network"),
     }
     _objects: ClassVar[tuple[str, ...]] = ("features", "reward_features", "network", "descent")
-    # What planning needs of a walk: nothing that it was paid.
-    _kept: ClassVar[tuple[str, ...]] = (
+    # What planning needs of a rollout: nothing that it was paid.
+    _step_fields: ClassVar[tuple[str, ...]] = (
         *("observation", "action", "next_observation", "terminated", "truncated"),
     )
 
     def __post_init__(self) -> None:
-        for name, words in self._words.items():
+        for name, words in self._choices.items():
             if getattr(self, name) not in words:
                 listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
                 raise InputError(f"must be {listed}, not {getattr(self, name)!r}.", field=name)
         if self.budget is not None and not isinstance(self.budget, Budget):
-            raise InputError("budget must be a Budget, such as Budget(0.9, 1e-4), or None.")
-        for name, most in _MOST.items():
+            raise InputError(
+                "must be a Budget, such as Budget(0.9, 1e-4), or None.", field="budget"
+            )
+        for name, most in _MAX_VALUES.items():
             found = checks.count(name, getattr(self, name))
             if found > most:
                 raise InputError(f"must be at most {most:,}, not {found:,}.", field=name)
         if self.design != 0 and checks.count("design", self.design) > 10**4:
-            raise InputError(f"design must be at most 10,000, not {self.design:,}.")
+            raise InputError(f"must be at most 10,000, not {self.design:,}.", field="design")
         if self.max_steps is not None:
             checks.count("max_steps", self.max_steps)
         if checks.non_negative("gamma", self.gamma) > 1.0:
-            raise InputError(f"gamma must be at most 1, not {self.gamma:g}.")
+            raise InputError(f"must be at most 1, not {self.gamma:g}.", field="gamma")
         checks.non_negative("ridge", self.ridge)
         if checks.positive("actor_step", self.actor_step) > 1e6:
-            raise InputError(f"actor_step must be at most 1e6, not {self.actor_step:g}.")
+            raise InputError(f"must be at most 1e6, not {self.actor_step:g}.", field="actor_step")
         if self.features is not None and not isinstance(self.features, Features):
-            raise InputError("features must be a feature map of privrl.data, or None.")
+            raise InputError("must be a feature map of privrl.data, or None.", field="features")
         if self.reward_features is not None and not callable(self.reward_features):
-            raise InputError("reward_features must be a feature map, such as Cosine(3).")
+            raise InputError("must be a feature map, such as Cosine(3).", field="reward_features")
         if self.network is not None and not isinstance(self.network, Network):
-            raise InputError("network must be a Network, such as Network((32, 32)), or None.")
+            raise InputError(
+                "must be a Network, such as Network((32, 32)), or None.", field="network"
+            )
         if self.reward_range is not None:
-            object.__setattr__(self, "reward_range", _range(self.reward_range))
+            object.__setattr__(self, "reward_range", _check_range(self.reward_range))
         self._check_descent()
         self._check_radius()
 
@@ -203,11 +208,13 @@ class FunctionalQ:
         updating = self.release in ("weights", "updates")
         if self.descent is not None:
             if not isinstance(self.descent, Descent):
-                raise InputError("descent must be a Descent, such as Descent(updates=100).")
+                raise InputError(
+                    "must be a Descent, such as Descent(updates=100).", field="descent"
+                )
             if not updating:
                 raise InputError("descent is for the releases 'weights' and 'updates'.")
         if updating and self.reward_range is None:
-            raise InputError("reward_range is needed: say what any reward could be.")
+            raise InputError("is needed: say what any reward could be.", field="reward_range")
 
     @property
     def radius(self) -> float | None:
@@ -218,7 +225,7 @@ class FunctionalQ:
         if self.reward_radius is not None:
             radius = checks.positive("reward_radius", self.reward_radius)
             object.__setattr__(self, "reward_radius", radius)
-            # A sum over a walk is off by so much; below it, rounding would be what is seen.
+            # A sum over a rollout is off by so much; below it, rounding would be what is seen.
             largest = max(map(abs, self.reward_range or (1.0,)))
             least = max(1e-100, 400.0 * (self.steps + 2) * 2.0**-53 * largest)
             if self.reward_range is not None and radius < least:
@@ -227,15 +234,17 @@ class FunctionalQ:
                     f"large as {largest:g}: let it be at least {least:.2g}."
                 )
             if not 1e-100 <= radius <= 1e100:
-                raise InputError(f"reward_radius must be from 1e-100 to 1e100, not {radius:g}.")
+                raise InputError(
+                    f"must be from 1e-100 to 1e100, not {radius:g}.", field="reward_radius"
+                )
         if self.budget is None:
             return
         if self.budget.delta == 0.0:
-            raise InputError("budget must have a delta above 0, for Gaussian noise.")
+            raise InputError("must have a delta above 0, for Gaussian noise.", field="budget")
         if self.radius is None:
             raise InputError(
-                "reward_radius is needed: by how much may two rewards differ that are not to be "
-                "told apart?"
+                "is needed: by how much may two rewards differ that are not to be told apart?",
+                field="reward_radius",
             )
 
     # --- learning ---------------------------------------------------------------------------------
@@ -244,9 +253,9 @@ class FunctionalQ:
         self,
         env: Any,
         *,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
         behaviour: Policy | None = None,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
         preflight: bool = True,
@@ -254,12 +263,12 @@ class FunctionalQ:
     ) -> LearnedQ:
         """Learn in `env`, an environment or its name.
 
-        `behaviour` walks: a policy of states that was chosen without looking at rewards; by default
-        each action is equally likely. A session that is public says that the reward function needs
-        no protection, and lets the score of the policy be shown; then no ledger can pay.
-        `progress(done, stages)` is called after each stage. `checkpoint` is a folder in which the
-        key of the noise is kept before anybody pays, and what was released at once, and from which
-        `resume` goes on; `keep` leaves it there at the end. Errors of one of Gymnasium's
+        `behaviour` rollouts: a policy of states that was chosen without looking at rewards; by
+        default each action is equally likely. A session that is public says that the reward
+        function needs no protection, and lets the score of the policy be shown; then no ledger can
+        pay. `progress(done, stages)` is called after each stage. `checkpoint` is a folder in which
+        the key of the noise is kept before anybody pays, and what was released at once, and from
+        which `resume` goes on; `keep` leaves it there at the end. Errors of one of Gymnasium's
         environments would tell about rewards and are hidden; so it is tried first, in another
         instance: one that is made of the same id, or `preflight_env`. `preflight=False` waives
         that, which the certificate says.
@@ -272,29 +281,32 @@ class FunctionalQ:
                 "one of them out."
             )
         if behaviour is not None and not isinstance(behaviour, Policy):
-            raise InputError("behaviour must be a policy of privrl.data, or None.")
+            raise InputError("must be a policy of privrl.data, or None.", field="behaviour")
         head, opened = self.head(made), self._open(session)
-        tried = checked(
+        tried = run_preflight(
             made,
             private=self.budget is not None and not public,
             preflight=preflight,
             other=preflight_env,
         )
         about = {
-            "agent": self.described(made),
+            "agent": self.settings_dict(made),
             "seed": seed,
             "public": public,
             "run": None if ledger is None else session.run,
             "preflight": tried,
         }
         # The folder before anybody pays, since a run without its checkpoint would be lost.
-        with resuming.begun(checkpoint, STATE):
+        with resuming.begin_run(checkpoint, STATE):
             if checkpoint is not None:
                 live = is_live(made)
-                runs_on = {"env": None if live else simulator(made), "behaviour": behaviour}
-                opened.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
-            course = Course(self, made, head, opened, about, progress, keep)
-            with forgotten_unless_paid(opened):
+                runs_on = {
+                    "env": None if live else simulator_identity(made),
+                    "behaviour": behaviour,
+                }
+                opened.attach_key(NoiseKey.begin(checkpoint, about, live=live, runs_on=runs_on))
+            course = RunContext(self, made, head, opened, about, progress, keep)
+            with forget_unless_paid(opened):
                 return reward_releases.learn(self, course, behaviour, None)
 
     def _open(self, session: PrivacySession) -> OpenSession:
@@ -308,7 +320,7 @@ class FunctionalQ:
         *,
         ledger: Ledger | None = None,
         behaviour: Policy | None = None,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
         keep: bool = False,
         preflight_env: Any = None,
     ) -> LearnedQ:
@@ -316,24 +328,24 @@ class FunctionalQ:
 
         The agent and the environment must be the same, and so must be the `behaviour` if nothing
         was released yet. What was released is planned on once more, which is free. If nothing was,
-        in a simulator or with a seed, walk and noise are drawn once more from the key that is in
+        in a simulator or with a seed, rollout and noise are drawn once more from the key that is in
         the folder, and copies of the folder come to the same; in any other environment of
         Gymnasium's they are drawn afresh, and one copy of the folder alone is let: see
         `privrl.privacy.resuming`.
         """
-        with resuming.resumed(folder) as kept:
+        with resuming.resume_run(folder) as kept:
             about, path, made = kept.about, Path(folder) / STATE, make(env)
-            if about.get("agent") != self.described(made) or kept.live != is_live(made):
+            if about.get("agent") != self.settings_dict(made) or kept.live != is_live(made):
                 raise InputError(f"{str(path)!r} belongs to another agent or environment.")
             for name in self._objects:
-                if isinstance(_told(getattr(self, name)), str):
+                if isinstance(_setting_to_json(getattr(self, name)), str):
                     raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
             if ledger is not None and about["run"] is None:
                 raise InputError("This run was begun without a ledger: leave it out.")
             if ledger is None and about["run"] is not None:
                 raise InputError("This run was begun with a ledger: say the same.")
             released = None
-            runs_on = {} if kept.live else {"env": simulator(made)}
+            runs_on = {} if kept.live else {"env": simulator_identity(made)}
             if path.exists():
                 like = {name: np.zeros(*form) for name, form in read_about(path)["arrays"].items()}
                 found, _ = load_state(path, like)
@@ -343,51 +355,51 @@ class FunctionalQ:
             kept.check(runs_on)
             session = PrivacySession(ledger=ledger, run=about["run"], seed=about["seed"])
             opened = self._open(session)
-            opened.keep(kept)
+            opened.attach_key(kept)
             if released is None:
-                checked(
+                run_preflight(
                     made,
                     private=self.budget is not None and not about["public"],
                     preflight=about["preflight"] != "waived",
                     other=preflight_env,
                     again=True,
                 )
-                opened.kept = kept.go_on(ledger)
+                opened.kept = kept.claim_next_generation(ledger)
             else:
                 kept.end(ledger)
-            course = Course(self, made, self.head(made), opened, about, progress, keep)
+            course = RunContext(self, made, self.head(made), opened, about, progress, keep)
             return reward_releases.learn(self, course, behaviour, released)
 
     # --- hooks of the releases --------------------------------------------------------------------
 
-    def rollout(self, course: Course, behaviour: Policy | None, key: jax.Array) -> Walk:
-        return walk(course.env, behaviour, key, self.steps, private=course.private)
+    def rollout(self, course: RunContext, behaviour: Policy | None, key: jax.Array) -> Rollout:
+        return collect_rollout(course.env, behaviour, key, self.steps, private=course.private)
 
-    def public_steps(self, walked: Walk) -> Arrays:
-        """What planning needs of a walk."""
-        return {name: np.asarray(getattr(walked, name)) for name in self._kept}
+    def public_steps(self, rollout: Rollout) -> Arrays:
+        """What planning needs of a rollout."""
+        return {name: np.asarray(getattr(rollout, name)) for name in self._step_fields}
 
-    def total_rewards(self, walked: Walk) -> Floats:
-        """The rewards of a walk as finite numbers of the range. **Private**."""
-        assert walked.reward is not None
-        return total(walked.reward, self.reward_range or _ANY_REWARD)
+    def clipped_rewards(self, rollout: Rollout) -> Floats:
+        """The rewards of a rollout as finite numbers of the range. **Private**."""
+        assert rollout.reward is not None
+        return clip_rewards(rollout.reward, self.reward_range or _UNBOUNDED_REWARD)
 
     def update_plan(self, head: Head) -> noised_q.NoisedQPlan:
         """What is done in each update."""
-        descent = self.descent or DESCENTS[self.release]
+        descent = self.descent or DEFAULT_DESCENTS[self.release]
         # Without a budget nothing is noised, and the radius does not matter.
         return descent.plan(cast(Any, self.release), head, self.reward_radius or 1.0)
 
-    def transitions(self, head: Head, walked: Walk) -> Data:
+    def transitions(self, head: Head, rollout: Rollout) -> Data:
         """What updates are made of. **Private** rewards."""
         return noised_q.transitions(
             head,
-            walked.observation,
-            walked.action,
-            self.total_rewards(walked),
-            walked.next_observation,
-            np.where(walked.terminated, 0.0, self.gamma),
-            self.reward_range or _ANY_REWARD,
+            rollout.observation,
+            rollout.action,
+            self.clipped_rewards(rollout),
+            rollout.next_observation,
+            np.where(rollout.terminated, 0.0, self.gamma),
+            self.reward_range or _UNBOUNDED_REWARD,
             orthonormal=self.release == "weights",
         )
 
@@ -395,14 +407,14 @@ class FunctionalQ:
         self, head: Head, released: Arrays, model: RewardModel | None
     ) -> tuple[Floats, Policy]:
         """All parameters of Q, and the policy; sees nothing private."""
-        steps = Walk(**{name: released[name] for name in self._kept})
+        steps = Rollout(**{name: released[name] for name in self._step_fields})
         if model is None:
             rewards = released["rewards"]
         else:
             rewards = np.asarray(model(steps.points(self.reward_of)), np.float64)
         if isinstance(head, Layers):
             found = planning.network_q(steps, rewards, head, self.gamma, updates=self.updates)
-            return found, greedy(head, found)
+            return found, greedy_policy(head, found)
         settings = (head, self.gamma, self.rounds, self.ridge)
         if self.planner == "actor-critic":
             step = self.actor_step / (float(np.ptp(rewards)) or 1.0)
@@ -410,23 +422,25 @@ class FunctionalQ:
                 steps, rewards, *settings, iterations=self.iterations, step=step
             )
             return weights.ravel(), head.policy(preferences.ravel())
-        weights = planning.fitted_q(steps, rewards, *settings)
-        return weights.ravel(), greedy(head, weights)
+        weights = planning.fitted_q_iteration(steps, rewards, *settings)
+        return weights.ravel(), greedy_policy(head, weights)
 
     def planning_bytes(self, head: Head) -> float:
         """About how much memory planning takes: of public numbers, before anybody pays."""
         width, steps = math.prod(head.shape) / head.outputs, float(self.steps)
         if isinstance(head, Layers):
-            # Parameters, their moments and slopes; the inputs; the values of a whole walk.
+            # Parameters, their moments and slopes; the inputs; the values of a whole rollout.
             inner = sum(head.sizes[1:-1])
-            return 8.0 * (8.0 * math.prod(head.shape) + self._led * (head.sizes[0] + inner))
+            return 8.0 * (
+                8.0 * math.prod(head.shape) + self._num_value_points * (head.sizes[0] + inner)
+            )
         if isinstance(head, Table):
-            return 8.0 * (4.0 * width * head.outputs + 4.0 * self._led)
+            return 8.0 * (4.0 * width * head.outputs + 4.0 * self._num_value_points)
         # Features of where steps begin and lead, solvers, and the Gram matrix with its inverse.
-        return 8.0 * (2.0 * steps * width + self._led * width + 6.0 * width**2)
+        return 8.0 * (2.0 * steps * width + self._num_value_points * width + 6.0 * width**2)
 
     @property
-    def _led(self) -> float:
+    def _num_value_points(self) -> float:
         """How many points values are asked for at."""
         return float(self.steps)
 
@@ -442,7 +456,7 @@ class FunctionalQ:
             if wish is None and isinstance(observed, Box):
                 few = self.release != "reward-model" and self.budget is not None
                 wish = default_features(observed, env.name, few)
-        head = head_of(wish, observed, env.num_actions, env.name)
+        head = make_head(wish, observed, env.num_actions, env.name)
         Rows(head, head).check(observed, env.name)
         return head
 
@@ -454,10 +468,10 @@ class FunctionalQ:
             if isinstance(observed, Discrete):
                 chosen = OneHot(observed.n)
             else:
-                chosen = default_reward_features(observed, env.name, self._order())
+                chosen = default_reward_features(observed, env.name, self._cosine_order())
         return PerAction(chosen, env.num_actions) if self.reward_of == "step" else chosen
 
-    def _order(self) -> int:
+    def _cosine_order(self) -> int:
         """The highest cosine for one coordinate, a public number.
 
         The k-th coefficient of a reward with corners is about width / k^2: those well below the
@@ -474,7 +488,7 @@ class FunctionalQ:
         )
         return int(min(max(least, room), most))
 
-    def described(self, env: Env) -> dict[str, Any]:
+    def settings_dict(self, env: Env) -> dict[str, Any]:
         """The settings for this environment, in JSON's own types."""
         budget, limits = self.budget, self.reward_range
         plain = {
@@ -482,7 +496,7 @@ class FunctionalQ:
             for one in fields(self)
             if one.name not in ("budget", "reward_range", *self._objects)
         }
-        objects = {name: _told(getattr(self, name)) for name in self._objects}
+        objects = {name: _setting_to_json(getattr(self, name)) for name in self._objects}
         return {
             "env": env.name,
             "epsilon": None if budget is None else budget.epsilon,
@@ -494,7 +508,7 @@ class FunctionalQ:
 
 
 # More than anybody has waited for.
-_MOST = {
+_MAX_VALUES = {
     "steps": 10**7,
     "rounds": 10**6,
     "iterations": 10**5,
@@ -504,19 +518,25 @@ _MOST = {
 }
 
 
-def _range(given: Any) -> tuple[float, float]:
+def _check_range(given: Any) -> tuple[float, float]:
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise InputError("reward_range must be two numbers: the least and the largest reward.")
+        raise InputError(
+            "must be two numbers: the least and the largest reward.", field="reward_range"
+        )
     low, high = (checks.number("reward_range", value) for value in given)
     if not (low < high and math.isfinite(high - low)):
-        raise InputError("reward_range must go up, by a finite difference.")
+        raise InputError("must go up, by a finite difference.", field="reward_range")
     return low, high
 
 
-def _told(value: Any) -> Any:
+def _setting_to_json(value: Any) -> Any:
     """A setting in JSON, or its name where it has no such form."""
     if isinstance(value, Network):
-        return {"hidden": list(value.hidden), "features": _told(value.features), "seed": value.seed}
+        return {
+            "hidden": list(value.hidden),
+            "features": _setting_to_json(value.features),
+            "seed": value.seed,
+        }
     try:
         return None if value is None else value.to_dict()
     except (AttributeError, InputError):

@@ -1,7 +1,7 @@
 """Heads: functions of observations with parameters in one vector, for actors, critics and Q.
 
 A table (`Table`), linear in features (`Linear`), or a small network (`Layers`). A head gives its
-outputs for the observations of an episode, and `pull(parameters, inputs, weights)`: the sum over t
+outputs for the observations of an episode, and `vjp(parameters, inputs, weights)`: the sum over t
 of weights_t' d out(s_t) / d parameters.
 """
 
@@ -37,7 +37,7 @@ class Head(Protocol):
         """Of the parameters, for people; inside they are one long vector."""
         ...
 
-    def initial(self) -> Floats:
+    def initial_parameters(self) -> Floats:
         """The public parameters to begin with, as one vector."""
         ...
 
@@ -45,15 +45,15 @@ class Head(Protocol):
         """What the observations (n, ...) of an episode are to this head."""
         ...
 
-    def out(self, parameters: Any, inputs: Any) -> Any:
+    def apply(self, parameters: Any, inputs: Any) -> Any:
         """(n, outputs)."""
         ...
 
-    def pull(self, parameters: Any, inputs: Any, weights: Any) -> Any:
+    def vjp(self, parameters: Any, inputs: Any, weights: Any) -> Any:
         """The sum over rows of weights' d out / d parameters, as one vector."""
         ...
 
-    def scaled(self, parameters: Floats, factor: float) -> Floats:
+    def scale_outputs(self, parameters: Floats, factor: float) -> Floats:
         """Parameters that give `factor` times the outputs."""
         ...
 
@@ -62,7 +62,7 @@ class Head(Protocol):
         ...
 
     @property
-    def wish(self) -> "Features | Network":
+    def spec(self) -> "Features | Network":
         """What to ask for to get such a head."""
         ...
 
@@ -82,7 +82,7 @@ class Table:
     def shape(self) -> tuple[int, ...]:
         return (self.states, self.outputs)
 
-    def initial(self) -> Floats:
+    def initial_parameters(self) -> Floats:
         return np.zeros(self.states * self.outputs)
 
     def inputs(self, observations: Any) -> Any:
@@ -90,15 +90,15 @@ class Table:
         inside = (observations >= 0) & (observations < self.states)
         return jnp.where(inside, observations, self.states).astype(jnp.int32)
 
-    def out(self, parameters: Any, inputs: Any) -> Any:
+    def apply(self, parameters: Any, inputs: Any) -> Any:
         table = jnp.reshape(parameters, self.shape)
         return table.at[inputs].get(mode="fill", fill_value=0.0)
 
-    def pull(self, parameters: Any, inputs: Any, weights: Any) -> Any:
+    def vjp(self, parameters: Any, inputs: Any, weights: Any) -> Any:
         zeros = jnp.zeros(self.shape, weights.dtype)
         return zeros.at[inputs].add(weights, mode="drop").ravel()
 
-    def scaled(self, parameters: Floats, factor: float) -> Floats:
+    def scale_outputs(self, parameters: Floats, factor: float) -> Floats:
         return parameters * factor
 
     def policy(self, parameters: Floats) -> Policy:
@@ -107,7 +107,7 @@ class Table:
         return Tabular(raised / raised.sum(axis=1, keepdims=True))
 
     @property
-    def wish(self) -> "Features | Network":
+    def spec(self) -> "Features | Network":
         return OneHot(self.states)
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,32 +125,32 @@ class Linear:
     def shape(self) -> tuple[int, ...]:
         return (self.features.dimension, self.outputs)
 
-    def initial(self) -> Floats:
+    def initial_parameters(self) -> Floats:
         return np.zeros(self.features.dimension * self.outputs)
 
     def inputs(self, observations: Any) -> Any:
         return jnp.asarray(self.features(observations), jnp.result_type(float))
 
-    def out(self, parameters: Any, inputs: Any) -> Any:
+    def apply(self, parameters: Any, inputs: Any) -> Any:
         return inputs @ jnp.reshape(parameters, self.shape)
 
-    def pull(self, parameters: Any, inputs: Any, weights: Any) -> Any:
+    def vjp(self, parameters: Any, inputs: Any, weights: Any) -> Any:
         return (inputs.T @ weights).ravel()
 
-    def scaled(self, parameters: Floats, factor: float) -> Floats:
+    def scale_outputs(self, parameters: Floats, factor: float) -> Floats:
         return parameters * factor
 
     def policy(self, parameters: Floats) -> Policy:
         return Softmax(self.features, parameters.reshape(self.shape))
 
     @property
-    def wish(self) -> "Features | Network":
+    def spec(self) -> "Features | Network":
         return self.features
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": "linear",
-            "features": described(self.features),
+            "features": features_to_dict(self.features),
             "outputs": self.outputs,
         }
 
@@ -175,17 +175,17 @@ class Layers:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (sum((i + 1) * o for i, o in self._pairs),)
+        return (sum((i + 1) * o for i, o in self._layer_shapes),)
 
     @property
-    def _pairs(self) -> list[tuple[int, int]]:
+    def _layer_shapes(self) -> list[tuple[int, int]]:
         return list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
 
-    def initial(self) -> Floats:
+    def initial_parameters(self) -> Floats:
         draw = np.random.default_rng(self.seed)
         parts = []
-        for number, (width, outputs) in enumerate(self._pairs):
-            last = number == len(self._pairs) - 1
+        for number, (width, outputs) in enumerate(self._layer_shapes):
+            last = number == len(self._layer_shapes) - 1
             scale = 0.0 if last else 1.0 / math.sqrt(width)
             parts += [scale * draw.standard_normal(width * outputs), np.zeros(outputs)]
         return np.concatenate(parts)
@@ -193,7 +193,7 @@ class Layers:
     def layers(self, parameters: Any) -> list[tuple[Any, Any]]:
         """Pairs of weights (in, out) and biases (out,)."""
         found, at = [], 0
-        for width, outputs in self._pairs:
+        for width, outputs in self._layer_shapes:
             middle, end = at + width * outputs, at + (width + 1) * outputs
             weights = parameters[at:middle].reshape(width, outputs)
             found.append((weights, parameters[middle:end]))
@@ -204,15 +204,15 @@ class Layers:
         rows = observations if self.features is None else self.features(observations)
         return jnp.asarray(rows, jnp.result_type(float))
 
-    def out(self, parameters: Any, inputs: Any) -> Any:
+    def apply(self, parameters: Any, inputs: Any) -> Any:
         return mlp(self.layers(parameters), inputs, self.activation)
 
-    def pull(self, parameters: Any, inputs: Any, weights: Any) -> Any:
-        _, back = jax.vjp(lambda p: self.out(p, inputs), parameters)
+    def vjp(self, parameters: Any, inputs: Any, weights: Any) -> Any:
+        _, back = jax.vjp(lambda p: self.apply(p, inputs), parameters)
         return back(weights)[0]
 
-    def scaled(self, parameters: Floats, factor: float) -> Floats:
-        width, outputs = self._pairs[-1]
+    def scale_outputs(self, parameters: Floats, factor: float) -> Floats:
+        width, outputs = self._layer_shapes[-1]
         last = (width + 1) * outputs
         return np.concatenate([parameters[:-last], factor * parameters[-last:]])
 
@@ -220,14 +220,14 @@ class Layers:
         return NetworkPolicy(tuple(self.layers(parameters)), self.activation, self.features)
 
     @property
-    def wish(self) -> "Features | Network":
+    def spec(self) -> "Features | Network":
         return Network(self.sizes[1:-1], self.features, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": "layers",
             "sizes": list(self.sizes),
-            "features": None if self.features is None else described(self.features),
+            "features": None if self.features is None else features_to_dict(self.features),
             "seed": self.seed,
             **({} if self.activation == "tanh" else {"activation": self.activation}),
         }
@@ -246,14 +246,16 @@ class Network:
 
     def __post_init__(self) -> None:
         if not isinstance(self.hidden, tuple | list) or not self.hidden:
-            raise InputError("hidden must be the sizes of the hidden layers, such as (16,).")
+            raise InputError(
+                "must be the sizes of the hidden layers, such as (16,).", field="hidden"
+            )
         sizes = tuple(checks.count("a size in hidden", size) for size in self.hidden)
         object.__setattr__(self, "hidden", sizes)
         if self.features is not None and not isinstance(self.features, Features):
-            raise InputError("features must be a feature map of privrl.data, or None.")
+            raise InputError("must be a feature map of privrl.data, or None.", field="features")
 
 
-def head_of(
+def make_head(
     features: "Features | Network | None", observed: Discrete | Box, outputs: int, name: str
 ) -> Head:
     """The head that was wished for, for observations like these."""
@@ -284,12 +286,12 @@ def head_from_dict(data: Mapping[str, Any]) -> Head:
     inside = None if described is None else features_from_dict(described)
     activation = data.get("activation", "tanh")
     if activation not in ACTIVATIONS:
-        raise InputError(f"activation must be 'tanh' or 'relu', not {activation!r}.")
+        raise InputError(f"must be 'tanh' or 'relu', not {activation!r}.", field="activation")
     sizes = tuple(int(size) for size in data["sizes"])
     return Layers(sizes, inside, int(data["seed"]), activation)
 
 
-def described(features: Any) -> dict[str, Any]:
+def features_to_dict(features: Any) -> dict[str, Any]:
     """The JSON form of features, if they have one."""
     if not hasattr(features, "to_dict"):
         raise InputError("These features have no JSON form, so the result has none.")

@@ -45,7 +45,7 @@ import jax
 import jax.numpy as jnp
 
 from privrl.control.heads import Head
-from privrl.control.prospect_rows import Outlook
+from privrl.control.prospect_rows import ReturnHistogram
 from privrl.core import resources
 from privrl.core.errors import InputError
 from privrl.envs.base import Box, Discrete, Episodes
@@ -71,7 +71,7 @@ class Rows:
     curve_weight: float = 0.0
     """w; 0 for no coordinate of its own."""
 
-    outlook: Outlook | None = None
+    outlook: ReturnHistogram | None = None
     """How returns are counted and valued, if by a prospect; then w is its own."""
 
     @cached_property
@@ -86,7 +86,7 @@ class Rows:
         return sum(self.sizes) + own
 
     @property
-    def described(self) -> list[Any]:
+    def head_dicts(self) -> list[Any]:
         """The two heads in JSON, or their shapes where features have none."""
 
         def one(head: Head) -> Any:
@@ -101,23 +101,23 @@ class Rows:
         """Refuse heads that cannot take what is observed, and those that memory does not hold."""
         # Released, averaged, those of the target, two moments, a slope, and noise.
         remedy = "use fewer features, or a smaller network"
-        resources.refuse_above(64.0 * sum(self.sizes), "So many parameters", remedy)
+        resources.check_memory(64.0 * sum(self.sizes), "So many parameters", remedy)
         length = len(observed.low) if isinstance(observed, Box) else None
         what = "states by their numbers" if length is None else f"vectors of {length} numbers"
         for head in (self.actor, self.critic):
-            if not _takes(cast(Any, head), length):
+            if not _accepts_input(cast(Any, head), length):
                 raise InputError(f"{name} observes {what}, which these features do not take.")
 
     @property
-    def width(self) -> float:
+    def reward_scale(self) -> float:
         """What rewards are divided by, hence the unit of values."""
         if self.outlook is not None:
             return self.outlook.unit
         return 1.0 if self.return_range is None else self.return_range[1] - self.return_range[0]
 
-    def chances(self, actor: Any, observation: Any) -> Any:
+    def probs(self, actor: Any, observation: Any) -> Any:
         """pi(.|s) for one observation; uniform where a preference is not a number."""
-        return softmax(self.actor.out(actor, self.actor.inputs(observation[None]))[0])
+        return softmax(self.actor.apply(actor, self.actor.inputs(observation[None]))[0])
 
     def increment(
         self, actor: Any, critic: Any, settings: Settings, episode: Episodes, worth: Any = None
@@ -127,32 +127,32 @@ class Rows:
         `worth` is what returns are worth at the points of the outlook.
         """
         steps, valid = episode
-        seen, after = (_kept(valid, x) for x in (steps.observation, steps.next_observation))
+        seen, after = (_mask_invalid(valid, x) for x in (steps.observation, steps.next_observation))
         own, judged = self.actor.inputs(seen), self.critic.inputs(seen)
         gamma, ended = settings["gamma"], steps.terminated
         if self.outlook is None:
-            rewards = jnp.where(valid, steps.reward, 0.0) / self.width
+            rewards = jnp.where(valid, steps.reward, 0.0) / self.reward_scale
         else:
             rewards = self.outlook.counts(episode, gamma) @ worth
             gamma, ended = 1.0, valid & ~jnp.append(valid[1:], False)
             rewards = jnp.where(ended, rewards, 0.0)
-        value = self.critic.out(critic, judged)[:, 0]
-        later = self.critic.out(critic, self.critic.inputs(after))[:, 0]
+        value = self.critic.apply(critic, judged)[:, 0]
+        later = self.critic.apply(critic, self.critic.inputs(after))[:, 0]
         # Chosen, not multiplied by 0: what comes after the end may not be a number.
         error = rewards + jnp.where(ended, 0.0, gamma * later) - value
         error = jnp.where(valid, error, 0.0)
         advantage = advantages(error, gamma * settings["lambda_"])
-        chances = softmax(self.actor.out(actor, own))
+        probs = softmax(self.actor.apply(actor, own))
         taken = steps.action[:, None] == jnp.arange(self.actor.outputs)
-        weights = advantage[:, None] * (taken - chances)
+        weights = advantage[:, None] * (taken - probs)
         if self.entropy:
-            logs = jnp.log(jnp.maximum(chances, _TINY))
-            surprise = logs - jnp.sum(chances * logs, axis=1, keepdims=True)
-            weights = weights - self.entropy * chances * surprise
+            logs = jnp.log(jnp.maximum(probs, _TINY))
+            surprise = logs - jnp.sum(probs * logs, axis=1, keepdims=True)
+            weights = weights - self.entropy * probs * surprise
         weights = jnp.where(valid[:, None], weights, 0.0)
         return (
-            self.actor.pull(actor, own, weights),
-            self.critic.pull(critic, judged, jnp.where(valid, advantage, 0.0)[:, None]),
+            self.actor.vjp(actor, own, weights),
+            self.critic.vjp(critic, judged, jnp.where(valid, advantage, 0.0)[:, None]),
         )
 
     def row(
@@ -179,12 +179,12 @@ class Rows:
 
 
 @lru_cache(maxsize=64)
-def _takes(head: Head, length: int | None) -> bool:
+def _accepts_input(head: Head, length: int | None) -> bool:
     """Whether a head gives its outputs for vectors of this length, or for states if it is None."""
     seen = jnp.zeros(1, int) if length is None else jnp.zeros((1, length))
     try:
         zeros = jnp.zeros(math.prod(head.shape))
-        found = jax.eval_shape(lambda p, x: head.out(p, head.inputs(x)), zeros, seen)
+        found = jax.eval_shape(lambda p, x: head.apply(p, head.inputs(x)), zeros, seen)
         return bool(found.shape == (1, head.outputs))
     except (TypeError, ValueError):
         return False
@@ -206,7 +206,7 @@ def softmax(scores: Any) -> Any:
     return jax.nn.softmax(jnp.where(good, scores, 0.0), axis=-1)
 
 
-def _kept(valid: Any, observations: Any) -> Any:
+def _mask_invalid(valid: Any, observations: Any) -> Any:
     """Observations of steps that happened, and zeros of those that did not."""
     shape = valid.shape + (1,) * (observations.ndim - 1)
     return jnp.where(jnp.reshape(valid, shape), observations, 0)

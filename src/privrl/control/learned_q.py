@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.control.heads import Head, described, head_from_dict
-from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from privrl.control.heads import Head, features_to_dict, head_from_dict
+from privrl.control.promises import HasPromise, Promise, promise_from_dict, promise_to_dict
 from privrl.control.reward_basis import reward_features_from_dict
 from privrl.core import files
 from privrl.core.errors import InputError
@@ -29,11 +29,11 @@ from privrl.privacy.promise import Relation
 NOT_PRIVATE = "Not private: without a budget no noise is added."
 
 # Episodes that a score is the mean of: compiled, and on the host.
-_SCORED = (2000, 100)
+_SCORE_EPISODES = (2000, 100)
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedQ(Promised):
+class LearnedQ(HasPromise):
     """What was learned, and the promise about it. Any number of queries is free."""
 
     promise: Promise
@@ -57,7 +57,7 @@ class LearnedQ(Promised):
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
-    def protects(self) -> str:
+    def privacy_statement(self) -> str:
         """In a sentence or two: what is protected, how far, and what is not."""
         if isinstance(self.promise, str):
             return self.promise
@@ -86,7 +86,7 @@ class LearnedQ(Promised):
         """The value of each action in each state: (n, A)."""
         with jax.enable_x64(True):
             rows = self.head.inputs(jnp.asarray(np.asarray(states)))
-            return np.asarray(self.head.out(jnp.asarray(self.parameters), rows), np.float64)
+            return np.asarray(self.head.apply(jnp.asarray(self.parameters), rows), np.float64)
 
     def rewards(self, points: Any) -> Floats:
         """The released model's rewards: of states arrived in, or of rows (state, action)."""
@@ -111,7 +111,7 @@ class LearnedQ(Promised):
             else {
                 "coefficients": model.coefficients.tolist(),
                 "transform": model.transform.tolist(),
-                "features": described(model.features),
+                "features": features_to_dict(model.features),
                 "std": model.std,
             },
             # JSON has no infinities, which rewards may add up to.
@@ -166,8 +166,8 @@ def mean_return(
     seed: int,
 ) -> float:
     """The mean return of fresh episodes, which is about the reward function."""
-    count, inside = _SCORED[0], cast(Any, env)
+    count, inside = _SCORE_EPISODES[0], cast(Any, env)
     if isinstance(env, HostEnvironment):
-        count, inside = _SCORED[1], env.env
+        count, inside = _SCORE_EPISODES[1], env.env
     played = collect(inside, policy, count, seed, max_steps=max_steps)
     return float(np.sum(played.rewards)) / count

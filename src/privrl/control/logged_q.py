@@ -5,10 +5,10 @@
 
 Unit: a person with all their trajectories (a trajectory, if the data has no user column). Relation:
 replace-one; the number of people n is public. Each of T updates adds up, over all people, the mean
-of delta grad Q over a person's transitions, clipped to norm C (`update_rules.People` and its proof;
-`noised_q` has the algorithm and the theorem), adds a Gaussian vector, and divides by n. Released:
-the parameters after every update. Event: Repeated(Gaussian(sigma C, C), T), of which nothing is
-amplified.
+of delta grad Q over a person's transitions, clipped to norm C (`update_rules.PersonUpdates` and its
+proof; `noised_q` has the algorithm and the theorem), adds a Gaussian vector, and divides by n.
+Released: the parameters after every update. Event: Repeated(Gaussian(sigma C, C), T), of which
+nothing is amplified.
 
 Rewards are divided by the largest size that `reward_range` allows, so that C and the step sizes are
 in units of it, and Q is multiplied by it again in the end. What happened to nobody is not
@@ -33,27 +33,27 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q
-from privrl.control.heads import Network, head_of
+from privrl.control.heads import Network, make_head
 from privrl.control.increments import Rows
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.noised_q import NoisedQPlan
-from privrl.control.update_rules import People
-from privrl.control.walks import greedy
+from privrl.control.rollouts import greedy_policy
+from privrl.control.update_rules import PersonUpdates
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.data import Features, Trajectories
-from privrl.data.assumed import assumed
+from privrl.data.assumptions import data_assumptions
 from privrl.data.coverage import check_table
-from privrl.data.words import refuse_read_words
+from privrl.data.words import refuse_read_vocabulary
 from privrl.envs.base import Box, Discrete
 from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.promise import Budget, Relation, Release
-from privrl.privacy.resuming import Kept
-from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
+from privrl.privacy.resuming import NoiseKey
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
 
 CLIPPED = Assumption(
     "each person's contribution to an update is clipped to a public bound",
@@ -63,7 +63,7 @@ PUBLIC_SETTINGS = Assumption(
     "features, ranges, bounds and step sizes were chosen without looking at the data",
     "not enforced: they are the caller's",
 )
-COUNTED = Assumption(
+PUBLIC_COUNT = Assumption(
     "the number of people is public", "the relation is replace-one; the caller publishes the number"
 )
 TIMING = Assumption(
@@ -123,31 +123,37 @@ class LoggedQ:
             if checks.non_negative(name, getattr(self, name)) > 1.0:
                 raise InputError(f"must be at most 1, not {getattr(self, name):g}.", field=name)
         if self.optimiser not in ("sgd", "adam"):
-            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
+            raise InputError(f"must be 'sgd' or 'adam', not {self.optimiser!r}.", field="optimiser")
         if self.features is not None and not isinstance(self.features, Features | Network):
-            raise InputError("features must be a feature map of privrl.data, or a Network.")
+            raise InputError(
+                "must be a feature map of privrl.data, or a Network.", field="features"
+            )
         given = self.reward_range
         if not isinstance(given, tuple | list) or len(given) != 2:
-            raise InputError("reward_range must be two numbers: the least and the largest reward.")
+            raise InputError(
+                "must be two numbers: the least and the largest reward.", field="reward_range"
+            )
         low, high = (checks.number("reward_range", bound) for bound in given)
         if not (low < high and math.isfinite(high - low)):
-            raise InputError("reward_range must go up, by a finite difference.")
+            raise InputError("must go up, by a finite difference.", field="reward_range")
         if max(abs(low), abs(high)) > 1e100:
-            raise InputError("reward_range must lie between -1e100 and 1e100.")
+            raise InputError("must lie between -1e100 and 1e100.", field="reward_range")
         object.__setattr__(self, "reward_range", (low, high))
         if self.budget is not None and (
             not isinstance(self.budget, Budget) or self.budget.delta == 0.0
         ):
-            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+            raise InputError(
+                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+            )
 
     def fit(
         self,
         data: Trajectories,
         *,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
         checkpoint: str | Path | None = None,
         keep: bool = False,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
     ) -> LearnedQ:
         """Learn from `data`; with a ledger all is paid for before anything is computed.
 
@@ -159,12 +165,12 @@ class LoggedQ:
             raise InputError("LoggedQ has no diagnostics to show of public data: leave it out.")
         plan, ledger = self._plan(data, session.ledger), session.ledger
         opened = session.open(data.unit, Relation.REPLACE_ONE)
-        with resuming.begun(checkpoint):
+        with resuming.begin_run(checkpoint):
             if checkpoint is not None:
                 about = {"seed": session.seed, "run": None if ledger is None else session.run}
                 runs_on = {"agent": self, "data": data}
-                opened.keep(Kept.begin(checkpoint, about, live=False, runs_on=runs_on))
-            return self._fitted(data, plan, opened, keep, progress)
+                opened.attach_key(NoiseKey.begin(checkpoint, about, live=False, runs_on=runs_on))
+            return self._fit(data, plan, opened, keep, progress)
 
     def resume(
         self,
@@ -173,7 +179,7 @@ class LoggedQ:
         *,
         ledger: Ledger | None = None,
         keep: bool = False,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
     ) -> LearnedQ:
         """What `fit(..., checkpoint=folder)` would have come to, bit for bit.
 
@@ -181,7 +187,7 @@ class LoggedQ:
         so that copies of the folder come to the same (`privrl.privacy.resuming`).
         """
         plan = self._plan(data, ledger)
-        with resuming.resumed(folder) as kept:
+        with resuming.resume_run(folder) as kept:
             run, seed = (kept.about.get(name) for name in ("run", "seed"))
             kept.check({"agent": self, "data": data})
             if ledger is not None and run is None:
@@ -190,26 +196,26 @@ class LoggedQ:
                 raise InputError("This run was begun with a ledger: say the same.")
             session = PrivacySession(ledger=ledger, run=run, seed=seed)
             opened = session.open(data.unit, Relation.REPLACE_ONE)
-            opened.keep(kept)
-            return self._fitted(data, plan, opened, keep, progress)
+            opened.attach_key(kept)
+            return self._fit(data, plan, opened, keep, progress)
 
     def _plan(self, data: Trajectories, ledger: Ledger | None) -> NoisedQPlan:
         """All but the noise; what cannot be learned from is refused."""
         if not isinstance(data, Trajectories):
-            raise InputError("data must be Trajectories: see privrl.data.")
+            raise InputError("must be Trajectories: see privrl.data.", field="data")
         if self.budget is None and ledger is not None:
             raise InputError("Without a budget there is nothing to pay for: leave the ledger out.")
         if self.budget is not None:
-            refuse_read_words(data)
+            refuse_read_vocabulary(data)
         if not data.discrete_actions:
             raise InputError("LoggedQ needs actions that are counted, not vectors.")
-        observed = self._observed(data)
-        head = head_of(self.features, observed, self.num_actions, "The data")
+        observed = self._observation_space(data)
+        head = make_head(self.features, observed, self.num_actions, "The data")
         Rows(head, head).check(observed, "The data")
         # Bounds that cannot be held to are refused before anybody pays.
         clip.l2(np.zeros(math.prod(head.shape)), self.clip)
         return NoisedQPlan(
-            People(head, self.clip),
+            PersonUpdates(head, self.clip),
             self.updates,
             self.step,
             float(data.num_units),
@@ -218,39 +224,39 @@ class LoggedQ:
             self.average,
         )
 
-    def _fitted(
+    def _fit(
         self,
         data: Trajectories,
         plan: NoisedQPlan,
         opened: OpenSession,
         keep: bool,
-        progress: Counted | None,
+        progress: StepProgress | None,
     ) -> LearnedQ:
         head, count, kept = plan.rule.head, data.num_units, opened.kept
         largest = max(map(abs, self.reward_range))
         remedy = "use fewer features, or a smaller network"
-        with forgotten_unless_paid(opened), jax.enable_x64(True):
-            with resources.refusing("Such features of these rows", remedy):
+        with forget_unless_paid(opened), jax.enable_x64(True):
+            with resources.refuse_memory_errors("Such features of these rows", remedy):
                 moves = data.transitions()
-                rows = noised_q.of_people(
+                rows = noised_q.people_transitions(
                     head,
                     moves.states,
                     moves.actions,
-                    noised_q.total(moves.rewards, self.reward_range) / largest,
+                    noised_q.clip_rewards(moves.rewards, self.reward_range) / largest,
                     moves.next_states,
                     self.gamma * moves.bootstraps,
                     np.asarray(data.unit_index)[moves.trajectories],
                 )
-                noised_q.try_room(plan, rows, remedy, told=False)
+                noised_q.check_memory(plan, rows, remedy, told=False)
             noisy = None
             if self.budget is not None:
                 warn_if_large(self.budget.delta, count)
-                noisy = noised_q.calibrated(self.budget, Relation.REPLACE_ONE, plan)
+                noisy = noised_q.calibrate_noise(self.budget, Relation.REPLACE_ONE, plan)
                 opened.pay(noisy.event, delta=self.budget.delta)
         with jax.enable_x64(True):
             begun = noised_q.begin(plan, rows, opened.source.key())
-            end = noised_q.to_the_end(plan, rows, begun, noisy, progress)
-            parameters = head.scaled(noised_q.released(plan, rows, end), largest)
+            end = noised_q.run_updates(plan, rows, begun, noisy, progress)
+            parameters = head.scale_outputs(noised_q.final_parameters(plan, rows, end), largest)
         diverged = not np.all(np.isfinite(parameters))
         if kept is not None and (diverged or not keep):
             kept.remove()
@@ -261,7 +267,13 @@ class LoggedQ:
             promise = opened.certify(
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
-                assumptions=(CLIPPED, COUNTED, TIMING, PUBLIC_SETTINGS, assumed(data)[0]),
+                assumptions=(
+                    CLIPPED,
+                    PUBLIC_COUNT,
+                    TIMING,
+                    PUBLIC_SETTINGS,
+                    data_assumptions(data)[0],
+                ),
                 compiled=True,
             )
         return LearnedQ(
@@ -269,7 +281,7 @@ class LoggedQ:
             release="people",
             parameters=parameters,
             head=head,
-            policy=greedy(head, parameters),
+            policy=greedy_policy(head, parameters),
             settings={
                 "seed": opened.seed,
                 "people": count,
@@ -285,13 +297,13 @@ class LoggedQ:
             },
         )
 
-    def _observed(self, data: Trajectories) -> Discrete | Box:
+    def _observation_space(self, data: Trajectories) -> Discrete | Box:
         """What states look like; how many there are is said, not read."""
         if not data.discrete_states:
             length = int(data.states.shape[1])
             return Box((-math.inf,) * length, (math.inf,) * length, ("",) * length)
         inside = self.features.features if isinstance(self.features, Network) else self.features
         if inside is None and self.num_states is None:
-            raise InputError("num_states is needed: say how many states there are.")
+            raise InputError("is needed: say how many states there are.", field="num_states")
         check_table(self.num_states if inside is None else inside, data)
         return Discrete(self.num_states or 1)

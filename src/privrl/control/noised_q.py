@@ -29,25 +29,25 @@ import numpy as np
 from jax import lax
 
 from privrl.control.heads import Head
+from privrl.control.rollouts import SampledRollout, pool_successors
 from privrl.control.update_rules import Data, ProspectUpdates, Rule, Updates, Weights
-from privrl.control.walks import SampledWalk, pooled
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.nets import adam
 from privrl.privacy.mechanisms import gaussian_jax
 from privrl.privacy.mechanisms.reward_model import RewardModelMechanism
-from privrl.privacy.plan import EveryRelease, NoisyPlan
+from privrl.privacy.plan import FullBatches, NoisyPlan
 from privrl.privacy.promise import Budget, Relation
 from privrl.risk import Prospect
 
 # So many numbers of people's rows are computed at once.
-_MOST_NUMBERS = 2**21
-_ALL = 2**31 - 1
-_MOST_UPDATES = 10**7
+_MAX_NUMBERS = 2**21
+_FULL_BATCH = 2**31 - 1
+_MAX_UPDATES = 10**7
 # A piece of a run that shows progress is made twice as long while it takes less, in seconds.
-_PIECE = 0.5
+_PIECE_SECONDS = 0.5
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class NoisedQPlan:
     """Over which last share of the updates parameters are averaged; 0 for the last ones."""
 
     @property
-    def averaged(self) -> int:
+    def num_averaged(self) -> int:
         """How many last updates are averaged over."""
         return round(self.average * self.updates)
 
@@ -115,12 +115,12 @@ class Descent:
             # Squares of what is smaller or larger could vanish or overflow.
             if value is not None and not 1e-100 <= checks.positive(name, value) <= 1e100:
                 raise InputError(f"must be from 1e-100 to 1e100, not {value:g}.", field=name)
-        if checks.count("updates", self.updates) > _MOST_UPDATES:
-            raise InputError(f"updates must be at most {_MOST_UPDATES:,}.")
+        if checks.count("updates", self.updates) > _MAX_UPDATES:
+            raise InputError(f"must be at most {_MAX_UPDATES:,}.", field="updates")
         if self.optimiser not in ("sgd", "adam"):
-            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}.")
+            raise InputError(f"must be 'sgd' or 'adam', not {self.optimiser!r}.", field="optimiser")
         if checks.non_negative("average", self.average) > 1.0:
-            raise InputError(f"average must be at most 1, not {self.average:g}.")
+            raise InputError(f"must be at most 1, not {self.average:g}.", field="average")
 
     def plan(
         self, release: Literal["weights", "updates"], head: Head, radius: float
@@ -137,8 +137,8 @@ class Descent:
                 raise InputError("tau is for release 'weights': leave it out.")
             if self.clip is None and self.slope is None:
                 raise InputError("Release 'updates' needs a bound: say clip, slope, or both.")
-            rule = Updates(head, radius, self.batch or _ALL, self.clip, self.slope)
-        return self._with(rule)
+            rule = Updates(head, radius, self.batch or _FULL_BATCH, self.clip, self.slope)
+        return self._make_plan(rule)
 
     def prospect_plan(self, head: Head, prospect: Prospect) -> NoisedQPlan:
         """The run for a secret reward function whose outcomes are weighed."""
@@ -151,9 +151,11 @@ class Descent:
             raise InputError("tau is for release 'weights': leave it out.")
         if self.clip is None:
             raise InputError("Release 'updates' needs a bound: say clip.")
-        return self._with(ProspectUpdates(head, prospect, self.batch or _ALL, self.clip))
+        return self._make_plan(
+            ProspectUpdates(head, prospect, self.batch or _FULL_BATCH, self.clip)
+        )
 
-    def _with(self, rule: Rule) -> NoisedQPlan:
+    def _make_plan(self, rule: Rule) -> NoisedQPlan:
         return NoisedQPlan(
             rule,
             self.updates,
@@ -168,7 +170,7 @@ class Descent:
         return asdict(self)
 
 
-DESCENTS: dict[str, Descent] = {
+DEFAULT_DESCENTS: dict[str, Descent] = {
     "weights": Descent(),
     "updates": Descent(1000, 0.01, 200, None, 2.0, None, 10, "adam", 0.3),
 }
@@ -194,15 +196,15 @@ class NoisedQState(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def calibrated(budget: Budget, relation: Relation, plan: NoisedQPlan) -> NoisyPlan:
+def calibrate_noise(budget: Budget, relation: Relation, plan: NoisedQPlan) -> NoisyPlan:
     """The least noise with which all updates stay within the budget."""
-    every = EveryRelease(plan.updates)
-    return NoisyPlan.calibrated(budget, relation, every, bound=plan.rule.bound)
+    every = FullBatches(plan.updates)
+    return NoisyPlan.from_budget(budget, relation, every, bound=plan.rule.bound)
 
 
 def begin(plan: NoisedQPlan, data: Data, key: Any) -> NoisedQState:
     """Before the first update."""
-    first = plan.rule.initial(data)
+    first = plan.rule.initial_parameters(data)
     return NoisedQState(
         first,
         first,
@@ -215,20 +217,20 @@ def begin(plan: NoisedQPlan, data: Data, key: Any) -> NoisedQState:
 
 def noised(plan: NoisedQPlan, data: Data, state: NoisedQState, sigma: Any) -> Any:
     """X_t."""
-    exact = plan.rule.exact(data, state.parameters, state.target, state.done)
+    exact = plan.rule.exact_update(data, state.parameters, state.target, state.done)
     return gaussian_jax.add(
         exact, sigma * plan.rule.bound, jax.random.fold_in(state.noise, state.done)
     )
 
 
-def moved(plan: NoisedQPlan, state: NoisedQState, x: Any) -> NoisedQState:
+def apply_update(plan: NoisedQPlan, state: NoisedQState, x: Any) -> NoisedQState:
     """The state after an update; it sees X_t and nothing private."""
     mean, moments = x / plan.divisor, state.moments
     done = state.done + 1
     if plan.optimiser == "adam":
         mean, moments = adam(mean, moments, jnp.asarray(done, mean.dtype))
     parameters = state.parameters + plan.step * mean
-    late = state.done >= plan.updates - plan.averaged
+    late = state.done >= plan.updates - plan.num_averaged
     return NoisedQState(
         parameters,
         jnp.where(done % plan.target_every == 0, parameters, state.target),
@@ -247,18 +249,18 @@ def advance(
 
     def body(carry: Any) -> Any:
         left, now = carry
-        return left - 1, moved(plan, now, noised(plan, data, now, sigma))
+        return left - 1, apply_update(plan, now, noised(plan, data, now, sigma))
 
     after: NoisedQState = lax.while_loop(lambda carry: carry[0] > 0, body, (updates, state))[1]
     return after
 
 
-def to_the_end(
+def run_updates(
     plan: NoisedQPlan,
     data: Data,
     state: NoisedQState,
     noisy: NoisyPlan | None,
-    progress: Counted | None,
+    progress: StepProgress | None,
 ) -> NoisedQState:
     """All updates, without noise if there is no plan for it.
 
@@ -274,31 +276,31 @@ def to_the_end(
         done += size
         if progress is not None:
             progress(done, plan.updates)
-            if time.monotonic() - begun < _PIECE:
+            if time.monotonic() - begun < _PIECE_SECONDS:
                 size *= 2
     return state
 
 
-def try_room(plan: NoisedQPlan, data: Data, remedy: str, *, told: bool) -> None:
+def check_memory(plan: NoisedQPlan, data: Data, remedy: str, *, told: bool) -> None:
     """Compile the run before anybody pays; `told` if its size follows from public numbers."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(partial(begin, plan), data, key)
     given = (plan, data, state, 1.0, 1)
-    resources.compiled(advance, *given, what="Such a run", remedy=remedy, told=told)
+    resources.precompile(advance, *given, what="Such a run", remedy=remedy, told=told)
 
 
-def released(plan: NoisedQPlan, data: Data, state: NoisedQState) -> Floats:
+def final_parameters(plan: NoisedQPlan, data: Data, state: NoisedQState) -> Floats:
     """The parameters of the head, averaged if asked for."""
     parameters = state.parameters
-    if plan.averaged and int(state.done) == plan.updates:
-        parameters = state.total / plan.averaged
+    if plan.num_averaged and int(state.done) == plan.updates:
+        parameters = state.total / plan.num_averaged
     return np.asarray(plan.rule.theta(data, parameters), np.float64)
 
 
 # --- data -----------------------------------------------------------------------------------------
 
 
-def total(reward: Any, reward_range: tuple[float, float]) -> Floats:
+def clip_rewards(reward: Any, reward_range: tuple[float, float]) -> Floats:
     """Rewards as numbers of the range, whatever they were; no two get further apart, if finite."""
     r = np.asarray(reward, np.float64)
     return np.asarray(np.clip(np.where(np.isfinite(r), r, 0.0), *reward_range))
@@ -315,11 +317,11 @@ def transitions(
     *,
     orthonormal: bool,
 ) -> Data:
-    """A walk's transitions, rewards made total as the reward model does.
+    """A rollout's transitions, rewards made total as the reward model does.
 
     `orthonormal` for the rule `Weights`: the features of (s_i, a_i) are made so.
     """
-    r = total(reward, reward_range)
+    r = clip_rewards(reward, reward_range)
     data = Data(
         jnp.asarray(observation),
         jnp.asarray(action, jnp.int32),
@@ -329,7 +331,7 @@ def transitions(
     )
     if not orthonormal:
         return data
-    features: Any = head.wish
+    features: Any = head.spec
     phi = np.asarray(features(np.asarray(observation)), np.float64)
     taken = np.asarray(action)[:, None] == np.arange(head.outputs)
     # Parameters are (d, A) in rows, so features of a pair are (d, A) too.
@@ -341,27 +343,27 @@ def transitions(
 
 
 def sampled_transitions(
-    walked: SampledWalk, gamma: float, reward_range: tuple[float, float]
+    rollout: SampledRollout, gamma: float, reward_range: tuple[float, float]
 ) -> Data:
-    """A walk's transitions with their successors, rewards made total; for `ProspectUpdates`.
+    """A rollout's transitions with their successors, rewards made total; for `ProspectUpdates`.
 
     Discrete states are pooled after that.
     """
-    walked = replace(walked, paid=total(walked.paid, reward_range))
-    if walked.led.ndim == 2:
-        walked = pooled(walked)
+    rollout = replace(rollout, paid=clip_rewards(rollout.paid, reward_range))
+    if rollout.led.ndim == 2:
+        rollout = pool_successors(rollout)
     return Data(
-        jnp.asarray(walked.observation),
-        jnp.asarray(walked.action, jnp.int32),
-        jnp.asarray(walked.led),
-        jnp.asarray(np.where(walked.ends, 0.0, gamma), float),
-        jnp.asarray(walked.paid, float),
-        row=jnp.asarray(walked.row, jnp.int32),
-        chances=None if walked.uneven is None else jnp.asarray(walked.chances, float),
+        jnp.asarray(rollout.observation),
+        jnp.asarray(rollout.action, jnp.int32),
+        jnp.asarray(rollout.led),
+        jnp.asarray(np.where(rollout.ends, 0.0, gamma), float),
+        jnp.asarray(rollout.paid, float),
+        row=jnp.asarray(rollout.row, jnp.int32),
+        probs=None if rollout.unequal_probs is None else jnp.asarray(rollout.probs, float),
     )
 
 
-def of_people(
+def people_transitions(
     head: Head,
     observation: Any,
     action: Any,
@@ -379,7 +381,7 @@ def of_people(
     order = np.argsort(owner, kind="stable")
     counts = np.unique(owner, return_counts=True)[1]
     width = max(math.prod(head.shape), 1)
-    most = max(_MOST_NUMBERS // width, int(counts.max(initial=1)))
+    most = max(_MAX_NUMBERS // width, int(counts.max(initial=1)))
     # The part of each person, and their number in it: a part is full when the next has no room.
     parts, numbers, part, rows, number = [], [], 0, 0, 0
     for count in counts.tolist():
@@ -394,7 +396,7 @@ def of_people(
     place = np.arange(len(order)) - np.searchsorted(of_row, of_row)
     length = int(place.max(initial=0)) + 1
 
-    def packed(values: Any, empty: Any, dtype: Any) -> Any:
+    def pack(values: Any, empty: Any, dtype: Any) -> Any:
         made = np.full((part + 1, length, *values.shape[1:]), empty, dtype)
         made[of_row, place] = values
         return jnp.asarray(made)
@@ -402,12 +404,12 @@ def of_people(
     kind = np.int32 if columns[0].dtype.kind in "iu" else np.float64
     seen, acted, then, going, paid = (column[order] for column in columns)
     return Data(
-        packed(seen, 0, kind),
-        packed(acted, -1, np.int32),
-        packed(then, 0, kind),
-        packed(going, 0.0, np.float64),
-        packed(paid, 0.0, np.float64),
-        packed(np.repeat(number_of, counts), size, np.int32),
-        packed(np.repeat(1.0 / np.maximum(counts, 1), counts), 0.0, np.float64),
+        pack(seen, 0, kind),
+        pack(acted, -1, np.int32),
+        pack(then, 0, kind),
+        pack(going, 0.0, np.float64),
+        pack(paid, 0.0, np.float64),
+        pack(np.repeat(number_of, counts), size, np.int32),
+        pack(np.repeat(1.0 / np.maximum(counts, 1), counts), 0.0, np.float64),
         jnp.zeros((part + 1, size, 0)),
     )

@@ -1,7 +1,8 @@
-"""What a learner is to those who run it: two pure functions over many lanes, and a state to keep.
+"""What a learner is to those who run it: two pure functions over many replicas, and a state to
+keep.
 
-A *lane* is one run, with its own key and its own settings; a program plays all its lanes together,
-compiled. It is called inside `jax.enable_x64(True)`, so that its numbers may be 64-bit.
+A *replica* is one run, with its own key and its own settings; a program plays all its replicas
+together, compiled. It is called inside `jax.enable_x64(True)`, so that its numbers may be 64-bit.
 
     state = program.init(keys, {"actor_step": steps})
     state, played = program.advance(state, 100)
@@ -33,7 +34,7 @@ _HEADER = "header"
 
 @runtime_checkable
 class Program(Protocol):
-    """A learner as pure, compiled functions over many lanes."""
+    """A learner as pure, compiled functions over many replicas."""
 
     @property
     def sweepable(self) -> tuple[str, ...]:
@@ -43,12 +44,13 @@ class Program(Protocol):
     def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> Any:
         """The state before the first episode: a pytree of arrays.
 
-        `keys` are typed keys (lanes,); `settings` are numbers by name, each (lanes,).
+        `keys` are typed keys (replicas,); `settings` are numbers by name, each (replicas,).
         """
         ...
 
     def advance(self, state: Any, episodes: int) -> tuple[Any, dict[str, jax.Array]]:
-        """Play `episodes` more in every lane: the new state, and what was seen (lanes, episodes).
+        """Play `episodes` more in every replica: the new state, and what was seen (replicas,
+        episodes).
 
         At least "return" and "length" are seen. Advancing twice by 5 equals advancing once by 10,
         bit for bit. A program with a `batch` may refuse what is neither a multiple of it nor the
@@ -62,13 +64,13 @@ def batch_of(program: Program) -> int:
     return int(getattr(program, "batch", 1))
 
 
-def strong(state: Tree) -> Tree:
+def drop_weak_types(state: Tree) -> Tree:
     """The same state without JAX's weak types, which no file can keep."""
 
-    def settled(leaf: Any) -> Any:
+    def to_strong(leaf: Any) -> Any:
         return jax.lax.convert_element_type(leaf, leaf.dtype) if _is_weak(leaf) else leaf
 
-    found: Tree = jax.tree.map(settled, state)
+    found: Tree = jax.tree.map(to_strong, state)
     return found
 
 
@@ -80,7 +82,7 @@ def save_state(path: str | Path, state: Any, about: Mapping[str, Any]) -> None:
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     leaves = []
     for number, (where, leaf) in enumerate(_leaves(state)):
-        form, bits = _packed(leaf)
+        form, bits = _pack_leaf(leaf)
         leaves.append({"name": where, **form})
         arrays[f"leaf{number}"] = bits
     header = {"kind": _KIND, "format": _FORMAT, "about": dict(about), "leaves": leaves}
@@ -96,26 +98,26 @@ def load_state(path: str | Path, like: Tree) -> tuple[Tree, dict[str, Any]]:
     `like` has the names, shapes and types of the state: one of the same program, or what
     `jax.eval_shape` gives for its `init`. A file that has others is refused.
     """
-    header, arrays = _opened(path)
-    expected = [{"name": where, **_form(leaf)} for where, leaf in _leaves(like)]
+    header, arrays = _read_state(path)
+    expected = [{"name": where, **_leaf_spec(leaf)} for where, leaf in _leaves(like)]
     if header["leaves"] != expected:
         raise InputError(
             f"{str(path)!r} holds the state of another program, or of one with other settings."
         )
     with jax.enable_x64(True):
         leaves = [
-            _unpacked(form, bits) for form, bits in zip(header["leaves"], arrays, strict=True)
+            _unpack_leaf(form, bits) for form, bits in zip(header["leaves"], arrays, strict=True)
         ]
     return jax.tree.unflatten(jax.tree.structure(like), leaves), header["about"]
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
     """What was said about the state in a file, without the state."""
-    about: dict[str, Any] = _opened(path)[0]["about"]
+    about: dict[str, Any] = _read_state(path)[0]["about"]
     return about
 
 
-def _opened(path: str | Path) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]]]:
+def _read_state(path: str | Path) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]]]:
     """The header and the arrays of a file."""
     damaged = InputError(f"{str(path)!r} is not the state of a run, or is damaged.")
     found = files.read_npz(path, damaged)
@@ -150,7 +152,7 @@ def _is_weak(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and bool(leaf.aval.weak_type)
 
 
-def _form(leaf: Any) -> dict[str, Any]:
+def _leaf_spec(leaf: Any) -> dict[str, Any]:
     """What a file says about an array: its shape, its type and the shape of what is stored."""
     shape = list(leaf.shape)
     if _is_key(leaf):
@@ -159,15 +161,15 @@ def _form(leaf: Any) -> dict[str, Any]:
     return {"shape": shape, "type": str(np.dtype(leaf.dtype)), "stored": shape}
 
 
-def _packed(leaf: Any) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
+def _pack_leaf(leaf: Any) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
     """An array as NumPy keeps it in a file."""
     bits = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
     if bits.dtype.kind not in "biufc":
         raise InputError(f"A state cannot hold numbers of type {bits.dtype}: use another type.")
-    return _form(leaf), bits
+    return _leaf_spec(leaf), bits
 
 
-def _unpacked(form: Mapping[str, Any], bits: np.ndarray[Any, Any]) -> jax.Array:
+def _unpack_leaf(form: Mapping[str, Any], bits: np.ndarray[Any, Any]) -> jax.Array:
     if form["type"].startswith("key<"):
         implementation = _IMPLEMENTATIONS[form["type"]]
         keys: jax.Array = jax.random.wrap_key_data(jnp.asarray(bits), impl=implementation)

@@ -27,7 +27,7 @@ def promise_from_dict(data: Any) -> Promise:
     return Claim.from_dict(data) if kind == "privrl claim" else Certificate.from_dict(data)
 
 
-class Promised:
+class HasPromise:
     """What was learned, with a promise about it: for results to inherit from."""
 
     promise: Promise

@@ -4,18 +4,18 @@
     agent.learn("ObstacleGrid").policy
 
 A learner like `FunctionalQ` whose values are those of cumulative prospect theory: of somebody who
-minds losses more than gains and overrates small chances. Same **unit**: the reward function; same
-**relation**: `REWARD_RADIUS`; and the same things are public: dynamics, termination, the walk,
-features and settings, and here also the prospect, and `samples` successors of each step, drawn from
-its state with fresh chances (`walks.SampledWalk`). The releases:
+minds losses more than gains and overrates small probabilities. Same **unit**: the reward function;
+same **relation**: `REWARD_RADIUS`; and the same things are public: dynamics, termination, the
+rollout, features and settings, and here also the prospect, and `samples` successors of each step,
+drawn from its state with fresh randomness (`rollouts.SampledRollout`). The releases:
 
-- "reward-model" (the default). The walk's own rewards become a reward model, released once, as
+- "reward-model" (the default). The rollout's own rewards become a reward model, released once, as
   `FunctionalQ` releases it: one Gaussian with sensitivity R, by Bessel. Nobody looks at what the
   drawn successors paid. They get rewards from the released model: shrunk (`shrinkage`) and
-  projected onto `reward_range`, whose lowest they get where no step of the walk led. Without that
-  noise would make places where waiting pays, or costs nothing. Then values are planned for under
-  the prospect (`prospect_planning`). All of it is post-processing, and so is planning for other
-  prospects.
+  projected onto `reward_range`, whose lowest they get where no step of the rollout led. Without
+  that noise would make places where waiting pays, or costs nothing. Then values are planned for
+  under the prospect (`prospect_planning`). All of it is post-processing, and so is planning for
+  other prospects.
 - "updates". The rewards of all drawn successors are read, and Q is learned by noised updates
   towards their CPT values (`update_rules.ProspectUpdates`): T Gaussians with sensitivity 2 C each,
   C the clip, the later ones chosen after seeing the earlier ones. This does not rest on the radius,
@@ -28,7 +28,7 @@ its state with fresh chances (`walks.SampledWalk`). The releases:
 Values are nested utilities: a step that surely pays c and ends is worth u(c), not c.
 
 One of Gymnasium's environments cannot be stepped twice from a state. Where its observations are
-discrete, the successors of a state and an action are those that the walk had there.
+discrete, the successors of a state and an action are those that the rollout had there.
 
 The paper's own Algorithms 1 to 3, which yield a claim, are `privrl.papers.rajabi2022.ProspectQ`.
 """
@@ -41,13 +41,20 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q, prospect_planning, shrinkage
-from privrl.control.course import Arrays, Course
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Head, Layers
 from privrl.control.noised_q import Descent
-from privrl.control.reward_basis import PerAction, distinct
+from privrl.control.reward_basis import PerAction, unique_points
+from privrl.control.rollouts import (
+    Env,
+    Rollout,
+    SampledRollout,
+    collect_sampled_rollout,
+    greedy_policy,
+    pool_successors,
+)
+from privrl.control.run_context import Arrays, RunContext
 from privrl.control.update_rules import Data
-from privrl.control.walks import Env, SampledWalk, Walk, greedy, pooled, walk_sampling
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -55,14 +62,14 @@ from privrl.data import OneHot, Policy
 from privrl.privacy.mechanisms.reward_model import RewardModel
 from privrl.risk import Prospect
 
-DESCENT = Descent(300, 0.1, 500, clip=0.1, target_every=5, optimiser="adam", average=0.3)
+DEFAULT_DESCENT = Descent(300, 0.1, 500, clip=0.1, target_every=5, optimiser="adam", average=0.3)
 """What release 'updates' takes where nothing was said.
 
 Found on `ObstacleGrid` with seeds 0 to 4 and no noise, where three of five runs reach the target.
 """
 
 # `FunctionalQ`'s settings of releases and planners that are not here.
-_ELSEWHERE = ("iterations", "actor_step", "evaluations", "horizon")
+_UNUSED_SETTINGS = ("iterations", "actor_step", "evaluations", "horizon")
 
 
 @dataclass(frozen=True)
@@ -73,8 +80,8 @@ class ProspectQ(FunctionalQ):
     """What is noised."""
 
     steps: int = 5000
-    """How many steps the walk takes: it has to see every state that matters. So many by chance see
-    all states of `ObstacleGrid`, and nearly all actions in them."""
+    """How many steps the rollout takes: it has to see every state that matters. So many by chance
+    see all states of `ObstacleGrid`, and nearly all actions in them."""
 
     planner: Literal["fitted", "network"] = "fitted"
     """What makes a policy of released rewards, or which kind of Q is updated."""
@@ -89,23 +96,31 @@ class ProspectQ(FunctionalQ):
     """Whether released rewards of a table become posterior means under the law that fits them best
     (`shrinkage`), which takes noise out for nothing. Release 'reward-model'."""
 
-    _words: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **FunctionalQ._words,
+    _choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **FunctionalQ._choices,
         "release": ("reward-model", "updates"),
         "planner": ("fitted", "network"),
     }
     _objects: ClassVar[tuple[str, ...]] = (*FunctionalQ._objects, "prospect")
-    _kept: ClassVar[tuple[str, ...]] = (*FunctionalQ._kept, "row", "led", "ends", "chances")
+    _step_fields: ClassVar[tuple[str, ...]] = (
+        *FunctionalQ._step_fields,
+        "row",
+        "led",
+        "ends",
+        "probs",
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.prospect, Prospect):
-            raise InputError("prospect must be a Prospect, such as Prospect.tversky_kahneman().")
+            raise InputError(
+                "must be a Prospect, such as Prospect.tversky_kahneman().", field="prospect"
+            )
         for one in fields(self):
-            if one.name in _ELSEWHERE and getattr(self, one.name) != one.default:
+            if one.name in _UNUSED_SETTINGS and getattr(self, one.name) != one.default:
                 raise InputError(f"{one.name} is a setting of FunctionalQ: leave it out.")
         if checks.count("samples", self.samples) > 10**6:
-            raise InputError(f"samples must be at most 1,000,000, not {self.samples:,}.")
-        object.__setattr__(self, "shrink", checks.switch("shrink", self.shrink))
+            raise InputError(f"must be at most 1,000,000, not {self.samples:,}.", field="samples")
+        object.__setattr__(self, "shrink", checks.boolean("shrink", self.shrink))
         super().__post_init__()
 
     @property
@@ -119,23 +134,25 @@ class ProspectQ(FunctionalQ):
         super()._check_radius()
         if self.reward_range is not None:
             # All of it is public, and known before anybody pays.
-            ends = prospect_planning.limits(
+            ends = prospect_planning.value_bounds(
                 self.prospect, np.array(self.reward_range), self.gamma, self.rounds
             )
-            if max(map(abs, ends)) >= prospect_planning.LARGEST:
+            if max(map(abs, ends)) >= prospect_planning.MAX_VALUE:
                 raise InputError(
                     "Values of such rewards could grow without bound under this prospect: use a "
                     "smaller gamma, less loss aversion or smaller exponents."
                 )
 
     @property
-    def _led(self) -> float:
+    def _num_value_points(self) -> float:
         return float(self.steps) * self.samples
 
     # --- what is drawn ----------------------------------------------------------------------------
 
-    def rollout(self, course: Course, behaviour: Policy | None, key: jax.Array) -> SampledWalk:
-        return walk_sampling(
+    def rollout(
+        self, course: RunContext, behaviour: Policy | None, key: jax.Array
+    ) -> SampledRollout:
+        return collect_sampled_rollout(
             course.env,
             behaviour,
             key,
@@ -145,9 +162,9 @@ class ProspectQ(FunctionalQ):
             private=course.private,
         )
 
-    def public_steps(self, walked: Walk) -> Arrays:
-        sampled = cast(SampledWalk, walked).public()
-        return super().public_steps(pooled(sampled) if sampled.led.ndim == 2 else sampled)
+    def public_steps(self, rollout: Rollout) -> Arrays:
+        sampled = cast(SampledRollout, rollout).public()
+        return super().public_steps(pool_successors(sampled) if sampled.led.ndim == 2 else sampled)
 
     # --- a reward model ---------------------------------------------------------------------------
 
@@ -155,47 +172,47 @@ class ProspectQ(FunctionalQ):
         self, head: Head, released: Arrays, model: RewardModel | None
     ) -> tuple[Floats, Policy]:
         assert model is not None
-        walked = SampledWalk(**{name: released[name] for name in self._kept})
-        rewards = self.successor_rewards(walked, model)
+        rollout = SampledRollout(**{name: released[name] for name in self._step_fields})
+        rewards = self.successor_rewards(rollout, model)
         if isinstance(head, Layers):
             found = prospect_planning.network_q(
-                walked, rewards, head, self.prospect, self.gamma, updates=self.updates
+                rollout, rewards, head, self.prospect, self.gamma, updates=self.updates
             )
         else:
             settings = (self.prospect, self.gamma, self.rounds, self.ridge)
-            found = prospect_planning.fitted_q(walked, rewards, head, *settings).ravel()
-        return found, greedy(head, found)
+            found = prospect_planning.fitted_q_iteration(rollout, rewards, head, *settings).ravel()
+        return found, greedy_policy(head, found)
 
-    def successor_rewards(self, walked: SampledWalk, model: RewardModel) -> Floats:
+    def successor_rewards(self, rollout: SampledRollout, model: RewardModel) -> Floats:
         """(m, K): what each successor pays by the released model, as far as it knows."""
-        points, where = walked.reward_points(self.reward_of), np.arange(walked.ends.size)
-        if walked.led.ndim == 2:
-            points, _, where = distinct(points)
+        points, where = rollout.reward_points(self.reward_of), np.arange(rollout.ends.size)
+        if rollout.led.ndim == 2:
+            points, _, where = unique_points(points)
         rewards = np.array(model(points), np.float64)
         low, high = self.reward_range or (float(rewards.min()), float(rewards.max()))
-        # Where all orthonormal features are 0 the walk never was, and the model knows nothing.
+        # Where all orthonormal features are 0 the rollout never was, and the model knows nothing.
         psi = np.asarray(model.features(points), np.float64) @ model.transform
         known = np.any(psi != 0.0, axis=1)
         if self.shrink and model.std > 0.0 and _is_table(model.features):
             std = np.asarray(model.uncertainty(points))[known]
             rewards[known] = shrinkage.posterior_means(rewards[known], std, low, high)
-        return np.clip(np.where(known, rewards, low), low, high)[where].reshape(walked.ends.shape)
+        return np.clip(np.where(known, rewards, low), low, high)[where].reshape(rollout.ends.shape)
 
     # --- noised updates ---------------------------------------------------------------------------
 
     def update_plan(self, head: Head) -> noised_q.NoisedQPlan:
-        return (self.descent or DESCENT).prospect_plan(head, self.prospect)
+        return (self.descent or DEFAULT_DESCENT).prospect_plan(head, self.prospect)
 
-    def transitions(self, head: Head, walked: Walk) -> Data:
+    def transitions(self, head: Head, rollout: Rollout) -> Data:
         assert self.reward_range is not None
-        sampled = cast(SampledWalk, walked)
+        sampled = cast(SampledRollout, rollout)
         return noised_q.sampled_transitions(sampled, self.gamma, self.reward_range)
 
     # --- JSON -------------------------------------------------------------------------------------
 
-    def described(self, env: Env) -> dict[str, Any]:
-        told = super().described(env)
-        return {name: value for name, value in told.items() if name not in _ELSEWHERE}
+    def settings_dict(self, env: Env) -> dict[str, Any]:
+        told = super().settings_dict(env)
+        return {name: value for name, value in told.items() if name not in _UNUSED_SETTINGS}
 
 
 def _is_table(features: Any) -> bool:

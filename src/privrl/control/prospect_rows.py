@@ -19,8 +19,8 @@ So it is an ordinary actor-critic whose episodes pay nothing on the way and phi(
 whether they terminated or were cut off: nothing is discounted and nothing bootstraps there. The
 critic learns E[phi(R) | s], a baseline. A state does not tell what was earned before it, on which
 phi(R) depends; so lambda below 1, which trusts the critic of the next state, is biased, and 1 is
-the default. From Definition 4, with u+ and u- the utilities of gains and of losses, F_i the chance
-of x_i or more and G_i that of x_i or less,
+the default. From Definition 4, with u+ and u- the utilities of gains and of losses, F_i the
+probability of x_i or more and G_i that of x_i or less,
 
     phi_j = sum_{i <= j} (u+(x_i) - u+(x_{i-1})) w+'(F_i)
           - sum_{i >= j} (u-(x_i) - u-(x_{i+1})) w-'(G_i),          u+(x_{-1}) = u-(x_{K+1}) = 0.
@@ -41,9 +41,9 @@ divided by `weight` and by the public number of people in it, the running estima
 
 is a function of noised sums, released with them, and used from the next batch on: what somebody's
 return is worth never depends on others of the same batch. Before slopes are taken, q is projected
-onto the simplex and mixed with even chances by `even_share` s, because w' is infinite at 0 and 1.
-That is the gradient, but for a factor, of rho((1 - s) p + s / (K + 1)): of a world in which a
-return is any point by chance s.
+onto the simplex and mixed with even probabilities by `even_share` s, because w' is infinite at 0
+and 1. That is the gradient, but for a factor, of rho((1 - s) p + s / (K + 1)): of a world in which
+a return is any point by chance s.
 
 *Total*: a return that is no number, and that of an empty episode, is counted nowhere and is worth
 0; infinite ones are outside, hence at an end.
@@ -63,11 +63,11 @@ from privrl.envs.base import Episodes
 from privrl.risk import Prospect
 
 # Quotients by less could be infinite.
-_NARROW = 1e-100
+_MIN_WIDTH = 1e-100
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ReturnHistogram:
     """How returns are counted, and what they are worth; static, so that it can be compiled for."""
 
     prospect: Prospect
@@ -86,10 +86,11 @@ class Outlook:
 
     def __post_init__(self) -> None:
         low, high = self.return_range
-        if not (math.isfinite(self.unit) and min(self.unit, high - low) >= _NARROW):
+        if not (math.isfinite(self.unit) and min(self.unit, high - low) >= _MIN_WIDTH):
             raise InputError(
-                "return_range is too wide or too narrow for this prospect: the utility between its "
-                f"ends must be finite, and at least {_NARROW:g}."
+                "is too wide or too narrow for this prospect: the utility between its "
+                f"ends must be finite, and at least {_MIN_WIDTH:g}.",
+                field="return_range",
             )
 
     @property
@@ -125,7 +126,7 @@ class Outlook:
         """q_0."""
         return jnp.full(self.size, 1.0 / self.size, jnp.result_type(float))
 
-    def updated(self, estimate: Any, noised: Any, count: Any, batch: Any) -> Any:
+    def update_estimate(self, estimate: Any, noised: Any, count: Any, batch: Any) -> Any:
         """q_k, from q_{k-1} and the noised counts of `count` people, after `batch` batches."""
         rate = jnp.maximum(1.0 / (batch + 1.0), self.forgetting)
         return estimate + rate * (self.shares(noised, count) - estimate)
@@ -141,26 +142,26 @@ class Outlook:
         # Shares sum to 1 but for noise, which is less without the middle.
         return middle + self.shares(noised, count) @ jnp.asarray(self.points - middle)
 
-    def worth(self, estimate: Any) -> Any:
+    def marginal_values(self, estimate: Any) -> Any:
         """phi_j of the released estimate, centred, in units of `unit`."""
         even = self.even_share / self.size
-        return self.slopes((1.0 - self.even_share) * projected(estimate) + even) / self.unit
+        return self.slopes((1.0 - self.even_share) * project_simplex(estimate) + even) / self.unit
 
-    def slopes(self, chances: Any) -> Any:
-        """d rho / d p_j, but for a constant: its mean is 0. All chances are above 0."""
+    def slopes(self, probs: Any) -> Any:
+        """d rho / d p_j, but for a constant: its mean is 0. All probabilities are above 0."""
         utility = self.prospect.utility
         # Levels are public: how much more each point is than the one nearer to the reference.
         up = jnp.asarray(np.diff(utility.gain(self.points)))
         down = jnp.asarray(-np.diff(utility.loss(self.points)))
-        above = jnp.cumsum(chances[::-1])[::-1][1:]
-        below = jnp.cumsum(chances)[:-1]
+        above = jnp.cumsum(probs[::-1])[::-1][1:]
+        below = jnp.cumsum(probs)[:-1]
         rise = jnp.cumsum(up * self.prospect.gain_weight.slope(above))
         fall = jnp.cumsum((down * self.prospect.loss_weight.slope(below))[::-1])[::-1]
         slopes = jnp.append(0.0, rise) - jnp.append(fall, 0.0)
-        return slopes - slopes @ chances
+        return slopes - slopes @ probs
 
 
-def projected(values: Any) -> Any:
+def project_simplex(values: Any) -> Any:
     """The nearest point of the simplex: values lowered by the same number, and 0 where negative."""
     # From the largest on, so that a 1 does not get lost beside it.
     under = values - jnp.max(values)

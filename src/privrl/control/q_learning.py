@@ -49,7 +49,7 @@ from privrl.data.policies import choose
 from privrl.envs.base import Carry, Discrete, Environment, begin, episodes, typed_key
 from privrl.envs.registry import make
 
-WHY = "the learner adds no noise"
+NO_NOISE_REASON = "the learner adds no noise"
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,19 @@ class Config:
         for name in ("steps", "checkpoints", "episodes"):
             checks.count(name, getattr(self, name))
         if self.steps % self.checkpoints:
-            raise InputError("steps must be a multiple of checkpoints.")
+            raise InputError("must be a multiple of checkpoints.", field="steps")
         if self.max_steps is not None:
             checks.count("max_steps", self.max_steps)
         if self.features is not None and not isinstance(self.features, Features):
-            raise InputError("features must be a feature map of privrl.data, or None for a table.")
+            raise InputError(
+                "must be a feature map of privrl.data, or None for a table.", field="features"
+            )
         if self.exploration not in ("epsilon-greedy", "softmax"):
             raise InputError(
-                f"exploration must be 'epsilon-greedy' or 'softmax', not {self.exploration!r}."
+                f"must be 'epsilon-greedy' or 'softmax', not {self.exploration!r}.",
+                field="exploration",
             )
-        _share("lambda_", self.lambda_)
+        _check_fraction("lambda_", self.lambda_)
         for name in self.NUMBERS:
             value = getattr(self, name)
             # Neither arrays being compiled nor JAX's placeholders for them can be looked into.
@@ -115,21 +118,21 @@ class Config:
                 _CHECKS[name](name, value)
 
 
-def _share(name: str, value: object) -> None:
+def _check_fraction(name: str, value: object) -> None:
     if checks.non_negative(name, value) > 1.0:
         raise InputError("must be at most 1.", field=name)
 
 
-def _half_life(name: str, value: object) -> None:
+def _check_half_life(name: str, value: object) -> None:
     if checks.number(name, value) <= 0.0:
         raise InputError("must be positive, or infinite.", field=name)
 
 
 _CHECKS = {
-    "gamma": _share,
+    "gamma": _check_fraction,
     "step": checks.positive,
-    "half_life": _half_life,
-    "epsilon": _share,
+    "half_life": _check_half_life,
+    "epsilon": _check_fraction,
     "temperature": checks.positive,
 }
 
@@ -160,7 +163,7 @@ class QLearningState(NamedTuple):
     """Random stream of the actions."""
 
 
-class Seen(NamedTuple):
+class StepRecord(NamedTuple):
     """One step, for those who look on."""
 
     observation: jax.Array
@@ -199,12 +202,12 @@ def init(
 
 def step(
     config: Config, env: Environment[Any, Any], state: QLearningState, params: Any = None
-) -> tuple[QLearningState, Seen]:
+) -> tuple[QLearningState, StepRecord]:
     """One step in the environment, and one update."""
     weights, now = state.weights, state.carry
     values = action_values(config, weights, now.observation)
     draw = jax.random.uniform(jax.random.fold_in(state.actor, state.time), (), values.dtype)
-    action = choose(jnp, _chances(config, values), draw)
+    action = choose(jnp, _probs(config, values), draw)
 
     step_key, reset_key = jax.random.split(jax.random.fold_in(state.world, state.time))
     after = env.step(step_key, now.state, action, params)
@@ -226,7 +229,7 @@ def step(
         weights = _add(config, weights, now.observation, action, rate * error)
     else:
         trace = _add(config, trace, now.observation, action, 1.0, scaled=False)
-        weights = weights + rate * error * _diagonal(config, weights.dtype) * trace
+        weights = weights + rate * error * _feature_scales(config, weights.dtype) * trace
         greedy = values[action] == jnp.max(values)
         trace = jnp.where(over | ~greedy, 0.0, config.gamma * config.lambda_ * trace)
 
@@ -234,7 +237,7 @@ def step(
     carry = jax.tree.map(
         lambda new, old: jnp.where(over, new, old), fresh, Carry(after.state, after.observation)
     )
-    seen = Seen(
+    seen = StepRecord(
         now.observation,
         action,
         after.reward,
@@ -254,7 +257,7 @@ def action_values(config: Config, weights: jax.Array, observation: jax.Array) ->
     return found
 
 
-def _chances(config: Config, values: jax.Array) -> jax.Array:
+def _probs(config: Config, values: jax.Array) -> jax.Array:
     """How likely each action is while learning."""
     if config.exploration == "softmax":
         return jax.nn.softmax(values / config.temperature)
@@ -276,11 +279,11 @@ def _add(
         return weights.at[observation, action].add(amount)
     phi = config.features(observation[None])[0].astype(weights.dtype)
     if scaled:
-        phi = phi * _diagonal(config, weights.dtype)[:, 0]
+        phi = phi * _feature_scales(config, weights.dtype)[:, 0]
     return weights.at[:, action].add(amount * phi)
 
 
-def _diagonal(config: Config, dtype: Any) -> jax.Array:
+def _feature_scales(config: Config, dtype: Any) -> jax.Array:
     """D, as a column."""
     features = config.features
     if not isinstance(features, Fourier):
@@ -306,7 +309,9 @@ def train(
     learning, judging = jax.random.split(typed_key(key))
     limits = [limit for limit in (env.step_limit, config.max_steps) if limit is not None]
 
-    def go_on(state: QLearningState, number: jax.Array) -> tuple[QLearningState, jax.Array]:
+    def run_checkpoint(
+        state: QLearningState, number: jax.Array
+    ) -> tuple[QLearningState, jax.Array]:
         length = config.steps // config.checkpoints
         state, _ = lax.scan(
             lambda now, _: (step(config, env, now, params)[0], None), state, None, length=length
@@ -326,7 +331,7 @@ def train(
         return mean
 
     begun = init(learning, config, env, params)
-    state, curve = lax.scan(go_on, begun, jnp.arange(config.checkpoints))
+    state, curve = lax.scan(run_checkpoint, begun, jnp.arange(config.checkpoints))
     return QLearningRuns(state.weights, curve)
 
 
@@ -339,15 +344,15 @@ class QLearning(Config):
 
     def learn(
         self, env: "str | Environment[Any, Any]", *, seed: int = 0, params: Any = None
-    ) -> "Learned":
+    ) -> "LearnedQValues":
         """Learn in `env`: one of `privrl.envs`, or its name."""
         made = make(env)
         if not isinstance(made, Environment):
-            raise InputError("env cannot be compiled: use an environment of privrl.envs.")
+            raise InputError("cannot be compiled: use an environment of privrl.envs.", field="env")
         if made.step_limit is None and self.max_steps is None:
             raise InputError(f"{made.name} sets no limit to an episode: say max_steps.")
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise InputError(f"seed must be a whole number of at least 0, not {seed!r}.")
+            raise InputError(f"must be a whole number of at least 0, not {seed!r}.", field="seed")
         plain = Config(**{field.name: getattr(self, field.name) for field in fields(Config)})
         found = train(jax.random.key(int(seed)), plain, made, params)
         weights = np.asarray(found.weights, dtype=np.float64)
@@ -355,7 +360,7 @@ class QLearning(Config):
             raise InputError("The weights grew without bound: use a smaller step.")
         settings = {k: v for k, v in asdict(self).items() if k != "features"}
         every = self.steps // self.checkpoints
-        return Learned(
+        return LearnedQValues(
             weights=weights,
             features=self.features,
             curve=np.asarray(found.curve, dtype=np.float64),
@@ -365,7 +370,7 @@ class QLearning(Config):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedQValues:
     """What was learned; not private."""
 
     weights: Floats
@@ -384,7 +389,7 @@ class Learned:
     @property
     def promise(self) -> str:
         """What this promises about the people in it: nothing."""
-        return f"Not private: {WHY}."
+        return f"Not private: {NO_NOISE_REASON}."
 
     @property
     def table(self) -> Floats:
@@ -425,7 +430,7 @@ class Learned:
         return {
             "kind": _KIND,
             "format": _FORMAT,
-            "promise": {"kind": "privrl not private", "why": WHY},
+            "promise": {"kind": "privrl not private", "why": NO_NOISE_REASON},
             "weights": self.weights.tolist(),
             "features": described,
             "curve": self.curve.tolist(),
@@ -438,7 +443,7 @@ class Learned:
         files.write_json(path, self.to_dict())
 
     @classmethod
-    def load(cls, path: str | Path) -> "Learned":
+    def load(cls, path: str | Path) -> "LearnedQValues":
         """The result that `save` wrote."""
         data = files.read_json(path, _KIND, _FORMAT, "the result of Q-learning")
         try:

@@ -1,8 +1,8 @@
-"""What a reward model is made of: features of (state, action), and weights of a walk's points.
+"""What a reward model is made of: features of (state, action), and weights of a rollout's points.
 
 Both are public. `PerAction` makes features of rows (state, action) of those of states;
-`even_weights` chooses the probabilities of points under which features are made orthonormal. What
-rewards become before they are noised (`readouts`, `returns`) is **private**.
+`design_weights` chooses the probabilities of points under which features are made orthonormal. What
+rewards become before they are noised (`mean_rewards`, `horizon_returns`) is **private**.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from privrl.control.walks import Walk
+from privrl.control.rollouts import Rollout
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -20,7 +20,7 @@ from privrl.data.features import features_from_dict
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre, RewardModelMechanism
 
 # Beyond this, making features orthonormal takes minutes.
-_MOST = 1000
+_MAX_FEATURES = 1000
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def reward_features_from_dict(data: Mapping[str, Any]) -> Any:
     return features_from_dict(data)
 
 
-def even_weights(points: Floats, features: Any, shares: Floats, rounds: int) -> Floats:
+def design_weights(points: Floats, features: Any, shares: Floats, rounds: int) -> Floats:
     """Public probabilities of public points: `shares`, made more even in a model's noise.
 
     The noise of a model at x has the standard deviation std |psi(x)|, psi orthonormal under the
@@ -66,9 +66,10 @@ def even_weights(points: Floats, features: Any, shares: Floats, rounds: int) -> 
     (Titterington 1976) and leads to where the largest |psi|^2 is q (Kiefer, Wolfowitz 1960). With a
     table it gives all states visited the same weight.
     """
-    if np.shape(features(points[:1]))[-1] > _MOST:
+    if np.shape(features(points[:1]))[-1] > _MAX_FEATURES:
         raise InputError(
-            f"A reward model takes at most {_MOST} features: use fewer, or release 'rewards'."
+            f"A reward model takes at most {_MAX_FEATURES} features: use fewer, or release "
+            "'rewards'."
         )
     weights = shares
     if rounds == 0:
@@ -85,14 +86,14 @@ def even_weights(points: Floats, features: Any, shares: Floats, rounds: int) -> 
 # --- what rewards become, before noise ------------------------------------------------------------
 
 
-def distinct(points: Floats) -> tuple[Floats, Floats, Any]:
+def unique_points(points: Floats) -> tuple[Floats, Floats, Any]:
     """Each distinct point, its share of the steps, and which of them each step's is; public."""
     table = points.reshape(len(points), -1)
     found, where, visits = np.unique(table, axis=0, return_inverse=True, return_counts=True)
     return found.reshape(-1, *points.shape[1:]), visits / len(points), where.ravel()
 
 
-def readouts(where: Any, rewards: Floats) -> Floats:
+def mean_rewards(where: Any, rewards: Floats) -> Floats:
     """The mean reward of each distinct point: if no reward moves by more than R, no mean does.
 
     Sums are rounded once, so that this is true of what is computed but for a share of 1e-15.
@@ -108,13 +109,15 @@ def horizon_weight(gamma: float, horizon: int) -> float:
     return math.fsum(gamma**k for k in range(horizon)) * (1.0 + 1e-12)
 
 
-def returns(walked: Walk, rewards: Floats, gamma: float, horizon: int) -> tuple[Any, Floats]:
+def horizon_returns(
+    rollout: Rollout, rewards: Floats, gamma: float, horizon: int
+) -> tuple[Any, Floats]:
     """Sums of `horizon` rewards from some steps on, and which steps they are. **Private** sums.
 
     They are cut where an episode ends. The steps are those whose sum is whole, or was cut by
     termination; all of them, if there are none such. So a sum moves by at most R h.
     """
-    count = len(walked)
+    count = len(rollout)
     sums, here = np.zeros(count), np.arange(count)
     going, over = np.ones(count, bool), np.zeros(count, bool)
     for k in range(horizon):
@@ -122,8 +125,8 @@ def returns(walked: Walk, rewards: Floats, gamma: float, horizon: int) -> tuple[
         going = going & (here + k < count)
         sums += np.where(going, gamma**k * rewards[at], 0.0)
         # Whole: it was cut by termination, or the last reward of the horizon was counted.
-        over |= going & (walked.terminated[at] | (k == horizon - 1))
-        going = going & ~(walked.terminated[at] | walked.truncated[at])
+        over |= going & (rollout.terminated[at] | (k == horizon - 1))
+        going = going & ~(rollout.terminated[at] | rollout.truncated[at])
     rows = np.flatnonzero(over)
     rows = rows if rows.size else here
     return rows, sums[rows]

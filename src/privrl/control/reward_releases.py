@@ -1,8 +1,8 @@
 """The releases of a learner for a secret reward function: sensitivity, noise, event of each.
 
 `privrl.control.functional_q` says what is hidden from whom and proves the bounds. Each release
-takes a walk, pays for its event through the `Course`, releases, keeps what was released, and leaves
-the rest to planning, which sees nothing private.
+takes a rollout, pays for its event through the `RunContext`, releases, keeps what was released, and
+leaves the rest to planning, which sees nothing private.
 """
 
 import math
@@ -13,18 +13,18 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q, planning
-from privrl.control.course import SMALLER, Arrays, Course
 from privrl.control.heads import Head, Layers, Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.reward_basis import (
     PerAction,
-    distinct,
-    even_weights,
+    design_weights,
+    horizon_returns,
     horizon_weight,
-    readouts,
-    returns,
+    mean_rewards,
+    unique_points,
 )
-from privrl.control.walks import Walk, greedy, walk, walk_greedily
+from privrl.control.rollouts import Rollout, collect_greedy_rollout, collect_rollout, greedy_policy
+from privrl.control.run_context import MEMORY_REMEDY, Arrays, RunContext
 from privrl.core import resources
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -39,12 +39,12 @@ from privrl.privacy.promise import Budget, Relation, Release
 if TYPE_CHECKING:
     from privrl.control.functional_q import FunctionalQ
 
-# Random actions in the walks of release "evaluations".
+# Random actions in the rollouts of release "evaluations".
 _EXPLORATION = 0.3
 
 
 def learn(
-    agent: "FunctionalQ", course: Course, behaviour: Policy | None, released: Arrays | None
+    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
 ) -> LearnedQ:
     """Learn by the agent's release, or go on from what was `released`."""
     if agent.release == "evaluations":
@@ -58,9 +58,9 @@ def learn(
 
 
 def learn_by_updates(
-    agent: "FunctionalQ", course: Course, behaviour: Policy | None, released: Arrays | None
+    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
 ) -> LearnedQ:
-    """Releases 'weights' and 'updates': walk, then learn from it with noise in every update.
+    """Releases 'weights' and 'updates': rollout, then learn from it with noise in every update.
 
     Only their end is kept in a checkpoint: what goes on needs the rewards.
     """
@@ -70,72 +70,74 @@ def learn_by_updates(
     plan = agent.update_plan(head)
     noisy, event = None, None
     if agent.budget is not None:
-        noisy = noised_q.calibrated(agent.budget, Relation.REWARD_RADIUS, plan)
+        noisy = noised_q.calibrate_noise(agent.budget, Relation.REWARD_RADIUS, plan)
         event = noisy.event
     if released is None:
         source = course.opened.source
-        walked = agent.rollout(course, behaviour, source.key())
+        rollout = agent.rollout(course, behaviour, source.key())
         with jax.enable_x64(True):
-            with resources.refusing("Such a run", SMALLER):
-                data = agent.transitions(head, walked)
-            noised_q.try_room(plan, data, SMALLER, told=True)
+            with resources.refuse_memory_errors("Such a run", MEMORY_REMEDY):
+                data = agent.transitions(head, rollout)
+            noised_q.check_memory(plan, data, MEMORY_REMEDY, told=True)
             course.pay(event, {}, 16 * math.prod(head.shape))
             state = noised_q.begin(plan, data, source.key())
-            state = noised_q.to_the_end(plan, data, state, noisy, course.progress)
-            released = {"parameters": noised_q.released(plan, data, state)}
-        course.keep_released(released)
+            state = noised_q.run_updates(plan, data, state, noisy, course.progress)
+            released = {"parameters": noised_q.final_parameters(plan, data, state)}
+        course.save_released(released)
     elif event is not None:
-        course.opened.paid_before(event)
+        course.opened.adopt_payment(event)
     parameters = released["parameters"]
     if not np.all(np.isfinite(parameters)):
         raise InputError("The parameters grew without bound: use smaller steps.")
-    policy = greedy(head, parameters)
-    return course.learned(parameters, policy, None, event, Release.EVERY_ITERATE, compiled=True)
+    policy = greedy_policy(head, parameters)
+    return course.make_result(parameters, policy, None, event, Release.EVERY_ITERATE, compiled=True)
 
 
 # --- a reward model, or rewards -------------------------------------------------------------------
 
 
 def learn_by_rewards(
-    agent: "FunctionalQ", course: Course, behaviour: Policy | None, released: Arrays | None
+    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
 ) -> LearnedQ:
-    """Walk, release, plan."""
+    """Rollout, release, plan."""
     features: Any = None
     if agent.release == "reward-model":
         features = agent.model_features(course.env)
     if released is None:
-        walked = agent.rollout(course, behaviour, course.opened.source.key())
+        rollout = agent.rollout(course, behaviour, course.opened.source.key())
         # Before anybody pays for what could not be planned on.
-        planning.refuse_unseen(course.head, walked)
-        course.tell(1, 3)
+        planning.refuse_unseen(course.head, rollout)
+        course.report_progress(1, 3)
         if agent.release == "reward-model":
-            released = model_release(agent, course, walked, features)
+            released = model_release(agent, course, rollout, features)
         else:
-            released = rewards_release(agent, course, walked)
-        released |= agent.public_steps(walked)
-        course.keep_released(released)
+            released = rewards_release(agent, course, rollout)
+        released |= agent.public_steps(rollout)
+        course.save_released(released)
         event = event_of(agent, released)
     else:
         event = event_of(agent, released)
         if event is not None:
-            course.opened.paid_before(event)
-    course.tell(2, 3)
+            course.opened.adopt_payment(event)
+    course.report_progress(2, 3)
     model = None
     if agent.release == "reward-model":
         std = float(released["std"])
         model = RewardModel(released["coefficients"], released["transform"], features, std)
     parameters, policy = agent.plan(course.head, released, model)
-    course.tell(3, 3)
-    return course.learned(parameters, policy, model, event, Release.FINAL_MODEL)
+    course.report_progress(3, 3)
+    return course.make_result(parameters, policy, model, event, Release.FINAL_MODEL)
 
 
-def model_release(agent: "FunctionalQ", course: Course, walked: Walk, features: Any) -> Arrays:
+def model_release(
+    agent: "FunctionalQ", course: RunContext, rollout: Rollout, features: Any
+) -> Arrays:
     """The coefficients of a reward model, with noise if there is a budget."""
-    with resources.refusing("Such a reward model", SMALLER):
-        mechanism, means = model_mechanism(agent, walked, features)
+    with resources.refuse_memory_errors("Such a reward model", MEMORY_REMEDY):
+        mechanism, means = model_mechanism(agent, rollout, features)
     course.pay(
         mechanism.event if agent.budget is not None else None,
-        agent.public_steps(walked),
+        agent.public_steps(rollout),
         16 * mechanism.transform.size,
     )
     coefficients, std = noisy_coefficients(agent, mechanism, means, course.opened.source)
@@ -148,19 +150,19 @@ def model_release(agent: "FunctionalQ", course: Course, walked: Walk, features: 
 
 
 def model_mechanism(
-    agent: "FunctionalQ", walked: Walk, features: Any
+    agent: "FunctionalQ", rollout: Rollout, features: Any
 ) -> tuple[RewardModelMechanism, Floats]:
-    """The mechanism of a walk, and the readouts it is for; these are **private**."""
-    points, shares, where = distinct(walked.points(agent.reward_of))
-    weights = even_weights(points, features, shares, agent.design)
-    mechanism = calibrated_mechanism(agent, points, features, weights)
-    return mechanism, readouts(where, agent.total_rewards(walked))
+    """The mechanism of a rollout, and the readouts it is for; these are **private**."""
+    points, shares, where = unique_points(rollout.points(agent.reward_of))
+    weights = design_weights(points, features, shares, agent.design)
+    mechanism = calibrate_mechanism(agent, points, features, weights)
+    return mechanism, mean_rewards(where, agent.clipped_rewards(rollout))
 
 
-def rewards_release(agent: "FunctionalQ", course: Course, walked: Walk) -> Arrays:
+def rewards_release(agent: "FunctionalQ", course: RunContext, rollout: Rollout) -> Arrays:
     """A reward for each step, the same for all that lead to the same point."""
-    _, shares, where = distinct(walked.points(agent.reward_of))
-    means = readouts(where, agent.total_rewards(walked))
+    _, shares, where = unique_points(rollout.points(agent.reward_of))
+    means = mean_rewards(where, agent.clipped_rewards(rollout))
     std = bound = 0.0
     if agent.budget is not None:
         assert agent.reward_radius is not None
@@ -168,7 +170,7 @@ def rewards_release(agent: "FunctionalQ", course: Course, walked: Walk) -> Array
         bound = agent.reward_radius * (1.0 + 1e-12)
         std = math.nextafter(unit_noise(agent.budget) * bound, math.inf)
         mechanism = GaussianMechanism(std, bound)
-        course.pay(mechanism.event, agent.public_steps(walked), 16 * means.size)
+        course.pay(mechanism.event, agent.public_steps(rollout), 16 * means.size)
         roots = np.sqrt(shares)
         noised, _ = mechanism.release(roots * means, course.opened.source)
         means = noised / roots
@@ -179,30 +181,30 @@ def rewards_release(agent: "FunctionalQ", course: Course, walked: Walk) -> Array
 
 
 def learn_by_evaluations(
-    agent: "FunctionalQ", course: Course, behaviour: Policy | None, released: Arrays | None
+    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
 ) -> LearnedQ:
-    """Policy iteration: walk, release an evaluation, improve."""
+    """Policy iteration: rollout, release an evaluation, improve."""
     head, rounds = course.head, agent.evaluations
     if isinstance(head, Layers):
         raise InputError("Release 'evaluations' needs linear features: use planner 'fitted'.")
     if released is None:
         released = evaluations_release(agent, course, behaviour, rounds)
         # Only when it is complete: in a simulator what goes on draws all of it once more.
-        course.keep_released(released)
+        course.save_released(released)
         event = event_of(agent, released, rounds)
     else:
         event = event_of(agent, released, rounds)
         if event is not None:
-            course.opened.paid_before(event)
-    policy = greedy(head, released["parameters"])
+            course.opened.adopt_payment(event)
+    policy = greedy_policy(head, released["parameters"])
     parameters = released["parameters"].ravel()
-    return course.learned(parameters, policy, None, event, Release.EVERY_ITERATE)
+    return course.make_result(parameters, policy, None, event, Release.EVERY_ITERATE)
 
 
 def evaluations_release(
-    agent: "FunctionalQ", course: Course, behaviour: Policy | None, rounds: int
+    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, rounds: int
 ) -> Arrays:
-    """The values of the last policy but one; each walk follows what was released before it."""
+    """The values of the last policy but one; each rollout follows what was released before it."""
     head = course.head
     features = PerAction(_features_of(head), course.env.num_actions)
     scale = horizon_weight(agent.gamma, agent.horizon)
@@ -211,16 +213,20 @@ def evaluations_release(
     for number in range(rounds):
         key = source.key()
         if not state:
-            walked = walk(course.env, behaviour, key, agent.steps, private=course.private)
+            rollout = collect_rollout(
+                course.env, behaviour, key, agent.steps, private=course.private
+            )
         else:
-            walked = walk_greedily(
+            rollout = collect_greedy_rollout(
                 *(course.env, head, state["parameters"], _EXPLORATION, key, agent.steps),
                 private=course.private,
             )
-        rows, sums = returns(walked, agent.total_rewards(walked), agent.gamma, agent.horizon)
-        points = walked.points("step")[rows]
+        rows, sums = horizon_returns(
+            rollout, agent.clipped_rewards(rollout), agent.gamma, agent.horizon
+        )
+        points = rollout.points("step")[rows]
         # Equal weights: where few points weigh much, so does what chance did after them.
-        mechanism = calibrated_mechanism(agent, points, features, None, rounds, scale)
+        mechanism = calibrate_mechanism(agent, points, features, None, rounds, scale)
         if agent.budget is not None and not state:
             course.pay(Repeated(mechanism.event, rounds), {}, 16 * mechanism.transform.size)
         coefficients, std = noisy_coefficients(agent, mechanism, sums, source)
@@ -230,7 +236,7 @@ def evaluations_release(
             "std": np.array(std),
             "bound": np.array(mechanism.radius),
         }
-        course.tell(number + 1, rounds)
+        course.report_progress(number + 1, rounds)
     return state
 
 
@@ -245,7 +251,7 @@ def event_of(agent: "FunctionalQ", released: Arrays, times: int = 0) -> Event | 
     return Repeated(once, times) if times else once
 
 
-def calibrated_mechanism(
+def calibrate_mechanism(
     agent: "FunctionalQ",
     points: Floats,
     features: Any,
@@ -262,7 +268,7 @@ def calibrated_mechanism(
         # A sum that was cut has fewer rewards, but at least one.
         low, high = limits
         limits = min(low, scale * low), max(high, scale * high)
-    return RewardModelMechanism.calibrated(
+    return RewardModelMechanism.from_budget(
         scale * agent.reward_radius,
         agent.budget,
         points,
@@ -290,6 +296,6 @@ def unit_noise(budget: Budget) -> float:
 
 
 def _features_of(head: Head) -> Any:
-    wish = head.wish
+    wish = head.spec
     assert not isinstance(wish, Network)
     return wish

@@ -20,15 +20,15 @@ from privrl.core.types import Floats
 
 # Equally spaced atoms, and rounds: enough that more of either do not matter to a plan.
 _LATTICE, _ROUNDS = 201, 200
-_FAR = 40.0
+_MAX_STDS = 40.0
 
 
 def posterior_means(noisy: Floats, std: Floats, low: float, high: float) -> Floats:
     """The likely numbers behind `noisy` (n,), whose noise has the `std` (n,), all above 0."""
     atoms = np.union1d(np.linspace(low, high, _LATTICE), np.clip(noisy, low, high))
-    # Noise never goes so far beyond the range; and what overflows has no chance at all.
+    # Noise never goes so far beyond the range; and what overflows has no probability at all.
     with np.errstate(over="ignore"):
-        seen = np.clip(noisy, low - _FAR * std, high + _FAR * std)
+        seen = np.clip(noisy, low - _MAX_STDS * std, high + _MAX_STDS * std)
         logs = -0.5 * ((seen[:, None] - atoms) / std[:, None]) ** 2
     likely = np.exp(logs - logs.max(axis=1, keepdims=True))
     weights = np.full(atoms.size, 1.0 / atoms.size)

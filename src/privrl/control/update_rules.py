@@ -30,9 +30,9 @@ K this is DP-SGD on the TD loss, with the sensitivity that it has here: all rewa
 change at once, so that neither dividing by B nor sampling helps.
 
 `ProspectUpdates`: any head, and targets under cumulative prospect theory. Transition i has
-successors s_ik of public chances p_ik with rewards r_ik, and with rho the CPT value
+successors s_ik of public probabilities p_ik with rewards r_ik, and with rho the CPT value
 
-    delta_i = rho( r_ik + g_ik max_a Q_theta'(s_ik, a), of chance p_ik ) - Q_theta(s_i, a_i)
+    delta_i = rho( r_ik + g_ik max_a Q_theta'(s_ik, a), of probability p_ik ) - Q_theta(s_i, a_i)
     G       = clip_C( mean_i delta_i J_i )            over a batch of public numbers i.
 
 rho has no Lipschitz constant: its utility has an infinite slope at the reference point, and so two
@@ -41,14 +41,14 @@ nothing follows from the radius, and G moves by at most 2 C because both values 
 radius C. That holds for *any* two reward functions. Same unit and relation, with whatever radius;
 that of a reward range's width has all of them as neighbours.
 
-`People`: G is the sum over people of clip_C(mean over their transitions of delta_i J_i), each row
-total (`clip.l2`: what is no number adds nothing). *Unit*: a person with all their transitions;
-*relation*: replace-one. G moves by at most 2 C. `divisor` is their public number. Every update sees
-everybody, so nothing is amplified, and nobody is drawn by how much they surprise (no prioritised
-replay, which would make a person's weight depend on other people).
+`PersonUpdates`: G is the sum over people of clip_C(mean over their transitions of delta_i J_i),
+each row total (`clip.l2`: what is no number adds nothing). *Unit*: a person with all their
+transitions; *relation*: replace-one. G moves by at most 2 C. `divisor` is their public number.
+Every update sees everybody, so nothing is amplified, and nobody is drawn by how much they surprise
+(no prioritised replay, which would make a person's weight depend on other people).
 
-That the transitions themselves do not depend on rewards (they come from a walk that did not look at
-them) is the caller's part for all rules but the last.
+That the transitions themselves do not depend on rewards (they come from a rollout that did not look
+at them) is the caller's part for all rules but the last.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from privrl.control.heads import Head
-from privrl.control.prospect_planning import weighed
+from privrl.control.prospect_planning import cpt_values
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.promise import Relation
 from privrl.risk import Prospect
@@ -78,14 +78,14 @@ class Data(NamedTuple):
     """**Private**."""
 
     person: Any = None
-    """For `People`, whose arrays are (parts, rows of a part, ...): whose row it is, counted anew in
-    each part; what is not below the size of a part is nobody's."""
+    """For `PersonUpdates`, whose arrays are (parts, rows of a part, ...): whose row it is, counted
+    anew in each part; what is not below the size of a part is nobody's."""
 
     share: Any = None
-    """For `People`: one divided by the number of the person's rows."""
+    """For `PersonUpdates`: one divided by the number of the person's rows."""
 
     size: Any = None
-    """For `People`, (people of a part,) and nothing in it."""
+    """For `PersonUpdates`, (people of a part,) and nothing in it."""
 
     contraction: Any = None
     """M, for `Weights`."""
@@ -97,7 +97,7 @@ class Data(NamedTuple):
     """For `ProspectUpdates`, whose `after`, `goes_on` and `reward` are (rows, successors, ...):
     which row is about transition i."""
 
-    chances: Any = None
+    probs: Any = None
     """For `ProspectUpdates`: those of the successors, None if they are alike."""
 
 
@@ -115,7 +115,7 @@ class Rule(Protocol):
     @property
     def relation(self) -> Relation: ...
 
-    def initial(self, data: Data) -> Any:
+    def initial_parameters(self, data: Data) -> Any:
         """Parameters to begin with: theta, or the coordinates of it."""
         ...
 
@@ -123,7 +123,7 @@ class Rule(Protocol):
         """The parameters of the head."""
         ...
 
-    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+    def exact_update(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
         """G in update `number`. **Private**: never kept, never returned but to be noised."""
         ...
 
@@ -132,7 +132,7 @@ def _outcomes(head: Head, target: Any, data: Data) -> Any:
     """Rewards with what follows them, in the shape of the rewards."""
     shape = data.reward.shape
     after = jnp.reshape(data.after, (-1, *data.after.shape[len(shape) :]))
-    best = jnp.reshape(jnp.max(head.out(target, head.inputs(after)), axis=1), shape)
+    best = jnp.reshape(jnp.max(head.apply(target, head.inputs(after)), axis=1), shape)
     # Chosen, not multiplied by 0: what comes after the end may not be a number.
     return data.reward + jnp.where(data.goes_on > 0.0, data.goes_on * best, 0.0)
 
@@ -141,16 +141,16 @@ def _values(head: Head, theta: Any, data: Data) -> tuple[Any, Any]:
     """Q of what was done, and the inputs of the states it is about."""
     inputs = head.inputs(data.observation)
     taken = data.action[:, None]
-    return jnp.take_along_axis(head.out(theta, inputs), taken, axis=1)[:, 0], inputs
+    return jnp.take_along_axis(head.apply(theta, inputs), taken, axis=1)[:, 0], inputs
 
 
-def _errors(head: Head, theta: Any, target: Any, data: Data) -> tuple[Any, Any]:
+def _td_errors(head: Head, theta: Any, target: Any, data: Data) -> tuple[Any, Any]:
     """delta, and the inputs of the states it is about."""
     values, inputs = _values(head, theta, data)
     return _outcomes(head, target, data) - values, inputs
 
 
-def _batched(data: Data, batch: int, number: Any, names: tuple[str, ...]) -> Data:
+def _sample_batch(data: Data, batch: int, number: Any, names: tuple[str, ...]) -> Data:
     """The transitions of update `number`; which ones is public, the same in every run."""
     count = data.action.shape[0]
     if batch >= count:
@@ -160,7 +160,7 @@ def _batched(data: Data, batch: int, number: Any, names: tuple[str, ...]) -> Dat
     return data._replace(**{name: getattr(data, name)[chosen] for name in names})
 
 
-def _taken(head: Head, data: Data) -> Any:
+def _action_one_hot(head: Head, data: Data) -> Any:
     """Which action was taken, as rows of zeros and ones."""
     return jnp.asarray(data.action[:, None] == jnp.arange(head.outputs), data.reward.dtype)
 
@@ -181,15 +181,15 @@ class Weights:
     def relation(self) -> Relation:
         return Relation.REWARD_RADIUS
 
-    def initial(self, data: Data) -> Any:
+    def initial_parameters(self, data: Data) -> Any:
         return jnp.zeros(data.transform.shape[1], data.reward.dtype)
 
     def theta(self, data: Data, parameters: Any) -> Any:
         return data.transform @ parameters
 
-    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+    def exact_update(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
         theta, late = self.theta(data, parameters), self.theta(data, target)
-        delta, _ = _errors(self.head, theta, late, data)
+        delta, _ = _td_errors(self.head, theta, late, data)
         if self.tau is not None:
             delta = jnp.clip(delta, -self.tau, self.tau)
         return data.contraction @ delta
@@ -217,21 +217,21 @@ class Updates:
     def relation(self) -> Relation:
         return Relation.REWARD_RADIUS
 
-    def initial(self, data: Data) -> Any:
-        return jnp.asarray(self.head.initial(), data.reward.dtype)
+    def initial_parameters(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial_parameters(), data.reward.dtype)
 
     def theta(self, data: Data, parameters: Any) -> Any:
         return parameters
 
-    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+    def exact_update(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
         names = ("observation", "action", "after", "goes_on", "reward")
-        data = _batched(data, self.batch, number, names)
-        delta, inputs = _errors(self.head, parameters, target, data)
+        data = _sample_batch(data, self.batch, number, names)
+        delta, inputs = _td_errors(self.head, parameters, target, data)
 
         def one(row: Any, taken: Any) -> Any:
-            return self.head.pull(parameters, row[None], taken[None])
+            return self.head.vjp(parameters, row[None], taken[None])
 
-        slopes = jax.vmap(one)(inputs, _taken(self.head, data))
+        slopes = jax.vmap(one)(inputs, _action_one_hot(self.head, data))
         mean = delta @ slopes / delta.shape[0]
         if self.slope is not None:
             steepness = jnp.sqrt(jnp.mean(jnp.sum(slopes**2, axis=1)))
@@ -256,25 +256,25 @@ class ProspectUpdates:
     def relation(self) -> Relation:
         return Relation.REWARD_RADIUS
 
-    def initial(self, data: Data) -> Any:
-        return jnp.asarray(self.head.initial(), data.reward.dtype)
+    def initial_parameters(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial_parameters(), data.reward.dtype)
 
     def theta(self, data: Data, parameters: Any) -> Any:
         return parameters
 
-    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
-        data = _batched(data, self.batch, number, ("observation", "action", "row"))
-        there = ["after", "goes_on", "reward", *([] if data.chances is None else ["chances"])]
+    def exact_update(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+        data = _sample_batch(data, self.batch, number, ("observation", "action", "row"))
+        there = ["after", "goes_on", "reward", *([] if data.probs is None else ["probs"])]
         data = data._replace(**{name: getattr(data, name)[data.row] for name in there})
         outcomes = _outcomes(self.head, target, data)
         values, inputs = _values(self.head, parameters, data)
-        delta = weighed(self.prospect, outcomes, data.chances) - values
-        weights = delta[:, None] * _taken(self.head, data) / delta.shape[0]
-        return clip.l2(self.head.pull(parameters, inputs, weights), self.clip)
+        delta = cpt_values(self.prospect, outcomes, data.probs) - values
+        weights = delta[:, None] * _action_one_hot(self.head, data) / delta.shape[0]
+        return clip.l2(self.head.vjp(parameters, inputs, weights), self.clip)
 
 
 @dataclass(frozen=True)
-class People:
+class PersonUpdates:
     """Each person's own gradient, clipped; see the module."""
 
     head: Head
@@ -288,8 +288,8 @@ class People:
     def relation(self) -> Relation:
         return Relation.REPLACE_ONE
 
-    def initial(self, data: Data) -> Any:
-        return jnp.asarray(self.head.initial(), data.reward.dtype)
+    def initial_parameters(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial_parameters(), data.reward.dtype)
 
     def theta(self, data: Data, parameters: Any) -> Any:
         return parameters
@@ -299,11 +299,11 @@ class People:
         people = part.size.shape[0]
         there = (part.action >= 0) & (part.action < self.head.outputs) & (part.person < people)
         inside = part._replace(action=jnp.where(there, part.action, 0))
-        delta, inputs = _errors(self.head, parameters, target, inside)
-        weights = (delta * part.share)[:, None] * _taken(self.head, inside)
+        delta, inputs = _td_errors(self.head, parameters, target, inside)
+        weights = (delta * part.share)[:, None] * _action_one_hot(self.head, inside)
 
         def one(row: Any, weight: Any) -> Any:
-            return self.head.pull(parameters, row[None], weight[None])
+            return self.head.vjp(parameters, row[None], weight[None])
 
         each = jax.vmap(one)(inputs, jnp.where(there[:, None], weights, 0.0))
         # A row that is no step must not be one by 0 times infinity.
@@ -311,7 +311,7 @@ class People:
         whole = jax.ops.segment_sum(each, part.person, people)
         return clip.l2(whole, self.clip)
 
-    def exact(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
+    def exact_update(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
         def add(total: Any, part: Any) -> Any:
             return total + jnp.sum(self.rows(parameters, target, part), axis=0), None
 

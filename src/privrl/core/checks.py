@@ -71,7 +71,7 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     return converted
 
 
-def switch(name: str, value: object) -> bool:
+def boolean(name: str, value: object) -> bool:
     """True or False, and nothing that only counts as one: "no" would be yes."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"must be True or False, not {value!r}.", field=name)

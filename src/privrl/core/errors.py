@@ -7,7 +7,7 @@ Where a sentence names a parameter, by `option`, each front writes it in its own
 
     InputError("the rows are mixed up", remedy="sort them, or pass " + option("sort", True) + ".")
 
-says sort=True in Python, by `str(error)`, and --sort on the command line, by `error.told(front)`.
+says sort=True in Python, by `str(error)`, and --sort on the command line, by `error.render(front)`.
 Nothing is marked by characters: in f-strings and elsewhere, the text is a string in Python's words.
 """
 
@@ -24,10 +24,10 @@ class Option(NamedTuple):
     """Whether the sentence is about what the caller gave for it."""
 
 
-Front = Callable[[Option], str]
+OptionFormatter = Callable[[Option], str]
 
 
-def in_python(one: Option) -> str:
+def python_option(one: Option) -> str:
     """`sort=True`, or the name or value alone."""
     shown = "" if one.value is None else repr(one.value)
     return "=".join(part for part in (one.name, shown) if part)
@@ -40,7 +40,7 @@ class Text(str):
     parts: tuple[str | Option, ...]
 
     def __new__(cls, *parts: str | Option) -> "Text":
-        made = super().__new__(cls, _told(parts, in_python))
+        made = super().__new__(cls, _render(parts, python_option))
         made.parts = parts
         return made
 
@@ -63,7 +63,7 @@ def _parts(text: str) -> tuple[str | Option, ...]:
     return text.parts if isinstance(text, Text) else (text,)
 
 
-def _told(parts: tuple[str | Option, ...], front: Front) -> str:
+def _render(parts: tuple[str | Option, ...], front: OptionFormatter) -> str:
     return "".join(front(one) if isinstance(one, Option) else one for one in parts)
 
 
@@ -83,9 +83,9 @@ class PrivRLError(Exception):
         found: str = self.args[0]
         return found
 
-    def told(self, front: Front) -> str:
+    def render(self, front: OptionFormatter) -> str:
         """The message in the words of a front."""
-        return _told(_parts(self.text), front)
+        return _render(_parts(self.text), front)
 
 
 class InputError(PrivRLError, ValueError):

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 # Characters: a longer file of JSON is nothing that people read.
-_READABLE = 2**22
+_MAX_INDENTED = 2**22
 
-_HALF = ".privrl-half"
+_PARTIAL_SUFFIX = ".privrl-half"
 """How the name of a file ends that is not whole yet; what a kill leaves of it is nobody's."""
 
 
-def regular(path: str | Path) -> None:
+def check_regular(path: str | Path) -> None:
     """Refuse what is there but is no regular file, with an OSError as `open` raises it.
 
     Opening a FIFO waits for somebody to write, and a device may have no end.
@@ -39,20 +39,20 @@ def regular(path: str | Path) -> None:
         raise OSError(errno.EINVAL, "It is a pipe, a socket or a device, and no file", str(path))
 
 
-def content(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
     """All bytes of a regular file; an OSError or ValueError as `open` raises them if there is none.
 
     Every file that a user names and that is read as a whole is read by this function.
     """
-    regular(path)
+    check_regular(path)
     # Should a FIFO have come into its place meanwhile, this does not wait either.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return file.read()
 
 
-def text(path: str | Path) -> str:
+def read_text(path: str | Path) -> str:
     """All text of a regular file in UTF-8, with line feeds between its lines."""
-    return content(path).decode().replace("\r\n", "\n").replace("\r", "\n")
+    return read_bytes(path).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def reason(error: OSError | ValueError) -> str:
@@ -61,7 +61,7 @@ def reason(error: OSError | ValueError) -> str:
     return found or ("it is not text" if isinstance(error, UnicodeError) else str(error))
 
 
-def is_there(path: str | Path) -> bool:
+def path_exists(path: str | Path) -> bool:
     """Whether there is anything at `path`; a name that cannot be one is refused in a sentence."""
     try:
         return Path(path).exists()
@@ -80,10 +80,12 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
     temporary: str | None = None
     try:
         if target.exists():
-            regular(target)
+            check_regular(target)
         # Temporary files are made with mode 0600, before anything is in them. Of a long name they
         # have the beginning alone, so that theirs is not too long where the file's own is not.
-        handle, temporary = tempfile.mkstemp(_HALF, f".{target.name[:40]}.", target.parent)
+        handle, temporary = tempfile.mkstemp(
+            _PARTIAL_SUFFIX, f".{target.name[:40]}.", target.parent
+        )
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
@@ -91,7 +93,7 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
                 os.fchmod(file.fileno(), 0o644 & ~_umask())
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        synced(target.parent)
+        sync_folder(target.parent)
     except BaseException as error:
         # Also when the user interrupts: what is half written may be a secret.
         if temporary is not None:
@@ -101,7 +103,7 @@ def write(path: str | Path, content: bytes, *, secret: bool) -> None:
         raise
 
 
-def synced(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Have the names of a folder's files on disk: after a power cut, a file without one is lost.
 
     Where the system does not let one ask for it, it keeps names in order by itself.
@@ -120,7 +122,7 @@ def synced(folder: Path) -> None:
 
 
 @contextmanager
-def fresh(path: str | Path) -> Iterator[Path]:
+def create_unique_folder(path: str | Path) -> Iterator[Path]:
     """A folder that was not there before: `path`, or with a number behind if that is taken.
 
     Of several processes that ask at the same time each has one of its own. Gone again if there is
@@ -128,7 +130,7 @@ def fresh(path: str | Path) -> Iterator[Path]:
     """
     first, number = Path(path), 1
     tried = first
-    with folder(first.parent):
+    with create_folder(first.parent):
         while True:
             try:
                 tried.mkdir()
@@ -143,7 +145,7 @@ def fresh(path: str | Path) -> Iterator[Path]:
             except OSError as error:
                 raise InputError(f"{str(tried)!r} cannot be made: {error.strerror}.") from None
         try:
-            synced(tried.parent)
+            sync_folder(tried.parent)
             yield tried
         except BaseException:
             with suppress(OSError):
@@ -152,7 +154,7 @@ def fresh(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def folder(path: str | Path) -> Iterator[None]:
+def create_folder(path: str | Path) -> Iterator[None]:
     """`path`, made before anything is paid for, and gone again if there is nothing to keep."""
     place = Path(path)
     new: list[Path] = []
@@ -162,7 +164,7 @@ def folder(path: str | Path) -> Iterator[None]:
             place.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=place).close()
             for one in new:
-                synced(one.parent)
+                sync_folder(one.parent)
         except (OSError, ValueError) as error:
             # A path with a NUL character is a ValueError.
             raise InputError(f"{str(path)!r} cannot be written to: {reason(error)}.") from None
@@ -178,11 +180,11 @@ def folder(path: str | Path) -> Iterator[None]:
 LOCK = ".lock"
 """In a folder that a run has to itself; it holds nothing, and a leftover one stops nobody."""
 
-_HELD = threading.local()
+_LOCKED = threading.local()
 
 
 @contextmanager
-def alone(path: str | Path) -> Iterator[None]:
+def lock_folder(path: str | Path) -> Iterator[None]:
     """Have the folder `path` to oneself, or refuse because another run has it.
 
     The system gives the lock back when its process ends, however it ends, and whoever has it next
@@ -190,16 +192,16 @@ def alone(path: str | Path) -> Iterator[None]:
     a function does that is called by another.
     """
     place = Path(os.path.realpath(path))
-    held: set[Path] = _HELD.__dict__.setdefault("folders", set())
+    held: set[Path] = _LOCKED.__dict__.setdefault("folders", set())
     if place in held:
         yield
         return
-    lock = _locked(place, str(path))
+    lock = _acquire_lock(place, str(path))
     held.add(place)
     try:
         # Nobody is writing here now: what is half written was left by a kill, and may be a secret.
         try:
-            for name in NAMES:
+            for name in PACKAGE_NAMES:
                 for left in place.glob(f".*.{name}-half"):
                     left.unlink(missing_ok=True)
         except OSError as error:
@@ -213,7 +215,7 @@ def alone(path: str | Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _locked(place: Path, shown: str) -> int:
+def _acquire_lock(place: Path, shown: str) -> int:
     """A descriptor whose lock is on the file that is in the folder now."""
     while True:
         try:
@@ -250,7 +252,7 @@ def write_json(path: str | Path, value: Any) -> None:
     """
     try:
         text = json.dumps(value, allow_nan=False)
-        if len(text) < _READABLE:
+        if len(text) < _MAX_INDENTED:
             text = json.dumps(value, indent=2, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"{str(path)!r} cannot be written as JSON: {error}.") from None
@@ -268,10 +270,10 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
     two they take. What is not JSON is a ValueError or RecursionError, as `json.loads` has it, which
     takes `options`.
     """
-    return json.loads(text, object_pairs_hook=_once, **options)
+    return json.loads(text, object_pairs_hook=_reject_duplicates, **options)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -283,7 +285,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def load_json(path: str | Path) -> Any:
     """The JSON at `path`, or a sentence why there is none."""
     try:
-        return parse_json(text(path))
+        return parse_json(read_text(path))
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {reason(error)}.") from None
     except DuplicateKeyError as error:
@@ -292,7 +294,7 @@ def load_json(path: str | Path) -> Any:
         raise InputError(f"{str(path)!r} is not JSON.") from None
 
 
-NAMES = ("privrl", "tacit")
+PACKAGE_NAMES = ("privrl", "tacit")
 """This package's name, and the one that it had before."""
 
 
@@ -302,7 +304,7 @@ def kind_of(data: object) -> str | None:
     if not isinstance(kind, str):
         return None
     name, _, rest = kind.partition(" ")
-    return f"{NAMES[0]} {rest}" if name in NAMES else kind
+    return f"{PACKAGE_NAMES[0]} {rest}" if name in PACKAGE_NAMES else kind
 
 
 def read_json(path: str | Path, kind: str, format: int, what: str) -> dict[str, Any]:
@@ -324,7 +326,7 @@ def read_npz(path: str | Path, damaged: InputError) -> "dict[str, NDArray[Any]]"
     from numpy.lib import format as npy
 
     try:
-        held = io.BytesIO(content(path))
+        held = io.BytesIO(read_bytes(path))
     except (OSError, ValueError) as error:
         # A path with a NUL character is a ValueError.
         raise InputError(f"{str(path)!r} cannot be read: {reason(error)}.") from None

@@ -11,11 +11,11 @@ class Progress(Protocol):
         ...
 
 
-def silent(what: str, share: float | None = None) -> None:
+def no_progress(what: str, share: float | None = None) -> None:
     """Tell nobody."""
 
 
-class Counted(Protocol):
+class StepProgress(Protocol):
     """Told how many of so many steps are done."""
 
     def __call__(self, done: int, planned: int, /) -> None: ...

@@ -21,7 +21,7 @@ from privrl.core.errors import InputError
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def memory() -> int:
+def memory_limit() -> int:
     """The bytes of memory that this machine has, or lets this process have."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     own, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -35,17 +35,17 @@ def memory() -> int:
     return found
 
 
-def refuse_above(needed: float, what: str, remedy: str) -> None:
+def check_memory(needed: float, what: str, remedy: str) -> None:
     """Raise if `needed` bytes, which follow from public numbers, are more than there are."""
-    if needed > memory():
+    if needed > memory_limit():
         raise InputError(
-            f"{what} would take about {_shown(needed)} of memory, and this machine has "
-            f"{_shown(memory())}: {remedy}."
+            f"{what} would take about {_format_bytes(needed)} of memory, and this machine has "
+            f"{_format_bytes(memory_limit())}: {remedy}."
         )
 
 
 @contextmanager
-def refusing(what: str, remedy: str) -> Iterator[None]:
+def refuse_memory_errors(what: str, remedy: str) -> Iterator[None]:
     """What there is no memory for is said in a sentence."""
     try:
         yield
@@ -53,32 +53,34 @@ def refusing(what: str, remedy: str) -> Iterator[None]:
         raise InputError(f"{what} would take more memory than there is: {remedy}.") from None
 
 
-def compiled(function: Any, *given: Any, what: str, remedy: str, told: bool = True) -> None:
+def precompile(function: Any, *given: Any, what: str, remedy: str, told: bool = True) -> None:
     """Compile one of JAX's functions for arguments like these, which may be shapes alone.
 
     Raises if it cannot be compiled, or if what it computes with does not fit into memory. Unless
     it is `told`, nobody is told how much that is, as it follows from private data.
     """
-    with refusing(what, remedy):
+    with refuse_memory_errors(what, remedy):
         try:
-            needed = _needed(function, given)
+            needed = _required_memory(function, given)
         except RuntimeError as error:
-            why = f" ({_first(error)})" if told else ""
+            why = f" ({_first_line(error)})" if told else ""
             raise InputError(f"{what} cannot be compiled{why}: {remedy}.") from None
         if told:
-            refuse_above(needed, what, remedy)
-        elif needed > memory():
+            check_memory(needed, what, remedy)
+        elif needed > memory_limit():
             raise MemoryError
 
 
 # By function and shapes, of the programs that were compiled last: asking takes longer than running
 # a small one.
-_NEEDED: dict[Any, int] = {}
-_MOST = 256
-_NOWHERE = 2**50  # So many bytes in one array are in no machine, however a program is compiled.
+_MEMORY_CACHE: dict[Any, int] = {}
+_CACHE_SIZE = 256
+_MAX_ARRAY_BYTES = (
+    2**50
+)  # So many bytes in one array are in no machine, however a program is compiled.
 
 
-def _needed(function: Any, given: tuple[Any, ...]) -> int:
+def _required_memory(function: Any, given: tuple[Any, ...]) -> int:
     """The bytes that a compiled function computes with."""
     import jax
 
@@ -87,21 +89,21 @@ def _needed(function: Any, given: tuple[Any, ...]) -> int:
         (one.shape, str(one.dtype)) if hasattr(one, "dtype") else (type(one), one) for one in leaves
     ]
     wide = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined] # made when JAX is imported
-    key = (function.lower, tree, tuple(shapes), wide)
-    if key not in _NEEDED:
+    key = (function.trace, tree, tuple(shapes), wide)
+    if key not in _MEMORY_CACHE:
         traced = function.trace(*given)
-        found = _largest(traced.jaxpr.jaxpr)
-        if found < _NOWHERE:  # above, XLA would end the process: its sizes overflow
+        found = _largest_array(traced.jaxpr.jaxpr)
+        if found < _MAX_ARRAY_BYTES:  # above, XLA would end the process: its sizes overflow
             stats = traced.lower().compile().memory_analysis()
             parts = ("argument", "output", "temp")
             found = sum(getattr(stats, f"{part}_size_in_bytes", 0) for part in parts)
-        if len(_NEEDED) >= _MOST:
-            _NEEDED.pop(next(iter(_NEEDED)))
-        _NEEDED[key] = found
-    return _NEEDED[key]
+        if len(_MEMORY_CACHE) >= _CACHE_SIZE:
+            _MEMORY_CACHE.pop(next(iter(_MEMORY_CACHE)))
+        _MEMORY_CACHE[key] = found
+    return _MEMORY_CACHE[key]
 
 
-def _largest(jaxpr: Any) -> int:
+def _largest_array(jaxpr: Any) -> int:
     """The bytes of the largest array in a program as it is written, loops and branches included."""
     from jax.extend.core import subjaxprs
 
@@ -111,10 +113,10 @@ def _largest(jaxpr: Any) -> int:
         for one in equation.outvars
         if hasattr(one.aval, "shape")
     ]
-    return max([*sizes, *map(_largest, subjaxprs(jaxpr))], default=0)
+    return max([*sizes, *map(_largest_array, subjaxprs(jaxpr))], default=0)
 
 
-def on_disk(folder: str | Path | None, needed: int) -> None:
+def check_disk_space(folder: str | Path | None, needed: int) -> None:
     """Raise unless the disk has room for `needed` bytes in `folder`, by taking and leaving them."""
     if folder is None:
         return
@@ -126,15 +128,16 @@ def on_disk(folder: str | Path | None, needed: int) -> None:
         if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
             return  # This kind of disk takes nothing beforehand, which says nothing about its room.
         raise InputError(
-            f"{str(folder)!r} has no room for a checkpoint of {_shown(needed)}: {error.strerror}."
+            f"{str(folder)!r} has no room for a checkpoint of {_format_bytes(needed)}: "
+            f"{error.strerror}."
         ) from None
 
 
-def _shown(count: float) -> str:
+def _format_bytes(count: float) -> str:
     units = ("bytes", "kB", "MB", "GB", "TB", "PB")
     power = min(int(math.log(max(count, 1.0), 1000.0)), len(units) - 1)
     return f"{count / 1000.0**power:.3g} {units[power]}"
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:100]

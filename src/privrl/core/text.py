@@ -9,7 +9,7 @@ import re
 import unicodedata
 
 # Letters, marks and symbols by their category that show nothing: fillers, joiners and selectors.
-_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 # Marks on one letter: scripts that need many have up to three; more would cover the lines around.
 _MOST_MARKS = 3
 _RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
@@ -28,11 +28,11 @@ def printable(text: str) -> str:
     for one in text:
         if unicodedata.category(one) in ("Mn", "Me"):
             marks += 1
-            seen = marks <= _MOST_MARKS and not _is_selector(one) and one not in _UNSEEN
+            seen = marks <= _MOST_MARKS and not _is_selector(one) and one not in _INVISIBLE
         else:
             marks = 0
-            seen = one.isprintable() and one not in _UNSEEN
-        shown.append(one if seen else escaped(one))
+            seen = one.isprintable() and one not in _INVISIBLE
+        shown.append(one if seen else escape(one))
     return "".join(shown)
 
 
@@ -45,16 +45,16 @@ def printable_line(text: str) -> str:
     shown = printable(text)
     if shown.isascii() or not any(one.isdigit() for one in shown):
         return shown
-    return "".join(escaped(one) if is_right_to_left(one) else one for one in shown)
+    return "".join(escape(one) if is_right_to_left(one) else one for one in shown)
 
 
-def shortened(text: str, most: int = 200) -> str:
+def shorten(text: str, most: int = 200) -> str:
     """`text` with the middle of each word or quoted value above `most` characters left out."""
     long = re.compile(rf"'[^']{{{most},}}'|\\S{{{most},}}")
     return long.sub(lambda found: f"{found[0][: most // 2]} ... {found[0][-most // 4 :]}", text)
 
 
-def named(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name in a table or a heading: in quotes if it has anything but letters and spaces.
 
     So a policy that is called "old, epsilon 0.1" cannot be taken for a figure.
@@ -63,7 +63,7 @@ def named(name: str) -> str:
     return name if is_plain else repr(name)
 
 
-def uncoloured(text: str) -> str:
+def strip_ansi(text: str) -> str:
     """`text` without the escape sequences by which libraries colour what they say."""
     return re.sub(r"\x1b\[[\d;]*m", "", text)
 
@@ -73,7 +73,7 @@ def is_right_to_left(character: str) -> bool:
     return unicodedata.bidirectional(character) in _RIGHT_TO_LEFT
 
 
-def escaped(character: str) -> str:
+def escape(character: str) -> str:
     r"""The character as `\x1b`, `\u202e` or `\U000e0001`."""
     return ascii(character)[1:-1]
 

@@ -9,7 +9,7 @@ Trajectories(2 trajectories, 3 steps)
 from privrl.data.behavior import PrivateEstimate
 from privrl.data.collection import collect
 from privrl.data.columns import Columns, Facts, NullRule
-from privrl.data.composed import Cells, CosineProducts, Joined, NetworkOutputs
+from privrl.data.composed import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
 from privrl.data.features import (
     Features,
     Fourier,
@@ -30,6 +30,7 @@ __all__ = [
     "Behavior",
     "Cells",
     "Columns",
+    "ConcatFeatures",
     "CosineProducts",
     "EpsilonGreedy",
     "Facts",
@@ -37,7 +38,6 @@ __all__ = [
     "Fourier",
     "FunctionFeatures",
     "FunctionPolicy",
-    "Joined",
     "Network",
     "NetworkOutputs",
     "Note",

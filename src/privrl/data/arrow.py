@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from privrl.core.types import AnyArray
 
 
-def plain(array: Any) -> Any:
+def normalize_array(array: Any) -> Any:
     """Without dictionaries, and with one type for all words."""
     if pa.types.is_dictionary(array.type):
         # Not `dictionary_decode`, which knows nothing of Polars' string views.
-        array = plain(array.dictionary).take(array.indices)
+        array = normalize_array(array.dictionary).take(array.indices)
     t = array.type
     if pa.types.is_string(t) or (
         hasattr(pa.types, "is_string_view") and pa.types.is_string_view(t)
@@ -22,9 +22,11 @@ def plain(array: Any) -> Any:
     return array
 
 
-def plain_batch(batch: Any) -> Any:
+def normalize_batch(batch: Any) -> Any:
     """A batch of plain columns: those of many files then have one type and can be joined."""
-    return pa.record_batch([plain(column) for column in batch.columns], batch.schema.names)
+    return pa.record_batch(
+        [normalize_array(column) for column in batch.columns], batch.schema.names
+    )
 
 
 def is_list(t: Any) -> bool:
@@ -79,7 +81,7 @@ def floats(array: Any) -> AnyArray:
     return values
 
 
-def differ(ids: Any) -> AnyArray:
+def differs_from_previous(ids: Any) -> AnyArray:
     """Whether each entry but the first differs from the one before it; nulls differ from all."""
     if isinstance(ids, np.ndarray):
         return np.asarray(ids[1:] != ids[:-1])
@@ -90,7 +92,7 @@ def item(ids: Any, row: int) -> Any:
     return int(ids[row]) if isinstance(ids, np.ndarray) else ids[row].as_py()
 
 
-def taken(ids: Any, rows: AnyArray) -> AnyArray:
+def take_rows(ids: Any, rows: AnyArray) -> AnyArray:
     if isinstance(ids, np.ndarray):
         return ids[rows]
     taken: AnyArray = to_numpy(ids.take(pa.array(rows)))

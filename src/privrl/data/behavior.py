@@ -35,7 +35,7 @@ class PrivateEstimate(UserWarning):
     """Probabilities were fitted to private data without paying for it."""
 
 
-def estimated(
+def estimate_behavior(
     data: "Trajectories",
     method: str,
     smoothing: float | None,
@@ -48,7 +48,7 @@ def estimated(
         raise InputError(
             "The data has behaviour probabilities already: pass overwrite=True to replace them."
         )
-    public = checks.switch("public", public)
+    public = checks.boolean("public", public)
     if not data.discrete_actions:
         raise InputError("Behaviour can be estimated for discrete actions only.")
     if data.num_actions is None:
@@ -58,13 +58,13 @@ def estimated(
     elif method == "logistic":
         probabilities = _logistic(data, 0.01 if smoothing is None else smoothing, features)
     else:
-        raise InputError(f"method must be 'counts' or 'logistic', not {method!r}.")
+        raise InputError(f"must be 'counts' or 'logistic', not {method!r}.", field="method")
     behavior = Behavior("estimated", method, public)
     if not public:
         warnings.warn(f"{behavior}: no certificate covers them.", PrivateEstimate, stacklevel=3)
     note = Note("origin" if public else "private", str(behavior))
     clipped = np.clip(probabilities, FLOOR, 1.0)
-    return data._behaving(clipped, behavior, note)
+    return data._with_behavior_probs(clipped, behavior, note)
 
 
 def _counts(data: "Trajectories", smoothing: float) -> Floats:

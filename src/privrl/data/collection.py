@@ -18,13 +18,13 @@ import numpy as np
 
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
-from privrl.data.features import _whole
+from privrl.data.features import _check_integer
 from privrl.data.keys import generator, is_jax
 from privrl.data.policies import Policy, choose
 from privrl.data.trajectories import Behavior, Note, Trajectories
 
 # Episodes side by side, and steps between looks at which of them have ended.
-LANES = 4096
+REPLICAS = 4096
 SEGMENT = 64
 
 
@@ -38,17 +38,17 @@ def collect(
     """
     if not isinstance(policy, Policy):
         raise InputError(
-            "policy must be a policy of privrl.data: wrap a function in FunctionPolicy."
+            "must be a policy of privrl.data: wrap a function in FunctionPolicy.", field="policy"
         )
-    n = _whole("n", n, 1)
+    n = _check_integer("n", n, 1)
     if max_steps is not None:
-        max_steps = _whole("max_steps", max_steps, 1)
+        max_steps = _check_integer("max_steps", max_steps, 1)
     if isinstance(env, str) or hasattr(env, "action_space"):
         if params is not None:
             raise InputError("params are for environments of privrl.envs, not for Gymnasium's.")
-        data = _hosted(env, policy, n, key, max_steps)
+        data = _collect_gymnasium(env, policy, n, key, max_steps)
     elif all(hasattr(env, name) for name in ("reset", "step", "default_params", "num_actions")):
-        data = _compiled(env, policy, n, key, params, max_steps)
+        data = _collect_compiled(env, policy, n, key, params, max_steps)
     else:
         raise InputError(
             f"A {type(env).__name__} is neither an environment of privrl.envs nor of Gymnasium."
@@ -57,7 +57,7 @@ def collect(
     return data.with_notes(Note("origin", "collected in a simulated environment"))
 
 
-def _match(policy: Policy, actions: int, states: int | None) -> None:
+def _check_policy_fits(policy: Policy, actions: int, states: int | None) -> None:
     if policy.num_actions != actions:
         raise InputError(f"The policy has {policy.num_actions} actions, the environment {actions}.")
     if policy.num_states is not None and states is not None and policy.num_states != states:
@@ -67,22 +67,22 @@ def _match(policy: Policy, actions: int, states: int | None) -> None:
 # --- compiled ------------------------------------------------------------------------------------
 
 
-def _compiled(
+def _collect_compiled(
     env: Any, policy: Policy, n: int, key: Any, params: Any, max_steps: int | None
 ) -> Trajectories:
     import jax
 
     states = getattr(getattr(env, "observation", None), "n", getattr(env, "num_states", None))
-    _match(policy, int(env.num_actions), states)
+    _check_policy_fits(policy, int(env.num_actions), states)
     limits = [one for one in (getattr(env, "step_limit", None), max_steps) if one is not None]
     if not limits:
         raise InputError("The environment sets no limit to an episode: pass max_steps.")
-    start = key if is_jax(key) else jax.random.key(_whole("key", key, 0))
+    start = key if is_jax(key) else jax.random.key(_check_integer("key", key, 0))
     given = env.default_params if params is None else params
     pieces: list[dict[str, AnyArray]] = []
     first = 0
     begin, run = _programs(env, policy, given, min(limits))
-    for keys in _portions(jax.random.split(start, n)):
+    for keys in _key_batches(jax.random.split(start, n)):
         for piece in _segments(begin(keys), run):
             piece["episode"] += first
             pieces.append(piece)
@@ -106,9 +106,9 @@ def _compiled(
     )
 
 
-def _portions(keys: Any) -> Iterator[Any]:
-    for begin in range(0, len(keys), LANES):
-        yield keys[begin : begin + LANES]
+def _key_batches(keys: Any) -> Iterator[Any]:
+    for begin in range(0, len(keys), REPLICAS):
+        yield keys[begin : begin + REPLICAS]
 
 
 def _programs(env: Any, policy: Policy, params: Any, limit: int) -> tuple[Any, Any]:
@@ -165,7 +165,9 @@ def _segments(carry: Any, run: Any) -> Iterator[dict[str, AnyArray]]:
 # --- Gymnasium -----------------------------------------------------------------------------------
 
 
-def _hosted(env: Any, policy: Policy, n: int, key: Any, max_steps: int | None) -> Trajectories:
+def _collect_gymnasium(
+    env: Any, policy: Policy, n: int, key: Any, max_steps: int | None
+) -> Trajectories:
     import gymnasium
 
     owned = isinstance(env, str)
@@ -175,13 +177,15 @@ def _hosted(env: Any, policy: Policy, n: int, key: Any, max_steps: int | None) -
         except gymnasium.error.Error as error:
             raise InputError(f"Gymnasium cannot make the environment: {error}.") from None
     try:
-        return _episodes(env, policy, n, key, max_steps)
+        return _collect_episodes(env, policy, n, key, max_steps)
     finally:
         if owned:
             env.close()
 
 
-def _episodes(env: Any, policy: Policy, n: int, key: Any, max_steps: int | None) -> Trajectories:
+def _collect_episodes(
+    env: Any, policy: Policy, n: int, key: Any, max_steps: int | None
+) -> Trajectories:
     from gymnasium import spaces
 
     space, acts = env.observation_space, env.action_space
@@ -191,7 +195,7 @@ def _episodes(env: Any, policy: Policy, n: int, key: Any, max_steps: int | None)
     if not discrete and not isinstance(space, spaces.Box):
         raise InputError(f"The environment's observations must be discrete or a box, not {space}.")
     states = int(space.n) if discrete else None
-    _match(policy, int(acts.n), states)
+    _check_policy_fits(policy, int(acts.n), states)
     limited = env.spec is not None and env.spec.max_episode_steps is not None
     if max_steps is None and not limited:
         raise InputError("The environment sets no limit to an episode: pass max_steps.")
@@ -199,7 +203,7 @@ def _episodes(env: Any, policy: Policy, n: int, key: Any, max_steps: int | None)
     rows: dict[str, list[Any]] = {name: [] for name in ("s", "a", "r", "p")}
     ends: dict[str, list[Any]] = {name: [] for name in ("length", "terminated", "truncated", "s")}
 
-    def seen(observation: Any) -> Any:
+    def to_state(observation: Any) -> Any:
         if discrete:
             return int(observation) - int(space.start)
         return np.asarray(observation, dtype=np.float64).ravel()
@@ -208,7 +212,7 @@ def _episodes(env: Any, policy: Policy, n: int, key: Any, max_steps: int | None)
         # Seeded once: later resets go on with the environment's own generator.
         seed = int(seeds.integers(2**31)) if episode == 0 else None
         observation, _ = env.reset(seed=seed)
-        state, length, terminated, truncated = seen(observation), 0, False, False
+        state, length, terminated, truncated = to_state(observation), 0, False, False
         while not (terminated or truncated):
             p = np.asarray(policy.probabilities(np.asarray([state])))[0]
             action = int(choose(np, p, np.asarray(draws.random())))
@@ -217,7 +221,7 @@ def _episodes(env: Any, policy: Policy, n: int, key: Any, max_steps: int | None)
             rows["a"].append(action)
             rows["r"].append(float(reward))
             rows["p"].append(min(float(p[action]), 1.0))
-            state, length = seen(observation), length + 1
+            state, length = to_state(observation), length + 1
             truncated = bool(truncated) or (max_steps is not None and length >= max_steps)
         ends["length"].append(length)
         ends["terminated"].append(bool(terminated))

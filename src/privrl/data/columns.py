@@ -132,7 +132,7 @@ class ColumnPlan:
         return self.nulls.get(column, "refuse")
 
     @property
-    def uncarried(self) -> list[str]:
+    def no_carry_columns(self) -> list[str]:
         """The columns of rewards and probabilities, whose nulls mean something of their own."""
         named = (self.reward, self.behavior_prob, self.target_prob)
         return [name for name in named if name is not None]
@@ -183,12 +183,12 @@ def plan(given: Mapping[str, Any]) -> ColumnPlan:
         facts=facts,
     )
     nulls, fill = _nulls(checked, given.get("nulls", "refuse"), given.get("fill"))
-    invalid, people = _stance(given.get("invalid", "refuse"), given.get("people"))
+    invalid, people = _check_invalid(given.get("invalid", "refuse"), given.get("people"))
     told = {"nulls": nulls, "fill": fill, "invalid": invalid, "people": people}
     return ColumnPlan(**{**vars(checked), **told})
 
 
-def _stance(invalid: object, people: object) -> tuple[Invalid, int | None]:
+def _check_invalid(invalid: object, people: object) -> tuple[Invalid, int | None]:
     if invalid not in get_args(Invalid):
         raise InputError(f"must be 'refuse' or 'neutral', not {invalid!r}.", field="invalid")
     name, neutral = "people", option("invalid", "neutral")
@@ -299,7 +299,7 @@ def _nulls(
     free = [name for name in checked.names if name not in fixed | following]
     states = (checked.state,) if isinstance(checked.state, str) else checked.state
     actions = (checked.action,) if isinstance(checked.action, str) else checked.action
-    others = {*checked.uncarried, *actions, checked.terminated, checked.truncated}
+    others = {*checked.no_carry_columns, *actions, checked.terminated, checked.truncated}
     rules: dict[str, NullRule]
     if isinstance(given, Mapping):
         rules = dict(given)

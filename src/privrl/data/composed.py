@@ -1,7 +1,8 @@
 """Feature maps made of parts: cells of a lattice, products of cosines, networks, several at once.
 
-Total and bounded like those of `privrl.data.features`, and fixed by public settings. `Joined` and
-`NetworkOutputs` let functions that were learned as a network plus something else be written down.
+Total and bounded like those of `privrl.data.features`, and fixed by public settings.
+`ConcatFeatures` and `NetworkOutputs` let functions that were learned as a network plus something
+else be written down.
 """
 
 import math
@@ -12,7 +13,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from privrl.core.errors import InputError
-from privrl.data.features import Features, _Ranged, _set, _size, _whole, features_from_dict
+from privrl.data.features import (
+    Features,
+    _BoxFeatures,
+    _check_integer,
+    _check_size,
+    _set_fields,
+    features_from_dict,
+)
 from privrl.data.keys import is_jax
 from privrl.nets import ACTIVATIONS, mlp
 
@@ -21,16 +29,16 @@ _LARGEST = 1e30
 
 
 @dataclass(frozen=True)
-class _Lattice(_Ranged):
+class _Lattice(_BoxFeatures):
     """`side` parts of each coordinate, and what belongs to each combination of them."""
 
     side: int = 10
     kind: ClassVar[str]
 
     def __init__(self, side: int, low: Any, high: Any) -> None:
-        _set(self, side=_whole("side", side, 1), low=low, high=high)
-        self._box()
-        _size(round(min(float(self.side) ** len(self.low), 1e12)))
+        _set_fields(self, side=_check_integer("side", side, 1), low=low, high=high)
+        self._check_box()
+        _check_size(round(min(float(self.side) ** len(self.low), 1e12)))
 
     @property
     def dimension(self) -> int:
@@ -56,7 +64,7 @@ class Cells(_Lattice):
         return 1.0
 
     def __call__(self, states: Any) -> Any:
-        xp, u = self.unit(states)
+        xp, u = self.to_unit_cube(states)
         place = xp.clip(xp.floor(u * self.side), 0, self.side - 1)
         number = place[..., 0]
         for axis in range(1, len(self.low)):
@@ -78,7 +86,7 @@ class CosineProducts(_Lattice):
         return math.nextafter(math.sqrt(self.dimension), math.inf)
 
     def __call__(self, states: Any) -> Any:
-        xp, u = self.unit(states)
+        xp, u = self.to_unit_cube(states)
         waves = xp.cos(math.pi * u[..., None] * xp.arange(self.side).astype(u.dtype))
         waves = xp.clip(waves, -1.0, 1.0)
         found = waves[..., 0, :]
@@ -89,7 +97,7 @@ class CosineProducts(_Lattice):
 
 
 @dataclass(frozen=True)
-class NetworkOutputs(_Ranged):
+class NetworkOutputs(_BoxFeatures):
     """What a small network gives for the state scaled to [0, 1]^k.
 
     Inputs have norm at most sqrt(k), a layer x -> act(x W + b) makes norms at most |W| |x| + |b|
@@ -103,7 +111,7 @@ class NetworkOutputs(_Ranged):
 
     def __init__(self, layers: Any, low: Any, high: Any, activation: Any = "relu") -> None:
         if activation not in ACTIVATIONS:
-            raise InputError(f"activation must be 'relu' or 'tanh', not {activation!r}.")
+            raise InputError(f"must be 'relu' or 'tanh', not {activation!r}.", field="activation")
         try:
             pairs = [
                 (one["weights"], one["biases"]) if isinstance(one, Mapping) else one
@@ -111,19 +119,25 @@ class NetworkOutputs(_Ranged):
             ]
             made = tuple((_tuples(weights), _tuples(biases)) for weights, biases in pairs)
         except (KeyError, TypeError, ValueError):
-            raise InputError("layers must be pairs of weights and biases, all numbers.") from None
-        _set(self, layers=made, low=low, high=high, activation=activation)
-        self._box()
+            raise InputError(
+                "must be pairs of weights and biases, all numbers.", field="layers"
+            ) from None
+        _set_fields(self, layers=made, low=low, high=high, activation=activation)
+        self._check_box()
         width = len(self.low)
         for weights, biases in map(_pair, self.layers):
             fits = weights.ndim == 2 and weights.shape == (width, biases.size) and biases.ndim == 1
             if not (fits and np.all(np.isfinite(weights)) and np.all(np.isfinite(biases))):
-                raise InputError("layers must fit to one another, and hold finite numbers.")
+                raise InputError(
+                    "must fit to one another, and hold finite numbers.", field="layers"
+                )
             width = biases.size
         if not self.layers:
-            raise InputError("layers must be at least one.")
+            raise InputError("must be at least one.", field="layers")
         if not self.norm_bound <= _LARGEST:
-            raise InputError("layers must not have weights so large that 32 bits cannot hold them.")
+            raise InputError(
+                "must not have weights so large that 32 bits cannot hold them.", field="layers"
+            )
 
     @property
     def dimension(self) -> int:
@@ -138,7 +152,7 @@ class NetworkOutputs(_Ranged):
         return bound
 
     def __call__(self, states: Any) -> Any:
-        _, x = self.unit(states)
+        _, x = self.to_unit_cube(states)
         return mlp(map(_pair, self.layers), x, self.activation)
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +168,7 @@ class NetworkOutputs(_Ranged):
 
 
 @dataclass(frozen=True)
-class Joined:
+class ConcatFeatures:
     """The features of several maps, one after the other."""
 
     parts: tuple[Features, ...]
@@ -164,8 +178,8 @@ class Joined:
         given = self.parts if isinstance(self.parts, list | tuple) else ()
         made = tuple(features_from_dict(one) if isinstance(one, Mapping) else one for one in given)
         if not made or not all(isinstance(one, Features) for one in made):
-            raise InputError("parts must be feature maps, at least one.")
-        _set(self, parts=made)
+            raise InputError("must be feature maps, at least one.", field="parts")
+        _set_fields(self, parts=made)
 
     @property
     def dimension(self) -> int:
@@ -192,17 +206,19 @@ class Joined:
 def _tuples(values: Any) -> Any:
     """Nested tuples of numbers, which have a hash."""
 
-    def nested(value: Any) -> Any:
-        return tuple(map(nested, value)) if isinstance(value, list) else value
+    def to_tuple(value: Any) -> Any:
+        return tuple(map(to_tuple, value)) if isinstance(value, list) else value
 
-    return nested(np.asarray(values, dtype=np.float64).tolist())
+    return to_tuple(np.asarray(values, dtype=np.float64).tolist())
 
 
 def _pair(layer: tuple[Any, Any]) -> tuple[Any, Any]:
     return np.array(layer[0], dtype=np.float64), np.array(layer[1], dtype=np.float64)
 
 
-KINDS: dict[str, Any] = {one.kind: one for one in (Cells, CosineProducts, NetworkOutputs, Joined)}
+KINDS: dict[str, Any] = {
+    one.kind: one for one in (Cells, CosineProducts, NetworkOutputs, ConcatFeatures)
+}
 FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "cells": (frozenset({"side", "low", "high"}), frozenset()),
     "cosine-products": (frozenset({"side", "low", "high"}), frozenset()),

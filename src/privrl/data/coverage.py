@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from privrl.core.errors import InputError
 from privrl.data.policies import Policy, is_index
-from privrl.data.sources import private
+from privrl.data.sources import private_error
 from privrl.data.trajectories import Trajectories
 
 
@@ -21,13 +21,13 @@ def check_covers(policy: Policy, data: Trajectories) -> None:
         )
     outside = data.actions >= policy.num_actions
     if outside.any():
-        raise private(
+        raise private_error(
             f"actions, row {int(np.argmax(outside))} (counting from 0): the policy has only "
             f"{policy.num_actions} actions."
         )
     known = known_states(policy, data)
     if data.invalid == "refuse" and not known.all():
-        raise private(
+        raise private_error(
             f"states, row {int(np.argmin(known))} (counting from 0): the policy's table has only "
             f"{policy.num_states} states."
         )

@@ -67,8 +67,8 @@ class OneHot:
     kind: ClassVar[str] = "one-hot"
 
     def __post_init__(self) -> None:
-        _set(self, num_states=_whole("num_states", self.num_states, 1))
-        _size(self.num_states)
+        _set_fields(self, num_states=_check_integer("num_states", self.num_states, 1))
+        _check_size(self.num_states)
 
     @property
     def dimension(self) -> int:
@@ -88,24 +88,25 @@ class OneHot:
 
 
 @dataclass(frozen=True)
-class _Ranged:
+class _BoxFeatures:
     """Common to maps over a box: low and high for each coordinate."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-    def _box(self) -> None:
+    def _check_box(self) -> None:
         low, high = _numbers("low", self.low), _numbers("high", self.high)
         if len(low) != len(high):
             raise InputError(f"low has {len(low)} entries and high has {len(high)}.")
         for position, (a, b) in enumerate(zip(low, high, strict=True)):
             if not (b > a and math.isfinite(b - a)):
                 raise InputError(
-                    f"high must be above low, by a finite difference, in coordinate {position}."
+                    f"must be above low, by a finite difference, in coordinate {position}.",
+                    field="high",
                 )
-        _set(self, low=low, high=high)
+        _set_fields(self, low=low, high=high)
 
-    def unit(self, states: Any) -> tuple[ModuleType, Any]:
+    def to_unit_cube(self, states: Any) -> tuple[ModuleType, Any]:
         """States as points of [0, 1]^k, whatever they were: clamped, and 1/2 in place of NaN."""
         xp, x = _array(states)
         if not xp.issubdtype(x.dtype, xp.floating):
@@ -123,7 +124,7 @@ class _Ranged:
 
 
 @dataclass(frozen=True)
-class Fourier(_Ranged):
+class Fourier(_BoxFeatures):
     """cos(pi c.u) for every c in {0, ..., order}^k, with u the state scaled to [0, 1]^k.
 
     (Konidaris, Osentoski and Thomas 2011.) Each cosine, clamped to [-1, 1] against rounding, has
@@ -138,9 +139,11 @@ class Fourier(_Ranged):
     def __init__(
         self, order: int, low: Any, high: Any, normalised: bool = False
     ) -> None:  # order first, as in every text about the basis
-        _set(self, order=_whole("order", order, 1), low=low, high=high, normalised=normalised)
-        self._box()
-        _size(_power(self.order + 1, len(self.low)))
+        _set_fields(
+            self, order=_check_integer("order", order, 1), low=low, high=high, normalised=normalised
+        )
+        self._check_box()
+        _check_size(_power(self.order + 1, len(self.low)))
 
     @property
     def dimension(self) -> int:
@@ -151,11 +154,11 @@ class Fourier(_Ranged):
         return 1.0 if self.normalised else _root(self.dimension)
 
     def __call__(self, states: Any) -> Any:
-        xp, u = self.unit(states)
+        xp, u = self.to_unit_cube(states)
         grid = itertools.product(range(self.order + 1), repeat=len(self.low))
         c = xp.asarray(np.array(list(grid), dtype=np.float64), dtype=u.dtype)
         waves = xp.clip(xp.cos(math.pi * (u @ c.T)), -1.0, 1.0)
-        return _scaled(waves, self.dimension, self.normalised)
+        return _normalize(waves, self.dimension, self.normalised)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -168,7 +171,7 @@ class Fourier(_Ranged):
 
 
 @dataclass(frozen=True)
-class RandomFourier(_Ranged):
+class RandomFourier(_BoxFeatures):
     """sqrt(2/d) cos(w.u + b), w normal with standard deviation 1/bandwidth, b uniform: an RBF
     kernel.
 
@@ -192,17 +195,17 @@ class RandomFourier(_Ranged):
         seed: int = 0,
         normalised: bool = False,
     ) -> None:
-        _set(
+        _set_fields(
             self,
-            num_features=_whole("num_features", num_features, 1),
+            num_features=_check_integer("num_features", num_features, 1),
             low=low,
             high=high,
             bandwidth=checks.positive("bandwidth", bandwidth),
-            seed=_whole("seed", seed, 0),
+            seed=_check_integer("seed", seed, 0),
             normalised=normalised,
         )
-        self._box()
-        _size(self.num_features)
+        self._check_box()
+        _check_size(self.num_features)
 
     @property
     def dimension(self) -> int:
@@ -213,7 +216,7 @@ class RandomFourier(_Ranged):
         return 1.0 if self.normalised else math.nextafter(math.sqrt(2.0), math.inf)
 
     def __call__(self, states: Any) -> Any:
-        xp, u = self.unit(states)
+        xp, u = self.to_unit_cube(states)
         draw = np.random.default_rng(self.seed)
         # A width as small as 1e-308 would draw infinite frequencies, and their cosine is no number.
         w = np.clip(
@@ -238,7 +241,7 @@ class RandomFourier(_Ranged):
 
 
 @dataclass(frozen=True)
-class Radial(_Ranged):
+class Radial(_BoxFeatures):
     """exp(-|u - c|^2 / (2 width^2)) around each centre c, with u the state scaled to [0, 1]^k.
 
     `centers` are in the units of the states, `width` in those of the scaled box. The exponent is
@@ -254,19 +257,19 @@ class Radial(_Ranged):
     def __init__(
         self, centers: Any, low: Any, high: Any, width: float = 0.2, normalised: bool = False
     ) -> None:
-        _set(self, low=low, high=high, normalised=normalised)
-        self._box()
+        _set_fields(self, low=low, high=high, normalised=normalised)
+        self._check_box()
         points = _matrix("centers", centers, len(self.low))
-        _set(self, centers=points, width=checks.positive("width", width))
+        _set_fields(self, centers=points, width=checks.positive("width", width))
 
     @classmethod
     def grid(
         cls, per_dimension: int, low: Any, high: Any, width: float = 0.2, normalised: bool = False
     ) -> "Radial":
         """Centres on a regular grid, corners included."""
-        count = _whole("per_dimension", per_dimension, 2)
+        count = _check_integer("per_dimension", per_dimension, 2)
         box = list(zip(_numbers("low", low), _numbers("high", high), strict=False))
-        _size(_power(count, len(box)))
+        _check_size(_power(count, len(box)))
         axes = [np.linspace(a, b, count).tolist() for a, b in box]
         return cls(list(itertools.product(*axes)), low, high, width, normalised)
 
@@ -279,12 +282,12 @@ class Radial(_Ranged):
         return 1.0 if self.normalised else _root(self.dimension)
 
     def __call__(self, states: Any) -> Any:
-        xp, u = self.unit(states)
-        _, c = self.unit(xp.asarray(self.centers, dtype=u.dtype))
+        xp, u = self.to_unit_cube(states)
+        _, c = self.to_unit_cube(xp.asarray(self.centers, dtype=u.dtype))
         # At most 1/width per coordinate; clamped, so that a tiny width cannot overflow into NaN.
         apart = xp.clip((u[..., None, :] - c) / max(self.width, 1e-15), -1e15, 1e15)
         bumps = xp.clip(xp.exp(-0.5 * xp.sum(apart * apart, axis=-1)), 0.0, 1.0)
-        return _scaled(bumps, self.dimension, self.normalised)
+        return _normalize(bumps, self.dimension, self.normalised)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -298,7 +301,7 @@ class Radial(_Ranged):
 
 
 @dataclass(frozen=True)
-class Polynomial(_Ranged):
+class Polynomial(_BoxFeatures):
     """Every product of powers of total degree at most `degree`, of the state scaled to [-1, 1]^k.
 
     A product of numbers in [-1, 1], rounded or not, is in [-1, 1], so d of them have norm at most
@@ -310,11 +313,17 @@ class Polynomial(_Ranged):
     kind: ClassVar[str] = "polynomial"
 
     def __init__(self, degree: int, low: Any, high: Any, normalised: bool = False) -> None:
-        _set(self, degree=_whole("degree", degree, 0), low=low, high=high, normalised=normalised)
-        self._box()
+        _set_fields(
+            self,
+            degree=_check_integer("degree", degree, 0),
+            low=low,
+            high=high,
+            normalised=normalised,
+        )
+        self._check_box()
         # There are at least as many; the number itself may be too long to be worked out.
-        _size(len(self.low) * self.degree)
-        _size(self.dimension)
+        _check_size(len(self.low) * self.degree)
+        _check_size(self.dimension)
 
     @property
     def dimension(self) -> int:
@@ -325,7 +334,7 @@ class Polynomial(_Ranged):
         return 1.0 if self.normalised else _root(self.dimension)
 
     def __call__(self, states: Any) -> Any:
-        xp, u = self.unit(states)
+        xp, u = self.to_unit_cube(states)
         x = xp.clip(2.0 * u - 1.0, -1.0, 1.0)
         factors = range(len(self.low))
         columns = []
@@ -335,7 +344,7 @@ class Polynomial(_Ranged):
                 for coordinate in chosen:
                     term = term * x[..., coordinate]
                 columns.append(term)
-        return _scaled(xp.stack(columns, axis=-1), self.dimension, self.normalised)
+        return _normalize(xp.stack(columns, axis=-1), self.dimension, self.normalised)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -363,10 +372,10 @@ class FunctionFeatures:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError("function must be something that can be called with states.")
-        _set(
+            raise InputError("must be something that can be called with states.", field="function")
+        _set_fields(
             self,
-            num_features=_whole("num_features", self.num_features, 1),
+            num_features=_check_integer("num_features", self.num_features, 1),
             bound=checks.positive("bound", self.bound),
         )
 
@@ -408,7 +417,7 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "radial": (frozenset({"centers", "low", "high"}), frozenset({"width", "normalised"})),
     "polynomial": (frozenset({"degree", "low", "high"}), frozenset({"normalised"})),
 }
-_WHOLE = {"num_states", "order", "num_features", "seed", "degree", "side"}
+_INTEGER_FIELDS = {"num_states", "order", "num_features", "seed", "degree", "side"}
 
 
 def features_from_dict(given: object) -> Features:
@@ -428,9 +437,9 @@ def features_from_dict(given: object) -> Features:
     for name in sorted(set(settings) - needed - allowed):
         raise InputError(f"Features of kind {kind!r} have no setting {name!r}.")
     if not isinstance(settings.get("normalised", False), bool):
-        raise InputError("normalised must be true or false.")
+        raise InputError("must be true or false.", field="normalised")
     # To JSON, 3 and 3.0 are the same number.
-    for name in _WHOLE & set(settings):
+    for name in _INTEGER_FIELDS & set(settings):
         if isinstance(settings[name], float) and settings[name].is_integer():
             settings[name] = int(settings[name])
     made: Features = kinds[kind](**settings)
@@ -440,7 +449,7 @@ def features_from_dict(given: object) -> Features:
 # --- helpers -------------------------------------------------------------------------------------
 
 
-def _set(target: object, **values: object) -> None:
+def _set_fields(target: object, **values: object) -> None:
     """Assign during construction of a frozen value."""
     for name, value in values.items():
         object.__setattr__(target, name, value)
@@ -472,7 +481,7 @@ def _scale(count: float) -> float:
     return float(down)
 
 
-def _scaled(values: Any, dimension: int, normalised: bool) -> Any:
+def _normalize(values: Any, dimension: int, normalised: bool) -> Any:
     return values * values.dtype.type(_scale(dimension)) if normalised else values
 
 
@@ -482,9 +491,9 @@ def _root(dimension: int) -> float:
     return root if math.isqrt(dimension) ** 2 == dimension else math.nextafter(root, math.inf)
 
 
-def _whole(name: str, value: object, least: int) -> int:
+def _check_integer(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        raise InputError(f"must be a whole number of at least {least}, not {value!r}.", field=name)
     return int(value)
 
 
@@ -493,7 +502,7 @@ def _power(base: int, exponent: int) -> int:
     return base**exponent if exponent * math.log2(base) < 64 else 2**64
 
 
-def _size(count: int) -> None:
+def _check_size(count: int) -> None:
     if count > MOST_FEATURES:
         raise InputError(f"That makes more than {MOST_FEATURES} features.")
 
@@ -502,19 +511,19 @@ def _numbers(name: str, value: object) -> tuple[float, ...]:
     """A finite number, or several."""
     entries = value if isinstance(value, Sequence | np.ndarray) else [value]
     if isinstance(entries, str) or len(entries) == 0:
-        raise InputError(f"{name} must be a number, or a list with one for each coordinate.")
+        raise InputError("must be a number, or a list with one for each coordinate.", field=name)
     plain = [e.item() if isinstance(e, np.generic) else e for e in entries]
     found = tuple(checks.number(name, entry) for entry in plain)
     if not all(math.isfinite(x) for x in found):
-        raise InputError(f"{name} must be finite: say what any state could be.")
+        raise InputError("must be finite: say what any state could be.", field=name)
     return found
 
 
 def _matrix(name: str, value: object, width: int) -> tuple[tuple[float, ...], ...]:
     rows = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(rows, Sequence) or isinstance(rows, str) or len(rows) == 0:
-        raise InputError(f"{name} must be a list of points.")
+        raise InputError("must be a list of points.", field=name)
     points = tuple(_numbers(name, row) for row in cast(Sequence[object], rows))
     if any(len(point) != width for point in points):
-        raise InputError(f"{name} must have {width} coordinates each.")
+        raise InputError(f"must have {width} coordinates each.", field=name)
     return points

@@ -20,7 +20,9 @@ def generator(key: object) -> np.random.Generator:
         if jax.numpy.issubdtype(typed.dtype, jax.dtypes.prng_key):
             typed = jax.random.key_data(typed)
         return np.random.default_rng(np.asarray(typed).astype(np.uint32).ravel())
-    raise InputError("key must be a whole number of at least 0, a JAX key or a NumPy generator.")
+    raise InputError(
+        "must be a whole number of at least 0, a JAX key or a NumPy generator.", field="key"
+    )
 
 
 def is_jax(value: object) -> bool:

@@ -26,7 +26,7 @@ from pathlib import Path
 from privrl.core import files
 
 
-def new_run(seed: int | None = None, tables: Iterable[Path] = ()) -> str:
+def new_run_id(seed: int | None = None, tables: Iterable[Path] = ()) -> str:
     """An id for a run: random, or for an experiment what follows from seed and names of files."""
     if seed is None:
         return secrets.token_hex(16)
@@ -34,7 +34,7 @@ def new_run(seed: int | None = None, tables: Iterable[Path] = ()) -> str:
     return hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest()[:32]
 
 
-def list_of(table: Path) -> Path:
+def runs_file(table: Path) -> Path:
     """Where the runs that learned from a file are listed."""
     return table.with_name(f".{table.name}.privrl-runs")
 
@@ -44,10 +44,10 @@ def mark(tables: Iterable[Path], run: str) -> bool:
     done = True
     for table in tables:
         try:
-            if run not in _runs(table):
-                if list_of(table).exists():
-                    files.regular(list_of(table))
-                with list_of(table).open("a", encoding="ascii") as file:
+            if run not in _read_run_ids(table):
+                if runs_file(table).exists():
+                    files.check_regular(runs_file(table))
+                with runs_file(table).open("a", encoding="ascii") as file:
                     file.write(f"{run}\n")
         except OSError:
             done = False
@@ -56,13 +56,13 @@ def mark(tables: Iterable[Path], run: str) -> bool:
 
 def is_marked(tables: Iterable[Path], run: str) -> bool:
     """Whether the run is listed beside any of these files."""
-    return any(run in _runs(table) for table in tables)
+    return any(run in _read_run_ids(table) for table in tables)
 
 
-def _runs(table: Path) -> set[str]:
+def _read_run_ids(table: Path) -> set[str]:
     found = set[str]()
     # The second by the package's earlier name.
-    for listed in (list_of(table), table.with_name(f".{table.name}.tacit-runs")):
+    for listed in (runs_file(table), table.with_name(f".{table.name}.tacit-runs")):
         with suppress(OSError):
-            found |= set(files.content(listed).decode("ascii", "replace").split())
+            found |= set(files.read_bytes(listed).decode("ascii", "replace").split())
     return found

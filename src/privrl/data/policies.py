@@ -30,7 +30,7 @@ import numpy as np
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data.features import Features, _array, _set, _whole
+from privrl.data.features import Features, _array, _check_integer, _set_fields
 from privrl.data.keys import generator, is_jax
 from privrl.nets import ACTIVATIONS, mlp
 
@@ -49,7 +49,7 @@ class Policy(ABC):
     def with_origin(self, run: str, learner: str) -> Self:
         """The same policy, which says where it comes from."""
         marked = copy.copy(self)
-        object.__setattr__(marked, "origin", checked_origin({"run": run, "learner": learner}))
+        object.__setattr__(marked, "origin", check_origin({"run": run, "learner": learner}))
         return marked
 
     @property
@@ -136,13 +136,16 @@ class Tabular(Policy):
 
     def __post_init__(self) -> None:
         table = _numbers("table", self.table, 2)
-        _distributions("table", table)
-        _set(self, table=_frozen(table))
+        _check_distributions("table", table)
+        _set_fields(self, table=_frozen(table))
 
     @classmethod
     def uniform(cls, num_states: int, num_actions: int) -> "Tabular":
         """Every action equally likely in every state."""
-        shape = _whole("num_states", num_states, 1), _whole("num_actions", num_actions, 1)
+        shape = (
+            _check_integer("num_states", num_states, 1),
+            _check_integer("num_actions", num_actions, 1),
+        )
         return cls(np.full(shape, 1.0 / num_actions))
 
     @property
@@ -154,7 +157,7 @@ class Tabular(Policy):
         return int(self.table.shape[0])
 
     def probabilities(self, states: Any) -> Any:
-        return _looked_up(self.table, states, 1.0 / self.num_actions)
+        return _lookup(self.table, states, 1.0 / self.num_actions)
 
     def _settings(self) -> dict[str, Any]:
         return {"table": self.table.tolist()}
@@ -170,15 +173,15 @@ class Softmax(Policy):
     kind: ClassVar[str] = "softmax"
 
     def __post_init__(self) -> None:
-        _set(
+        _set_fields(
             self,
-            weights=_frozen(_weights(self.features, self.weights)),
+            weights=_frozen(_check_weights(self.features, self.weights)),
             temperature=checks.positive("temperature", self.temperature),
         )
         # Scores beyond the range of 32 bits would be taken for no numbers, and act uniformly.
         top = _LARGEST_SCORE * self.temperature / self.features.norm_bound
         if float(np.abs(self.weights).max()) * math.sqrt(self.weights.shape[0]) > top:
-            raise InputError("temperature is too small for such weights.")
+            raise InputError("is too small for such weights.", field="temperature")
 
     @property
     def num_actions(self) -> int:
@@ -195,7 +198,7 @@ class Softmax(Policy):
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "features": _described(self.features),
+            "features": _features_dict(self.features),
             "weights": self.weights.tolist(),
             "temperature": self.temperature,
         }
@@ -215,13 +218,13 @@ class EpsilonGreedy(Policy):
     kind: ClassVar[str] = "epsilon-greedy"
 
     def __post_init__(self) -> None:
-        epsilon = _share(self.epsilon)
+        epsilon = _check_epsilon(self.epsilon)
         values = (
             _numbers("values", self.values, 2)
             if self.features is None
-            else _weights(self.features, self.values, "values")
+            else _check_weights(self.features, self.values, "values")
         )
-        _set(self, values=_frozen(values), epsilon=epsilon)
+        _set_fields(self, values=_frozen(values), epsilon=epsilon)
 
     @property
     def num_actions(self) -> int:
@@ -238,7 +241,7 @@ class EpsilonGreedy(Policy):
         if self.features is None:
             greedy = np.eye(count)[np.argmax(self.values, axis=1)]
             table = (1.0 - self.epsilon) * greedy + self.epsilon / count
-            return _looked_up(table, states, 1.0 / count)
+            return _lookup(table, states, 1.0 / count)
         xp, phi = _array(self.features(states))
         with np.errstate(over="ignore", invalid="ignore"):
             q = phi @ xp.asarray(self.values, dtype=phi.dtype)
@@ -247,7 +250,7 @@ class EpsilonGreedy(Policy):
     def _settings(self) -> dict[str, Any]:
         found: dict[str, Any] = {"values": self.values.tolist(), "epsilon": self.epsilon}
         if self.features is not None:
-            found["features"] = _described(self.features)
+            found["features"] = _features_dict(self.features)
         return found
 
 
@@ -269,11 +272,15 @@ class Network(Policy):
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
-            raise InputError(f"activation must be 'relu' or 'tanh', not {self.activation!r}.")
+            raise InputError(
+                f"must be 'relu' or 'tanh', not {self.activation!r}.", field="activation"
+            )
         if self.epsilon is not None:
-            _set(self, epsilon=_share(self.epsilon))
+            _set_fields(self, epsilon=_check_epsilon(self.epsilon))
         if not isinstance(self.layers, Sequence) or not self.layers:
-            raise InputError("layers must be a list of weights and biases, at least one pair.")
+            raise InputError(
+                "must be a list of weights and biases, at least one pair.", field="layers"
+            )
         width = None if self.features is None else self.features.dimension
         checked = []
         for position, layer in enumerate(self.layers):
@@ -289,7 +296,7 @@ class Network(Policy):
                 )
             width = w.shape[1]
             checked.append((_frozen(w), _frozen(b)))
-        _set(self, layers=tuple(checked))
+        _set_fields(self, layers=tuple(checked))
 
     @property
     def num_actions(self) -> int:
@@ -317,7 +324,7 @@ class Network(Policy):
             "activation": self.activation,
         }
         if self.features is not None:
-            found["features"] = _described(self.features)
+            found["features"] = _features_dict(self.features)
         if self.epsilon is not None:
             found["epsilon"] = self.epsilon
         return found
@@ -337,8 +344,8 @@ class FunctionPolicy(Policy):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError("function must be something that can be called with states.")
-        _set(self, actions=_whole("actions", self.actions, 1))
+            raise InputError("must be something that can be called with states.", field="function")
+        _set_fields(self, actions=_check_integer("actions", self.actions, 1))
 
     @property
     def num_actions(self) -> int:
@@ -357,11 +364,11 @@ class FunctionPolicy(Policy):
             )
         if not is_jax(p):
             p = np.asarray(p, dtype=np.float64)
-            _distributions("The policy function's answer", p)
+            _check_distributions("The policy function's answer", p)
         return p
 
 
-def checked_origin(given: object) -> dict[str, str]:
+def check_origin(given: object) -> dict[str, str]:
     """The run and the learner that a policy names."""
     if (
         not isinstance(given, Mapping)
@@ -369,7 +376,9 @@ def checked_origin(given: object) -> dict[str, str]:
         or not all(isinstance(word, str) for word in given.values())
         or not re.fullmatch("[0-9a-f]{32}", given["run"])
     ):
-        raise InputError("origin must say the run, in 32 hexadecimal digits, and the learner.")
+        raise InputError(
+            "must say the run, in 32 hexadecimal digits, and the learner.", field="origin"
+        )
     return {name: given[name] for name in ("run", "learner")}
 
 
@@ -392,10 +401,10 @@ def _greedy(xp: Any, values: Any, epsilon: float) -> Any:
     return xp.where(xp.all(xp.isfinite(values), axis=-1, keepdims=True), p, 1.0 / count)
 
 
-def _share(epsilon: float) -> float:
+def _check_epsilon(epsilon: float) -> float:
     found = checks.non_negative("epsilon", epsilon)
     if found > 1.0:
-        raise InputError(f"epsilon must be at most 1, not {found:g}.")
+        raise InputError(f"must be at most 1, not {found:g}.", field="epsilon")
     return found
 
 
@@ -405,7 +414,7 @@ def is_index(xp: Any, values: Any, count: int) -> Any:
     return inside & (values == xp.floor(values))
 
 
-def _looked_up(table: Floats, states: Any, outside: float) -> Any:
+def _lookup(table: Floats, states: Any, outside: float) -> Any:
     xp, s = _array(states)
     inside = is_index(xp, s, table.shape[0])
     index = xp.where(inside, s, 0).astype(int)
@@ -423,12 +432,12 @@ def _numbers(name: str, value: object, axes: int) -> Floats:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
-            f"{name} must be a {'table' if axes == 2 else 'list'} of numbers."
+            f"must be a {'table' if axes == 2 else 'list'} of numbers.", field=name
         ) from None
     if array.ndim != axes or array.size == 0:
-        raise InputError(f"{name} must have {axes} axes and at least one entry.")
+        raise InputError(f"must have {axes} axes and at least one entry.", field=name)
     if not np.all(np.isfinite(array)):
-        raise InputError(f"{name} must be finite.")
+        raise InputError("must be finite.", field=name)
     return array
 
 
@@ -441,7 +450,7 @@ def _all_numbers(value: object, axes: int) -> bool:
     return isinstance(value, int | float | np.number) or hasattr(value, "__array__")
 
 
-def _distributions(name: str, table: Floats) -> None:
+def _check_distributions(name: str, table: Floats) -> None:
     wrong = ~(np.all(table >= 0.0, axis=-1) & (np.abs(table.sum(axis=-1) - 1.0) <= 1e-6))
     if np.any(wrong):
         row = int(np.argmax(wrong))
@@ -451,9 +460,9 @@ def _distributions(name: str, table: Floats) -> None:
         )
 
 
-def _weights(features: object, value: object, name: str = "weights") -> Floats:
+def _check_weights(features: object, value: object, name: str = "weights") -> Floats:
     if not isinstance(features, Features):
-        raise InputError("features must be a feature map of privrl.data.")
+        raise InputError("must be a feature map of privrl.data.", field="features")
     array = _numbers(name, value, 2)
     if array.shape[0] != features.dimension:
         raise InputError(
@@ -462,7 +471,7 @@ def _weights(features: object, value: object, name: str = "weights") -> Floats:
     return array
 
 
-def _described(features: Any) -> dict[str, Any]:
+def _features_dict(features: Any) -> dict[str, Any]:
     if not hasattr(features, "to_dict"):
         raise InputError("These features cannot be written to a file.")
     found: dict[str, Any] = features.to_dict()

@@ -17,7 +17,7 @@ from privrl.data.policies import (
     Policy,
     Softmax,
     Tabular,
-    checked_origin,
+    check_origin,
 )
 
 _EARLIER_FORMAT = "tacit-policy"
@@ -33,7 +33,7 @@ def schema() -> dict[str, Any]:
 def load_policy(path: "str | Path") -> Policy:
     """Read `policy.json`."""
     try:
-        text = files.text(path)
+        text = files.read_text(path)
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text, so it is no policy.") from None
     except (OSError, ValueError) as error:
@@ -81,7 +81,7 @@ def policy_from_dict(given: object) -> Policy:
     if not isinstance(kind, str) or kind not in _FIELDS:
         raise InputError(f"There is no policy of kind {kind!r}: use {', '.join(_FIELDS)}.")
     if "origin" in given:
-        origin = checked_origin(given["origin"])
+        origin = check_origin(given["origin"])
         plain = policy_from_dict({n: v for n, v in given.items() if n != "origin"})
         return plain.with_origin(**origin)
     needed, allowed = _FIELDS[kind]

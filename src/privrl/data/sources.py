@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from privrl.core.errors import InputError, option
-from privrl.core.files import reason, regular
+from privrl.core.files import check_regular, reason
 from privrl.core.types import AnyArray
-from privrl.data.arrow import first_true, is_list, plain_batch, to_numpy
+from privrl.data.arrow import first_true, is_list, normalize_batch, to_numpy
 from privrl.data.columns import ColumnPlan
 
 # What a refusal says that depends on values: it is the curator's own step, and not a release.
@@ -70,27 +70,29 @@ class Chunk:
         return self.batch.column(self.batch.schema.get_field_index(name))
 
 
-def at(place: tuple[str, int], column: str, what: str, remedy: str | None = None) -> InputError:
+def cell_error(
+    place: tuple[str, int], column: str, what: str, remedy: str | None = None
+) -> InputError:
     """The sentence for one bad cell."""
     file, row = place
     problem = f"{file}, column {column!r}, row {row} (counting from 0): " + what
     if remedy is None:
-        return private(problem + ".")
+        return private_error(problem + ".")
     return InputError(problem, remedy=remedy + ". " + PRIVATE)
 
 
-def private(sentence: str) -> InputError:
+def private_error(sentence: str) -> InputError:
     """A refusal that depends on what is in the rows, and says whom it is for."""
     return InputError(sentence + " " + PRIVATE)
 
 
-def wrong_type(chunk: Chunk, name: str, array: Any, needed: str) -> InputError:
+def wrong_type_error(chunk: Chunk, name: str, array: Any, needed: str) -> InputError:
     """The sentence for a column of the wrong type; for words, where the first one is."""
     if pa.types.is_large_string(array.type):
         numeric = pc.match_substring_regex(array, _NUMBER).fill_null(True)
         odd = ~to_numpy(numeric)
         if odd.any():
-            return at(chunk.place(first_true(odd)), name, "it holds a word, but " + needed)
+            return cell_error(chunk.place(first_true(odd)), name, "it holds a word, but " + needed)
     kind = "text" if pa.types.is_large_string(array.type) else str(array.type)
     return InputError(f"{chunk.file}: column {name!r} holds {kind}, but " + needed + ".")
 
@@ -104,7 +106,7 @@ def check_schema(file: str, schema: Any, plan: ColumnPlan) -> None:
     check_names(file, list(schema.names), plan.names)
     if plan.invalid == "neutral" or "carry" not in plan.nulls.values():
         return
-    for name in plan.uncarried:
+    for name in plan.no_carry_columns:
         if name not in plan.nulls and schema.field(name).nullable:
             rules = option("", {name: "refuse"}) + ", or " + option("", {name: "fill"})
             problem = f"{file}: column {name!r} may hold nulls, by its type, and " + option("nulls")
@@ -117,7 +119,7 @@ def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:
     for name in wanted:
         if name not in held:
             near = difflib.get_close_matches(name, held, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {_listed(held)}."
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {_join_names(held)}."
             raise InputError(f"{file} has no column {name!r}: {hint}")
         if held.count(name) > 1:
             raise InputError(f"{file} has more than one column {name!r}.")
@@ -126,7 +128,7 @@ def check_names(file: str, held: Sequence[str], wanted: Iterable[str]) -> None:
 def header(path: Path) -> list[str]:
     """The first line of a CSV file. Nothing below it is looked at, so that nothing is quoted."""
     try:
-        regular(path)
+        check_regular(path)
         with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
             # Of this line alone: a quote that is not closed would go on into the rows.
             names = next(csv.reader((file.readline().rstrip("\r\n"),)), [])
@@ -150,7 +152,7 @@ def header(path: Path) -> list[str]:
     return names
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:12])
     return (shown or "no columns") + (", ..." if len(names) > 12 else "")
 
@@ -165,17 +167,17 @@ def first_line(error: BaseException) -> str:
 def open_parquet(path: Path) -> Any:
     """A Parquet file that reads page by page: memory does not grow with the row groups."""
     try:
-        regular(path)
+        check_regular(path)
         return pq.ParquetFile(
             path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
         )
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
-        raise _no_parquet(path, error) from None
+        raise _parquet_error(path, error) from None
 
 
-def _no_parquet(path: Path, error: OSError | ValueError) -> InputError:
+def _parquet_error(path: Path, error: OSError | ValueError) -> InputError:
     if isinstance(error, UnicodeEncodeError):
         why = NOT_TEXT
     elif isinstance(error, UnicodeDecodeError):
@@ -199,10 +201,10 @@ def parquet_chunks(
                     yield Chunk(str(path), batch, first)
                     first += batch.num_rows
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-                raise _no_parquet(path, error) from None
+                raise _parquet_error(path, error) from None
 
 
-def ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def prefetch(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     """The same chunks, each read from disk while the one before it is being checked."""
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(next, chunks, None)
@@ -226,7 +228,7 @@ def table_chunks(
                 first += piece.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         # Its words may quote a cell.
-        raise private(
+        raise private_error(
             f"{name} cannot be read: the library that holds it failed to hand over its rows."
         ) from None
 
@@ -241,7 +243,7 @@ def sorted_chunks(chunks: Iterator[Chunk], plan: ColumnPlan) -> Iterator[Chunk]:
         if not files or files[-1] != chunk.file or chunk.first == 0:
             files.append(chunk.file)
             begins.append(total)
-        batch = plain_batch(chunk.batch)
+        batch = normalize_batch(chunk.batch)
         if pieces and batch.schema != pieces[0].schema:
             raise InputError(
                 f"{chunk.file} has other column types than {files[0]}, so they cannot be sorted "

@@ -29,23 +29,23 @@ import pyarrow as pa
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
 from privrl.data import neutral
-from privrl.data.arrow import plain, plain_batch, to_numpy
+from privrl.data.arrow import normalize_array, normalize_batch, to_numpy
 from privrl.data.columns import ColumnPlan, Columns
 from privrl.data.columns import plan as checked_plan
 from privrl.data.decoder import Decoder
 from privrl.data.decoder.order import Order
-from privrl.data.readers.assembly import built, of_people, with_carried
+from privrl.data.readers.assembly import build_trajectories, from_people, with_metadata
 from privrl.data.readers.paths import files, title
-from privrl.data.readers.tables import inspected, schemas
+from privrl.data.readers.tables import inspect_footers, schemas
 from privrl.data.sources import (
     READ_ROWS,
     Chunk,
     Origin,
-    ahead,
     first_line,
     open_parquet,
     parquet_chunks,
-    private,
+    prefetch,
+    private_error,
     sort_order,
 )
 from privrl.data.trajectories import Trajectories
@@ -70,7 +70,9 @@ def stream_parquet(
 ) -> "TrajectoryStream":
     """A stream over Parquet files; `scratch` is where `sort=True` puts its temporary files."""
     if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
-        raise InputError(f"batch_rows must be a whole number of at least 1, not {batch_rows!r}.")
+        raise InputError(
+            f"must be a whole number of at least 1, not {batch_rows!r}.", field="batch_rows"
+        )
     checked = checked_plan(columns)
     return TrajectoryStream(tuple(files(paths, ".parquet")), checked, batch_rows, sort, scratch)
 
@@ -93,55 +95,57 @@ class TrajectoryStream:
         return replace(self, behavior=policy)
 
     def __iter__(self) -> Iterator[Trajectories]:
-        for batch in self._read():
+        for batch in self._batches():
             if self.watcher is not None:
                 self.watcher(batch.num_steps)
             yield batch if self.behavior is None else batch.with_behavior(self.behavior)
 
-    def _neutral(self) -> Iterator[Trajectories]:
+    def _neutral_batches(self) -> Iterator[Trajectories]:
         """Nothing is refused but the schema; rows are always sorted."""
-        _, carried = inspected(self.paths, self.plan)
+        _, carried = inspect_footers(self.paths, self.plan)
         shape = neutral.shape_of(schemas(self.paths), self.plan, parquet=True)
         before = 0
         rows = neutral.rows_of_chunks(parquet_chunks(list(self.paths), self.plan), shape)
-        for found in neutral.in_batches(self._sorted(shape.sorting, rows), shape, self.batch_rows):
-            whole = with_carried(of_people(found, self.plan, before), carried)
+        for found in neutral.in_batches(
+            self._sort_chunks(shape.sorting, rows), shape, self.batch_rows
+        ):
+            whole = with_metadata(from_people(found, self.plan, before), carried)
             yield from whole.batches(self.batch_rows)
             before += found.count
 
-    def _read(self) -> Iterator[Trajectories]:
+    def _batches(self) -> Iterator[Trajectories]:
         if self.plan.invalid == "neutral":
-            yield from self._neutral()
+            yield from self._neutral_batches()
             return
         decoder = Decoder(
             self.plan, whole_users=self.plan.user is not None, may_collect_words=False
         )
-        _, carried = inspected(self.paths, self.plan)
-        waiting = _Waiting(decoder, self.batch_rows, self.sort, carried)
+        _, carried = inspect_footers(self.paths, self.plan)
+        waiting = _RowBuffer(decoder, self.batch_rows, self.sort, carried)
         for chunk in self._chunks():
             if chunk.batch.num_rows:
                 waiting.add(chunk)
-                yield from waiting.full()
+                yield from waiting.full_batches()
         if decoder.rows == 0:
             raise InputError(f"{title(self.paths)} has no rows.")
         waiting.close()
-        yield from waiting.rest()
+        yield from waiting.remaining_batches()
 
     def _chunks(self) -> Iterator[Chunk]:
         paths = list(self.paths)
         if not self.sort:
-            yield from ahead(parquet_chunks(paths, self.plan, min(READ_ROWS, self.batch_rows)))
+            yield from prefetch(parquet_chunks(paths, self.plan, min(READ_ROWS, self.batch_rows)))
             return
-        yield from self._sorted(self.plan, parquet_chunks(paths, self.plan))
+        yield from self._sort_chunks(self.plan, parquet_chunks(paths, self.plan))
 
-    def _sorted(self, checked: ColumnPlan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    def _sort_chunks(self, checked: ColumnPlan, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         where = gettempdir() if self.scratch is None else self.scratch
         try:
             TemporaryFile(dir=where).close()
         except OSError as error:
             raise InputError(f"scratch {where} cannot be used: {error.strerror}.") from None
         with ExitStack() as files:
-            yield from _dealt(list(self.paths), checked, where, files, chunks)
+            yield from _external_sort(list(self.paths), checked, where, files, chunks)
 
     def check(self) -> "Totals":
         """Read everything once, so that the first bad row is known, and count."""
@@ -165,7 +169,7 @@ class Totals:
 
 
 @dataclass
-class _Waiting:
+class _RowBuffer:
     """Checked rows that have not been handed out yet."""
 
     decoder: Decoder
@@ -192,16 +196,16 @@ class _Waiting:
         for name, values in self.decoder.close().items():
             self.owned[name].append(values)
 
-    def full(self) -> Iterator[Trajectories]:
+    def full_batches(self) -> Iterator[Trajectories]:
         """Batches that further rows cannot belong to."""
         while self.rows > self.batch_rows:
-            yield self._cut(last=False)
+            yield self._pop_batch(last=False)
 
-    def rest(self) -> Iterator[Trajectories]:
+    def remaining_batches(self) -> Iterator[Trajectories]:
         while self.rows:
-            yield self._cut(last=True)
+            yield self._pop_batch(last=True)
 
-    def _cut(self, last: bool) -> Trajectories:
+    def _pop_batch(self, last: bool) -> Trajectories:
         """The longest run of whole users that fits, taken off the front."""
         starts = np.concatenate(self.starts)
         owned = {name: np.concatenate(parts) for name, parts in self.owned.items()}
@@ -217,13 +221,13 @@ class _Waiting:
         if fitting < 1:
             assert self.place is not None
             what = "user" if "users" in owned else "trajectory"
-            raise private(
+            raise private_error(
                 f"{self.place.file}: a {what} has more than {self.batch_rows} rows, so it does not "
                 "fit into one batch: raise batch_rows."
             )
         end = int(begins[fitting])
         count = int(np.searchsorted(starts, end))
-        batch = built(
+        batch = build_trajectories(
             self.decoder,
             np.append(starts[:count], end),
             {name: values[:end] for name, values in columns.items()},
@@ -235,10 +239,10 @@ class _Waiting:
         self.owned = {name: [values[count:]] for name, values in owned.items()}
         self.starts = [starts[count:] - end]
         self.rows -= end
-        return with_carried(batch, self.carried)
+        return with_metadata(batch, self.carried)
 
 
-def _dealt(
+def _external_sort(
     paths: list[Path],
     checked: ColumnPlan,
     scratch: "str | Path",
@@ -263,7 +267,7 @@ def _dealt(
     rows_in_order = Order(checked)
     try:
         for chunk in chunks:
-            batch = plain_batch(chunk.batch)
+            batch = normalize_batch(chunk.batch)
             if schema is None:
                 schema = batch.schema
             elif batch.schema != schema:
@@ -271,7 +275,7 @@ def _dealt(
                     f"{chunk.file} has other column types than {paths[0]}, so they cannot be "
                     "sorted together."
                 )
-            part = _part(rows_in_order.ids(chunk, role, owner))
+            part = _partition_index(rows_in_order.ids(chunk, role, owner))
             order = np.argsort(part, kind="stable")
             ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
             numbered = batch.append_column(_ROW, pa.array(row + np.arange(batch.num_rows))).take(
@@ -315,10 +319,10 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
-def _part(ids: Any) -> AnyArray:
+def _partition_index(ids: Any) -> AnyArray:
     """Which part each row goes to: the same for the same id, in every batch and file."""
     if not isinstance(ids, np.ndarray):
-        words = plain(ids).dictionary_encode()
+        words = normalize_array(ids).dictionary_encode()
         sums = [zlib.crc32(word.encode()) for word in words.dictionary.to_pylist()]
         ids = np.array(sums, dtype=np.int64)[to_numpy(words.indices)]
     # Multiplication by an odd constant spreads ids that differ in their low bits only.

@@ -31,7 +31,7 @@ from privrl.data import views, writing
 from privrl.data.arrow import to_numpy
 from privrl.data.columns import Arrays, Columns, Facts, Invalid
 from privrl.data.keys import generator
-from privrl.data.sources import private
+from privrl.data.sources import private_error
 from privrl.data.views import Padded, Trajectory, Transitions
 from privrl.privacy.promise import Unit
 
@@ -217,7 +217,7 @@ class Trajectories:
         return Unit.TRAJECTORY if self.users is None else Unit.USER
 
     @cached_property
-    def _grouped(self) -> tuple[AnyArray, AnyArray]:
+    def _user_index(self) -> tuple[AnyArray, AnyArray]:
         """Distinct users in the order of their first trajectory, and each trajectory's position."""
         if self.users is None:
             return self.trajectory_ids, _read_only(np.arange(self.num_trajectories))
@@ -229,22 +229,22 @@ class Trajectories:
     @property
     def num_users(self) -> int | None:
         """How many people there are; None without a user column."""
-        return None if self.users is None else len(self._grouped[0])
+        return None if self.users is None else len(self._user_index[0])
 
     @property
     def unit_ids(self) -> AnyArray:
         """The users, or without a user column the trajectories, each once."""
-        return self._grouped[0]
+        return self._user_index[0]
 
     @property
     def unit_index(self) -> AnyArray:
         """For each trajectory, the position of its owner in `unit_ids`."""
-        return self._grouped[1]
+        return self._user_index[1]
 
     @property
     def num_units(self) -> int:
         """How many owners there are: users, or trajectories."""
-        return len(self._grouped[0])
+        return len(self._user_index[0])
 
     @property
     def private_facts(self) -> tuple[str, ...]:
@@ -325,7 +325,7 @@ class Trajectories:
         """Each user's id and trajectories."""
         if self.users is None:
             raise InputError("There is no user column: name it when loading, as user='...'.")
-        names, index = self._grouped
+        names, index = self._user_index
         order = np.argsort(index, kind="stable")
         ends = np.cumsum(np.bincount(index, minlength=len(names)))
         for name, chosen in zip(names, np.split(order, ends[:-1]), strict=True):
@@ -355,11 +355,11 @@ class Trajectories:
         try:
             shares = np.asarray(fractions, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError("fractions must be numbers, one for each part.") from None
+            raise InputError("must be numbers, one for each part.", field="fractions") from None
         if shares.ndim != 1 or shares.size == 0 or not np.all(shares > 0):
-            raise InputError("fractions must be positive numbers, one for each part.")
+            raise InputError("must be positive numbers, one for each part.", field="fractions")
         if abs(shares.sum() - 1.0) > 1e-9:
-            raise InputError(f"fractions must add up to 1, not {shares.sum():g}.")
+            raise InputError(f"must add up to 1, not {shares.sum():g}.", field="fractions")
         ends = np.rint(np.cumsum(shares) * self.num_units).astype(np.int64)
         if np.any(np.diff(ends, prepend=0) == 0):
             raise InputError(
@@ -374,7 +374,9 @@ class Trajectories:
         """Parts of at most `batch_rows` rows, with whole users, in the order of their first row."""
         owned = np.bincount(self.unit_index, weights=self.lengths, minlength=self.num_units)
         if owned.max() > batch_rows:
-            raise private(f"A {self.unit.value} has more than {batch_rows} rows: raise batch_rows.")
+            raise private_error(
+                f"A {self.unit.value} has more than {batch_rows} rows: raise batch_rows."
+            )
         order = np.argsort(self.unit_index, kind="stable")
         begins = np.searchsorted(self.unit_index[order], np.arange(self.num_units + 1))
         rows = np.concatenate([[0], np.cumsum(owned)]).astype(np.int64)
@@ -423,12 +425,12 @@ class Trajectories:
         probabilities = self._probabilities(policy)
         if self.invalid == "refuse" and not np.all(probabilities > 0.0):
             row = int(np.argmin(probabilities > 0.0))
-            raise private(
+            raise private_error(
                 f"actions, row {row} (counting from 0): the policy never takes the logged action, "
                 "so it is not how the data came about."
             )
         note = Note("origin", "behaviour probabilities computed from a policy that was given")
-        return self._behaving(probabilities, Behavior("logged", "policy"), note)
+        return self._with_behavior_probs(probabilities, Behavior("logged", "policy"), note)
 
     def _probabilities(self, policy: "Policy") -> AnyArray:
         """Of the logged actions, by a policy that may be any function."""
@@ -439,13 +441,15 @@ class Trajectories:
             # Certified fits give such rows no weight.
             found = np.where(odd, np.nan, found)
         elif odd.any():
-            raise private(
+            raise private_error(
                 f"states, row {int(np.argmax(odd))} (counting from 0): the policy's probability "
                 "lies outside [0, 1]."
             )
         return np.minimum(found, 1.0)
 
-    def _behaving(self, probabilities: AnyArray, behavior: Behavior, note: Note) -> "Trajectories":
+    def _with_behavior_probs(
+        self, probabilities: AnyArray, behavior: Behavior, note: Note
+    ) -> "Trajectories":
         """With other behaviour probabilities; what was said of those before is dropped."""
         kept = tuple(n for n in self.notes if n.text != str(self.behavior))
         data = replace(self, behavior_probs=probabilities, behavior=behavior, notes=kept)
@@ -466,9 +470,9 @@ class Trajectories:
         `behavior.is_private_estimate` is true from here on, the notes say so, and a warning is
         raised now.
         """
-        from privrl.data.behavior import estimated
+        from privrl.data.behavior import estimate_behavior
 
-        return estimated(self, method, smoothing, features, public, overwrite)
+        return estimate_behavior(self, method, smoothing, features, public, overwrite)
 
     def with_notes(self, *notes: Note) -> "Trajectories":
         """The same data with more notes."""
@@ -510,8 +514,8 @@ class Trajectories:
             f"{self.num_trajectories:,} trajectories{people}, {self.num_steps:,} steps",
             f"  steps per trajectory: {lengths.min()} to {lengths.max()}, median "
             f"{float(np.median(lengths)):g}",
-            f"  states: {_described(self.states, self.facts.num_states)}",
-            f"  actions: {_described(self.actions, self.facts.num_actions)}",
+            f"  states: {_describe_values(self.states, self.facts.num_states)}",
+            f"  actions: {_describe_values(self.actions, self.facts.num_actions)}",
             f"  rewards: {rewards.min():g} to {rewards.max():g}, mean {mean:g}",
             f"  ends: {int(self.terminated.sum()):,} terminated, "
             f"{int((~self.terminated).sum()):,} cut off",
@@ -540,7 +544,7 @@ def _read_only(values: AnyArray) -> AnyArray:
     return view
 
 
-def _described(values: AnyArray, count: int | None) -> str:
+def _describe_values(values: AnyArray, count: int | None) -> str:
     if values.ndim == 2:
         return f"vectors of {values.shape[1]}"
     return f"discrete, {count} of them" if count is not None else "discrete, number not said"

@@ -7,7 +7,7 @@ import numpy as np
 
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
-from privrl.data.sources import private
+from privrl.data.sources import private_error
 
 if TYPE_CHECKING:
     from privrl.data.trajectories import Trajectories
@@ -113,12 +113,14 @@ def padded(
 ) -> Padded:
     """See `Trajectories.padded`."""
     if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1:
-        raise InputError(f"max_length must be a whole number of at least 1, not {max_length!r}.")
+        raise InputError(
+            f"must be a whole number of at least 1, not {max_length!r}.", field="max_length"
+        )
     if too_long not in ("refuse", "cut"):
-        raise InputError(f"too_long must be 'refuse' or 'cut', not {too_long!r}.")
+        raise InputError(f"must be 'refuse' or 'cut', not {too_long!r}.", field="too_long")
     cut = data.lengths > max_length
     if cut.any() and too_long == "refuse":
-        raise private(
+        raise private_error(
             f"{int(cut.sum())} trajectories have more than {max_length} steps: raise "
             "max_length, or pass too_long='cut' to keep their first steps."
         )
@@ -126,15 +128,15 @@ def padded(
     mask = np.arange(max_length) < lengths[:, None]
     rows = (data.offsets[:-1, None] + np.arange(max_length))[mask]
 
-    def spread(column: AnyArray | None, empty: float) -> AnyArray | None:
+    def pad_column(column: AnyArray | None, empty: float) -> AnyArray | None:
         if column is None:
             return None
         out = np.full((*mask.shape, *column.shape[1:]), empty, dtype=column.dtype)
         out[mask] = column[rows]
         return out
 
-    states, actions = spread(data.states, 0), spread(data.actions, 0)
-    rewards = spread(data.rewards, 0)
+    states, actions = pad_column(data.states, 0), pad_column(data.actions, 0)
+    rewards = pad_column(data.rewards, 0)
     assert states is not None
     assert actions is not None
     assert rewards is not None
@@ -150,7 +152,7 @@ def padded(
         lengths,
         data.terminated & ~cut,
         data.truncated | cut,
-        spread(data.behavior_probs, 1.0),
-        spread(data.target_probs, 1.0),
+        pad_column(data.behavior_probs, 1.0),
+        pad_column(data.target_probs, 1.0),
         final_states,
     )

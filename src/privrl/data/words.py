@@ -4,7 +4,7 @@ from privrl.core.errors import InputError, option
 from privrl.data.trajectories import Trajectories
 
 
-def refuse_read_words(data: Trajectories) -> None:
+def refuse_read_vocabulary(data: Trajectories) -> None:
     """Raise if the numbers of states or actions were given out by reading the data.
 
     They are then places in the sorted list of all words that occur: one person with a word of their

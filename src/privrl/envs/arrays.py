@@ -17,14 +17,14 @@ def floats(name: str, value: Any) -> Floats:
     try:
         return np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be an array of numbers.") from None
+        raise InputError("must be an array of numbers.", field=name) from None
 
 
-def whole(name: str, value: Any) -> Integers:
+def integers(name: str, value: Any) -> Integers:
     """Whole numbers, whatever their type: 3.0 is one and 0.7 is not."""
     given = floats(name, value)
     if not np.all(np.isfinite(given)) or np.any(given != np.floor(given)):
-        raise InputError(f"{name} must be whole numbers.")
+        raise InputError("must be whole numbers.", field=name)
     return given.astype(np.int64)
 
 
@@ -32,14 +32,14 @@ def flags(name: str, value: Any) -> Flags:
     """True and false, or 1 and 0."""
     given = floats(name, value)
     if not np.all((given == 0.0) | (given == 1.0)):
-        raise InputError(f"{name} must be true or false.")
+        raise InputError("must be true or false.", field=name)
     return given.astype(np.bool_)
 
 
 def flag(name: str, value: object) -> bool:
     """One of them; a word such as "no" would count as true."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be true or false, not {value!r}.")
+        raise InputError(f"must be true or false, not {value!r}.", field=name)
     return bool(value)
 
 
@@ -47,15 +47,15 @@ def distributions(name: str, value: Any) -> Floats:
     """Probabilities that sum to 1 along the last axis.
 
     Sums off by the rounding of 32-bit numbers are put right: policies are often made in them, and
-    what is missing must not count as a chance to terminate.
+    what is missing must not count as a probability to terminate.
     """
     given = floats(name, value)
     if not np.all(np.isfinite(given)) or np.any(given < 0.0):
-        raise InputError(f"{name} must be finite numbers of at least 0.")
+        raise InputError("must be finite numbers of at least 0.", field=name)
     total = given.sum(axis=-1, keepdims=True)
     off = float(np.max(np.abs(total - 1.0), initial=0.0))
     if off > 1e-6:
-        raise InputError(f"{name} must sum to 1, and are off by {off:.3g}.")
+        raise InputError(f"must sum to 1, and are off by {off:.3g}.", field=name)
     # Sums that are right already keep every bit of what was given.
     normalised: Floats = np.where(np.abs(total - 1.0) > 1e-15, given / total, given)
     return normalised

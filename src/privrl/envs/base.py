@@ -113,12 +113,12 @@ class Environment(ABC, Generic[Inner, Params]):
     def _reset(self, key: jax.Array, params: Params) -> Inner: ...
 
     def _draw(self, key: jax.Array) -> Any:
-        """The chance in one step, before it is known where from; None where there is none."""
+        """The probability in one step, before it is known where from; None where there is none."""
         return None
 
     @abstractmethod
     def _move(
-        self, chance: Any, inner: Inner, action: jax.Array, params: Params
+        self, prob: Any, inner: Inner, action: jax.Array, params: Params
     ) -> tuple[Inner, jax.Array, jax.Array]:
         """The next inner state, the reward, and whether the episode terminates."""
 
@@ -137,11 +137,11 @@ class Environment(ABC, Generic[Inner, Params]):
         self, key: jax.Array, params: Params | None = None
     ) -> tuple[EnvState[Inner], jax.Array]:
         """A first state and its observation."""
-        given = self._given(params)
+        given = self._check_params(params)
         inner = self._reset(typed_key(key), given)
-        return self.at(inner), self._observe(inner, given)
+        return self.state_at(inner), self._observe(inner, given)
 
-    def at(self, inner: Inner) -> EnvState[Inner]:
+    def state_at(self, inner: Inner) -> EnvState[Inner]:
         """The state of an episode that starts at `inner`."""
         return EnvState(inner, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
@@ -156,10 +156,10 @@ class Environment(ABC, Generic[Inner, Params]):
         if isinstance(action, int | np.integer) and not 0 <= action < self.num_actions:
             last = self.num_actions - 1
             raise InputError(f"an action of {self.name} must be from 0 to {last}, not {action}.")
-        given = self._given(params)
-        return self._advance(self._draw(typed_key(key)), state, _whole_action(action), given)
+        given = self._check_params(params)
+        return self._advance(self._draw(typed_key(key)), state, _check_action(action), given)
 
-    def _given(self, params: Params | None) -> Params:
+    def _check_params(self, params: Params | None) -> Params:
         default = self.default_params
         if params is None:
             return default
@@ -172,10 +172,10 @@ class Environment(ABC, Generic[Inner, Params]):
         return params
 
     def _advance(
-        self, chance: Any, state: EnvState[Inner], action: jax.Array, given: Params
+        self, prob: Any, state: EnvState[Inner], action: jax.Array, given: Params
     ) -> Step[Inner]:
-        inner, reward, terminated = self._move(chance, state.inner, action, given)
-        inner = _choose(state.ended, state.inner, inner)
+        inner, reward, terminated = self._move(prob, state.inner, action, given)
+        inner = _tree_where(state.ended, state.inner, inner)
         reward = jnp.where(state.ended, 0.0, jnp.asarray(reward, jnp.result_type(float)))
         terminated = jnp.asarray(terminated) | state.ended
         time = state.time + jnp.where(state.ended, 0, 1).astype(state.time.dtype)
@@ -193,15 +193,17 @@ class Environment(ABC, Generic[Inner, Params]):
     ) -> Step[Inner]:
         """One step; after an end, `state` and `observation` are those of a new episode."""
         step_key, reset_key = jax.random.split(typed_key(key))
-        return _afresh(self.step(step_key, state, action, params), self.reset(reset_key, params))
+        return _auto_reset(
+            self.step(step_key, state, action, params), self.reset(reset_key, params)
+        )
 
 
-def _afresh(after: Step[Inner], fresh: tuple[EnvState[Inner], jax.Array]) -> Step[Inner]:
+def _auto_reset(after: Step[Inner], fresh: tuple[EnvState[Inner], jax.Array]) -> Step[Inner]:
     """The step, continued by a fresh episode where the old one is over."""
     over = after.terminated | after.truncated
     return after._replace(
-        state=_choose(over, fresh[0], after.state),
-        observation=_choose(over, fresh[1], after.observation),
+        state=_tree_where(over, fresh[0], after.state),
+        observation=_tree_where(over, fresh[1], after.observation),
     )
 
 
@@ -211,13 +213,13 @@ def typed_key(key: jax.Array) -> jax.Array:
         typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
         scalar = key if typed else jax.random.wrap_key_data(key)
     except (AttributeError, TypeError, ValueError):
-        raise InputError("key must be a random key, such as jax.random.key(0).") from None
+        raise InputError("must be a random key, such as jax.random.key(0).", field="key") from None
     if scalar.shape != ():
-        raise InputError("key must be one random key: use jax.vmap for many.")
+        raise InputError("must be one random key: use jax.vmap for many.", field="key")
     return scalar
 
 
-def _whole_action(action: Any) -> jax.Array:
+def _check_action(action: Any) -> jax.Array:
     """The action in 32 bits: of other types, `action - 1` might wrap around and `table[action]`
     select."""
     try:
@@ -233,19 +235,21 @@ def _whole_action(action: Any) -> jax.Array:
 
 def _check_run(env: object, policy: object) -> None:
     if not isinstance(env, Environment):
-        raise InputError("env cannot be compiled: `privrl.envs.collect` runs what `make` makes.")
+        raise InputError(
+            "cannot be compiled: `privrl.envs.collect` runs what `make` makes.", field="env"
+        )
     check_policy(policy)
 
 
 def check_policy(policy: object) -> None:
     if not callable(policy):
-        raise InputError("policy must be a function: `table_policy` makes one of a table.")
+        raise InputError("must be a function: `table_policy` makes one of a table.", field="policy")
 
 
 Tree = TypeVar("Tree")
 
 
-def _choose(condition: jax.Array, yes: Tree, no: Tree) -> Tree:
+def _tree_where(condition: jax.Array, yes: Tree, no: Tree) -> Tree:
     chosen: Tree = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
     return chosen
 
@@ -266,10 +270,10 @@ def random_policy(num_actions: int) -> Policy:
 
 def table_policy(table: ArrayLike) -> Policy:
     """Actions drawn from row `observation` of a table of probabilities (S, A)."""
-    chances = arrays.distributions("the rows of a policy", table)
-    if chances.ndim != 2 or 0 in chances.shape:
+    probs = arrays.distributions("the rows of a policy", table)
+    if probs.ndim != 2 or 0 in probs.shape:
         raise InputError("a policy must be a table of probabilities, states by actions.")
-    below = arrays.cumulative(chances)[:, :-1]
+    below = arrays.cumulative(probs)[:, :-1]
 
     def policy(key: jax.Array, observation: jax.Array) -> jax.Array:
         bounds = jnp.asarray(below, jnp.result_type(float))
@@ -336,23 +340,23 @@ def rollout(
 
     Wrap in `jax.jit`, and in `jax.vmap` over `key` (and `params`) for many at once.
 
-    All that chance decides, except in the policy, is drawn before the loop, in bulk: drawing it
-    inside, a number at a time, would take most of the time that a step takes.
+    All random numbers, except those of the policy, are drawn before the loop, in bulk: drawing
+    it inside, a number at a time, would take most of the time that a step takes.
     """
     _check_run(env, policy)
     checks.count("steps", steps)
-    given = env._given(params)
+    given = env._check_params(params)
     # One split, because each of them takes a third of a second to compile.
     keys = jax.random.split(typed_key(key), 1 + 3 * steps)
     begun = begin(env, keys[0], params) if carry is None else carry
     policy_keys, step_keys, reset_keys = keys[1:].reshape(3, steps)
-    chances = jax.vmap(env._draw)(step_keys)
+    probs = jax.vmap(env._draw)(step_keys)
     fresh = jax.vmap(lambda key: env.reset(key, params))(reset_keys)
 
     def body(now: Carry[Inner], drawn: Any) -> tuple[Carry[Inner], Transitions]:
-        policy_key, chance, first = drawn
-        action = _whole_action(policy(policy_key, now.observation))
-        after = _afresh(env._advance(chance, now.state, action, given), first)
+        policy_key, prob, first = drawn
+        action = _check_action(policy(policy_key, now.observation))
+        after = _auto_reset(env._advance(prob, now.state, action, given), first)
         row = Transitions(
             now.observation,
             action,
@@ -363,7 +367,7 @@ def rollout(
         )
         return Carry(after.state, after.observation), row
 
-    return lax.scan(body, begun, (policy_keys, chances, fresh))
+    return lax.scan(body, begun, (policy_keys, probs, fresh))
 
 
 def episodes(
@@ -380,7 +384,7 @@ def episodes(
     if length is None:
         raise InputError(f"{env.name} has no step limit: say how many `steps` an episode may take.")
 
-    given = env._given(params)
+    given = env._check_params(params)
 
     def one(keys: jax.Array) -> tuple[Transitions, jax.Array]:
         policy_keys, step_keys = keys[1:].reshape(2, length)
@@ -389,9 +393,9 @@ def episodes(
             now: tuple[Carry[Inner], jax.Array], drawn: Any
         ) -> tuple[tuple[Carry[Inner], jax.Array], tuple[Transitions, jax.Array]]:
             carry, alive = now
-            policy_key, chance = drawn
-            action = _whole_action(policy(policy_key, carry.observation))
-            after = env._advance(chance, carry.state, action, given)
+            policy_key, prob = drawn
+            action = _check_action(policy(policy_key, carry.observation))
+            after = env._advance(prob, carry.state, action, given)
             row = Transitions(
                 carry.observation,
                 action,

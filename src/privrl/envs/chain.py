@@ -1,4 +1,4 @@
-"""Chains of states that are walked in one direction: patients who recover at different speeds.
+"""Chains of states that are rolled out in one direction: patients who recover at different speeds.
 
 `Chain` is the policy-evaluation task of Xie et al. (2019), after Balle et al. (2016); `MDP100` the
 control task of Seo and Yang (2020). Both texts leave gaps; what fills them is a field below.
@@ -25,17 +25,17 @@ def _line(position: int, length: int) -> str:
     return "\n".join([*lines, f"state {position} of {length}"])
 
 
-def _chance(name: str, value: object) -> float:
+def _prob(name: str, value: object) -> float:
     converted = checks.number(name, value)
     if not 0.0 <= converted <= 1.0:
-        raise InputError(f"{name} must be from 0 to 1, not {converted:g}.")
+        raise InputError(f"must be from 0 to 1, not {converted:g}.", field=name)
     return converted
 
 
 def _length(states: object) -> int:
     size = checks.count("states", states)
     if size < 2:
-        raise InputError("states must be at least 2: one to start in and one to end in.")
+        raise InputError("must be at least 2: one to start in and one to end in.", field="states")
     return size
 
 
@@ -44,14 +44,14 @@ class Chain(TabularMDP):
     """Stay or advance, as chance decides; reward 1 on entering the absorbing last state.
 
     There is one action: the task is to evaluate, not to choose. The value of a state n steps from
-    the end is (p gamma / (1 - (1 - p) gamma))^n / gamma, p being the chance to advance.
+    the end is (p gamma / (1 - (1 - p) gamma))^n / gamma, p being the probability to advance.
     """
 
     states: int = 40
     """How many, with the absorbing end."""
 
     stay: float = 0.5
-    """The chance to stay."""
+    """The probability to stay."""
 
     start_at_end: bool = False
     """Whether the uniform start includes the absorbing end, where nothing is left to happen."""
@@ -61,7 +61,7 @@ class Chain(TabularMDP):
 
     def __post_init__(self) -> None:
         _length(self.states)
-        _chance("stay", self.stay)
+        _prob("stay", self.stay)
         arrays.flag("start_at_end", self.start_at_end)
         if self.step_limit is not None:
             checks.count("step_limit", self.step_limit)
@@ -93,10 +93,10 @@ class MDP100(TabularMDP):
     states: int = 100
 
     advance: float = 0.9
-    """The chance that `right` advances; it stays otherwise."""
+    """The probability that `right` advances; it stays otherwise."""
 
     stay: float = 1.0
-    """The chance that `stay` stays; it advances otherwise. The paper gives no number."""
+    """The probability that `stay` stays; it advances otherwise. The paper gives no number."""
 
     start: Literal["first", "uniform"] = "first"
     """Where episodes start: the first state, or any but the last. The paper is silent."""
@@ -112,13 +112,13 @@ class MDP100(TabularMDP):
 
     def __post_init__(self) -> None:
         _length(self.states)
-        _chance("advance", self.advance)
-        _chance("stay", self.stay)
+        _prob("advance", self.advance)
+        _prob("stay", self.stay)
         for name in ("step_reward", "end_reward"):
             if not np.isfinite(checks.number(name, getattr(self, name))):
-                raise InputError(f"{name} must be finite.")
+                raise InputError("must be finite.", field=name)
         if self.start not in ("first", "uniform"):
-            raise InputError(f"start must be 'first' or 'uniform', not {self.start!r}.")
+            raise InputError(f"must be 'first' or 'uniform', not {self.start!r}.", field="start")
         if self.step_limit is not None:
             checks.count("step_limit", self.step_limit)
 
@@ -127,8 +127,8 @@ class MDP100(TabularMDP):
         here = np.arange(n)
         one = np.stack([here, np.minimum(here + 1, end)], axis=1)
         successors = np.stack([one, one], axis=1)
-        chances = [[self.stay, 1.0 - self.stay], [1.0 - self.advance, self.advance]]
-        probabilities = np.tile(chances, (n, 1, 1)).astype(np.float64)
+        probs = [[self.stay, 1.0 - self.stay], [1.0 - self.advance, self.advance]]
+        probabilities = np.tile(probs, (n, 1, 1)).astype(np.float64)
         probabilities[end] = [[1.0, 0.0], [1.0, 0.0]]
         terminated = successors == end
         rewards = self.step_reward + self.end_reward * terminated

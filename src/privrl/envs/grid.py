@@ -28,8 +28,8 @@ OBSTACLES = ((9, 8, 50.0), (4, 8, 25.0), (5, 5, 10.0), (3, 5, 5.0))
 class ObstacleGrid(TabularMDP):
     """States are cells, x + size * y with y upwards; actions are left, right, up, down.
 
-    An action that the grid allows goes where it says with chance `intended`; the rest is shared
-    evenly by the other neighbours in the grid. Rewards are minus the paper's costs.
+    An action that the grid allows goes where it says with probability `intended`; the rest is
+    shared evenly by the other neighbours in the grid. Rewards are minus the paper's costs.
     """
 
     size: int = 10
@@ -56,23 +56,31 @@ class ObstacleGrid(TabularMDP):
 
     def __post_init__(self) -> None:
         if checks.count("size", self.size) < 2:
-            raise InputError("size must be at least 2: the start and the target are two cells.")
-        chance = checks.number("intended", self.intended)
-        if not 0.0 <= chance <= 1.0:
-            raise InputError(f"intended must be from 0 to 1, not {chance:g}.")
+            raise InputError(
+                "must be at least 2: the start and the target are two cells.", field="size"
+            )
+        prob = checks.number("intended", self.intended)
+        if not 0.0 <= prob <= 1.0:
+            raise InputError(f"must be from 0 to 1, not {prob:g}.", field="intended")
         if not np.isfinite(checks.number("step_cost", self.step_cost)):
-            raise InputError("step_cost must be finite.")
+            raise InputError("must be finite.", field="step_cost")
         if self.blocked not in ("stay", "neighbours"):
-            raise InputError(f"blocked must be 'stay' or 'neighbours', not {self.blocked!r}.")
+            raise InputError(
+                f"must be 'stay' or 'neighbours', not {self.blocked!r}.", field="blocked"
+            )
         if self.penalty_on not in ("enter", "leave"):
-            raise InputError(f"penalty_on must be 'enter' or 'leave', not {self.penalty_on!r}.")
+            raise InputError(
+                f"must be 'enter' or 'leave', not {self.penalty_on!r}.", field="penalty_on"
+            )
         if self.step_limit is not None:
             checks.count("step_limit", self.step_limit)
         rows = arrays.floats("obstacles", self.obstacles)
         rows = rows if rows.size else np.zeros((0, 3))
         if rows.ndim != 2 or rows.shape[1] != 3 or not np.all(np.isfinite(rows)):
-            raise InputError("obstacles must be rows of finite numbers: x, y and a penalty.")
-        places = [(int(x), int(y)) for x, y in arrays.whole("places of obstacles", rows[:, :2])]
+            raise InputError(
+                "must be rows of finite numbers: x, y and a penalty.", field="obstacles"
+            )
+        places = [(int(x), int(y)) for x, y in arrays.integers("places of obstacles", rows[:, :2])]
         for x, y in places:
             if not (0 <= x < self.size and 0 <= y < self.size):
                 raise InputError(f"the obstacle at ({x}, {y}) is outside the grid.")

@@ -39,7 +39,7 @@ STARTS = {
 DAYS = 5.0
 """Between two decisions."""
 
-Six = tuple[Any, Any, Any, Any, Any, Any]
+StateVector = tuple[Any, Any, Any, Any, Any, Any]
 
 
 class HIVParams(NamedTuple):
@@ -102,10 +102,12 @@ class HIV(Environment[jax.Array, HIVParams]):
 
     def __post_init__(self) -> None:
         if self.initial not in STARTS:
-            raise InputError(f"initial must be one of {', '.join(STARTS)}, not {self.initial!r}.")
+            raise InputError(
+                f"must be one of {', '.join(STARTS)}, not {self.initial!r}.", field="initial"
+            )
         if checks.count("substeps", self.substeps) < 10:
             # Fewer overshoot after a drug is dropped.
-            raise InputError(f"substeps must be at least 10, not {self.substeps}.")
+            raise InputError(f"must be at least 10, not {self.substeps}.", field="substeps")
         if self.step_limit is not None:
             checks.count("step_limit", self.step_limit)
 
@@ -129,7 +131,7 @@ class HIV(Environment[jax.Array, HIVParams]):
         `spread` is the standard deviation of the factors' logarithms: 0.1 is about ten per cent.
         """
         size, width = checks.count("count", count), checks.non_negative("spread", spread)
-        given = self._given(params)
+        given = self._check_params(params)
         if given.start is None:
             given = given._replace(start=STARTS[self.initial])
         drawn = jnp.exp(width * jax.random.normal(key, (len(RATES), size)))
@@ -148,20 +150,22 @@ class HIV(Environment[jax.Array, HIVParams]):
         given = STARTS[self.initial] if params.start is None else params.start
         start = jnp.asarray(given, jnp.result_type(float))
         if start.shape != (6,):
-            raise InputError(f"start must be {', '.join(NAMES)}, not of shape {start.shape}.")
+            raise InputError(
+                f"must be {', '.join(NAMES)}, not of shape {start.shape}.", field="start"
+            )
         return start * jnp.exp(params.start_spread * jax.random.normal(key, (6,)))
 
     def _move(
-        self, chance: Any, inner: jax.Array, action: jax.Array, params: HIVParams
+        self, prob: Any, inner: jax.Array, action: jax.Array, params: HIVParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         rti = jnp.where(action % 2 == 1, params.efficacy_rti, 0.0)
         pi = jnp.where(action // 2 == 1, params.efficacy_pi, 0.0)
         h = DAYS / self.substeps
         # Six scalars, not a vector: under `vmap` each is one contiguous array over the patients.
-        begin: Six = (inner[0], inner[1], inner[2], inner[3], inner[4], inner[5])
+        begin: StateVector = (inner[0], inner[1], inner[2], inner[3], inner[4], inner[5])
 
-        def substep(number: Any, y: Six) -> Six:
-            # Never below zero, but the compiler does not know; see `_stored`.
+        def substep(number: Any, y: StateVector) -> StateVector:
+            # Never below zero, but the compiler does not know; see `_compute_once`.
             return _rodas(y, h, number >= 0, rti, pi, params)
 
         end = lax.fori_loop(0, self.substeps, substep, begin)
@@ -190,7 +194,7 @@ class HIV(Environment[jax.Array, HIVParams]):
 # --- the equations --------------------------------------------------------------------------------
 
 
-def derivative(y: Six, rti: Any, pi: Any, p: HIVParams) -> Six:
+def derivative(y: StateVector, rti: Any, pi: Any, p: HIVParams) -> StateVector:
     """d/dt of (T1, T2, T1*, T2*, V, E), per day."""
     t1, t2, s1, s2, v, e = y
     infected = s1 + s2
@@ -239,7 +243,7 @@ class _Factors(NamedTuple):
     inverse: tuple[Any, Any, Any, Any]
 
 
-def _factor(y: Six, shift: Any, rti: Any, pi: Any, p: HIVParams) -> _Factors:
+def _factor(y: StateVector, shift: Any, rti: Any, pi: Any, p: HIVParams) -> _Factors:
     t1, t2, s1, s2, v, e = y
     infected = s1 + s2
     a1, a2 = (1.0 - rti) * p.k1, (1.0 - p.f * rti) * p.k2
@@ -269,7 +273,7 @@ def _factor(y: Six, shift: Any, rti: Any, pi: Any, p: HIVParams) -> _Factors:
     )
 
 
-def _eliminated(m: _Factors, b: Six, p: HIVParams) -> Six:
+def _eliminate(m: _Factors, b: StateVector, p: HIVParams) -> StateVector:
     """The first four unknowns but for v and e, and the right-hand sides of what remains."""
     x1, x2 = m.t1 * b[0], m.t2 * b[1]
     x3, x4 = m.s1 * (b[2] + m.rate1 * x1), m.s2 * (b[3] + m.rate2 * x2)
@@ -278,7 +282,7 @@ def _eliminated(m: _Factors, b: Six, p: HIVParams) -> Six:
     return x1, x2, x3, x4, b5, b[5] + m.slope * infected
 
 
-def _substituted(m: _Factors, x: Six) -> Six:
+def _back_substitute(m: _Factors, x: StateVector) -> StateVector:
     """The solution."""
     v = m.inverse[0] * x[4] + m.inverse[1] * x[5]
     e = m.inverse[2] * x[4] + m.inverse[3] * x[5]
@@ -292,22 +296,24 @@ def _substituted(m: _Factors, x: Six) -> Six:
     )
 
 
-def _plus(y: Six, weights: Sequence[Any], terms: Sequence[Six]) -> Six:
+def _add_weighted(
+    y: StateVector, weights: Sequence[Any], terms: Sequence[StateVector]
+) -> StateVector:
     total = list(y)
     for weight, term in zip(weights, terms, strict=True):
         total = [t + weight * x for t, x in zip(total, term, strict=True)]
     return (total[0], total[1], total[2], total[3], total[4], total[5])
 
 
-def _stored(true: Any, work: Callable[..., Six], *inputs: Any) -> Six:
+def _compute_once(true: Any, work: Callable[..., StateVector], *inputs: Any) -> StateVector:
     """`work(*inputs)`, computed once and kept.
 
     On the CPU, XLA computes what several results have in common again for each of them, five times
     over in a step of ours, and disregards `lax.optimization_barrier`. It does not see through a
     branch whose condition it does not know. This is for speed; nothing else depends on it.
     """
-    nothing: Six = (*(jnp.zeros_like(inputs[0][0]) for _ in range(6)),)  # type: ignore[assignment]
-    stored: Six = lax.cond(true, work, lambda *_: nothing, *inputs)
+    nothing: StateVector = (*(jnp.zeros_like(inputs[0][0]) for _ in range(6)),)  # type: ignore[assignment]
+    stored: StateVector = lax.cond(true, work, lambda *_: nothing, *inputs)
     return stored
 
 
@@ -332,26 +338,28 @@ GAMMA = (
 )
 
 
-def _rodas(y: Six, h: float, true: Any, rti: Any, pi: Any, p: HIVParams) -> Six:
+def _rodas(y: StateVector, h: float, true: Any, rti: Any, pi: Any, p: HIVParams) -> StateVector:
     """One step of h days: six linear solves with one matrix, I / (h / 4) - J."""
     matrix = _factor(y, 4.0 / h, rti, pi, p)
 
-    def stage(at: Six, gamma: Sequence[float], stages: list[Six]) -> Six:
-        def right_hand_side(at: Six, stages: list[Six], matrix: _Factors) -> Six:
+    def stage(at: StateVector, gamma: Sequence[float], stages: list[StateVector]) -> StateVector:
+        def right_hand_side(
+            at: StateVector, stages: list[StateVector], matrix: _Factors
+        ) -> StateVector:
             slope = derivative(at, rti, pi, p)
-            return _eliminated(matrix, _plus(slope, [g / h for g in gamma], stages), p)
+            return _eliminate(matrix, _add_weighted(slope, [g / h for g in gamma], stages), p)
 
-        return _substituted(matrix, _stored(true, right_hand_side, at, stages, matrix))
+        return _back_substitute(matrix, _compute_once(true, right_hand_side, at, stages, matrix))
 
     at, stages = y, [stage(y, (), [])]
     for alpha, gamma in zip(ALPHA, GAMMA, strict=True):
-        at = _plus(y, alpha, stages)
+        at = _add_weighted(y, alpha, stages)
         stages.append(stage(at, gamma, stages))
-    after = _plus(at, (1.0,), stages[5:])
-    return _possible(y, after, h, p)
+    after = _add_weighted(at, (1.0,), stages[5:])
+    return _clip_to_bounds(y, after, h, p)
 
 
-def _possible(before: Six, after: Six, h: float, p: HIVParams) -> Six:
+def _clip_to_bounds(before: StateVector, after: StateVector, h: float, p: HIVParams) -> StateVector:
     """`after`, cut off at what h days can do at most: nothing is negative, cells come from cells
     and production, virus from infected cells, and immunity from its birth.
 

@@ -63,7 +63,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         if render_mode is not None and render_mode != env.render_mode:
             raise InputError(f"{env.name} renders as {env.render_mode!r}, not as {render_mode!r}.")
-        for leaf in jax.tree.leaves(env._given(params)):
+        for leaf in jax.tree.leaves(env._check_params(params)):
             if not np.all(np.isfinite(np.asarray(leaf, dtype=np.float64))):
                 raise InputError(f"the params of {env.name} must be finite numbers.")
         self.env = env
@@ -82,7 +82,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         first, self._key = jax.random.split(jax.random.key(int(self.np_random.integers(0, 2**31))))
         self._state, observation = _reset(self.env, first, self.params)
-        return self._seen(observation), {}
+        return self._to_observation(observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._state is None or self._key is None:
@@ -97,7 +97,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
         after = _step(self.env, now, self._state, np.int32(action), self.params)
         self._state = after.state
         return (
-            self._seen(after.observation),
+            self._to_observation(after.observation),
             float(after.reward),
             bool(after.terminated),
             bool(after.truncated),
@@ -109,7 +109,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
             return None
         return self.env.render(self._state, self.params)
 
-    def _seen(self, observation: jax.Array) -> Any:
+    def _to_observation(self, observation: jax.Array) -> Any:
         if isinstance(self.env.observation, Discrete):
             return int(observation)
         return np.asarray(observation, dtype=np.float32).copy()
@@ -136,14 +136,14 @@ class HostEnvironment:
             raise InputError(f"the observations of {self.name} cannot be flattened to vectors.")
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """Whether playing once more may be something else: people may be in it, for all we know.
 
         Not if one of our simulators is inside, and nothing around it that changes what happens.
         """
-        return _changed(self.env) or type(self.env.unwrapped) is not GymnasiumEnv
+        return _has_changing_wrapper(self.env) or type(self.env.unwrapped) is not GymnasiumEnv
 
-    def another(self) -> "HostEnvironment | None":
+    def second_instance(self) -> "HostEnvironment | None":
         """A second instance, if Gymnasium made the first of an id; errors are the environment's."""
         try:
             spec = self.env.spec
@@ -166,13 +166,13 @@ class HostEnvironment:
         flat = cast(spaces.Box, spaces.flatten_space(space))
         return Box(tuple(map(float, flat.low)), tuple(map(float, flat.high)))
 
-    def _seen(self, observation: Any) -> Any:
+    def _to_observation(self, observation: Any) -> Any:
         space = self.env.observation_space
         if isinstance(space, spaces.Discrete):
             return int(observation) - int(space.start)
         return spaces.flatten(space, observation)
 
-    def _act(self, action: Any) -> Any:
+    def _to_action(self, action: Any) -> Any:
         space = self.env.action_space
         if isinstance(space, spaces.Discrete):
             if not space.contains(action + space.start):
@@ -199,12 +199,12 @@ class HostEnvironment:
         rows = []
         for number in range(checks.count("count", count)):
             seen, _ = self.env.reset(seed=seed if number == 0 else None)
-            observation = self._seen(seen)
+            observation = self._to_observation(seen)
             row: list[Transitions] = []
             for key_now in jax.random.split(jax.random.fold_in(key, number), length):
                 action = np.asarray(compiled(key_now, observation))
-                seen, reward, terminated, truncated, _ = self.env.step(self._act(action))
-                after = self._seen(seen)
+                seen, reward, terminated, truncated, _ = self.env.step(self._to_action(action))
+                after = self._to_observation(seen)
                 late = bool(truncated) and not terminated  # never both flags
                 row.append(
                     Transitions(observation, action, float(reward), after, bool(terminated), late)
@@ -213,10 +213,10 @@ class HostEnvironment:
                 if terminated or truncated:
                     break
             rows.append(row)
-        return _padded(rows, length)
+        return _pad_episodes(rows, length)
 
 
-def _padded(rows: list[list[Transitions]], length: int) -> Episodes:
+def _pad_episodes(rows: list[list[Transitions]], length: int) -> Episodes:
     valid = np.array([[t < len(row) for t in range(length)] for row in rows])
 
     def column(field: int) -> NDArray[Any]:
@@ -244,7 +244,9 @@ def collect(
             raise InputError(f"{env.name} runs on the host and takes no params.")
         return env.episodes(policy, key, count, steps)
     if not isinstance(env, Environment):
-        raise InputError("env must be an environment, such as `privrl.envs.make` makes of a name.")
+        raise InputError(
+            "must be an environment, such as `privrl.envs.make` makes of a name.", field="env"
+        )
     check_policy(policy)
     try:
         hash(policy)
@@ -259,7 +261,7 @@ _episodes = jax.jit(episodes, static_argnums=(0, 1, 3, 5))
 
 def from_gymnasium(env: "gymnasium.Env[Any, Any]") -> "Environment[Any, Any] | HostEnvironment":
     """The best form: ours, a `TabularMDP` of its tables, or the host."""
-    inside, changed = env.unwrapped, _changed(env)
+    inside, changed = env.unwrapped, _has_changing_wrapper(env)
     # Of this very class: one of the caller's that is made from it may do something else.
     if type(inside) is GymnasiumEnv and not changed:
         if _step_limit(env) in (None, inside.env.step_limit) and inside.default:
@@ -279,10 +281,10 @@ def from_gymnasium(env: "gymnasium.Env[Any, Any]") -> "Environment[Any, Any] | H
 
 def is_live(env: "Environment[Any, Any] | HostEnvironment") -> bool:
     """Whether people may be in it, for all we know: compiled environments are simulators."""
-    return isinstance(env, HostEnvironment) and env.live
+    return isinstance(env, HostEnvironment) and env.is_live
 
 
-def simulator(env: "Environment[Any, Any] | HostEnvironment") -> Any:
+def simulator_identity(env: "Environment[Any, Any] | HostEnvironment") -> Any:
     """What makes a simulator the one it is, for a digest: its settings, and parameters of its."""
     if isinstance(env, Environment):
         return env, env.default_params
@@ -291,7 +293,7 @@ def simulator(env: "Environment[Any, Any] | HostEnvironment") -> Any:
     return inside.env, inside.params, env.step_limit
 
 
-def _changed(env: "gymnasium.Env[Any, Any]") -> bool:
+def _has_changing_wrapper(env: "gymnasium.Env[Any, Any]") -> bool:
     """Whether a wrapper changes what happens, of which tables would not know.
 
     These three watch; what is made from them may do more.

@@ -2,8 +2,8 @@
 
 While people play, an environment that fails must fail in silence, since an error would tell about
 the person with whom it did. One that fails with everybody would then end in a policy that was
-learned from nothing, with a certificate. So `checked` plays a few random episodes first, in another
-instance: a second one that Gymnasium makes of the same id, or one that the caller gives
+learned from nothing, with a certificate. So `run_preflight` plays a few random episodes first, in
+another instance: a second one that Gymnasium makes of the same id, or one that the caller gives
 (`preflight_env`). Nobody may be in it, since its errors are shown. Who cannot have another instance
 waives the pre-flight (`preflight=False`), and the certificate says so.
 
@@ -46,7 +46,7 @@ ASSUMPTIONS: dict[str | None, tuple[Assumption, ...]] = {
 _EPISODES, _STEPS = 3, 200
 
 
-def checked(
+def run_preflight(
     env: Environment[Any, Any] | HostEnvironment,
     *,
     private: bool,
@@ -60,10 +60,10 @@ def checked(
     `private` errors are shown when they happen. `other` is an instance that nobody is in. A run
     that is gone on with, `again`, had its pre-flight or its waiver, so that it may do without.
     """
-    tried = checks.switch("preflight", preflight)
+    tried = checks.boolean("preflight", preflight)
     if other is not None and not tried:
         raise InputError("preflight_env is for a pre-flight, which you waived: leave one out.")
-    if not private or not isinstance(env, HostEnvironment) or not env.live:
+    if not private or not isinstance(env, HostEnvironment) or not env.is_live:
         return None
     if not tried:
         return "waived"
@@ -78,12 +78,13 @@ def checked(
         try_out(spare)
         return "passed"
     try:
-        made = env.another()
+        made = env.second_instance()
     except Exception as problem:  # whatever an environment of the caller's may raise
         if again:
             return None
         raise InputError(
-            f"{env.name} could not be made a second time, for its pre-flight: {_told(problem)}. "
+            f"{env.name} could not be made a second time, for its pre-flight: "
+            f"{_format_error(problem)}. "
             "Give one with preflight_env, or waive the pre-flight."
         ) from None
     if made is None:
@@ -111,16 +112,16 @@ def try_out(env: HostEnvironment) -> None:
         try:
             answer = env.env.reset(seed=int(draw.integers(2**31 - 1)))
             _check(isinstance(answer, tuple) and len(answer) == 2, "an observation and a dict")
-            _observation(env, answer[0])
+            _check_observation(env, answer[0])
             over = False
             while not over and taken < _STEPS:
                 taken += 1
                 where = f"step {taken}"
-                action = env._act(np.int64(draw.integers(env.num_actions)))
+                action = env._to_action(np.int64(draw.integers(env.num_actions)))
                 step: Any = env.env.step(action)
                 _check(isinstance(step, tuple) and len(step) == 5, "five things from a step")
                 seen, reward, terminated, truncated, _ = step
-                _observation(env, seen)
+                _check_observation(env, seen)
                 _check(_is_finite(reward), "a reward that is a finite number")
                 for flag in (terminated, truncated):
                     _check(isinstance(flag, bool | np.bool_), "true or false for an end")
@@ -128,25 +129,25 @@ def try_out(env: HostEnvironment) -> None:
         except Exception as problem:  # whatever an environment of the caller's may raise
             raise InputError(
                 f"{env.name} does not work, so nobody should play in it: its pre-flight failed at "
-                f"its {where} with {_told(problem)}."
+                f"its {where} with {_format_error(problem)}."
             ) from None
 
 
-class _Broken(Exception):  # noqa: N818 (it is said in the middle of a sentence)
+class _CheckFailed(Exception):  # noqa: N818 (it is said in the middle of a sentence)
     """What is missing."""
 
 
 def _check(holds: bool, wanted: str) -> None:
     if not holds:
-        raise _Broken(f"something else than {wanted}")
+        raise _CheckFailed(f"something else than {wanted}")
 
 
-def _observation(env: HostEnvironment, seen: Any) -> None:
+def _check_observation(env: HostEnvironment, seen: Any) -> None:
     space, observed = env.env.observation_space, env.observation
     if isinstance(observed, Discrete):
         _check(bool(space.contains(seen)), f"an observation of {space}")
         return
-    found = np.asarray(env._seen(seen), float)
+    found = np.asarray(env._to_observation(seen), float)
     _check(found.shape == observed.shape, f"an observation of the shape {observed.shape}")
     _check(bool(np.all(np.isfinite(found))), "a finite observation")
 
@@ -162,8 +163,8 @@ def _spaces(env: HostEnvironment) -> tuple[Any, Any]:
     return env.env.observation_space, env.env.action_space
 
 
-def _told(problem: Exception) -> str:
+def _format_error(problem: Exception) -> str:
     """An error in one line, without a full stop."""
-    if isinstance(problem, _Broken):
+    if isinstance(problem, _CheckFailed):
         return str(problem)
     return " ".join(f"{type(problem).__name__}, {problem}".split()).rstrip(".,")

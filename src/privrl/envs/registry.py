@@ -17,7 +17,7 @@ from privrl.envs.host import GymnasiumEnv, HostEnvironment, from_gymnasium
 from privrl.envs.square import ObstacleSquare
 from privrl.envs.taxi import Taxi
 
-OURS: dict[str, Any] = {
+BUILTIN: dict[str, Any] = {
     "Chain": Chain,
     "MDP100": MDP100,
     "Taxi": Taxi,
@@ -30,10 +30,10 @@ OURS: dict[str, Any] = {
 }
 
 # As seo2020 spells it.
-OTHER_NAMES = {"MDP-100": "MDP100"}
+ALIASES = {"MDP-100": "MDP100"}
 
 # Gymnasium's ids whose dynamics ours reproduce, whether or not the installed version knows them.
-SAME_AS_OURS: dict[str, tuple[str, dict[str, Any]]] = {
+GYMNASIUM_EQUIVALENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "Taxi-v4": ("Taxi", {}),
     "Taxi-v3": ("Taxi", {}),
     "Taxi-v2": ("Taxi", {"legacy_map": True}),
@@ -59,19 +59,23 @@ def make(
         if isinstance(env, gymnasium.Env):
             return from_gymnasium(env)
         raise InputError(f"{env!r} is neither an environment nor the name of one.")
-    ours = _ours(env)
+    ours = _find_builtin(env)
     if ours is not None:
         name, settings = ours
-        known = {field.name for field in fields(OURS[name])}
+        known = {field.name for field in fields(BUILTIN[name])}
         if set(options) <= known:
-            made: Environment[Any, Any] = OURS[name](**{**settings, **options})
+            made: Environment[Any, Any] = BUILTIN[name](**{**settings, **options})
             return made
         # An option that only Gymnasium's has, such as `is_rainy`, under the name it has there.
-        same = [k for k, v in SAME_AS_OURS.items() if v == ours and k in gymnasium.registry]
-        if env not in SAME_AS_OURS or not same:
-            raise InputError(f"{name} does not take {_listed(sorted(set(options) - known))}.")
-        return _theirs(same[0], options)
-    return _theirs(env, options)
+        same = [
+            k for k, v in GYMNASIUM_EQUIVALENTS.items() if v == ours and k in gymnasium.registry
+        ]
+        if env not in GYMNASIUM_EQUIVALENTS or not same:
+            raise InputError(
+                f"{name} does not take {_format_options(sorted(set(options) - known))}."
+            )
+        return _make_gymnasium(same[0], options)
+    return _make_gymnasium(env, options)
 
 
 def gymnasium_entry(
@@ -83,31 +87,34 @@ def gymnasium_entry(
     return GymnasiumEnv(made, params, render_mode)
 
 
-def _ours(name: str) -> tuple[str, dict[str, Any]] | None:
-    if name in SAME_AS_OURS:
-        return SAME_AS_OURS[name]
+def _find_builtin(name: str) -> tuple[str, dict[str, Any]] | None:
+    if name in GYMNASIUM_EQUIVALENTS:
+        return GYMNASIUM_EQUIVALENTS[name]
     space, _, rest = name.partition("/")
-    bare = rest.removesuffix("-v0") if space in files.NAMES else name
-    bare = OTHER_NAMES.get(bare, bare)
-    return (bare, {}) if bare in OURS else None
+    bare = rest.removesuffix("-v0") if space in files.PACKAGE_NAMES else name
+    bare = ALIASES.get(bare, bare)
+    return (bare, {}) if bare in BUILTIN else None
 
 
-def _unknown(name: str) -> InputError:
+def _unknown_error(name: str) -> InputError:
     return InputError(
-        f"There is no environment {name!r}: use {', '.join(OURS)}, or an id that Gymnasium knows."
+        f"There is no environment {name!r}: use {', '.join(BUILTIN)}, or an id that Gymnasium "
+        "knows."
     )
 
 
-def _theirs(name: str, options: dict[str, Any]) -> "Environment[Any, Any] | HostEnvironment":
+def _make_gymnasium(
+    name: str, options: dict[str, Any]
+) -> "Environment[Any, Any] | HostEnvironment":
     if name.count(":") > 1:  # It is module:Id, and Gymnasium takes the colon apart unseen.
-        raise _unknown(name)
+        raise _unknown_error(name)
     try:
         with warnings.catch_warnings():
             # An old but working id is what the caller asked for.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
             return from_gymnasium(gymnasium.make(name, **options))
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
-        raise _unknown(name) from None
+        raise _unknown_error(name) from None
     except InputError:
         raise
     # Whatever an environment of somebody else's makes of its options is not ours to list.
@@ -116,5 +123,5 @@ def _theirs(name: str, options: dict[str, Any]) -> "Environment[Any, Any] | Host
         raise InputError(f"Gymnasium could not make {name!r}: {reason}.") from None
 
 
-def _listed(options: list[str]) -> str:
+def _format_options(options: list[str]) -> str:
     return f"the option{'s' if len(options) > 1 else ''} {', '.join(map(repr, options))}"

@@ -69,7 +69,7 @@ class ObstacleSquare(Environment[jax.Array, TableParams]):
         corner = jnp.clip(jnp.floor(jnp.asarray(points)), 0, self.size - 1).astype(jnp.int32)
         return corner[..., 0] + self.size * corner[..., 1]
 
-    def _landed(self, cell: jax.Array, inside: jax.Array) -> jax.Array:
+    def _point_in_cell(self, cell: jax.Array, inside: jax.Array) -> jax.Array:
         """The point of a cell, from its place inside, (2,) from [0, 1)."""
         corner = self.grid.position(cell) - 0.5
         # Where the corner is large, a place close to 1 would round up into the next cell.
@@ -78,18 +78,18 @@ class ObstacleSquare(Environment[jax.Array, TableParams]):
     def _reset(self, key: jax.Array, params: TableParams) -> jax.Array:
         cell_key, inside_key = jax.random.split(key)
         cell = self.grid._reset(cell_key, params)
-        return self._landed(cell, jax.random.uniform(inside_key, (2,)))
+        return self._point_in_cell(cell, jax.random.uniform(inside_key, (2,)))
 
     def _draw(self, key: jax.Array) -> jax.Array:
-        """(3,): the grid's chance, and a place inside a cell."""
+        """(3,): the grid's probability, and a place inside a cell."""
         return jax.random.uniform(key, (3,))
 
     def _move(
-        self, chance: Any, inner: jax.Array, action: jax.Array, params: TableParams
+        self, prob: Any, inner: jax.Array, action: jax.Array, params: TableParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         cell = self.cells(inner)
-        after, reward, ended = self.grid._move(chance[0], cell, action, params)
-        return self._landed(after, chance[1:]), reward, ended
+        after, reward, ended = self.grid._move(prob[0], cell, action, params)
+        return self._point_in_cell(after, prob[1:]), reward, ended
 
     def _observe(self, inner: jax.Array, params: TableParams) -> jax.Array:
         return inner

@@ -58,7 +58,7 @@ class Tables:
 
     def __post_init__(self) -> None:
         kept = {
-            "successors": arrays.whole("successors", self.successors),
+            "successors": arrays.integers("successors", self.successors),
             "probabilities": arrays.distributions("probabilities", self.probabilities),
             "rewards": arrays.floats("rewards", self.rewards),
             "terminated": arrays.flags("terminated", self.terminated),
@@ -67,20 +67,23 @@ class Tables:
         shape = kept["probabilities"].shape
         if len(shape) != 3 or 0 in shape:
             raise InputError(
-                f"probabilities must have the shape (states, actions, successors), not {shape}."
+                f"must have the shape (states, actions, successors), not {shape}.",
+                field="probabilities",
             )
         for name in ("successors", "rewards", "terminated"):
             if kept[name].shape != shape:
                 raise InputError(
-                    f"{name} must have the shape {shape} of the probabilities, "
-                    f"not {kept[name].shape}."
+                    f"must have the shape {shape} of the probabilities, not {kept[name].shape}.",
+                    field=name,
                 )
         if kept["start"].shape != shape[:1]:
-            raise InputError(f"start must have one entry for each of the {shape[0]} states.")
+            raise InputError(
+                f"must have one entry for each of the {shape[0]} states.", field="start"
+            )
         if kept["successors"].min() < 0 or kept["successors"].max() >= shape[0]:
-            raise InputError(f"successors must be states from 0 to {shape[0] - 1}.")
+            raise InputError(f"must be states from 0 to {shape[0] - 1}.", field="successors")
         if not np.all(np.isfinite(kept["rewards"])):
-            raise InputError("rewards must be finite.")
+            raise InputError("must be finite.", field="rewards")
         for name, table in kept.items():
             # What sampling uses is derived from these once, so they must not change.
             table.setflags(write=False)
@@ -154,13 +157,13 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         return jax.random.uniform(key)
 
     def _move(
-        self, chance: Any, inner: jax.Array, action: jax.Array, params: TableParams
+        self, prob: Any, inner: jax.Array, action: jax.Array, params: TableParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         row = _floats(params.cumulative)[inner, action]
         if row.shape[0] == 1:  # nothing to draw
             k = jnp.zeros((), jnp.int32)
         else:
-            k = jnp.sum(chance >= row[:-1], dtype=jnp.int32)
+            k = jnp.sum(prob >= row[:-1], dtype=jnp.int32)
         successor = jnp.asarray(params.successors)[inner, action, k]
         reward = _floats(params.rewards)[inner, action, k]
         return successor, reward, jnp.asarray(params.terminated)[inner, action, k]
@@ -182,11 +185,11 @@ class TabularMDP(Environment[jax.Array, TableParams]):
                 raise InputError("the values of actions must be numbers, not NaN.")
             chosen = table.argmax(axis=1)
         elif table.shape == (self.num_states,):
-            chosen = arrays.whole("actions", table)
+            chosen = arrays.integers("actions", table)
         else:
             raise InputError(f"one action is needed for each of the {self.num_states} states.")
         if chosen.min() < 0 or chosen.max() >= self.num_actions:
-            raise InputError(f"actions must be from 0 to {self.num_actions - 1}.")
+            raise InputError(f"must be from 0 to {self.num_actions - 1}.", field="actions")
         table_of_ones: Floats = np.eye(self.num_actions)[chosen]
         return table_of_ones
 
@@ -206,7 +209,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         With gamma = 1 they exist where an episode ends with certainty, or comes to where nothing is
         paid any more.
         """
-        values, exist = self._evaluate(self._policy(policy), _discount(gamma))
+        values, exist = self._evaluate(self._policy(policy), _check_discount(gamma))
         if not np.all(exist):
             raise InputError(ENDLESS)
         return values
@@ -217,7 +220,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
 
     def start_value(self, policy: ArrayLike, gamma: float) -> float:
         """What the policy is worth where episodes start; no matter what it would do elsewhere."""
-        values, exist = self._evaluate(self._policy(policy), _discount(gamma))
+        values, exist = self._evaluate(self._policy(policy), _check_discount(gamma))
         begun = self.tables.start > 0.0
         if not np.all(exist[begun]):
             raise InputError(ENDLESS)
@@ -229,16 +232,16 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         The start does not count; the step that ends the episode does.
         """
         table, tables = self._policy(policy), self.tables
-        chances = table[:, :, None] * tables.probabilities
+        probs = table[:, :, None] * tables.probabilities
         here, found = np.array(tables.start), np.zeros(self.num_states)
         for _ in range(checks.count("steps", steps)):
-            moved = here[:, None, None] * chances
-            found += self._arrived(moved)
-            here = self._arrived(np.where(tables.terminated, 0.0, moved))
+            moved = here[:, None, None] * probs
+            found += self._push_forward(moved)
+            here = self._push_forward(np.where(tables.terminated, 0.0, moved))
         return found
 
-    def _arrived(self, moved: Floats) -> Floats:
-        """Chances of transitions (S, A, K), by where these lead."""
+    def _push_forward(self, moved: Floats) -> Floats:
+        """Probabilities of transitions (S, A, K), by where these lead."""
         to = self.tables.successors.ravel()
         found = np.bincount(to, weights=moved.ravel(), minlength=self.num_states)
         return found.astype(np.float64)
@@ -253,15 +256,17 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         is new, and zero elsewhere; and some action is new, or the old policy would not end either.
         So the mean reward is positive, and no optimum exists: which is what the error says.
         """
-        discount = _discount(gamma)
+        discount = _check_discount(gamma)
         if discount == 1.0:
-            actions = self._towards_an_end()
+            actions = self._terminating_actions()
         else:
             actions = self._backup(self.values(self.uniform(), discount), discount).argmax(axis=1)
         while True:
             values, exist = self._evaluate(self.greedy(actions), discount)
             if not np.all(exist):
-                raise InputError("gamma must be below 1: rewards can be collected for ever.")
+                raise InputError(
+                    "must be below 1: rewards can be collected for ever.", field="gamma"
+                )
             options = self._backup(values, discount)
             best = options.max(axis=1)
             kept = np.take_along_axis(options, actions[:, None], axis=1)[:, 0]
@@ -271,17 +276,19 @@ class TabularMDP(Environment[jax.Array, TableParams]):
                 return Solution(self.greedy(actions), values, options)
             actions = np.where(better, options.argmax(axis=1), actions)
 
-    def _towards_an_end(self) -> Integers:
+    def _terminating_actions(self) -> Integers:
         """In each state an action that may lead a step nearer to the end of the episode."""
         tables, anyhow = self.tables, self.uniform()
         kernel = self._kernel(anyhow)
-        onward = _leading_to(kernel, self._ends(anyhow, kernel))
+        onward = _shortest_path_step(kernel, self._ending_states(anyhow, kernel))
         if np.any(onward < 0):
-            raise InputError("gamma must be below 1: from some states no end can be reached.")
+            raise InputError(
+                "must be below 1: from some states no end can be reached.", field="gamma"
+            )
         there = onward[:, None, None] == self.num_states
         nearer = ~tables.terminated & (tables.successors == onward[:, None, None])
-        chances = np.sum(tables.probabilities * np.where(there, tables.terminated, nearer), axis=2)
-        actions: Integers = chances.argmax(axis=1)
+        probs = np.sum(tables.probabilities * np.where(there, tables.terminated, nearer), axis=2)
+        actions: Integers = probs.argmax(axis=1)
         return actions
 
     def _evaluate(self, policy: Floats, discount: float) -> tuple[Floats, Flags]:
@@ -289,11 +296,11 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         kernel = self._kernel(policy)
         exist, solved = np.ones((2, self.num_states), bool)
         if discount == 1.0:
-            ends = self._ends(policy, kernel)
-            trapped = _leading_to(kernel, ends) < 0
-            exist = _leading_to(kernel, trapped) < 0
+            ends = self._ending_states(policy, kernel)
+            trapped = _shortest_path_step(kernel, ends) < 0
+            exist = _shortest_path_step(kernel, trapped) < 0
             # Where nothing is paid any more the value is 0, and the matrix may be singular.
-            solved = exist & (_leading_to(kernel, self._pays(policy)) >= 0)
+            solved = exist & (_shortest_path_step(kernel, self._paying_states(policy)) >= 0)
         rewards = np.sum(policy * self.expected_rewards(), axis=1)
         values = np.zeros(self.num_states)
         if np.any(solved):
@@ -305,17 +312,17 @@ class TabularMDP(Environment[jax.Array, TableParams]):
                 values[solved] = spsolve(system, rewards[solved])
         return values, exist
 
-    def _pays(self, policy: Floats) -> Flags:
+    def _paying_states(self, policy: Floats) -> Flags:
         """Where the next step may pay something."""
         sizes = np.sum(self.tables.probabilities * np.abs(self.tables.rewards), axis=2)
         paying: Flags = np.sum(policy * sizes, axis=1) > 0.0
         return paying
 
-    def _ends(self, policy: Floats, kernel: Any) -> Flags:
+    def _ending_states(self, policy: Floats, kernel: Any) -> Flags:
         """Where the next step may terminate, or nothing is paid any more."""
         leaves = np.sum(self.tables.probabilities * self.tables.terminated, axis=2)
         ends: Flags = np.sum(policy * leaves, axis=1) > 0.0
-        return ends | (_leading_to(kernel, self._pays(policy)) < 0)
+        return ends | (_shortest_path_step(kernel, self._paying_states(policy)) < 0)
 
     def _backup(self, values: Floats, gamma: float) -> Floats:
         tables = self.tables
@@ -361,13 +368,13 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         name: str = "table",
     ) -> "GivenMDP":
         """From arrays of shape (S, A, K); nothing terminates and starts are uniform by default."""
-        chances = arrays.floats("probabilities", probabilities)
-        size = chances.shape[0] if chances.ndim else 0
+        probs = arrays.floats("probabilities", probabilities)
+        size = probs.shape[0] if probs.ndim else 0
         tables = Tables(
             successors,  # type: ignore[arg-type]  # converted when checked, like the others
-            chances,
+            probs,
             rewards,  # type: ignore[arg-type]
-            np.zeros(chances.shape) if terminated is None else terminated,  # type: ignore[arg-type]
+            np.zeros(probs.shape) if terminated is None else terminated,  # type: ignore[arg-type]
             np.full(size, 1.0 / max(size, 1)) if start is None else start,  # type: ignore[arg-type]
         )
         return GivenMDP(tables, step_limit, name)
@@ -389,20 +396,24 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         dense = arrays.floats("transitions", transitions)
         if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
             raise InputError(
-                f"transitions must have the shape (states, actions, states), not {dense.shape}."
+                f"must have the shape (states, actions, states), not {dense.shape}.",
+                field="transitions",
             )
         pay = arrays.floats("rewards", rewards)
         if pay.shape not in ((), dense.shape[:2], dense.shape):
             raise InputError(
-                f"rewards must be a number or have the shape {dense.shape[:2]} or {dense.shape}, "
-                f"not {pay.shape}."
+                f"must be a number or have the shape {dense.shape[:2]} or {dense.shape}, "
+                f"not {pay.shape}.",
+                field="rewards",
             )
         pay = np.broadcast_to(pay[..., None] if pay.ndim == 2 else pay, dense.shape)
         flags = np.zeros(len(dense), bool)
         if terminal is not None:
             flags = arrays.flags("terminal", terminal)
         if flags.shape != (len(dense),):
-            raise InputError(f"terminal must have one entry for each of the {len(dense)} states.")
+            raise InputError(
+                f"must have one entry for each of the {len(dense)} states.", field="terminal"
+            )
         width = max(int((dense != 0.0).sum(axis=2).max()), 1)
         # The possible successors of each row first, in their order.
         successors = np.argsort(dense == 0.0, axis=2, kind="stable")[:, :, :width]
@@ -433,9 +444,9 @@ class TabularMDP(Environment[jax.Array, TableParams]):
             probabilities, rewards = np.zeros(shape), np.zeros(shape)
             for s in range(states):
                 for a in range(actions):
-                    for k, (chance, after, reward, end) in enumerate(table[s][a]):
+                    for k, (prob, after, reward, end) in enumerate(table[s][a]):
                         successors[s, a, k] = after
-                        probabilities[s, a, k] = chance
+                        probabilities[s, a, k] = prob
                         rewards[s, a, k] = reward
                         terminated[s, a, k] = end
         except (KeyError, TypeError, ValueError):
@@ -479,14 +490,14 @@ def _floats(table: Any) -> jax.Array:
     return jnp.asarray(table, jnp.result_type(float))
 
 
-def _discount(gamma: object) -> float:
+def _check_discount(gamma: object) -> float:
     value = checks.number("gamma", gamma)
     if not 0.0 <= value <= 1.0:
-        raise InputError(f"gamma must be from 0 to 1, not {value:g}.")
+        raise InputError(f"must be from 0 to 1, not {value:g}.", field="gamma")
     return value
 
 
-def _leading_to(kernel: Any, targets: Flags) -> Integers:
+def _shortest_path_step(kernel: Any, targets: Flags) -> Integers:
     """For each state, the next one on a shortest way to a target; S in a target, -1 without a way.
 
     A breadth-first search, against the direction of the steps, from a node that leads to all

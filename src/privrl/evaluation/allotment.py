@@ -36,7 +36,7 @@ from privrl.privacy.promise import Unit
 _PARTS = 64
 
 
-def places(ids: Any, key: bytes) -> Floats:
+def keyed_uniforms(ids: Any, key: bytes) -> Floats:
     """The place in [0, 1) of each id; see the module."""
     digests = (blake2b(str(one).encode(), key=key, digest_size=8).digest() for one in ids)
     drawn = np.frombuffer(b"".join(digests), dtype="<u8")
@@ -44,7 +44,7 @@ def places(ids: Any, key: bytes) -> Floats:
 
 
 @dataclass(frozen=True)
-class Allotted:
+class Allotment:
     """Data in the order of its units' places."""
 
     count: int
@@ -56,7 +56,7 @@ class Allotted:
     def steps(self, count: int) -> Iterator[tuple[int, Trajectories]]:
         """Numbers of steps, never falling, and units that take part in them."""
         for part in self.parts():
-            step = np.floor(count * places(part.unit_ids, self.key)).astype(np.int64)
+            step = np.floor(count * keyed_uniforms(part.unit_ids, self.key)).astype(np.int64)
             own = step[part.unit_index]
             order = np.argsort(own, kind="stable")
             taken, begins = np.unique(own[order], return_index=True)
@@ -66,13 +66,13 @@ class Allotted:
 
 
 @contextmanager
-def allotted(
+def allot(
     data: Data, key: bytes, checked: Callable[[Trajectories], None] = lambda _: None
-) -> Iterator[Allotted]:
+) -> Iterator[Allotment]:
     """`data` dealt by secret places; `checked` is called with each batch, and may refuse it."""
     if isinstance(data, Trajectories):
         checked(data)
-        yield Allotted(data.num_units, key, lambda: iter((data,)))
+        yield Allotment(data.num_units, key, lambda: iter((data,)))
         return
     with ExitStack() as stack:
         files: list[IO[bytes]] = []
@@ -82,7 +82,7 @@ def allotted(
                 stack.callback(_close, files[-1])
         except OSError as error:
             raise InputError(f"scratch {data.scratch} cannot be used: {error.strerror}.") from None
-        yield _dealt(data, key, checked, files)
+        yield _deal(data, key, checked, files)
 
 
 def unit_of(data: Data) -> Unit:
@@ -92,7 +92,9 @@ def unit_of(data: Data) -> Unit:
     given: object = data
     if not isinstance(given, TrajectoryStream):
         # Batches of somebody's own may hold the same id for different units.
-        raise InputError("data must be Trajectories, or a stream of them made by stream_parquet.")
+        raise InputError(
+            "must be Trajectories, or a stream of them made by stream_parquet.", field="data"
+        )
     return Unit.TRAJECTORY if data.plan.user is None else Unit.USER
 
 
@@ -102,18 +104,18 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
-def _dealt(
+def _deal(
     data: TrajectoryStream,
     key: bytes,
     checked: Callable[[Trajectories], None],
     files: list[IO[bytes]],
-) -> Allotted:
+) -> Allotment:
     count = 0
     try:
         for batch in data:
             checked(batch)
             count += batch.num_units
-            part = np.floor(_PARTS * places(batch.unit_ids, key)).astype(np.int64)
+            part = np.floor(_PARTS * keyed_uniforms(batch.unit_ids, key)).astype(np.int64)
             part = part[batch.unit_index]
             for number in np.unique(part).tolist():
                 piece = batch.take(np.flatnonzero(part == number))
@@ -125,10 +127,10 @@ def _dealt(
         raise InputError(
             f"Dealing people to steps needs room in {where}: {error.strerror}."
         ) from None
-    return Allotted(count, key, lambda: _read(files))
+    return Allotment(count, key, lambda: _load_parts(files))
 
 
-def _read(files: list[IO[bytes]]) -> Iterator[Trajectories]:
+def _load_parts(files: list[IO[bytes]]) -> Iterator[Trajectories]:
     for file in files:
         pieces, size = [], file.tell()
         file.seek(0)
@@ -136,10 +138,10 @@ def _read(files: list[IO[bytes]]) -> Iterator[Trajectories]:
             pieces.append(pickle.load(file))
         file.close()
         if pieces:
-            yield _together(pieces)
+            yield _concatenate(pieces)
 
 
-def _together(pieces: list[Trajectories]) -> Trajectories:
+def _concatenate(pieces: list[Trajectories]) -> Trajectories:
     """Pieces of one stream as one, in their order."""
     last = pieces[-1]
     ends = np.cumsum([piece.num_steps for piece in pieces])

@@ -35,8 +35,8 @@ from privrl.data.coverage import check_table
 from privrl.evaluation.steps import (
     Data,
     batches,
-    discount,
-    logged_chances,
+    check_discount,
+    logged_probs,
     refuse_unpaid,
     steps,
 )
@@ -71,8 +71,8 @@ def mspbe(weights: ArrayLike, moments: Moments, ridge: float = 0.0) -> float:
     theta = np.asarray(weights, dtype=np.float64)
     if theta.shape != moments.b.shape:
         raise InputError(
-            f"weights must have {moments.b.size} entries, one for each feature, "
-            f"not shape {theta.shape}."
+            f"must have {moments.b.size} entries, one for each feature, not shape {theta.shape}.",
+            field="weights",
         )
     error = moments.b - moments.A @ theta
     values, vectors = np.linalg.eigh(moments.C)
@@ -117,7 +117,7 @@ def exact_moments(
 
     a transition from s to s' at time t counts with e_{t+1}(s'), and one that ends with 1 / (t + 1).
     """
-    gamma = discount(gamma)
+    gamma = check_discount(gamma)
     limit = max_steps if max_steps is not None else getattr(env, "step_limit", None)
     if limit is None:
         raise InputError("The environment sets no limit to an episode: pass max_steps.")
@@ -191,15 +191,15 @@ class UnitMoments:
         d = self.dimension
         size = max(1, _CACHED // d)
 
-        def cut(stacked: Any, begin: int) -> Any:
+        def slice_units(stacked: Any, begin: int) -> Any:
             return None if stacked is None else stacked[begin * d : (begin + size) * d]
 
         return [
             UnitMoments(
-                cut(self.A, i),
+                slice_units(self.A, i),
                 self.b[i : i + size],
-                cut(self.transposed, i),
-                cut(self.C, i),
+                slice_units(self.transposed, i),
+                slice_units(self.C, i),
                 self.unit,
             )
             for i in range(0, self.count, size)
@@ -239,18 +239,20 @@ def unit_moments(
         with np.errstate(all="ignore"):
             at = unit_steps(piece, policy, features, gamma, cap, reward_range, change)
             if dense is None:
-                dense = _entries(at.phi) + _entries(at.direction) > _SPARSE * 2 * at.size
-            phi, direction = (_as(x, dense) for x in (at.phi, at.direction))
-            left = at.spread(phi, at.ratios)
+                dense = (
+                    _count_nonzero(at.phi) + _count_nonzero(at.direction) > _SPARSE * 2 * at.size
+                )
+            phi, direction = (_to_storage(x, dense) for x in (at.phi, at.direction))
+            left = at.scatter_by_unit(phi, at.ratios)
             parts["A"].append(left @ direction)
             parts["b"].append((left @ at.rewards).reshape(at.num_units, d))
             if dual:
-                parts["transposed"].append(at.spread(direction, at.ratios) @ phi)
-                parts["C"].append(at.spread(phi, 1.0) @ phi)
+                parts["transposed"].append(at.scatter_by_unit(direction, at.ratios) @ phi)
+                parts["C"].append(at.scatter_by_unit(phi, 1.0) @ phi)
     if unit is None:
         raise InputError("There is no trajectory in the data.")
 
-    def joined(name: str) -> Any:
+    def stack(name: str) -> Any:
         found = parts[name]
         if not found:
             return None
@@ -258,11 +260,11 @@ def unit_moments(
             return np.concatenate(found)
         return sparse.vstack(found, format="csr")
 
-    return UnitMoments(unit=unit, **{name: joined(name) for name in parts})
+    return UnitMoments(unit=unit, **{name: stack(name) for name in parts})
 
 
 @dataclass(frozen=True)
-class UnitMoves:
+class UnitTransitions:
     """What every row of some trajectories brings to the moments of its unit.
 
     A row without a next state has share 0; one whose ratio is not finite has ratio 0.
@@ -284,13 +286,13 @@ class UnitMoves:
     num_units: int
 
 
-def unit_moves(
+def unit_transitions(
     data: Trajectories,
     policy: Policy | None,
     gamma: float,
     cap: float | None = None,
     reward_range: tuple[float, float] | None = None,
-) -> UnitMoves:
+) -> UnitTransitions:
     """Total: rewards are clipped into `reward_range` (NaN to its middle), ratios are at most `cap`,
     and one that is not finite is 0. What a row gives depends on its own unit's data alone.
     """
@@ -298,7 +300,7 @@ def unit_moves(
     following = np.empty_like(data.states)
     following[:-1] = data.states[1:]
     following[last] = data.states[last] if data.final_states is None else data.final_states
-    discounts = np.full(data.num_steps, discount(gamma))
+    discounts = np.full(data.num_steps, check_discount(gamma))
     discounts[last[ended]] = 0.0
     lengths, (index, count) = data.lengths, owners(data)
     usable = lengths if data.final_states is not None else lengths - ~ended
@@ -307,7 +309,7 @@ def unit_moves(
     if data.final_states is None:
         shares[last[~ended]] = 0.0
     rewards = np.asarray(data.rewards, dtype=np.float64)
-    return UnitMoves(
+    return UnitTransitions(
         states=data.states,
         following=following,
         discounts=discounts,
@@ -335,7 +337,7 @@ def owners(data: Trajectories) -> tuple[NDArray[np.int64], int]:
 
 def _ratios(data: Trajectories, policy: Policy | None, cap: float | None) -> Floats | float:
     """pi(a|s) / b(a|s), at most `cap`; 0 where either is no probability."""
-    found = logged_chances(data, policy)
+    found = logged_probs(data, policy)
     if found is None:
         return 1.0
     target, behavior = found
@@ -363,7 +365,7 @@ class UnitSteps:
     def size(self) -> int:
         return int(self.phi.shape[0] * self.phi.shape[1])
 
-    def spread(self, rows: Any, weights: Floats | float) -> Any:
+    def scatter_by_unit(self, rows: Any, weights: Floats | float) -> Any:
         """(units x d, steps): share_t w_t times row t, in the rows of the unit it belongs to."""
         found = sparse.coo_matrix(rows)
         entries = found.data * (self.shares * weights)[found.row]
@@ -373,21 +375,21 @@ class UnitSteps:
 
     def residual(self, theta: Floats) -> tuple[Floats]:
         """b_i - A_i theta of each unit, without its matrices."""
-        return (self._added(self.phi, self.ratios * self._errors(theta)),)
+        return (self._sum_by_unit(self.phi, self.ratios * self._errors(theta)),)
 
     def primal_dual(self, theta: Floats, dual: Floats) -> tuple[Floats, Floats]:
         """A_i' w and b_i - A_i theta - C_i w of each unit, for w = `dual`."""
         along = np.asarray(self.phi @ dual)
         return (
-            self._added(self.direction, self.ratios * along),
-            self._added(self.phi, self.ratios * self._errors(theta) - along),
+            self._sum_by_unit(self.direction, self.ratios * along),
+            self._sum_by_unit(self.phi, self.ratios * self._errors(theta) - along),
         )
 
     def _errors(self, theta: Floats) -> Floats:
         """r_t - direction_t' theta."""
         return np.asarray(self.rewards - self.direction @ theta)
 
-    def _added(self, rows: Floats, weights: Floats) -> Floats:
+    def _sum_by_unit(self, rows: Floats, weights: Floats) -> Floats:
         """(units, d): the sum of share_t w_t times row t over the steps of each unit."""
         entries = self.shares * weights, (self.units, np.arange(self.units.size))
         owners = sparse.csr_matrix(entries, shape=(self.num_units, self.units.size))
@@ -403,9 +405,10 @@ def unit_steps(
     reward_range: tuple[float, float] | None,
     change: Floats | None,
 ) -> UnitSteps:
-    """What `unit_moves` says, with features; a step whose features are not finite has none."""
+    """What `unit_transitions` says, with features; a step whose features are not finite has
+    none."""
     check_table(features, piece)
-    moves = unit_moves(piece, policy, gamma, cap, reward_range)
+    moves = unit_transitions(piece, policy, gamma, cap, reward_range)
     used = np.flatnonzero(moves.shares)
     phi = _features(features, moves.states[used])
     following = _features(features, moves.following[used])
@@ -453,11 +456,11 @@ def is_sparse(matrix: Any) -> bool:
     return bool(sparse.issparse(matrix))
 
 
-def _entries(matrix: Any) -> int:
+def _count_nonzero(matrix: Any) -> int:
     return int(matrix.nnz if is_sparse(matrix) else np.count_nonzero(matrix))
 
 
-def _as(matrix: Any, dense: bool) -> Any:
+def _to_storage(matrix: Any, dense: bool) -> Any:
     if not dense:
         return sparse.csr_matrix(matrix)
     return matrix.toarray() if is_sparse(matrix) else matrix
@@ -471,17 +474,19 @@ def clipped_rewards(rewards: Floats, reward_range: tuple[float, float]) -> Float
     return np.where(missing, low + (high - low) / 2.0, found) if missing.any() else found
 
 
-def checked_range(value: Any) -> tuple[float, float]:
+def check_reward_range(value: Any) -> tuple[float, float]:
     """What any reward could be: two finite numbers, the lower first."""
     if value is None:
-        raise InputError("reward_range is needed: say what any reward could be.")
+        raise InputError("is needed: say what any reward could be.", field="reward_range")
     try:
         low, high = value
     except (TypeError, ValueError):
-        raise InputError("reward_range must be two numbers, the lowest and highest.") from None
+        raise InputError(
+            "must be two numbers, the lowest and highest.", field="reward_range"
+        ) from None
     low, high = checks.number("reward_range", low), checks.number("reward_range", high)
     if not (np.isfinite(high - low) and low < high):
-        raise InputError("reward_range must be two finite numbers, the lower first.")
+        raise InputError("must be two finite numbers, the lower first.", field="reward_range")
     return low, high
 
 

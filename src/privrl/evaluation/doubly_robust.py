@@ -27,27 +27,29 @@ from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.evaluation.importance import (
     ValueEstimator,
-    Weighted,
+    WeightedTrajectories,
     plain_weights,
     relative_weights,
 )
-from privrl.evaluation.intervals import Contributions, by_unit
-from privrl.privacy.noise import numbers
+from privrl.evaluation.intervals import Contributions, mean_by_unit
+from privrl.privacy.noise import as_float64
 
 ActionValues = Callable[[Any], Any]
 
 
-def _no_model(states: Any) -> Any:
-    raise InputError("q is needed: action values such as FQE(...).action_values(data, policy).")
+def _missing_model(states: Any) -> Any:
+    raise InputError(
+        "is needed: action values such as FQE(...).action_values(data, policy).", field="q"
+    )
 
 
 @dataclass(frozen=True)
 class _DoublyRobust(ValueEstimator):
-    q: ActionValues = field(default=_no_model, kw_only=True)
+    q: ActionValues = field(default=_missing_model, kw_only=True)
     """From (n,) or (n, k) states to (n, A) action values, such as those of `FQE`."""
 
     def _model(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> tuple[Floats, Floats]:
         """q(s_t, a_t) and V(s_t), discounted, (trajectory, step)."""
         if policy is None:
@@ -57,19 +59,20 @@ class _DoublyRobust(ValueEstimator):
         mask = sides.mask
         rows = (data.offsets[:-1, None] + np.arange(mask.shape[1]))[mask]
         if not callable(self.q):
-            raise InputError("q must be a function from states to action values.")
-        values = numbers("q", self.q(data.states[rows]))
+            raise InputError("must be a function from states to action values.", field="q")
+        values = as_float64("q", self.q(data.states[rows]))
         if values.shape != (len(rows), policy.num_actions):
             raise InputError(
-                f"q must give ({len(rows)}, {policy.num_actions}) values for {len(rows)} states, "
-                f"not {values.shape}."
+                f"must give ({len(rows)}, {policy.num_actions}) values for {len(rows)} states, "
+                f"not {values.shape}.",
+                field="q",
             )
         if not np.all(np.isfinite(values)):
-            raise InputError("q must give finite values for the states of the data.")
-        chances = np.asarray(policy.probabilities(data.states[rows]), dtype=np.float64)
+            raise InputError("must give finite values for the states of the data.", field="q")
+        probs = np.asarray(policy.probabilities(data.states[rows]), dtype=np.float64)
         of_action, of_state = np.zeros(mask.shape), np.zeros(mask.shape)
         of_action[mask] = values[np.arange(len(rows)), data.actions[rows]]
-        of_state[mask] = (chances * values).sum(axis=1)
+        of_state[mask] = (probs * values).sum(axis=1)
         powers = self.gamma ** np.arange(mask.shape[1])
         return of_action * powers, of_state * powers
 
@@ -81,13 +84,13 @@ class DR(_DoublyRobust):
     method: ClassVar[str] = "DR"
 
     def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> Contributions:
         of_action, of_state = self._model(data, policy, sides)
         weights = plain_weights(sides.log_weights)
         before = np.column_stack([np.ones(len(weights)), weights[:, :-1]])
         values = (weights * (sides.rewards - of_action) + before * of_state).sum(axis=1)
-        return Contributions.average(by_unit(values, sides.units, sides.num_units))
+        return Contributions.average(mean_by_unit(values, sides.units, sides.num_units))
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class WDR(_DoublyRobust):
     method: ClassVar[str] = "WDR"
 
     def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> Contributions:
         of_action, of_state = self._model(data, policy, sides)
         weights = relative_weights(sides.log_weights)
@@ -105,7 +108,7 @@ class WDR(_DoublyRobust):
         gains = weights * (sides.rewards - of_action + after)
         units, count = sides.units, sides.num_units
         return Contributions(
-            by_unit(of_state[:, 0], units, count),
-            by_unit(gains, units, count),
-            by_unit(weights, units, count),
+            mean_by_unit(of_state[:, 0], units, count),
+            mean_by_unit(gains, units, count),
+            mean_by_unit(weights, units, count),
         )

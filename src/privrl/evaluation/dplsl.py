@@ -41,15 +41,15 @@ from numpy.typing import NDArray
 from privrl.core import checks
 from privrl.core.types import Floats
 from privrl.data import Policy
-from privrl.evaluation.dplsw import OutputPerturbed, Visits, on_policy_only
+from privrl.evaluation.dplsw import OutputPerturbation, Visits, require_on_policy
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data
 from privrl.privacy.promise import Relation
-from privrl.privacy.session import SECRET, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 
 @dataclass(frozen=True)
-class DPLSL(OutputPerturbed):
+class DPLSL(OutputPerturbation):
     """Ridge regression on first-visit returns; see the module."""
 
     ridge: float | None = None
@@ -66,10 +66,10 @@ class DPLSL(OutputPerturbed):
         policy: Policy | None = None,
         *,
         start: Any = None,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """The value function of the policy that collected the data."""
-        on_policy_only("DP-LSL", data, policy)
+        require_on_policy("DP-LSL", data, policy)
         visits = self.visits(data, session.public)
         phi, rho, m = self.phi(), self.weights_of_states(), visits.units
         ridge = 4.0 * math.sqrt(m) if self.ridge is None else self.ridge
@@ -82,10 +82,10 @@ class DPLSL(OutputPerturbed):
             return local_lsl(scale, norm, rho, ridge, visits.counts, m, k)
 
         mechanism = self.mechanism()
-        sensitivity = self.smooth(local, mechanism, m)
+        sensitivity = self.smooth_sensitivity(local, mechanism, m)
         opened = session.open(visits.unit, Relation.REPLACE_ONE)
         settings = {"units": m, "ridge": ridge}
-        return self.released(
+        return self.release(
             "DP-LSL", exact, sensitivity, mechanism, opened, data, start, session.public, settings
         )
 

@@ -39,12 +39,12 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
-from privrl.data.assumed import assumed
+from privrl.data.assumptions import data_assumptions
 from privrl.data.coverage import check_table
-from privrl.data.words import refuse_read_words
+from privrl.data.words import refuse_read_vocabulary
 from privrl.evaluation.assumptions import PUBLIC_SETTINGS
 from privrl.evaluation.bellman_error import (
-    checked_range,
+    check_reward_range,
     clipped_rewards,
     moments,
     mspbe,
@@ -52,12 +52,12 @@ from privrl.evaluation.bellman_error import (
     value_at,
 )
 from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data, batches, discount
+from privrl.evaluation.steps import Data, batches, check_discount
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
 from privrl.privacy.promise import Budget, Relation, Unit
-from privrl.privacy.session import SECRET, OpenSession, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 RETURNS_CLIPPED = Assumption(
     "every return lies in the public range", "by the algorithm: rewards and returns are clipped"
@@ -65,7 +65,7 @@ RETURNS_CLIPPED = Assumption(
 
 
 @dataclass(frozen=True)
-class OutputPerturbed:
+class OutputPerturbation:
     """What DP-LSW and DP-LSL have in common."""
 
     features: Features
@@ -91,38 +91,45 @@ class OutputPerturbed:
     beyond are clipped."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reward_range", checked_range(self.reward_range))
-        if discount(self.gamma) == 1.0 and self.return_bound is None:
+        object.__setattr__(self, "reward_range", check_reward_range(self.reward_range))
+        if check_discount(self.gamma) == 1.0 and self.return_bound is None:
             raise InputError(
-                "return_bound is needed without discounting: say how large a return could be."
+                "is needed without discounting: say how large a return could be.",
+                field="return_bound",
             )
         if self.return_bound is not None:
             checks.positive("return_bound", self.return_bound)
         if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+            raise InputError(
+                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+            )
         self.weights_of_states()
 
-    def states(self) -> int:
+    def state_count(self) -> int:
         """S."""
         if isinstance(self.features, OneHot):
             return self.features.num_states
         if self.num_states is None:
-            raise InputError("num_states is needed: say how many states there are.")
+            raise InputError("is needed: say how many states there are.", field="num_states")
         return checks.count("num_states", self.num_states)
 
     def weights_of_states(self) -> Floats:
         """w_s, or rho_s."""
-        size = self.states()
+        size = self.state_count()
         if self.state_weights is None:
             return np.full(size, 1.0 / size)
         try:
             given = np.asarray(self.state_weights, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError("state_weights must be numbers, one for each state.") from None
+            raise InputError(
+                "must be numbers, one for each state.", field="state_weights"
+            ) from None
         if given.shape != (size,):
-            raise InputError(f"state_weights must have {size} entries, not shape {given.shape}.")
+            raise InputError(
+                f"must have {size} entries, not shape {given.shape}.", field="state_weights"
+            )
         if not (np.all((given >= 0.0) & np.isfinite(given)) and np.any(given > 0.0)):
-            raise InputError("state_weights must be zero or more, and not all zero.")
+            raise InputError("must be zero or more, and not all zero.", field="state_weights")
         return given
 
     def returns_range(self) -> tuple[float, float]:
@@ -135,23 +142,23 @@ class OutputPerturbed:
 
     def phi(self) -> Floats:
         """The features of all states, (S, d)."""
-        return np.asarray(self.features(np.arange(self.states())), dtype=np.float64)
+        return np.asarray(self.features(np.arange(self.state_count())), dtype=np.float64)
 
     def visits(self, data: Data, public: bool) -> "Visits":
         """First visits of states, and their returns."""
         bounds = self.reward_range, self.returns_range()
-        return first_visits(data, self.states(), self.gamma, *bounds, certified=not public)
+        return first_visits(data, self.state_count(), self.gamma, *bounds, certified=not public)
 
     def mechanism(self) -> SmoothMechanism:
         """The noise, but for its private scale."""
-        return _calibrated(self.budget, self.features.dimension)
+        return _cached_mechanism(self.budget, self.features.dimension)
 
-    def smooth(self, local: Any, mechanism: SmoothMechanism, count: int) -> float:
+    def smooth_sensitivity(self, local: Any, mechanism: SmoothMechanism, count: int) -> float:
         """S(X) for the local sensitivities `local(k)`."""
         with np.errstate(all="ignore"):
             return smooth_bound(local, mechanism.beta, count)
 
-    def released(
+    def release(
         self,
         method: str,
         exact: Floats,
@@ -178,7 +185,7 @@ class OutputPerturbed:
             method=method,
             promise=opened.certify(
                 self.budget.delta,
-                assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *assumed(data, public)),
+                assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *data_assumptions(data, public)),
             ),
             estimate=value_at(self.features, weights, start, data, public),
             weights=weights,
@@ -194,12 +201,12 @@ class OutputPerturbed:
 
 
 @lru_cache(maxsize=64)
-def _calibrated(budget: Budget, dimension: int) -> SmoothMechanism:
-    return SmoothMechanism.calibrated(budget, dimension)
+def _cached_mechanism(budget: Budget, dimension: int) -> SmoothMechanism:
+    return SmoothMechanism.from_budget(budget, dimension)
 
 
 @dataclass(frozen=True)
-class DPLSW(OutputPerturbed):
+class DPLSW(OutputPerturbation):
     """Weighted least squares on mean first-visit returns; see the module."""
 
     def fit(
@@ -208,10 +215,10 @@ class DPLSW(OutputPerturbed):
         policy: Policy | None = None,
         *,
         start: Any = None,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """The value function of the policy that collected the data."""
-        on_policy_only("DP-LSW", data, policy)
+        require_on_policy("DP-LSW", data, policy)
         visits = self.visits(data, session.public)
         root = np.sqrt(self.weights_of_states())
         inverse = np.linalg.pinv(root[:, None] * self.phi())
@@ -223,10 +230,10 @@ class DPLSW(OutputPerturbed):
             return local_lsw(largest, root**2, visits.counts, k)
 
         mechanism = self.mechanism()
-        sensitivity = self.smooth(local, mechanism, visits.units)
+        sensitivity = self.smooth_sensitivity(local, mechanism, visits.units)
         opened = session.open(visits.unit, Relation.REPLACE_ONE)
         settings = {"units": visits.units}
-        return self.released(
+        return self.release(
             "DP-LSW", exact, sensitivity, mechanism, opened, data, start, session.public, settings
         )
 
@@ -258,7 +265,7 @@ class Visits:
         return self.sums / np.maximum(self.counts, 1)
 
 
-def on_policy_only(name: str, data: Data, policy: Policy | None) -> None:
+def require_on_policy(name: str, data: Data, policy: Policy | None) -> None:
     """Raise unless the policy that collected the data is the one to judge, in a table."""
     if off_policy(data, policy):
         raise InputError(
@@ -266,7 +273,9 @@ def on_policy_only(name: str, data: Data, policy: Policy | None) -> None:
             "where PrivateGTD is."
         )
     if isinstance(data, Trajectories) and not data.discrete_states:
-        raise InputError(f"{name} needs a table of states: it is not private for continuous ones.")
+        raise InputError(
+            "needs a table of states: it is not private for continuous ones.", field=name
+        )
 
 
 def first_visits(
@@ -285,7 +294,7 @@ def first_visits(
     units, unit = 0, Unit.TRAJECTORY
     for batch in batches(data):
         if certified:
-            refuse_read_words(batch)
+            refuse_read_vocabulary(batch)
         if not batch.discrete_states:
             raise InputError("A table of states is needed: these are continuous.")
         check_table(num_states, batch)

@@ -27,11 +27,11 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories, Transitions
 from privrl.data.coverage import check_covers, check_table
-from privrl.data.sources import private
+from privrl.data.sources import private_error
 from privrl.evaluation import intervals
-from privrl.evaluation.lstd import backwards, checked_sums, solve, starts
+from privrl.evaluation.lstd import check_sums, solve, solve_transpose, start_features
 from privrl.evaluation.result import NotPrivate, PolicyFeatures, Result
-from privrl.evaluation.steps import affordable, discount
+from privrl.evaluation.steps import check_discount, check_matrix_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,30 +63,32 @@ class FQE:
     """Nominal level of the interval, two-sided."""
 
     def __post_init__(self) -> None:
-        discount(self.gamma)
+        check_discount(self.gamma)
         intervals.confidence_level(self.level)
         if self.iterations is not None:
             checks.count("iterations", self.iterations)
 
     def action_values(self, data: Trajectories, policy: Policy) -> LinearQ:
         """The model of `policy`'s action values, which `DR` and `WDR` take as `q`."""
-        return self._solved(data, policy)[0]
+        return self._fit_q(data, policy)[0]
 
     def fit(self, data: Trajectories, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value of `policy`; `estimate` is its mean over `start` or the first states."""
         if policy is None:
             raise InputError("FQE needs the policy: it asks what it does in the next state.")
-        q, moves, A = self._solved(data, policy)
+        q, moves, A = self._fit_q(data, policy)
         values = PolicyFeatures(q.features, policy)
-        m, own = starts(values, data, start)
+        m, own = start_features(values, data, start)
         theta = q.weights.T.ravel()
         estimate, interval = float(m @ theta), None
         if self.iterations is None:
             at, following = self._design(q.features, moves, policy)
             errors = np.asarray(moves.rewards) - (at - following) @ theta
             units = np.asarray(data.unit_index)[moves.trajectories]
-            pulls = np.bincount(units, (at @ backwards(A, m)) * errors, data.num_units)
-            interval = intervals.around(estimate, data.num_units * pulls + own @ theta, self.level)
+            pulls = np.bincount(units, (at @ solve_transpose(A, m)) * errors, data.num_units)
+            interval = intervals.influence_interval(
+                estimate, data.num_units * pulls + own @ theta, self.level
+            )
         return Result(
             method="FQE",
             promise=NotPrivate(),
@@ -97,9 +99,11 @@ class FQE:
             settings={"gamma": self.gamma, "iterations": self.iterations, "level": self.level},
         )
 
-    def _solved(self, data: Trajectories, policy: Policy) -> tuple[LinearQ, Transitions, Floats]:
+    def _fit_q(self, data: Trajectories, policy: Policy) -> tuple[LinearQ, Transitions, Floats]:
         if not isinstance(data, Trajectories):
-            raise InputError("data must be Trajectories: load a stream's files as a whole.")
+            raise InputError(
+                "must be Trajectories: load a stream's files as a whole.", field="data"
+            )
         if not data.discrete_actions:
             raise InputError(
                 "The data holds vectors as actions, but a policy chooses among finitely many."
@@ -111,16 +115,18 @@ class FQE:
             features = OneHot(data.num_states)
         check_table(features, data)
         check_covers(policy, data)
-        affordable("FQE", features.dimension * policy.num_actions)
+        check_matrix_size("FQE", features.dimension * policy.num_actions)
         moves = data.transitions()
         if policy.num_states is not None and np.any(moves.next_states >= policy.num_states):
-            raise private(f"next_state: the policy's table has only {policy.num_states} states.")
+            raise private_error(
+                f"next_state: the policy's table has only {policy.num_states} states."
+            )
         if len(moves) == 0:
             raise InputError("No trajectory of the data has a step whose next state is known.")
         at, following = self._design(features, moves, policy)
         rewards = np.asarray(moves.rewards, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            A, b = checked_sums(at.T @ (at - following), at.T @ rewards)
+            A, b = check_sums(at.T @ (at - following), at.T @ rewards)
         if self.iterations is None:
             theta = solve(A, b)
         else:

@@ -36,16 +36,16 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy
-from privrl.data.assumed import assumed
+from privrl.data.assumptions import data_assumptions
 from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from privrl.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
 from privrl.evaluation.result import Promise, Result
-from privrl.evaluation.steps import Data, discount
+from privrl.evaluation.steps import Data, check_discount
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.ledger import warn_if_large
-from privrl.privacy.plan import NoisyPlan, SingleUnits
+from privrl.privacy.plan import NoisyPlan, SingleSamples
 from privrl.privacy.promise import Budget, Relation, Release
-from privrl.privacy.session import SECRET, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 
 @dataclass(frozen=True)
@@ -80,21 +80,23 @@ class GPOPE:
     """Over which last share of the iterates to average; 0 for the last alone, as in the paper."""
 
     def __post_init__(self) -> None:
-        discount(self.gamma)
+        check_discount(self.gamma)
         checks.positive("clip", self.clip)
         checks.positive("step", self.step)
         if self.iterations is not None:
             checks.count("iterations", self.iterations)
         if self.schedule not in ("constant", "diminishing"):
             raise InputError(
-                f"schedule must be 'constant' or 'diminishing', not {self.schedule!r}."
+                f"must be 'constant' or 'diminishing', not {self.schedule!r}.", field="schedule"
             )
         if self.weight_cap is not None:
             checks.positive("weight_cap", self.weight_cap)
         if checks.non_negative("average", self.average) > 1.0:
-            raise InputError(f"average must be at most 1, not {self.average:g}.")
+            raise InputError(f"must be at most 1, not {self.average:g}.", field="average")
         if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+            raise InputError(
+                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+            )
 
     def fit(
         self,
@@ -102,7 +104,7 @@ class GPOPE:
         policy: Policy | None = None,
         *,
         start: Any = None,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
         units = self._units(data, policy, certified=not session.public)
@@ -115,7 +117,12 @@ class GPOPE:
         certificate = opened.certify(
             self.budget.delta,
             release=Release.EVERY_ITERATE,
-            assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, *assumed(data, session.public)),
+            assumptions=(
+                CLIPPED,
+                PUBLIC_SETTINGS,
+                SECRET_DRAWS,
+                *data_assumptions(data, session.public),
+            ),
             compiled=True,
         )
         diagnostics = None
@@ -159,7 +166,7 @@ class GPOPE:
 
     def noise(self, count: int) -> NoisyPlan:
         """That of a run over `count` units, in units of h."""
-        return _calibrated(self.budget, count, self.iterations or count)
+        return _cached_plan(self.budget, count, self.iterations or count)
 
     def _promise(self, certificate: Certificate, noisy: NoisyPlan, count: int) -> Promise:
         """What the result carries, given the certificate of what ran."""
@@ -184,7 +191,7 @@ class GPOPE:
         times = self.iterations or units.count
         averaged = max(1, round(self.average * times))
         with jax.enable_x64(True):
-            packed = _Packed.of(units)
+            packed = _PackedUnits.of(units)
             program = _program(
                 packed.widths, self.clip, times, averaged, self.schedule == "diminishing"
             )
@@ -194,10 +201,10 @@ class GPOPE:
 
 
 @lru_cache(maxsize=64)
-def _calibrated(budget: Budget, units: int, times: int) -> NoisyPlan:
+def _cached_plan(budget: Budget, units: int, times: int) -> NoisyPlan:
     # A part in 10^4 more noise than needed is not seen, and each evaluation takes a while.
-    schedule = SingleUnits(units, times)
-    return NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, schedule, tolerance=1e-4)
+    schedule = SingleSamples(units, times)
+    return NoisyPlan.from_budget(budget, Relation.REPLACE_ONE, schedule, tolerance=1e-4)
 
 
 # --- compiled ------------------------------------------------------------------------------------
@@ -214,21 +221,21 @@ class _Entries(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Packed:
+class _PackedUnits:
     """Units in arrays of a few different sizes only, so that other data needs no new program."""
 
     arrays: tuple[_Entries, _Entries, Any]
     widths: tuple[int, int]
 
     @classmethod
-    def of(cls, units: UnitMoments) -> "_Packed":
-        A, C = _packed(units.A, units), _packed(units.C, units)
-        widths = tuple(_rounded(int(x.counts.max(initial=1))) for x in (A, C))
-        padded = [_padded(x, width) for x, width in zip((A, C), widths, strict=True)]
+    def of(cls, units: UnitMoments) -> "_PackedUnits":
+        A, C = _to_entries(units.A, units), _to_entries(units.C, units)
+        widths = tuple(_round_up(int(x.counts.max(initial=1))) for x in (A, C))
+        padded = [_pad_entries(x, width) for x, width in zip((A, C), widths, strict=True)]
         return cls((padded[0], padded[1], units.b), (widths[0], widths[1]))
 
 
-def _packed(matrices: Any, units: UnitMoments) -> _Entries:
+def _to_entries(matrices: Any, units: UnitMoments) -> _Entries:
     d = units.dimension
     found = sparse.csr_matrix(matrices).tocoo()
     owner = found.row // d
@@ -239,14 +246,14 @@ def _packed(matrices: Any, units: UnitMoments) -> _Entries:
     )
 
 
-def _padded(entries: _Entries, width: int) -> _Entries:
+def _pad_entries(entries: _Entries, width: int) -> _Entries:
     """With zeros at the end, so that a window of `width` fits behind the last start."""
-    more = _rounded(entries.values.size + width) - entries.values.size
+    more = _round_up(entries.values.size + width) - entries.values.size
     values, rows, columns = (np.pad(x, (0, more)) for x in entries[:3])
     return _Entries(values, rows, columns, entries.starts, entries.counts)
 
 
-def _rounded(size: int) -> int:
+def _round_up(size: int) -> int:
     """Up to an eighth more, or to 64, such that few different sizes occur."""
     unit = 1 << max(6, size.bit_length() - 4)
     return -(-size // unit) * unit

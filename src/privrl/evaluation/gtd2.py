@@ -26,9 +26,9 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories
 from privrl.evaluation.bellman_error import moments, mspbe
-from privrl.evaluation.lstd import starts
+from privrl.evaluation.lstd import start_features
 from privrl.evaluation.result import NotPrivate, Result
-from privrl.evaluation.steps import discount, steps
+from privrl.evaluation.steps import check_discount, steps
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class GTD2:
     """For the batches."""
 
     def __post_init__(self) -> None:
-        discount(self.gamma)
+        check_discount(self.gamma)
         for name in ("step", "dual_ratio", "decay", "power"):
             checks.positive(name, getattr(self, name))
         checks.count("iterations", self.iterations)
@@ -77,21 +77,23 @@ class GTD2:
             checks.count("batch", self.batch)
         if self.schedule not in ("constant", "diminishing"):
             raise InputError(
-                f"schedule must be 'constant' or 'diminishing', not {self.schedule!r}."
+                f"must be 'constant' or 'diminishing', not {self.schedule!r}.", field="schedule"
             )
 
     def fit(self, data: Trajectories, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
         if not isinstance(data, Trajectories):
-            raise InputError("data must be Trajectories: load a stream's files as a whole.")
+            raise InputError(
+                "must be Trajectories: load a stream's files as a whole.", field="data"
+            )
         held = moments(data, policy, self.features, self.gamma)
         if self.batch is None:
             theta = self._run(lambda key: (held.A, held.b, held.C), len(held.b))
         else:
-            theta = self._batched(data, policy, self.batch)
+            theta = self._run_batched(data, policy, self.batch)
         if not np.all(np.isfinite(theta)):
             raise InputError("The iterates ran away: take a smaller step.")
-        m, _ = starts(self.features, data, start)
+        m, _ = start_features(self.features, data, start)
         names = ("gamma", "step", "iterations", "dual_ratio", "schedule", "batch", "average")
         return Result(
             method="GTD2",
@@ -110,7 +112,7 @@ class GTD2:
             return np.full(self.iterations, self.step)
         return np.asarray(self.step / (1.0 + k / self.decay) ** self.power)
 
-    def _batched(self, data: Trajectories, policy: Policy | None, batch: int) -> Floats:
+    def _run_batched(self, data: Trajectories, policy: Policy | None, batch: int) -> Floats:
         """A, b, C of a batch are formed from its steps, gathered from the flat columns."""
         import jax
         import jax.numpy as jnp
@@ -120,7 +122,7 @@ class GTD2:
         begins = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         longest, last = int(lengths.max()), len(at.rewards) - 1
 
-        def drawn(key: Any) -> tuple[Any, Any, Any]:
+        def sample_moments(key: Any) -> tuple[Any, Any, Any]:
             who = jax.random.randint(key, (batch,), 0, at.num_trajectories)
             offset = jnp.arange(longest)
             rows = jnp.minimum(jnp.asarray(begins)[who][:, None] + offset, last).ravel()
@@ -131,7 +133,7 @@ class GTD2:
             A = weighed.T @ jnp.asarray(at.direction)[rows]
             return A, weighed.T @ jnp.asarray(at.rewards)[rows], (phi * share[:, None]).T @ phi
 
-        return self._run(drawn, self.features.dimension)
+        return self._run(sample_moments, self.features.dimension)
 
     def _run(self, sums: Any, d: int) -> Floats:
         import jax

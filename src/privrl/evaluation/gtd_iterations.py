@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from privrl.core.types import Floats
 from privrl.evaluation.bellman_error import UnitMoments
-from privrl.evaluation.sums import added, row_squares, shrinking
+from privrl.evaluation.sums import clip_scales, row_squares, sum_rows
 from privrl.privacy.events import Event
 from privrl.privacy.noise import Source
-from privrl.privacy.plan import NoisyPlan, PoissonReleases
+from privrl.privacy.plan import NoisyPlan, PoissonBatches
 
 Form = Literal["residual", "primal-dual"]
 
@@ -37,7 +37,7 @@ class GTDPlan:
     def rate(self) -> float:
         """With which probability a unit takes part in an iteration, as the schedule has it."""
         schedule = self.noisy.schedule
-        return schedule.rate if isinstance(schedule, PoissonReleases) else 1.0
+        return schedule.rate if isinstance(schedule, PoissonBatches) else 1.0
 
     @property
     def noise(self) -> float:
@@ -69,16 +69,16 @@ class GTDPlan:
 
     def run(self, units: UnitMoments, source: Source) -> Floats:
         """theta after all iterations, averaged."""
-        walk, parts = Walk(self, units.dimension, source), units.parts()
+        gtd, parts = GTDRun(self, units.dimension, source), units.parts()
         for _ in range(self.iterations):
             for part in parts:
                 drawn = None
                 if self.rate < 1.0:
                     drawn = source.generator.random(part.count) < self.rate
-                rows = contributions(part, walk.state, self.form)
-                walk.exact += clipped_sum(rows, walk.bound, drawn)
-            walk.advance(self.rate * units.count)
-        return walk.theta
+                rows = contributions(part, gtd.state, self.form)
+                gtd.exact += clipped_sum(rows, gtd.bound, drawn)
+            gtd.advance(self.rate * units.count)
+        return gtd.theta
 
     def clipped_share(self, units: UnitMoments, theta: Floats) -> float:
         """Which share of the units the last bound clips at theta (and w = 0): for public data."""
@@ -87,7 +87,7 @@ class GTDPlan:
         return float(np.mean(norms > self.last_clip))
 
 
-class Walk:
+class GTDRun:
     """How far a run has come. `exact` is private; all else comes from noised sums."""
 
     def __init__(self, plan: GTDPlan, dimension: int, source: Source) -> None:
@@ -136,5 +136,5 @@ def clipped_sum(rows: Floats, bound: float, drawn: NDArray[np.bool_] | None = No
     Total: a row that is not finite, or whose square is not, counts as zeros.
     """
     with np.errstate(all="ignore"):
-        factors = shrinking(row_squares(rows), bound, rows.shape[1])
-    return added(rows, factors if drawn is None else np.where(drawn, factors, 0.0))
+        factors = clip_scales(row_squares(rows), bound, rows.shape[1])
+    return sum_rows(rows, factors if drawn is None else np.where(drawn, factors, 0.0))

@@ -36,15 +36,15 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.evaluation import intervals
-from privrl.evaluation.intervals import Contributions, by_unit
+from privrl.evaluation.intervals import Contributions, mean_by_unit
 from privrl.evaluation.result import Interval, NotPrivate, Result
-from privrl.evaluation.steps import discount, importance_ratios
+from privrl.evaluation.steps import check_discount, importance_ratios
 
 Kind = Literal["student", "bernstein", "bootstrap", "fieller"]
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedTrajectories:
     """Trajectories side by side up to the horizon, (trajectory, step)."""
 
     rewards: Floats
@@ -61,16 +61,16 @@ class Weighted:
         return np.asarray(self.rewards.sum(axis=1))
 
 
-def weighted(
+def weight_trajectories(
     data: Trajectories,
     policy: Policy | None,
     gamma: float,
     horizon: int | None = None,
     cap: float | None = None,
-) -> Weighted:
+) -> WeightedTrajectories:
     """Discounted rewards and running products of ratios, in log space."""
     if not isinstance(data, Trajectories):
-        raise InputError("data must be Trajectories: load a stream's files as a whole.")
+        raise InputError("must be Trajectories: load a stream's files as a whole.", field="data")
     longest = int(data.lengths.max())
     # Behind the longest trajectory rewards are 0 and weights stay as they are.
     horizon = longest if horizon is None else min(checks.count("horizon", horizon), longest)
@@ -87,8 +87,8 @@ def weighted(
     log_weights = np.cumsum(log_ratios, axis=1)
     if cap is not None:
         log_weights = np.minimum(log_weights, math.log(checks.positive("weight_cap", cap)))
-    powers = discount(gamma) ** np.arange(horizon)
-    return Weighted(
+    powers = check_discount(gamma) ** np.arange(horizon)
+    return WeightedTrajectories(
         rewards * powers, mask, log_weights, np.asarray(data.unit_index), data.num_units
     )
 
@@ -142,7 +142,7 @@ class ValueEstimator(ABC):
     method: ClassVar[str]
 
     def __post_init__(self) -> None:
-        discount(self.gamma)
+        check_discount(self.gamma)
         intervals.confidence_level(self.level)
         checks.count("draws", self.draws)
         checks.rate("support_floor", self.support_floor)
@@ -152,8 +152,8 @@ class ValueEstimator(ABC):
             checks.positive("weight_cap", self.weight_cap)
         if self.interval not in ("student", "bernstein", "bootstrap", "fieller"):
             raise InputError(
-                "interval must be 'student', 'bernstein', 'bootstrap' or 'fieller', "
-                f"not {self.interval!r}."
+                f"must be 'student', 'bernstein', 'bootstrap' or 'fieller', not {self.interval!r}.",
+                field="interval",
             )
         if self.interval == "bernstein" and self.bounds is None:
             raise InputError("bounds are needed: say what a weighted return could be.")
@@ -163,27 +163,31 @@ class ValueEstimator(ABC):
             except (TypeError, ValueError):
                 low = high = math.inf
             if not -math.inf < low < high < math.inf:
-                raise InputError("bounds must be two finite numbers, the smaller one first.")
+                raise InputError(
+                    "must be two finite numbers, the smaller one first.", field="bounds"
+                )
         if (
             isinstance(self.seed, bool)
             or not isinstance(self.seed, int | np.integer)
             or self.seed < 0
         ):
-            raise InputError(f"seed must be a whole number of at least 0, not {self.seed!r}.")
+            raise InputError(
+                f"must be a whole number of at least 0, not {self.seed!r}.", field="seed"
+            )
 
     @abstractmethod
     def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> Contributions:
         """What each unit adds to the estimate, as a mean or as ratios of means."""
 
     def fit(self, data: Trajectories, policy: Policy | None = None) -> Result:
         """The value of `policy`, or of the policy whose probabilities the data carries."""
-        sides = weighted(data, policy, self.gamma, self.horizon, self.weight_cap)
+        sides = weight_trajectories(data, policy, self.gamma, self.horizon, self.weight_cap)
         with np.errstate(over="ignore", invalid="ignore"):
             found = self._contributions(data, policy, sides)
             estimate, influence = found.estimate, found.influence
-            logged = by_unit(sides.returns, sides.units, sides.num_units)
+            logged = mean_by_unit(sides.returns, sides.units, sides.num_units)
             if not np.isfinite([estimate, influence.std(), logged.std()]).all():
                 raise InputError(
                     f"What {self.method} adds up is too large for numbers: scale the rewards, or "
@@ -191,7 +195,7 @@ class ValueEstimator(ABC):
                 )
         behavior, pulls = float(logged.mean()), logged - logged.mean()
         # Of the spread of a ratio that hangs on one unit no more is known than of one unit's.
-        apart = (influence - pulls)[: 1 if found.alone else None]
+        apart = (influence - pulls)[: 1 if found.is_degenerate else None]
         return Result(
             method=self.method,
             promise=NotPrivate(),
@@ -199,8 +203,8 @@ class ValueEstimator(ABC):
             interval=self._interval(found),
             settings=self._settings(),
             details={
-                "behavior": _both(behavior, pulls, self.level),
-                "difference": _both(estimate - behavior, apart, self.level),
+                "behavior": _estimate_dict(behavior, pulls, self.level),
+                "difference": _estimate_dict(estimate - behavior, apart, self.level),
                 **diagnosis(data, sides, self.support_floor),
             },
         )
@@ -219,20 +223,20 @@ class ValueEstimator(ABC):
         return {name: getattr(self, name) for name in names}
 
 
-def _both(estimate: float, influence: Floats, level: float) -> dict[str, Any]:
+def _estimate_dict(estimate: float, influence: Floats, level: float) -> dict[str, Any]:
     return {
         "estimate": estimate,
-        "interval": intervals.around(estimate, influence, level).to_dict(),
+        "interval": intervals.influence_interval(estimate, influence, level).to_dict(),
     }
 
 
-def diagnosis(data: Trajectories, sides: Weighted, floor: float) -> dict[str, Any]:
+def diagnosis(data: Trajectories, sides: WeightedTrajectories, floor: float) -> dict[str, Any]:
     """How much of the data speaks about the policy.
 
     The effective sample size of step t is (sum_i w_it)^2 / sum_i w_it^2 over units; the largest
     share is that of one unit in the weights of the last step.
     """
-    weights = by_unit(relative_weights(sides.log_weights), sides.units, sides.num_units)
+    weights = mean_by_unit(relative_weights(sides.log_weights), sides.units, sides.num_units)
     sums, squares = weights.sum(axis=0), (weights**2).sum(axis=0)
     size = np.divide(sums**2, squares, out=np.zeros(len(sums)), where=squares > 0.0)
     low = 0.0
@@ -255,10 +259,10 @@ class IS(ValueEstimator):
     method: ClassVar[str] = "IS"
 
     def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> Contributions:
         values = plain_weights(sides.log_weights[:, -1]) * sides.returns
-        return Contributions.average(by_unit(values, sides.units, sides.num_units))
+        return Contributions.average(mean_by_unit(values, sides.units, sides.num_units))
 
 
 @dataclass(frozen=True)
@@ -268,10 +272,10 @@ class PDIS(ValueEstimator):
     method: ClassVar[str] = "PDIS"
 
     def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> Contributions:
         values = (plain_weights(sides.log_weights) * sides.rewards).sum(axis=1)
-        return Contributions.average(by_unit(values, sides.units, sides.num_units))
+        return Contributions.average(mean_by_unit(values, sides.units, sides.num_units))
 
 
 @dataclass(frozen=True)
@@ -281,11 +285,11 @@ class WIS(ValueEstimator):
     method: ClassVar[str] = "WIS"
 
     def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> Contributions:
         weights = relative_weights(sides.log_weights[:, -1:])
         pair = np.column_stack([weights * sides.returns[:, None], weights])
-        pair = by_unit(pair, sides.units, sides.num_units)
+        pair = mean_by_unit(pair, sides.units, sides.num_units)
         return Contributions(np.zeros(sides.num_units), pair[:, :1], pair[:, 1:])
 
 
@@ -296,11 +300,11 @@ class WPDIS(ValueEstimator):
     method: ClassVar[str] = "WPDIS"
 
     def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: Weighted
+        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
     ) -> Contributions:
         weights = relative_weights(sides.log_weights)
         return Contributions(
             np.zeros(sides.num_units),
-            by_unit(weights * sides.rewards, sides.units, sides.num_units),
-            by_unit(weights, sides.units, sides.num_units),
+            mean_by_unit(weights * sides.rewards, sides.units, sides.num_units),
+            mean_by_unit(weights, sides.units, sides.num_units),
         )

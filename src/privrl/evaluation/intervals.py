@@ -68,7 +68,7 @@ class Contributions:
         return float(self.plain.mean() + ratios.sum())
 
     @property
-    def alone(self) -> bool:
+    def is_degenerate(self) -> bool:
         """Whether a single unit has all the weight of some ratio."""
         return bool(np.any(np.count_nonzero(self.denominators, axis=0) < 2))
 
@@ -87,7 +87,7 @@ def _ratios(above: Floats, below: Floats) -> Floats:
     return found
 
 
-def by_unit(values: Floats, units: NDArray[np.int64], count: int) -> Floats:
+def mean_by_unit(values: Floats, units: NDArray[np.int64], count: int) -> Floats:
     """The mean of `values` (one row for each trajectory) over each unit's trajectories.
 
     Every unit has at least one.
@@ -111,7 +111,7 @@ def confidence_level(value: object) -> float:
     return found
 
 
-def around(estimate: float, influence: Floats, level: float) -> Interval:
+def influence_interval(estimate: float, influence: Floats, level: float) -> Interval:
     """Student's t around `estimate`, which is off by the mean of `influence`."""
     level, n = confidence_level(level), len(influence)
     if n < 2:
@@ -123,9 +123,9 @@ def around(estimate: float, influence: Floats, level: float) -> Interval:
 
 def student(data: Contributions, level: float) -> Interval:
     """Student's t: exact for normal averages, the delta method for ratios."""
-    if data.alone:
+    if data.is_degenerate:
         return Interval(-math.inf, math.inf, confidence_level(level))
-    return around(data.estimate, data.influence, level)
+    return influence_interval(data.estimate, data.influence, level)
 
 
 def bernstein(data: Contributions, level: float, bounds: tuple[float, float]) -> Interval:
@@ -170,7 +170,7 @@ def bootstrap(data: Contributions, level: float, draws: int = 1000, seed: int = 
         found.append(sums[:, 0] / n + ratios.sum(axis=1))
     values = np.concatenate(found)
     values = values[~np.isnan(values)]
-    if values.size == 0 or data.alone:
+    if values.size == 0 or data.is_degenerate:
         return Interval(-math.inf, math.inf, level)
     low, high = np.quantile(values, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return Interval(float(low), float(high), level, {"sampling": float(values.var())})

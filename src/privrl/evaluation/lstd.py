@@ -38,7 +38,14 @@ from privrl.data import Features, Policy, Trajectories
 from privrl.data.coverage import check_table
 from privrl.evaluation import intervals
 from privrl.evaluation.result import NotPrivate, Result
-from privrl.evaluation.steps import Data, affordable, batches, discount, importance_ratios, steps
+from privrl.evaluation.steps import (
+    Data,
+    batches,
+    check_discount,
+    check_matrix_size,
+    importance_ratios,
+    steps,
+)
 
 # Entries of the matrices V that WIS-LSTD holds at a time.
 _ENTRIES = 4_000_000
@@ -61,29 +68,29 @@ class LSTD:
     """Nominal level of the interval, two-sided."""
 
     def __post_init__(self) -> None:
-        discount(self.gamma)
+        check_discount(self.gamma)
         intervals.confidence_level(self.level)
         if self.weighting not in ("trajectories", "steps"):
             raise InputError(
-                f"weighting must be 'steps' or 'trajectories', not {self.weighting!r}."
+                f"must be 'steps' or 'trajectories', not {self.weighting!r}.", field="weighting"
             )
 
     def fit(self, data: Data, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
         A, b = sums(data, policy, self.features, self.gamma, self.weighting)
-        theta = solve(*checked_sums(A, b))
+        theta = solve(*check_sums(A, b))
         interval = estimate = None
         if isinstance(data, Trajectories):
-            m, own = starts(self.features, data, start)
-            pull = backwards(A, m)
+            m, own = start_features(self.features, data, start)
+            pull = solve_transpose(A, m)
             at = steps(data, policy, self.features, self.gamma)
             errors = at.ratios * (at.rewards - at.direction @ theta) * (at.phi @ pull)
             shares = at.shares if self.weighting == "trajectories" else 1.0
             influence = data.num_units * np.bincount(at.units, errors * shares, data.num_units)
             estimate = float(m @ theta)
-            interval = intervals.around(estimate, influence + own @ theta, self.level)
+            interval = intervals.influence_interval(estimate, influence + own @ theta, self.level)
         elif start is not None:
-            estimate = float(starts(self.features, None, start)[0] @ theta)
+            estimate = float(start_features(self.features, None, start)[0] @ theta)
         settings = {"gamma": self.gamma, "weighting": self.weighting, "level": self.level}
         return Result(
             method="LSTD",
@@ -113,26 +120,31 @@ class WISLSTD:
     """Nominal level of the interval, two-sided."""
 
     def __post_init__(self) -> None:
-        discount(self.gamma)
+        check_discount(self.gamma)
         intervals.confidence_level(self.level)
         if checks.non_negative("lambda_", self.lambda_) > 1.0:
-            raise InputError(f"lambda_ must be at most 1, not {self.lambda_:g}.")
+            raise InputError(f"must be at most 1, not {self.lambda_:g}.", field="lambda_")
 
     def fit(self, data: Trajectories, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
         if not isinstance(data, Trajectories):
-            raise InputError("data must be Trajectories: load a stream's files as a whole.")
+            raise InputError(
+                "must be Trajectories: load a stream's files as a whole.", field="data"
+            )
         d = self.features.dimension
         A, b = np.zeros((d, d)), np.zeros(d)
-        for lanes in self._lanes(data, policy):
+        for replicas in self._replicas(data, policy):
             with np.errstate(all="ignore"):
-                part = self._sums(lanes)
+                part = self._sums(replicas)
             A += part[0]
             b += part[1]
-        theta = solve(*checked_sums(A, b))
-        m, own = starts(self.features, data, start)
+        theta = solve(*check_sums(A, b))
+        m, own = start_features(self.features, data, start)
         residuals = np.concatenate(
-            [self._residuals(one, theta) @ backwards(A, m) for one in self._lanes(data, policy)]
+            [
+                self._residuals(one, theta) @ solve_transpose(A, m)
+                for one in self._replicas(data, policy)
+            ]
         )
         influence = data.num_units * np.bincount(data.unit_index, residuals, data.num_units)
         estimate = float(m @ theta)
@@ -140,23 +152,23 @@ class WISLSTD:
             method="WIS-LSTD",
             promise=NotPrivate(),
             estimate=estimate,
-            interval=intervals.around(estimate, influence + own @ theta, self.level),
+            interval=intervals.influence_interval(estimate, influence + own @ theta, self.level),
             weights=theta,
             features=self.features,
             settings={"gamma": self.gamma, "lambda": self.lambda_, "level": self.level},
         )
 
-    def _lanes(self, data: Trajectories, policy: Policy | None) -> Iterator["_Lanes"]:
+    def _replicas(self, data: Trajectories, policy: Policy | None) -> Iterator["_Replicas"]:
         """Trajectories side by side, as many as memory may hold at a time."""
         size = max(1, _ENTRIES // self.features.dimension**2)
         for first in range(0, data.num_trajectories, size):
-            yield _Lanes.of(data[first : first + size], policy, self.features, self.gamma)
+            yield _Replicas.of(data[first : first + size], policy, self.features, self.gamma)
 
-    def _sums(self, lanes: "_Lanes") -> tuple[Floats, Floats]:
-        n, d = len(lanes.lengths), self.features.dimension
+    def _sums(self, replicas: "_Replicas") -> tuple[Floats, Floats]:
+        n, d = len(replicas.lengths), self.features.dimension
         z, u, V = np.zeros((n, d)), np.zeros((n, d)), np.zeros((n, d, d))
         A, b = np.zeros((d, d)), np.zeros(d)
-        for here, phi, after, g, rho, r in lanes:
+        for here, phi, after, g, rho, r in replicas:
             zt = rho[:, None] * (self.gamma * self.lambda_ * z[here] + phi)
             ut, Vt = u[here], V[here]
             b += r @ zt + (rho - 1.0) @ ut
@@ -168,11 +180,11 @@ class WISLSTD:
             V[here] = fade[:, None, None] * (rho[:, None, None] * Vt + moved)
         return A, b
 
-    def _residuals(self, lanes: "_Lanes", theta: Floats) -> Floats:
+    def _residuals(self, replicas: "_Replicas", theta: Floats) -> Floats:
         """b_i - A_i theta for each trajectory: the same recursion, contracted with theta."""
-        n, d = len(lanes.lengths), self.features.dimension
+        n, d = len(replicas.lengths), self.features.dimension
         z, h, out = np.zeros((n, d)), np.zeros((n, d)), np.zeros((n, d))
-        for here, phi, after, g, rho, r in lanes:
+        for here, phi, after, g, rho, r in replicas:
             zt = rho[:, None] * (self.gamma * self.lambda_ * z[here] + phi)
             error = r - (phi - g[:, None] * after) @ theta
             out[here] += error[:, None] * zt + (rho - 1.0)[:, None] * h[here]
@@ -183,7 +195,7 @@ class WISLSTD:
 
 
 @dataclass(frozen=True)
-class _Lanes:
+class _Replicas:
     """The usable steps of some trajectories, to be gone through in the order of time."""
 
     phi: Floats
@@ -197,7 +209,7 @@ class _Lanes:
     @classmethod
     def of(
         cls, data: Trajectories, policy: Policy | None, features: Features, gamma: float
-    ) -> "_Lanes":
+    ) -> "_Replicas":
         check_table(features, data)
         moves = data.transitions()
         lengths = np.bincount(moves.trajectories, minlength=data.num_trajectories)
@@ -234,7 +246,7 @@ def sums(
     data: Data, policy: Policy | None, features: Features, gamma: float, weighting: str
 ) -> tuple[Floats, Floats]:
     """A and b, in one pass."""
-    affordable("LSTD", features.dimension)
+    check_matrix_size("LSTD", features.dimension)
     A, b = np.zeros((features.dimension, features.dimension)), np.zeros(features.dimension)
     for batch in batches(data):
         with np.errstate(all="ignore"):
@@ -246,7 +258,7 @@ def sums(
     return A, b
 
 
-def checked_sums(A: Floats, b: Floats) -> tuple[Floats, Floats]:
+def check_sums(A: Floats, b: Floats) -> tuple[Floats, Floats]:
     """A and b, if they say anything."""
     if not (np.all(np.isfinite(A)) and np.all(np.isfinite(b))):
         raise InputError(
@@ -270,7 +282,7 @@ def solve(A: Floats, b: Floats) -> Floats:
     return theta
 
 
-def backwards(A: Floats, m: Floats) -> Floats:
+def solve_transpose(A: Floats, m: Floats) -> Floats:
     """x with m' theta = x' b for the theta of `solve(A, b)`."""
     seen = np.any(A != 0.0, axis=1)
     x = np.zeros(len(m))
@@ -278,17 +290,19 @@ def backwards(A: Floats, m: Floats) -> Floats:
     return x
 
 
-def starts(features: Features, data: Trajectories | None, start: Any) -> tuple[Floats, Floats]:
+def start_features(
+    features: Features, data: Trajectories | None, start: Any
+) -> tuple[Floats, Floats]:
     """Mean features where it starts, and how far each unit's own lie from them (0 if given)."""
     if start is not None:
         given = np.atleast_1d(np.asarray(start))
         if given.size == 0:
-            raise InputError("start must hold at least one state.")
+            raise InputError("must hold at least one state.", field="start")
         units = 1 if data is None else data.num_units
         m = np.asarray(features(given), dtype=np.float64).mean(axis=0)
         return m, np.zeros((units, len(m)))
     assert data is not None
     first = np.asarray(features(data.states[data.offsets[:-1]]), dtype=np.float64)
-    own = intervals.by_unit(first, np.asarray(data.unit_index), data.num_units)
+    own = intervals.mean_by_unit(first, np.asarray(data.unit_index), data.num_units)
     m = own.mean(axis=0)
     return m, own - m

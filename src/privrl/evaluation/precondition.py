@@ -11,7 +11,7 @@ from privrl.core.types import Floats
 from privrl.data import Features
 
 
-def change_of(features: Features, precondition: Any = None) -> Floats:
+def whitening_matrix(features: Features, precondition: Any = None) -> Floats:
     """L^-1 for L L' = C0: a matrix, or its diagonal where it has no more."""
     d = features.dimension
     if precondition is None:
@@ -19,12 +19,14 @@ def change_of(features: Features, precondition: Any = None) -> Floats:
     try:
         given = np.asarray(precondition, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("precondition must be a matrix of numbers, or its diagonal.") from None
+        raise InputError(
+            "must be a matrix of numbers, or its diagonal.", field="precondition"
+        ) from None
     if given.shape not in ((d,), (d, d)):
         raise InputError(
-            f"precondition must have the shape ({d}, {d}), or ({d},), not {given.shape}."
+            f"must have the shape ({d}, {d}), or ({d},), not {given.shape}.", field="precondition"
         )
-    wrong = InputError("precondition must be symmetric and positive definite.")
+    wrong = InputError("must be symmetric and positive definite.", field="precondition")
     if given.ndim == 1:
         if not np.all((given > 0.0) & np.isfinite(given)):
             raise wrong

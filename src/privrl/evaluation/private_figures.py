@@ -124,7 +124,7 @@ class Figures:
         tried = np.unique(np.append(np.linspace(-1.0, 1.0, 401), self.clipped_value))
         inside = excess(tried) <= 0.0
         if not inside.any():
-            # No value in range fits, which has a chance of at most 1 - level: exclude nothing.
+            # No value in range fits, which has a probability of at most 1 - level: exclude nothing.
             return -1.0, 1.0
         first, last = int(inside.argmax()), len(tried) - 1 - int(inside[::-1].argmax())
         low, high = float(tried[first]), float(tried[last])
@@ -157,28 +157,28 @@ class Figures:
 
     # --- in the scale of returns ------------------------------------------------------------------
 
-    def target(self) -> Interval:
+    def target_interval(self) -> Interval:
         """Of the target policy's value."""
         if self.terms.never_clips:
-            return self.clipped()
-        return self._scaled(self.bounds(0.0), self.clipped_value)
+            return self.clipped_interval()
+        return self._to_return_scale(self.bounds(0.0), self.clipped_value)
 
-    def clipped(self) -> Interval:
+    def clipped_interval(self) -> Interval:
         """Of the clipped value: Fieller's interval, and the variances at the estimate."""
         v = self.clipped_value
         sampling, noise, _ = self.error((-v, 1.0, 0.0), centred=False)
         weight = float(max(self.sums[0], self.stds[0], 1e-12))
         parts = {"sampling": float(sampling) / weight**2, "noise": float(noise) / weight**2}
-        return self._scaled(Interval(*self.fieller(), self.terms.level, parts), v)
+        return self._to_return_scale(Interval(*self.fieller(), self.terms.level, parts), v)
 
-    def behavior(self) -> Interval:
+    def behavior_interval(self) -> Interval:
         """Of the behaviour policy's value."""
         half, sampling, noise = self.half((0.0, 0.0, 1.0))
         middle, parts = self.mean, {"sampling": sampling, "noise": noise}
         found = Interval(middle - half, middle + half, self.terms.level, parts)
-        return self._scaled(found, middle)
+        return self._to_return_scale(found, middle)
 
-    def difference(self) -> Interval:
+    def difference_interval(self) -> Interval:
         """Of target less behaviour."""
         v, c = self.clipped_value, self.terms.weight_cap
         middle = v - self.mean
@@ -189,9 +189,11 @@ class Figures:
             found = Interval(middle - half, middle + half, self.terms.level, parts)
         else:
             found = self.bounds(-1.0)
-        return self._scaled(found, middle, difference=True)
+        return self._to_return_scale(found, middle, difference=True)
 
-    def _scaled(self, found: Interval, middle: float, difference: bool = False) -> Interval:
+    def _to_return_scale(
+        self, found: Interval, middle: float, difference: bool = False
+    ) -> Interval:
         """From [-1, 1] to returns, within what is possible, and around the estimate."""
         low, high = self.terms.returns
         half = (high - low) / 2.0
@@ -211,10 +213,10 @@ class Figures:
         low, high = self.terms.returns
         half, shift, c = (high - low) / 2.0, (low + high) / 2.0, self.terms.weight_cap
         values = {
-            "target": (shift + half * self.clipped_value, self.target()),
-            "behavior": (shift + half * self.mean, self.behavior()),
-            "difference": (half * (self.clipped_value - self.mean), self.difference()),
-            "clipped": (shift + half * self.clipped_value, self.clipped()),
+            "target": (shift + half * self.clipped_value, self.target_interval()),
+            "behavior": (shift + half * self.mean, self.behavior_interval()),
+            "difference": (half * (self.clipped_value - self.mean), self.difference_interval()),
+            "clipped": (shift + half * self.clipped_value, self.clipped_interval()),
         }
         found: dict[str, Any] = {
             name: {"estimate": value, "interval": interval.to_dict()}

@@ -70,14 +70,14 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
-from privrl.data.assumed import assumed
+from privrl.data.assumptions import data_assumptions
 from privrl.data.coverage import check_table, known_states
-from privrl.evaluation.allotment import allotted, unit_of
+from privrl.evaluation.allotment import allot, unit_of
 from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, SECRET_STEPS
 from privrl.evaluation.bellman_error import (
     UnitMoments,
     UnitSteps,
-    checked_range,
+    check_reward_range,
     moments,
     mspbe,
     off_policy,
@@ -87,20 +87,20 @@ from privrl.evaluation.bellman_error import (
     unit_steps,
     value_at,
 )
-from privrl.evaluation.gtd_iterations import Form, GTDPlan, Walk, clipped_sum, contributions
-from privrl.evaluation.precondition import change_of
+from privrl.evaluation.gtd_iterations import Form, GTDPlan, GTDRun, clipped_sum, contributions
+from privrl.evaluation.precondition import whitening_matrix
 from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data, discount, refuse_unpaid
-from privrl.evaluation.sums import SMALLEST, added, joint_factors, overlapped
+from privrl.evaluation.steps import Data, check_discount, refuse_unpaid
+from privrl.evaluation.sums import SMALLEST, joint_clip_factors, map_in_threads, sum_rows
 from privrl.evaluation.table import ROWS, Table, is_table
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source
-from privrl.privacy.plan import AllottedRelease, NoisyPlan, PoissonReleases, Schedule
+from privrl.privacy.plan import AllocatedBatches, NoisyPlan, PoissonBatches, Schedule
 from privrl.privacy.promise import Budget, Relation, Release, Unit
-from privrl.privacy.session import SECRET, OpenSession, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 # The most iterations, step, and first and last clip bound as shares of the return bound; found on
 # the chain with seeds 0 to 9.
@@ -108,7 +108,7 @@ _DEFAULTS: dict[str, tuple[int, float, tuple[float, float]]] = {
     "residual": (400, 0.5, (0.05, 0.01)),
     "primal-dual": (800, 0.25, (0.05, 0.02)),
 }
-_FEWEST = 50
+_MIN_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
@@ -169,37 +169,43 @@ class PrivateGTD:
     """C0, public: a matrix, or the diagonal of one; see `precondition.public_gram`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reward_range", checked_range(self.reward_range))
-        gamma = discount(self.gamma)
+        object.__setattr__(self, "reward_range", check_reward_range(self.reward_range))
+        gamma = check_discount(self.gamma)
         if self.weight_cap is not None:
             checks.positive("weight_cap", self.weight_cap)
         if self.return_bound is not None:
             checks.positive("return_bound", self.return_bound)
         elif gamma == 1.0 and self.clip is None:
             raise InputError(
-                "return_bound is needed without discounting: say how large a return could be."
+                "is needed without discounting: say how large a return could be.",
+                field="return_bound",
             )
         if self.form not in (None, *_DEFAULTS):
-            raise InputError(f"form must be 'residual' or 'primal-dual', not {self.form!r}.")
+            raise InputError(
+                f"must be 'residual' or 'primal-dual', not {self.form!r}.", field="form"
+            )
         if self.iterations is not None:
             checks.count("iterations", self.iterations)
         if self.step is not None:
             checks.positive("step", self.step)
         if self.clip is not None:
-            _pair(self.clip)
+            _clip_pair(self.clip)
         checks.rate("rate", self.rate)
         if self.batch_units is not None:
             checks.count("batch_units", self.batch_units)
             if self.rate != 1.0:
                 raise InputError(
-                    "batch_units takes each unit once and rate draws afresh: give one of the two."
+                    "takes each unit once and rate draws afresh: give one of the two.",
+                    field="batch_units",
                 )
         checks.probability("momentum", self.momentum)
         if checks.non_negative("average", self.average) > 1.0:
-            raise InputError(f"average must be at most 1, not {self.average:g}.")
+            raise InputError(f"must be at most 1, not {self.average:g}.", field="average")
         if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
-        change_of(self.features, self.precondition)
+            raise InputError(
+                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+            )
+        whitening_matrix(self.features, self.precondition)
 
     def plan(self, form: Form, count: int) -> "GTDPlan":
         """What will run on `count` units, with everything public filled in, noise calibrated."""
@@ -207,8 +213,8 @@ class PrivateGTD:
         if self.iterations is None and self.batch_units is not None:
             iterations = count // self.batch_units
         elif self.iterations is None:
-            mu = 2.0 / GaussianMechanism.calibrated(1.0, self.budget).std
-            iterations = min(most, max(_FEWEST, round(count * mu)))
+            mu = 2.0 / GaussianMechanism.from_budget(1.0, self.budget).std
+            iterations = min(most, max(_MIN_ITERATIONS, round(count * mu)))
         else:
             iterations = self.iterations
         if self.clip is None:
@@ -216,18 +222,18 @@ class PrivateGTD:
             bound = self.return_bound or largest / (1.0 - self.gamma)
             first, last = shares[0] * bound, shares[1] * bound
         else:
-            first, last = _pair(self.clip)
+            first, last = _clip_pair(self.clip)
         if min(first, last) < 2.0 * SMALLEST:
             raise InputError(
                 "The clip bound is too small to compute with: state rewards in other units, or a "
                 "larger return_bound."
             )
-        schedule: Schedule = PoissonReleases(self.rate, iterations)
+        schedule: Schedule = PoissonBatches(self.rate, iterations)
         if self.batch_units is not None:
-            schedule = AllottedRelease(iterations)
+            schedule = AllocatedBatches(iterations)
         # With sampling each evaluation takes a while, and a part in 10^4 of noise is not seen.
         quick = self.rate == 1.0 and self.batch_units is None
-        noisy = NoisyPlan.calibrated(
+        noisy = NoisyPlan.from_budget(
             self.budget,
             Relation.REPLACE_ONE,
             schedule,
@@ -256,34 +262,35 @@ class PrivateGTD:
         policy: Policy | None = None,
         *,
         start: Any = None,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
         source, public = session.source(), session.public
-        with self.ready(data, policy, source, public=public) as ready:
+        with self.prepare(data, policy, source, public=public) as ready:
             opened = session.open(ready.unit, Relation.REPLACE_ONE, source=source)
             warn_if_large(self.budget.delta, ready.count)
             opened.pay(ready.plan.event, delta=self.budget.delta)
-            theta = ready.walked()
+            theta = ready.run_iterations()
             result = ready.result(theta, opened, start)
             if not public:
                 return result
             more = {}
             if ready.units is not None:
                 more["clipped"] = ready.plan.clipped_share(ready.units, theta)
-        return self._shown(result, data, policy, start, **more)
+        return self._with_diagnostics(result, data, policy, start, **more)
 
     @contextmanager
-    def ready(
+    def prepare(
         self, data: Data, policy: Policy | None, source: Source, *, public: bool = False
-    ) -> Iterator["Ready"]:
+    ) -> Iterator["PreparedRun"]:
         """Do all that comes before the payment: read the data, fill in the plan, try a step.
 
-        What is left to do in `Ready.walked` reads none of the caller's files, calls neither policy
-        nor features for the first time, and takes no more memory. `source` is that of the noise.
+        What is left to do in `PreparedRun.run_iterations` reads none of the caller's files, calls
+        neither policy nor features for the first time, and takes no more memory. `source` is that
+        of the noise.
         """
         if self.batch_units is not None:
-            with self._ready_once(data, policy, self.batch_units, source, public) as found:
+            with self._prepare_single_pass(data, policy, self.batch_units, source, public) as found:
                 yield found
             return
         form = self._form(data, policy)
@@ -303,12 +310,12 @@ class PrivateGTD:
         for part in parts[:1]:
             clipped_sum(contributions(part, np.zeros(plan.size(units.dimension)), form), 1.0)
         sampled = (SECRET_DRAWS,) if plan.rate < 1.0 else ()
-        yield Ready(
+        yield PreparedRun(
             self,
             plan,
             units.unit,
             units.count,
-            (*sampled, *assumed(data, public)),
+            (*sampled, *data_assumptions(data, public)),
             lambda: plan.run(units, source),
             units,
         )
@@ -317,7 +324,8 @@ class PrivateGTD:
         off = off_policy(data, policy)
         if off and self.weight_cap is None:
             raise InputError(
-                "weight_cap is needed to judge another policy: say how large a ratio may count."
+                "is needed to judge another policy: say how large a ratio may count.",
+                field="weight_cap",
             )
         return self.form_for(off)
 
@@ -327,13 +335,13 @@ class PrivateGTD:
         return self.form or ("primal-dual" if off_policy and not table else "residual")
 
     @contextmanager
-    def _ready_once(
+    def _prepare_single_pass(
         self, data: Data, policy: Policy | None, size: int, source: Source, public: bool
-    ) -> Iterator["Ready"]:
+    ) -> Iterator["PreparedRun"]:
         """A single pass; see the module."""
         forms: list[Form] = []
 
-        def checked(batch: Trajectories) -> None:
+        def check_batch(batch: Trajectories) -> None:
             if not public:
                 refuse_unpaid(batch)
             check_table(self.features, batch)
@@ -346,33 +354,33 @@ class PrivateGTD:
             forms.append(form)
 
         unit = unit_of(data)
-        with allotted(data, source.secret(), checked) as dealt:
+        with allot(data, source.secret_bytes(), check_batch) as dealt:
             count, form = dealt.count, forms[0]
             steps = self.iterations or count // size
             if count < max(steps, 1) * size:
-                raise _too_few(count, steps, size)
+                raise _too_few_error(count, steps, size)
             plan = self.plan(form, count)
 
-            def walked() -> Floats:
-                walk = Walk(plan, self.features.dimension, source)
+            def run_iterations() -> Floats:
+                gtd = GTDRun(plan, self.features.dimension, source)
 
                 def work(part: tuple[int, Trajectories]) -> None:
                     """Release all steps before this one, and add what the part contributes."""
                     step, whole = part
-                    while walk.k < step:
-                        walk.advance(count / steps)
+                    while gtd.k < step:
+                        gtd.advance(count / steps)
                     for piece in self._in_memory(whole):
-                        walk.exact += self.gradient(piece, policy, walk.state, form, walk.bound)
+                        gtd.exact += self.gradient(piece, policy, gtd.state, form, gtd.bound)
 
                 # One after the other, in their order: only reading goes on meanwhile.
-                for _ in overlapped(work, dealt.steps(steps)):
+                for _ in map_in_threads(work, dealt.steps(steps)):
                     pass
-                while walk.k < steps:
-                    walk.advance(count / steps)
-                return walk.theta
+                while gtd.k < steps:
+                    gtd.advance(count / steps)
+                return gtd.theta
 
-            rests = (SECRET_STEPS, *assumed(data, public))
-            yield Ready(self, plan, unit, count, rests, walked, None)
+            rests = (SECRET_STEPS, *data_assumptions(data, public))
+            yield PreparedRun(self, plan, unit, count, rests, run_iterations, None)
 
     def _in_memory(self, whole: Trajectories) -> Iterator[Trajectories]:
         """Pieces whose features can be held."""
@@ -382,7 +390,7 @@ class PrivateGTD:
     @cached_property
     def change(self) -> Floats:
         """L^-1, for L L' = C0."""
-        return change_of(self.features, self.precondition)
+        return whitening_matrix(self.features, self.precondition)
 
     def gradient(
         self,
@@ -407,8 +415,8 @@ class PrivateGTD:
                     blocks = at.residual(state)
                 else:
                     blocks = at.primal_dual(state[:d], state[d:])
-                factors = joint_factors(blocks, bound)
-                total += np.concatenate([added(rows, factors) for rows in blocks])
+                factors = joint_clip_factors(blocks, bound)
+                total += np.concatenate([sum_rows(rows, factors) for rows in blocks])
         return total
 
     def result(
@@ -442,7 +450,7 @@ class PrivateGTD:
             },
         )
 
-    def _shown(
+    def _with_diagnostics(
         self, result: Result, data: Data, policy: Policy | None, start: Any, **more: float
     ) -> Result:
         """With what may be shown of public data."""
@@ -456,7 +464,7 @@ class PrivateGTD:
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
+class PreparedRun:
     """A run before its payment; of `data` nothing is left to be read but what is held here."""
 
     judge: PrivateGTD
@@ -466,7 +474,7 @@ class Ready:
     """How many units there are; public under replace-one."""
 
     assumptions: tuple[Assumption, ...]
-    walked: Callable[[], Floats]
+    run_iterations: Callable[[], Floats]
     """theta, after all iterations with their noise: call it once, and only after the payment."""
 
     units: UnitMoments | None
@@ -477,18 +485,20 @@ class Ready:
         return self.judge.result(self.plan, theta, opened, self.count, start, self.assumptions)
 
 
-def _too_few(units: int, iterations: int, size: int) -> InputError:
+def _too_few_error(units: int, iterations: int, size: int) -> InputError:
     return InputError(
         f"There are {units} units, too few for {max(iterations, 1)} batches of {size}: lower "
         "iterations or batch_units."
     )
 
 
-def _pair(clip: Any) -> tuple[float, float]:
+def _clip_pair(clip: Any) -> tuple[float, float]:
     """The first and the last clip bound."""
     if isinstance(clip, tuple | list):
         if len(clip) != 2:
-            raise InputError("clip must be a number, or two: the first and the last bound.")
+            raise InputError(
+                "must be a number, or two: the first and the last bound.", field="clip"
+            )
         return checks.positive("clip", clip[0]), checks.positive("clip", clip[1])
     bound = checks.positive("clip", clip)
     return bound, bound

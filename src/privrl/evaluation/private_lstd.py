@@ -36,11 +36,11 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories
-from privrl.data.assumed import assumed
+from privrl.data.assumptions import data_assumptions
 from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS
 from privrl.evaluation.bellman_error import (
     UnitMoments,
-    checked_range,
+    check_reward_range,
     is_sparse,
     moments,
     mspbe,
@@ -49,23 +49,23 @@ from privrl.evaluation.bellman_error import (
     unit_moments,
     value_at,
 )
-from privrl.evaluation.precondition import change_of
+from privrl.evaluation.precondition import whitening_matrix
 from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data, discount, refuse_unpaid
+from privrl.evaluation.steps import Data, check_discount, refuse_unpaid
 from privrl.evaluation.sums import (
     SMALLEST,
     Sums,
-    added,
-    gathered,
-    joint_factors,
+    clip_scales,
+    gather_sums,
+    joint_clip_factors,
     row_squares,
-    shrinking,
+    sum_rows,
 )
 from privrl.evaluation.table import ROWS, Table, is_table
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.promise import Budget, Relation
-from privrl.privacy.session import SECRET, OpenSession, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class PrivateLSTD:
     """C0, public: a matrix, or the diagonal of one; see `precondition.public_gram`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reward_range", checked_range(self.reward_range))
-        discount(self.gamma)
+        object.__setattr__(self, "reward_range", check_reward_range(self.reward_range))
+        check_discount(self.gamma)
         for name in ("weight_cap", "clip", "matrix_weight"):
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name))
@@ -109,13 +109,15 @@ class PrivateLSTD:
         if min(self.bound, self.weight) < SMALLEST:
             raise InputError("Rewards are too small to compute with: state them in other units.")
         if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
-        change_of(self.features, self.precondition)
+            raise InputError(
+                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+            )
+        whitening_matrix(self.features, self.precondition)
 
     @cached_property
     def change(self) -> Floats:
         """L^-1, for L L' = C0."""
-        return change_of(self.features, self.precondition)
+        return whitening_matrix(self.features, self.precondition)
 
     @property
     def bound(self) -> float:
@@ -130,15 +132,16 @@ class PrivateLSTD:
     @property
     def mechanism(self) -> GaussianMechanism:
         """The noise that the budget allows, in units of c."""
-        return GaussianMechanism.calibrated(1.0, self.budget)
+        return GaussianMechanism.from_budget(1.0, self.budget)
 
-    def gathered(
+    def gather(
         self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
     ) -> Sums:
         """What the units of `batch` contribute, b in the last of d + 1 rows; see `sums`."""
         if off_policy(batch, policy) and self.weight_cap is None:
             raise InputError(
-                "weight_cap is needed to judge another policy: say how large a ratio may count."
+                "is needed to judge another policy: say how large a ratio may count.",
+                field="weight_cap",
             )
         if not is_table(self.features, self.change, batch):
             units = unit_moments(
@@ -152,14 +155,18 @@ class PrivateLSTD:
                 certified=not public,
             )
             factors = clip_factors(units, self.weight, self.bound)
-            total = weighed_sum(units, self.weight, factors)
+            total = weighted_sum(units, self.weight, factors)
             clipped = float(np.sum(factors < 1.0))
-            return Sums(batch.unit, units.count, total, None, clipped, assumed(batch, public))
+            return Sums(
+                batch.unit, units.count, total, None, clipped, data_assumptions(batch, public)
+            )
         if not public:
             refuse_unpaid(batch)
-        return replace(self._of_table(batch, policy), assumptions=assumed(batch, public))
+        return replace(
+            self._gather_table(batch, policy), assumptions=data_assumptions(batch, public)
+        )
 
-    def _of_table(self, batch: Trajectories, policy: Policy | None) -> Sums:
+    def _gather_table(self, batch: Trajectories, policy: Policy | None) -> Sums:
         """The same for one-hot features, without a matrix for each unit."""
         d, count, clipped = self.features.dimension, 0, 0
         on, b = np.zeros(d), np.zeros(d)
@@ -168,9 +175,9 @@ class PrivateLSTD:
         for table in self._tables(batch, policy):
             with np.errstate(all="ignore"):
                 cells, diagonal, rewards = blocks = table.system(self.weight)
-                factors = joint_factors(blocks, self.bound)
-                np.add.at(total, *cells.weighed(factors))
-                on, b = on + added(diagonal, factors), b + added(rewards, factors)
+                factors = joint_clip_factors(blocks, self.bound)
+                np.add.at(total, *cells.scale_rows(factors))
+                on, b = on + sum_rows(diagonal, factors), b + sum_rows(rewards, factors)
             count, clipped = count + factors.size, clipped + int(np.sum(factors < 1.0))
         total[: d * d : d + 1] += on
         total[d * d :] += b
@@ -181,24 +188,24 @@ class PrivateLSTD:
         for piece in pieces(batch, ROWS):
             yield from Table.of(piece, policy, self.change, *given).parts()
 
-    def released(
-        self, sums: Sums, *, start: Any = None, session: PrivacySession = SECRET
+    def release(
+        self, sums: Sums, *, start: Any = None, session: PrivacySession = SECRET_SESSION
     ) -> Result:
         """The value function, out of the sums over all units: paid and drawn once."""
         warn_if_large(self.budget.delta, sums.count)
         opened = session.open(sums.unit, Relation.REPLACE_ONE)
         opened.pay(self.mechanism.event, delta=self.budget.delta)
-        return self.drawn(sums, opened, start)
+        return self.release_paid(sums, opened, start)
 
-    def drawn(self, sums: Sums, opened: OpenSession, start: Any = None) -> Result:
+    def release_paid(self, sums: Sums, opened: OpenSession, start: Any = None) -> Result:
         """The value function, where `opened` has paid for it."""
         change, d = self.change, self.features.dimension
         clip, a, count = self.bound, self.weight, sums.count
         mechanism = self.mechanism
-        opened.expect_paid(mechanism.event)
+        opened.check_paid(mechanism.event)
         released, _ = mechanism.release(sums.total / clip, opened.source)
         noised = np.asarray(released * (clip / count), dtype=np.float64)
-        theta = solved(
+        theta = solve_ridge(
             noised[:d] / a, noised[d], self.ridge * d * (mechanism.std * clip / (a * count)) ** 2
         )
         weights = change * theta if change.ndim == 1 else change.T @ theta
@@ -228,11 +235,11 @@ class PrivateLSTD:
         policy: Policy | None = None,
         *,
         start: Any = None,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
-        sums = gathered(self, data, policy, public=session.public)
-        result = self.released(sums, start=start, session=session)
+        sums = gather_sums(self, data, policy, public=session.public)
+        result = self.release(sums, start=start, session=session)
         weights = result.weights
         if not session.public or weights is None:
             return result
@@ -251,10 +258,10 @@ def clip_factors(units: UnitMoments, a: float, bound: float) -> Floats:
     d = units.dimension
     with np.errstate(all="ignore"):
         rows = row_squares(units.A).reshape(units.b.shape)
-        return shrinking(a**2 * rows.sum(axis=1) + row_squares(units.b), bound, d * d + d)
+        return clip_scales(a**2 * rows.sum(axis=1) + row_squares(units.b), bound, d * d + d)
 
 
-def weighed_sum(units: UnitMoments, a: float, factors: Floats) -> Floats:
+def weighted_sum(units: UnitMoments, a: float, factors: Floats) -> Floats:
     """The sum of factor_i (a A_i, b_i), with b in the last row; a factor of 0 leaves a unit out."""
     n, d = units.b.shape
     used = factors > 0.0
@@ -267,7 +274,7 @@ def weighed_sum(units: UnitMoments, a: float, factors: Floats) -> Floats:
     return np.concatenate([a * A, b[None, :]])
 
 
-def solved(A: Floats, b: Floats, ridge: float) -> Floats:
+def solve_ridge(A: Floats, b: Floats, ridge: float) -> Floats:
     """(A' A + ridge I)^-1 A' b; without a ridge to speak of, the solution of least norm."""
     if ridge > 1e-10 * float(np.sum(A * A)):
         # Several times as fast as singular values. The condition number is at most 10^10, so each

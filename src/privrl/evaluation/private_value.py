@@ -88,18 +88,18 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
-from privrl.data.assumed import assumed
-from privrl.evaluation.intervals import by_unit, confidence_level
+from privrl.data.assumptions import data_assumptions
+from privrl.evaluation.intervals import confidence_level, mean_by_unit
 from privrl.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, Terms, moments
 from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data, discount, logged_chances, refuse_unpaid
-from privrl.evaluation.sums import Sums, gathered
+from privrl.evaluation.steps import Data, check_discount, logged_probs, refuse_unpaid
+from privrl.evaluation.sums import Sums, gather_sums
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
 from privrl.privacy.promise import Budget, Relation
-from privrl.privacy.session import SECRET, OpenSession, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 # Half of the largest distance between two contributions, and a margin for rounding.
 BOUND = math.sqrt(1025 / 1024) / 2.0 * (1.0 + 1e-6)
@@ -143,11 +143,11 @@ class PrivateValue:
 
     def __post_init__(self) -> None:
         if not isinstance(self.budget, Budget):
-            raise InputError("budget must be a Budget(epsilon, delta).")
+            raise InputError("must be a Budget(epsilon, delta).", field="budget")
         if self.budget.delta == 0.0:
-            raise InputError("budget must have a delta above 0: the noise is Gaussian.")
+            raise InputError("must have a delta above 0: the noise is Gaussian.", field="budget")
         checks.positive("weight_cap", self.weight_cap)
-        discount(self.gamma)
+        check_discount(self.gamma)
         confidence_level(self.level)
         if self.horizon is not None:
             checks.count("horizon", self.horizon)
@@ -155,29 +155,31 @@ class PrivateValue:
             self.largest_ratio is not None
             and checks.positive("largest_ratio", self.largest_ratio) < 1.0
         ):
-            raise InputError("largest_ratio must be at least 1: ratios average to 1.")
+            raise InputError("must be at least 1: ratios average to 1.", field="largest_ratio")
         if (self.reward_range is None) == (self.return_range is None):
             raise InputError(
-                "reward_range is needed: say what any reward could be "
-                "(or, instead of it, return_range)."
+                "is needed: say what any reward could be (or, instead of it, return_range).",
+                field="reward_range",
             )
-        low, high = self.returns
+        low, high = self.returns_range
         if not -math.inf < low < high < math.inf:
             raise InputError("The range of returns must be finite and its low end below its high.")
 
     @property
-    def returns(self) -> tuple[float, float]:
+    def returns_range(self) -> tuple[float, float]:
         """What any discounted return could be: from the rewards, for trajectories of any length."""
         if self.return_range is not None:
-            return _two("return_range", self.return_range)
+            return _check_pair("return_range", self.return_range)
         assert self.reward_range is not None
-        low, high = _two("reward_range", self.reward_range)
+        low, high = _check_pair("reward_range", self.reward_range)
         if self.gamma < 1.0:
             most = 1.0 / (1.0 - self.gamma)
             if self.horizon is not None:
                 most *= 1.0 - self.gamma**self.horizon
         elif self.horizon is None:
-            raise InputError("horizon is needed: say how many steps count, or take gamma below 1.")
+            raise InputError(
+                "is needed: say how many steps count, or take gamma below 1.", field="horizon"
+            )
         else:
             most = float(self.horizon)
         return min(low, low * most), max(high, high * most)
@@ -190,13 +192,13 @@ class PrivateValue:
     def contributions(self, data: Trajectories, policy: Policy | None) -> Floats:
         """x for each person: (units, 8), any two of them at most 2 `BOUND` apart."""
         w, y = self._weights_and_returns(data, policy)
-        rows = by_unit(moments(w, y), np.asarray(data.unit_index), data.num_units)
+        rows = mean_by_unit(moments(w, y), np.asarray(data.unit_index), data.num_units)
         if len(w) > _MOST_TRAJECTORIES:
             owned = np.bincount(data.unit_index, minlength=data.num_units)
             rows = np.where((owned <= _MOST_TRAJECTORIES)[:, None], rows, 0.0)
         return rows @ MAP.T
 
-    def gathered(
+    def gather(
         self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
     ) -> Sums:
         """What the people of `batch` contribute; see `sums`."""
@@ -205,30 +207,30 @@ class PrivateValue:
         clipped = 0.0
         if public:
             above = np.where(self._weights_and_returns(batch, policy)[0] >= 1.0, 1.0, 0.0)
-            clipped = float(by_unit(above, batch.unit_index, batch.num_units).sum())
+            clipped = float(mean_by_unit(above, batch.unit_index, batch.num_units).sum())
         whole = None
         if isinstance(plan, GridGaussianMechanism):
-            whole = _integers(rows, plan.step).sum(axis=0)
+            whole = _to_grid(rows, plan.step).sum(axis=0)
         return Sums(
             unit=batch.unit,
             count=len(rows),
             total=rows.sum(axis=0),
             whole=whole,
             clipped=clipped,
-            assumptions=assumed(batch, public),
+            assumptions=data_assumptions(batch, public),
         )
 
-    def released(self, sums: Sums, *, session: PrivacySession = SECRET) -> Result:
+    def release(self, sums: Sums, *, session: PrivacySession = SECRET_SESSION) -> Result:
         """The three values, out of the sums over all people: paid and drawn once."""
         warn_if_large(self.budget.delta, sums.count)
         opened = session.open(sums.unit, Relation.REPLACE_ONE)
         opened.pay(self.mechanism.event, delta=self.budget.delta)
-        return self.drawn(sums, opened)
+        return self.release_paid(sums, opened)
 
-    def drawn(self, sums: Sums, opened: OpenSession) -> Result:
+    def release_paid(self, sums: Sums, opened: OpenSession) -> Result:
         """The three values, where `opened` has paid for them."""
         plan = self.mechanism
-        opened.expect_paid(plan.event)
+        opened.check_paid(plan.event)
         if isinstance(plan, GridGaussianMechanism):
             assert sums.whole is not None
             noised, std = plan.release_sum(sums.whole, opened.source), plan.width * plan.step
@@ -251,7 +253,7 @@ class PrivateValue:
             method="PrivateValue",
             promise=certificate,
             estimate=details["target"]["estimate"],
-            interval=figures.target(),
+            interval=figures.target_interval(),
             settings=self._settings(),
             details=details,
             notes=self._notes(),
@@ -262,11 +264,11 @@ class PrivateValue:
         data: Data,
         policy: Policy | None = None,
         *,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """The three values; `estimate` and `interval` are those of the target policy."""
-        sums = gathered(self, data, policy, public=session.public)
-        result = self.released(sums, session=session)
+        sums = gather_sums(self, data, policy, public=session.public)
+        result = self.release(sums, session=session)
         if not session.public:
             return result
         exact = self.figures(sums.total, 0.0, sums.count).details()
@@ -298,7 +300,7 @@ class PrivateValue:
         with np.errstate(over="ignore", invalid="ignore"):
             returns = np.add.reduceat(discounted, begins)
             products = np.add.reduceat(np.where(used, logs, 0.0), begins)
-            low, high = self.returns
+            low, high = self.returns_range
             y = np.clip(2.0 * ((returns - low) / (high - low)) - 1.0, -1.0, 1.0)
             w = np.exp(np.minimum(products - math.log(self.weight_cap), 0.0))
         bad = np.add.reduceat(counts & ~good, begins) > 0
@@ -309,14 +311,14 @@ class PrivateValue:
     def terms(self) -> Terms:
         """What turns moments into figures."""
         sure = self.largest_ratio is not None and self.largest_ratio <= self.weight_cap
-        return Terms(self.weight_cap, self.returns, self.level, never_clips=sure)
+        return Terms(self.weight_cap, self.returns_range, self.level, never_clips=sure)
 
     def _settings(self) -> dict[str, Any]:
         names = ("weight_cap", "gamma", "horizon", "largest_ratio", "level", "grid")
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
-            "return_range": list(self.returns),
+            "return_range": list(self.returns_range),
             **{name: getattr(self, name) for name in names},
         }
 
@@ -326,24 +328,24 @@ class PrivateValue:
         return ("The interval allows for the worst that clipped or unsupported weight could hide.",)
 
 
-def _two(name: str, given: Any) -> tuple[float, float]:
+def _check_pair(name: str, given: Any) -> tuple[float, float]:
     try:
         low, high = given
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be two numbers, the lowest and the highest.") from None
+        raise InputError("must be two numbers, the lowest and the highest.", field=name) from None
     return checks.number(name, low), checks.number(name, high)
 
 
 @lru_cache(maxsize=64)
 def _mechanism(budget: Budget, grid: bool) -> GaussianMechanism | GridGaussianMechanism:
     if not grid:
-        return GaussianMechanism.calibrated(BOUND, budget)
+        return GaussianMechanism.from_budget(BOUND, budget)
     # What is calibrated is what is charged: the noise on this very grid.
-    found = calibrate(lambda noise: _on_grid(noise).event, budget, Relation.REPLACE_ONE)
-    return _on_grid(found)
+    found = calibrate(lambda noise: _grid_mechanism(noise).event, budget, Relation.REPLACE_ONE)
+    return _grid_mechanism(found)
 
 
-def _on_grid(noise_over_bound: float) -> GridGaussianMechanism:
+def _grid_mechanism(noise_over_bound: float) -> GridGaussianMechanism:
     """Noise of this size, and a grid so fine that cutting off to it is never seen."""
     noise = noise_over_bound * BOUND
     step = math.ldexp(1.0, math.ceil(math.log2(noise)) - _FINER)
@@ -354,7 +356,7 @@ def _on_grid(noise_over_bound: float) -> GridGaussianMechanism:
     return GridGaussianMechanism(width, step, bound, len(MAP))
 
 
-def _integers(rows: Floats, step: float) -> NDArray[np.int64]:
+def _to_grid(rows: Floats, step: float) -> NDArray[np.int64]:
     """Rows as whole multiples of `step`, which is a power of two, so that only this rounds."""
     if 8.0 * len(rows) / step >= 2.0**62:  # an entry of a row is at most 6.1
         raise InputError("The sum does not fit into 64-bit integers: use a larger budget.")
@@ -363,7 +365,7 @@ def _integers(rows: Floats, step: float) -> NDArray[np.int64]:
 
 def _log_ratios(data: Trajectories, policy: Policy | None) -> Floats:
     """ln pi - ln b of every row; NaN where a probability is none, minus infinity where pi is 0."""
-    found = logged_chances(data, policy)
+    found = logged_probs(data, policy)
     if found is None:
         return np.zeros(data.num_steps)
     target, behavior = found

@@ -66,8 +66,8 @@ class PolicyFeatures:
     def __call__(self, states: Any) -> Floats:
         """(n, A d) features of (n,) or (n, k) states."""
         phi = np.asarray(self.features(states), dtype=np.float64)
-        chances = np.asarray(self.policy.probabilities(states), dtype=np.float64)
-        return np.asarray((chances[:, :, None] * phi[:, None, :]).reshape(len(phi), -1))
+        probs = np.asarray(self.policy.probabilities(states), dtype=np.float64)
+        return np.asarray((probs[:, :, None] * phi[:, None, :]).reshape(len(phi), -1))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, if the features and the policy have one."""
@@ -101,10 +101,10 @@ class Interval:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
-            "low": _json(self.low),
-            "high": _json(self.high),
+            "low": _finite_or_none(self.low),
+            "high": _finite_or_none(self.high),
             "level": self.level,
-            "parts": {name: _json(value) for name, value in self.parts.items()},
+            "parts": {name: _finite_or_none(value) for name, value in self.parts.items()},
         }
 
 
@@ -175,13 +175,13 @@ class Result:
             "format": _FORMAT,
             "method": self.method,
             "promise": self.promise.to_dict(),
-            "estimate": _json(self.estimate),
+            "estimate": _finite_or_none(self.estimate),
             "interval": None if self.interval is None else self.interval.to_dict(),
-            "weights": None if self.weights is None else plain(self.weights),
+            "weights": None if self.weights is None else to_jsonable(self.weights),
             "features": described,
-            "settings": plain(self.settings),
-            "details": plain(self.details),
-            "diagnostics": None if self.diagnostics is None else plain(self.diagnostics),
+            "settings": to_jsonable(self.settings),
+            "details": to_jsonable(self.details),
+            "diagnostics": None if self.diagnostics is None else to_jsonable(self.diagnostics),
             "notes": list(self.notes),
         }
 
@@ -246,23 +246,23 @@ def _bound(value: Any, missing: float) -> float:
     return missing if value is None else checks.number("bound", value)
 
 
-def _json(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     """JSON has no infinities: a bound that is one is null."""
     return None if value is None or not np.isfinite(value) else float(value)
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """`value` in JSON's own types."""
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): to_jsonable(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [to_jsonable(v) for v in value]
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return to_jsonable(value.tolist())
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return to_jsonable(value.item())
     if isinstance(value, float):
-        return _json(value)
+        return _finite_or_none(value)
     if value is None or isinstance(value, str | int):
         return value
     return value.to_dict() if hasattr(value, "to_dict") else str(value)

@@ -48,9 +48,9 @@ from privrl.core.errors import InputError
 from privrl.privacy import exact
 from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event, PureDP
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Relation, Release, Unit
-from privrl.privacy.session import SECRET, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 LEVELS = 2**20
 
@@ -83,11 +83,12 @@ class PermuteAndFlip:
 
     def sums(self, scores: ArrayLike) -> NDArray[np.int64]:
         """The whole-number score of each candidate; `scores` has a row for each unit."""
-        table = numbers("scores", scores)
+        table = as_float64("scores", scores)
         if table.ndim != 2 or table.shape[1] == 0:
             raise InputError(
-                "scores must have a row for each unit and a column for each candidate, "
-                f"not shape {table.shape}."
+                "must have a row for each unit and a column for each candidate, "
+                f"not shape {table.shape}.",
+                field="scores",
             )
         if len(table) >= 2**40:
             raise InputError("There are too many units.")
@@ -124,7 +125,7 @@ def choose(
     epsilon: float,
     unit: Unit,
     names: Sequence[str] | None = None,
-    session: PrivacySession = SECRET,
+    session: PrivacySession = SECRET_SESSION,
 ) -> Choice:
     """A good candidate, `epsilon`-privately; `scores` has a row for each unit, larger is better.
 

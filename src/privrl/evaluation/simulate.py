@@ -65,7 +65,9 @@ class Schema:
         checks.probability("ending", self.ending)
         low, high = (checks.number("reward_range", one) for one in self.reward_range)
         if not -np.inf < low < high < np.inf:
-            raise InputError("reward_range must be two finite numbers, the smaller one first.")
+            raise InputError(
+                "must be two finite numbers, the smaller one first.", field="reward_range"
+            )
         if (self.num_states is None) == (self.low is None or self.high is None):
             raise InputError("Either num_states is needed, or low and high of the states' box.")
         if self.num_states is not None:
@@ -77,7 +79,9 @@ class Schema:
             if corners[0].ndim != 1 or corners[0].shape != corners[1].shape:
                 raise InputError("low and high must have one number for each coordinate.")
             if not np.all(corners[0] < corners[1]) or not np.all(np.isfinite(corners)):
-                raise InputError("low must be below high, and both finite, in every coordinate.")
+                raise InputError(
+                    "must be below high, and both finite, in every coordinate.", field="low"
+                )
         if self.num_users is not None and checks.count("num_users", self.num_users) > (
             self.num_trajectories
         ):
@@ -102,10 +106,12 @@ class Schema:
         """
         actions = data.num_actions if num_actions is None else num_actions
         if actions is None:
-            raise InputError("num_actions is needed: the data does not say how many there are.")
+            raise InputError(
+                "is needed: the data does not say how many there are.", field="num_actions"
+            )
         discrete = data.discrete_states
         if discrete and data.num_states is None:
-            raise InputError("num_states is needed: declare it when loading the data.")
+            raise InputError("is needed: declare it when loading the data.", field="num_states")
         return cls(
             num_trajectories=data.num_trajectories,
             horizon=horizon,
@@ -120,7 +126,8 @@ class Schema:
 
 
 def simulate_like(schema: Schema, key: Any, policy: Policy | None = None) -> Trajectories:
-    """Trajectories of a made-up world of that shape, in which `policy`, or else chance, acts."""
+    """Trajectories of a made-up world of that shape, in which `policy`, or else probability,
+    acts."""
     draws = generator(key)
     world: _Table | _Box = _Table(schema, draws) if schema.num_states else _Box(schema, draws)
     acting = policy or _uniform(schema)
@@ -132,13 +139,13 @@ def simulate_like(schema: Schema, key: Any, policy: Policy | None = None) -> Tra
     state = world.begin(n)
     states = np.zeros((n, H, *state.shape[1:]), dtype=state.dtype)
     actions, rewards = np.zeros((n, H), dtype=np.int64), np.zeros((n, H))
-    chances, lengths = np.zeros((n, H)), np.full(n, H)
+    probs, lengths = np.zeros((n, H)), np.full(n, H)
     final, done = state.copy(), np.zeros(n, dtype=bool)
     for t in range(H):
         p = np.asarray(acting.probabilities(state), dtype=np.float64)
         action = np.asarray(choose(np, p, draws.random(n)))
         states[:, t], actions[:, t] = state, action
-        chances[:, t] = np.minimum(p[np.arange(n), action], 1.0)
+        probs[:, t] = np.minimum(p[np.arange(n), action], 1.0)
         rewards[:, t] = world.reward(state, action)
         state = world.move(state, action)
         final[~done] = state[~done]
@@ -155,7 +162,7 @@ def simulate_like(schema: Schema, key: Any, policy: Policy | None = None) -> Tra
         rewards[there],
         lengths=lengths,
         users=users,
-        behavior_probs=chances[there],
+        behavior_probs=probs[there],
         terminated=done,
         truncated=~done,
         final_states=final,

@@ -23,7 +23,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories, TrajectoryStream
 from privrl.data.coverage import check_table, known_states
-from privrl.data.words import refuse_read_words
+from privrl.data.words import refuse_read_vocabulary
 
 Data = Trajectories | TrajectoryStream
 
@@ -54,7 +54,7 @@ def batches(data: Data) -> Iterator[Trajectories]:
     given: object = data
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return iter(given)
-    raise InputError("data must be Trajectories, or a stream of them.")
+    raise InputError("must be Trajectories, or a stream of them.", field="data")
 
 
 def importance_ratios(
@@ -78,7 +78,7 @@ def importance_ratios(
     return np.asarray(found if cap is None else np.minimum(found, cap), dtype=np.float64)
 
 
-def logged_chances(data: Trajectories, policy: Policy | None) -> tuple[Floats, Floats] | None:
+def logged_probs(data: Trajectories, policy: Policy | None) -> tuple[Floats, Floats] | None:
     """pi(a|s) and b(a|s) of every row, or None on-policy: for certified fits.
 
     Total: what refuses is public (kinds of states and actions, how many there are). A row with a
@@ -111,7 +111,7 @@ def logged_chances(data: Trajectories, policy: Policy | None) -> tuple[Floats, F
 
 def refuse_unpaid(data: Trajectories) -> None:
     """Raise if something in `data` was read off it and nobody paid: certified fits only."""
-    refuse_read_words(data)
+    refuse_read_vocabulary(data)
     if data.behavior.is_private_estimate:
         raise InputError(
             "The behaviour probabilities were estimated from this very data, which a certificate "
@@ -128,7 +128,7 @@ def steps(
     cap: float | None = None,
 ) -> Steps:
     """What linear estimators need of every usable step of `data`."""
-    gamma = discount(gamma)
+    gamma = check_discount(gamma)
     check_table(features, data)
     moves = data.transitions()
     ratios = importance_ratios(data, policy, cap)[moves.rows]
@@ -152,7 +152,7 @@ def steps(
 MOST_ROWS = 4096
 
 
-def affordable(what: str, rows: int) -> None:
+def check_matrix_size(what: str, rows: int) -> None:
     """Refuse a matrix that no memory, or nobody's patience, would be enough for."""
     if rows > MOST_ROWS:
         raise InputError(
@@ -162,11 +162,11 @@ def affordable(what: str, rows: int) -> None:
         )
 
 
-def discount(gamma: float) -> float:
+def check_discount(gamma: float) -> float:
     """`gamma` if it is a discount factor: at least 0 and at most 1."""
     checked = checks.non_negative("gamma", gamma)
     if checked > 1.0:
-        raise InputError(f"gamma must be at most 1, not {checked:g}.")
+        raise InputError(f"must be at most 1, not {checked:g}.", field="gamma")
     return checked
 
 

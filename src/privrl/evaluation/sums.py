@@ -1,13 +1,13 @@
 """Estimators whose release is one noised sum: gather in parts, add up, release once.
 
-    parts  = [judge.gathered(batch, policy) for batch in batches]    anywhere, in any process
-    result = judge.released(parts[0] + parts[1] + ...)               once, where the ledger is
+    parts  = [judge.gather(batch, policy) for batch in batches]    anywhere, in any process
+    result = judge.release(parts[0] + parts[1] + ...)               once, where the ledger is
 
 A batch holds whole units (people, or trajectories if nobody is named), and no unit is in two
 batches. `gathered` clips each unit's contribution to the public bound, adds the contributions up,
 and looks at nothing but the batch; so the order and the place in which batches are gathered do not
 matter, and a unit moves the sum over all batches as little as it moves the sum over its own.
-`released` pays, draws noise once, and certifies. Everything in a `Sums` is private until then: it
+`release` pays, draws noise once, and certifies. Everything in a `Sums` is private until then: it
 may travel between machines that hold the data, and nowhere else.
 
 Contributions are rows of a matrix, one for each unit, or of several blocks side by side; blocks are
@@ -34,7 +34,7 @@ from privrl.evaluation.steps import Data, batches
 from privrl.evaluation.table import Entries
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.promise import Unit
-from privrl.privacy.session import SECRET, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -67,44 +67,44 @@ class Sums:
     """How many of them the bound clipped: shown only if the data was declared public."""
 
     assumptions: tuple[Assumption, ...] = ()
-    """What the certificate assumes of the data; see `privrl.data.assumed`."""
+    """What the certificate assumes of the data; see `privrl.data.assumptions`."""
 
     def __add__(self, other: "Sums") -> "Sums":
         """The sums over the units of both, which must have none in common."""
-        return summed((self, other))
+        return add_sums((self, other))
 
 
-class Summing(Protocol):
+class SumEstimator(Protocol):
     """An estimator whose release is one noised sum. It is a frozen value, so it can travel."""
 
-    def gathered(
+    def gather(
         self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
     ) -> Sums:
         """What the units of `batch` contribute, each clipped."""
         ...
 
-    def released(
+    def release(
         self,
         sums: Sums,
         *,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """Pay, add noise to `sums`, certify: once for all data."""
         ...
 
 
-def gathered(
-    judge: Summing, data: Data, policy: Policy | None = None, *, public: bool = False
+def gather_sums(
+    judge: SumEstimator, data: Data, policy: Policy | None = None, *, public: bool = False
 ) -> Sums:
     """The sums over all of `data`, batch by batch, in memory bounded by that of a few batches."""
 
     def part(batch: Trajectories) -> Sums:
-        return judge.gathered(batch, policy, public=public)
+        return judge.gather(batch, policy, public=public)
 
-    return summed(overlapped(part, batches(data), threads=_THREADS))
+    return add_sums(map_in_threads(part, batches(data), threads=_THREADS))
 
 
-def summed(parts: Iterable[Sums]) -> Sums:
+def add_sums(parts: Iterable[Sums]) -> Sums:
     """All parts added up, in the order in which they come; they must have no unit in common."""
     remaining = iter(parts)
     first = next(remaining, None)
@@ -125,7 +125,7 @@ def summed(parts: Iterable[Sums]) -> Sums:
     return Sums(first.unit, count, total, whole, clipped, assumptions)
 
 
-def overlapped(work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+def map_in_threads(work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
     """`work` on each item, in other threads while the next item is being made; results in order.
 
     With one thread the work itself is done in order too.
@@ -143,17 +143,17 @@ def overlapped(work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> 
 # --- rows, one for each unit ---------------------------------------------------------------------
 
 
-def joint_factors(blocks: Sequence[Any], bound: float) -> Floats:
+def joint_clip_factors(blocks: Sequence[Any], bound: float) -> Floats:
     """What each unit's row, over all blocks, is multiplied by to have L2 norm at most `bound`.
 
     Total: 0 for a unit with an entry that is not finite, or whose square is not.
     """
     with np.errstate(all="ignore"):
         squares = sum((row_squares(rows) for rows in blocks), np.zeros(blocks[0].shape[0]))
-    return shrinking(squares, bound, sum(rows.shape[1] for rows in blocks))
+    return clip_scales(squares, bound, sum(rows.shape[1] for rows in blocks))
 
 
-def shrinking(squares: Floats, bound: float, entries: int) -> Floats:
+def clip_scales(squares: Floats, bound: float, entries: int) -> Floats:
     """What a vector of this squared norm is multiplied by to have norm at most `bound`.
 
     The bound is refused where squares that underflow could matter. 0 if the square is not finite.
@@ -181,10 +181,10 @@ def row_squares(rows: Any) -> Floats:
     return np.asarray(np.bincount(owners, rows.data * rows.data, rows.shape[0]))
 
 
-def added(rows: Any, factors: Floats) -> Floats:
+def sum_rows(rows: Any, factors: Floats) -> Floats:
     """The sum of the rows, each times its factor; a factor of 0 leaves out a row of any content."""
     if isinstance(rows, Entries):
-        columns, values = rows.weighed(factors)
+        columns, values = rows.scale_rows(factors)
         return np.asarray(np.bincount(columns, values, rows.width))
     if (factors == 0.0).any():
         used = np.flatnonzero(factors)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories
 from privrl.data.coverage import check_table
-from privrl.evaluation.bellman_error import unit_moves
+from privrl.evaluation.bellman_error import unit_transitions
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 # Rows of a table that is made at a time.
 ROWS = 1 << 16
@@ -39,13 +39,13 @@ _COLUMNS = ("states", "following", "discounts", "rewards", "ratios", "shares", "
 class Table:
     """The steps of some units; `scale` is c. A state outside the table has no features."""
 
-    states: Whole
-    following: Whole
+    states: Integers
+    following: Integers
     discounts: Floats
     rewards: Floats
     ratios: Floats | float
     shares: Floats
-    units: Whole
+    units: Integers
     num_units: int
     scale: Floats
 
@@ -59,11 +59,11 @@ class Table:
         cap: float | None,
         reward_range: tuple[float, float],
     ) -> "Table":
-        """What `unit_moves` says, for states of a table."""
+        """What `unit_transitions` says, for states of a table."""
         check_table(scale.size, piece)
-        moves = unit_moves(piece, policy, gamma, cap, reward_range)
-        states, known = _inside(moves.states, scale.size)
-        following, followed = _inside(moves.following, scale.size)
+        moves = unit_transitions(piece, policy, gamma, cap, reward_range)
+        states, known = _to_columns(moves.states, scale.size)
+        following, followed = _to_columns(moves.following, scale.size)
         return cls(
             states=states,
             following=following,
@@ -99,10 +99,10 @@ class Table:
 
     def system(self, a: float) -> "tuple[Entries, Rows, Rows]":
         """(a A_i, b_i) of each unit: A_i off its diagonal (d^2 columns), its diagonal, and b_i."""
-        d, c = self.scale.size, self._scaled(self.states)
+        d, c = self.scale.size, self._state_scale(self.states)
         weights = self.shares * self.ratios * c
         on = (a * c) * weights
-        off = (-a * self._scaled(self.following)) * weights * self.discounts
+        off = (-a * self._state_scale(self.following)) * weights * self.discounts
         stays = np.flatnonzero(self.states == self.following)
         on[stays] += off[stays]
         off[stays] = 0.0
@@ -111,29 +111,29 @@ class Table:
         if not self._is_dense(self.units.size):
             # Only in a state that a unit comes back to can its cells coincide.
             diagonal = self._entries(self.states, on, d)
-            again, kept = diagonal.repeated()
+            again, kept = diagonal.find_duplicates()
             often = np.zeros(on.size, dtype=bool)
             often[again] = often[kept] = True
             several = np.flatnonzero(often)
-            more, other = repeated(cells.keys(several), cells.cells)
+            more, other = find_duplicates(cells.keys(several), cells.num_cells)
             return (
-                cells.joined(several[more], several[other]),
-                diagonal.joined(again, kept),
-                replace(diagonal, values=paid).joined(again, kept),
+                cells.fold_into(several[more], several[other]),
+                diagonal.fold_into(again, kept),
+                replace(diagonal, values=paid).fold_into(again, kept),
             )
-        return cells.merged(), self._rows(self.states, on), self._rows(self.states, paid)
+        return cells.sum_duplicates(), self._rows(self.states, on), self._rows(self.states, paid)
 
     def residual(self, theta: Floats) -> "tuple[Rows]":
         """b_i - A_i theta of each unit."""
-        weights = self.shares * self.ratios * self._scaled(self.states)
+        weights = self.shares * self.ratios * self._state_scale(self.states)
         return (self._rows(self.states, weights * self._errors(theta)),)
 
     def primal_dual(self, theta: Floats, dual: Floats) -> "tuple[Rows, Rows]":
         """A_i' w and b_i - A_i theta - C_i w of each unit, for w = `dual`."""
-        c = self._scaled(self.states)
+        c = self._state_scale(self.states)
         along = c * dual[self.states]
         pulled = self.shares * self.ratios * along
-        back = -self.discounts * self._scaled(self.following) * pulled
+        back = -self.discounts * self._state_scale(self.following) * pulled
         columns = np.concatenate([self.states, self.following])
         pushed = self.shares * c * (self.ratios * self._errors(theta) - along)
         return (
@@ -148,24 +148,24 @@ class Table:
             self.rewards - values[self.states] + self.discounts * values[self.following]
         )
 
-    def _scaled(self, states: Whole) -> Floats | float:
+    def _state_scale(self, states: Integers) -> Floats | float:
         """c[s]; one number, if they are all the same."""
         even = bool((self.scale == self.scale[0]).all())
         return float(self.scale[0]) if even else self.scale[states]
 
-    def _rows(self, columns: Whole, values: Floats) -> "Rows":
+    def _rows(self, columns: Integers, values: Floats) -> "Rows":
         """Values in the rows of their units, added up where columns coincide."""
         entries = self._entries(columns, values, self.scale.size)
-        return entries.dense() if self._is_dense(values.size) else entries.merged()
+        return entries.dense() if self._is_dense(values.size) else entries.sum_duplicates()
 
-    def _entries(self, columns: Whole, values: Floats, width: int) -> "Entries":
+    def _entries(self, columns: Integers, values: Floats, width: int) -> "Entries":
         """A number for each step, or two."""
         if columns.size == self.units.size:
             return Entries(self.units, columns, values, self.num_units, width, self._begins)
         return Entries(np.tile(self.units, 2), columns, values, self.num_units, width)
 
     @cached_property
-    def _begins(self) -> Whole | None:
+    def _begins(self) -> Integers | None:
         """See `Entries.begins`."""
         new = np.flatnonzero(self.units[1:] != self.units[:-1]) + 1
         ordered = new.size == self.num_units - 1 and (self.units[new] > self.units[new - 1]).all()
@@ -180,16 +180,16 @@ class Table:
 class Entries:
     """Numbers in the rows and columns of a matrix (`num_units`, `width`) that is mostly zeros."""
 
-    units: Whole
-    columns: Whole
+    units: Integers
+    columns: Integers
     values: Floats
     num_units: int
     width: int
-    begins: Whole | None = None
+    begins: Integers | None = None
     """Where each row's numbers begin, if they stand in the order of rows and every row has one."""
 
     @property
-    def cells(self) -> int:
+    def num_cells(self) -> int:
         """How many places there are."""
         return self.num_units * self.width
 
@@ -199,22 +199,22 @@ class Entries:
 
     def dense(self) -> Floats:
         """The whole matrix."""
-        found = np.bincount(self.keys(), self.values, self.cells).reshape(self.shape)
+        found = np.bincount(self.keys(), self.values, self.num_cells).reshape(self.shape)
         return np.asarray(found)
 
-    def merged(self) -> "Entries":
+    def sum_duplicates(self) -> "Entries":
         """The same, with numbers in the same place added up in one of them, and 0 in the others."""
-        return self.joined(*self.repeated())
+        return self.fold_into(*self.find_duplicates())
 
-    def repeated(self) -> tuple[Whole, Whole]:
-        """See `repeated`, of the places of numbers."""
-        return repeated(self.keys(), self.cells)
+    def find_duplicates(self) -> tuple[Integers, Integers]:
+        """See `find_duplicates`, of the places of numbers."""
+        return find_duplicates(self.keys(), self.num_cells)
 
-    def keys(self, chosen: Any = slice(None)) -> Whole:
+    def keys(self, chosen: Any = slice(None)) -> Integers:
         """The place of each number, of those chosen."""
         return np.asarray(self.units[chosen] * self.width + self.columns[chosen])
 
-    def joined(self, again: Whole, kept: Whole) -> "Entries":
+    def fold_into(self, again: Integers, kept: Integers) -> "Entries":
         """With numbers at some positions added to those at others, and 0 in their place."""
         if again.size == 0:
             return self
@@ -224,13 +224,13 @@ class Entries:
         return replace(self, values=values)
 
     def squares(self) -> Floats:
-        """The squared L2 norm of each row; of `merged` entries."""
+        """The squared L2 norm of each row; of `sum_duplicates` entries."""
         squares = self.values * self.values
         if self.begins is None:
             return np.asarray(np.bincount(self.units, squares, self.num_units))
         return np.asarray(np.add.reduceat(squares, self.begins))
 
-    def weighed(self, factors: Floats) -> tuple[Whole, Floats]:
+    def scale_rows(self, factors: Floats) -> tuple[Integers, Floats]:
         """Columns and values, each row times its factor; 0 leaves out a row of any content."""
         each = factors.take(self.units)
         values = self.values * each
@@ -240,7 +240,7 @@ class Entries:
 Rows = Floats | Entries
 
 
-def repeated(keys: Whole, count: int) -> tuple[Whole, Whole]:
+def find_duplicates(keys: Integers, count: int) -> tuple[Integers, Integers]:
     """The positions of keys that stand elsewhere too, and for each of these that other position.
 
     Of all positions of a key one is not listed, and it is the other position of all that are. Keys
@@ -279,7 +279,7 @@ def is_table(features: Features, change: Floats, data: Trajectories) -> bool:
     return isinstance(features, OneHot) and change.ndim == 1 and data.states.dtype.kind in "iu"
 
 
-def _inside(states: Any, count: int) -> tuple[Whole, NDArray[np.bool_] | None]:
+def _to_columns(states: Any, count: int) -> tuple[Integers, NDArray[np.bool_] | None]:
     """States as columns, and which of them are any; None if all are."""
     columns = states.astype(np.int64)
     if columns.size == 0 or (states.min() >= 0 and states.max() < count):

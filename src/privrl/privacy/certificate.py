@@ -18,15 +18,22 @@ from typing import Any
 
 from privrl.core import checks, files
 from privrl.core.errors import CertificateError, InputError, UnsupportedError
-from privrl.privacy import accounting, earlier
+from privrl.privacy import accounting, old_certificates
 from privrl.privacy.certificate_card import card
 from privrl.privacy.events import Event, as_events
-from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit, Word, fitting
+from privrl.privacy.promise import (
+    NoiseOrigin,
+    Relation,
+    Release,
+    Unit,
+    WordEnum,
+    check_unit_relation,
+)
 
 _FORMAT = 1
 _KIND = "privrl certificate"
 # The same accountant on the same events must come back to the same figure, up to this.
-_REPRODUCES = 1e-6
+_EPSILON_TOLERANCE = 1e-6
 
 
 def _issuer() -> str:
@@ -111,7 +118,7 @@ _ALGORITHM = "ed25519"
 _HEXADECIMAL = "0123456789abcdef"
 
 
-class Signed(Word):
+class SignatureStatus(WordEnum):
     """What is known of a certificate's signature. Whose a key is, is never known here."""
 
     NO = "no"
@@ -131,7 +138,7 @@ class Verification:
     recomputed: float
     floor: float
     ceiling: float
-    signed: Signed = Signed.NO
+    signed: SignatureStatus = SignatureStatus.NO
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,32 +177,36 @@ class Certificate:
     signature: Signature | None = None
 
     def __post_init__(self) -> None:
-        def put(name: str, value: object) -> None:
+        def set_field(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        put("epsilon", checks.non_negative("epsilon", self.epsilon))
-        put("delta", checks.probability("delta", self.delta))
-        put("unit", Unit.parse(self.unit))
-        put("relation", Relation.parse(self.relation))
-        put("release", Release.parse(self.release))
-        put("noise", NoiseOrigin.parse(self.noise))
-        put("events", as_events(self.events))
-        put("assumptions", tuple(self.assumptions))
-        own = isinstance(self.issued_by, str) and self._package[0] in files.NAMES
+        set_field("epsilon", checks.non_negative("epsilon", self.epsilon))
+        set_field("delta", checks.probability("delta", self.delta))
+        set_field("unit", Unit.parse(self.unit))
+        set_field("relation", Relation.parse(self.relation))
+        set_field("release", Release.parse(self.release))
+        set_field("noise", NoiseOrigin.parse(self.noise))
+        set_field("events", as_events(self.events))
+        set_field("assumptions", tuple(self.assumptions))
+        own = isinstance(self.issued_by, str) and self._package[0] in files.PACKAGE_NAMES
         if not (own and self._package[1]):
-            raise InputError("issued_by must be the package that issued this and its version.")
+            raise InputError(
+                "must be the package that issued this and its version.", field="issued_by"
+            )
         if not self.events:
             raise InputError("A certificate needs at least one event.")
         if not all(isinstance(a, Assumption) for a in self.assumptions):
-            raise InputError("assumptions must be of the type Assumption.")
-        fitting(self.unit, self.relation)
+            raise InputError("must be of the type Assumption.", field="assumptions")
+        check_unit_relation(self.unit, self.relation)
         by_reward = self.relation is Relation.REWARD_RADIUS
         if by_reward and self.reward_radius is None:
-            raise InputError("reward_radius is needed: how far apart may two reward functions be?")
+            raise InputError(
+                "is needed: how far apart may two reward functions be?", field="reward_radius"
+            )
         if not by_reward and self.reward_radius is not None:
-            raise InputError("reward_radius belongs to the relation reward-radius only.")
+            raise InputError("belongs to the relation reward-radius only.", field="reward_radius")
         if self.reward_radius is not None:
-            put("reward_radius", checks.positive("reward_radius", self.reward_radius))
+            set_field("reward_radius", checks.positive("reward_radius", self.reward_radius))
 
     @classmethod
     def issue(
@@ -229,9 +240,9 @@ class Certificate:
         )
 
     @property
-    def invalid(self) -> str | None:
+    def invalid_reason(self) -> str | None:
         """Why this certificate is known to be false, whatever its figures say, or None."""
-        return earlier.invalid(self)
+        return old_certificates.invalid_reason(self)
 
     def verify(self, *, strict: bool = False, public_key: str | None = None) -> Verification:
         """Recompute epsilon with two accountants; raise `CertificateError` unless both agree.
@@ -243,10 +254,10 @@ class Certificate:
         """
         from privrl.privacy import second_accountant
 
-        if self.invalid is not None:
-            raise CertificateError(self.invalid)
-        signed = self._signed(public_key)
-        if strict and not self.noise.secret:
+        if self.invalid_reason is not None:
+            raise CertificateError(self.invalid_reason)
+        signed = self._check_signature(public_key)
+        if strict and not self.noise.is_secret:
             raise CertificateError(
                 f"The noise of this certificate is {self.noise}, which --strict does not accept: "
                 "only secret noise protects anyone."
@@ -258,7 +269,9 @@ class Certificate:
             raise CertificateError(
                 f"The events of this certificate cannot be accounted for: {error}"
             ) from error
-        if not math.isclose(self.epsilon, recomputed, rel_tol=_REPRODUCES, abs_tol=_REPRODUCES):
+        if not math.isclose(
+            self.epsilon, recomputed, rel_tol=_EPSILON_TOLERANCE, abs_tol=_EPSILON_TOLERANCE
+        ):
             raise CertificateError(
                 f"This certificate says epsilon {self.epsilon:.6g}, "
                 f"but its events cost {recomputed:.6g}."
@@ -278,34 +291,34 @@ class Certificate:
             bracket.floor,
             bracket.ceiling,
             signed,
-            earlier.warnings(self),
+            old_certificates.warnings(self),
         )
 
-    def _signed(self, public_key: str | None) -> Signed:
+    def _check_signature(self, public_key: str | None) -> SignatureStatus:
         """What is known of the signature; raises if it does not fit."""
         from privrl.privacy import signing
 
         if self.signature is None:
             if public_key is not None:
                 raise CertificateError("This certificate is not signed.")
-            return Signed.NO
+            return SignatureStatus.NO
         if public_key is None:
-            if not signing.available():
-                return Signed.NOT_CHECKED
+            if not signing.is_available():
+                return SignatureStatus.NOT_CHECKED
             signing.check(self)
-            return Signed.BY_THE_KEY_IT_NAMES
+            return SignatureStatus.BY_THE_KEY_IT_NAMES
         if self.signature.public_key != public_key:
             raise CertificateError(
                 "This certificate names another key than the given one as the key it is signed by."
             )
         signing.check(self)
-        return Signed.BY_THE_GIVEN_KEY
+        return SignatureStatus.BY_THE_GIVEN_KEY
 
     # --- JSON ---------------------------------------------------------------------------------
 
-    def canonical(self) -> bytes:
+    def canonical_bytes(self) -> bytes:
         """The bytes of which the digest is, and which a signature signs."""
-        return _canonical(self._body())
+        return _canonical_json_bytes(self._body())
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with a digest of itself that shows accidents (not malice)."""
@@ -357,7 +370,7 @@ class Certificate:
             raise CertificateError(
                 f"This certificate has format {made_by!r}; this version of privrl reads {_FORMAT}."
             )
-        body = {key: value for key, value in data.items() if key not in _OUTSIDE}
+        body = {key: value for key, value in data.items() if key not in _UNSIGNED_FIELDS}
         try:
             intact = data.get("digest") == _digest(body)
         except (ValueError, TypeError, RecursionError):
@@ -409,7 +422,7 @@ class Certificate:
     def read(cls, path: str | Path) -> "Certificate":
         """The certificate in a file."""
         try:
-            text = files.text(path)
+            text = files.read_text(path)
         except FileNotFoundError:
             raise CertificateError(f"There is no file {str(path)!r}.") from None
         except (OSError, ValueError) as error:
@@ -426,7 +439,7 @@ class Certificate:
 
 
 # Not part of what is digested and signed.
-_OUTSIDE = ("digest", "signature")
+_UNSIGNED_FIELDS = ("digest", "signature")
 _FIELDS = [
     "kind",
     "format",
@@ -444,12 +457,12 @@ _FIELDS = [
 ]
 
 
-def _canonical(body: Mapping[str, Any]) -> bytes:
+def _canonical_json_bytes(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _digest(body: Mapping[str, Any]) -> str:
-    return "sha256:" + hashlib.sha256(_canonical(body)).hexdigest()
+    return "sha256:" + hashlib.sha256(_canonical_json_bytes(body)).hexdigest()
 
 
 # --- claims -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from privrl.core.text import printable
-from privrl.privacy import earlier
+from privrl.privacy import old_certificates
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ _NOISE_WORDS = {
 def card(certificate: "Certificate") -> str:
     """The promise in plain words, in lines of at most 79 characters."""
     rows = [
-        *([("INVALID", certificate.invalid)] if certificate.invalid else []),
-        *(("Warning", warning) for warning in earlier.warnings(certificate)),
+        *([("INVALID", certificate.invalid_reason)] if certificate.invalid_reason else []),
+        *(("Warning", warning) for warning in old_certificates.warnings(certificate)),
         ("Protected", _UNIT_WORDS[certificate.unit]),
         ("Against", _relation_words(certificate)),
         ("In", _RELEASE_WORDS[certificate.release]),

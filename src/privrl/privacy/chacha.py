@@ -13,25 +13,25 @@ from randomgen import ChaCha
 from privrl.privacy.forking import guard
 
 
-class Secret(ChaCha):  # type: ignore[misc]  # randomgen's types are not published
+class SecureChaCha(ChaCha):  # type: ignore[misc]  # randomgen's types are not published
     """ChaCha20 keyed by the operating system, again in every forked process and every copy."""
 
     def __init__(self, seed: object = None) -> None:
         # NumPy's `spawn` brings a seed, which two forked processes would have in common.
         super().__init__(key=secrets.randbits(256), rounds=20)
-        _LIVE.add(self)
+        _INSTANCES.add(self)
         guard(self.lock)
 
-    def __reduce__(self) -> tuple[type["Secret"], tuple[()]]:
+    def __reduce__(self) -> tuple[type["SecureChaCha"], tuple[()]]:
         # A copy with the same key would draw the same noise: in a pool of processes, for example.
-        return Secret, ()
+        return SecureChaCha, ()
 
-    def renew(self) -> None:
+    def rekey(self) -> None:
         """Take another key, and forget what the old one made."""
         self.seed(key=secrets.randbits(256))
 
 
-class Stored(Secret):
+class KeyedChaCha(SecureChaCha):
     """The same with a key that was stored, so that a run can draw its noise once more.
 
     In a forked process it has a fresh key, and there are no copies of it.
@@ -45,14 +45,14 @@ class Stored(Secret):
         raise TypeError("Noise by a stored key belongs to one run, and cannot be copied.")
 
 
-_LIVE: WeakSet[Secret] = WeakSet()
+_INSTANCES: WeakSet[SecureChaCha] = WeakSet()
 
 
-def _renew_all() -> None:
-    waiting, interrupted = list(_LIVE), False
+def _rekey_all() -> None:
+    waiting, interrupted = list(_INSTANCES), False
     while waiting:
         try:
-            waiting[-1].renew()
+            waiting[-1].rekey()
             waiting.pop()
         except KeyboardInterrupt:  # never go on with the parent's keys
             interrupted = True
@@ -63,4 +63,4 @@ def _renew_all() -> None:
 # After the locks are free: `forking`, imported above, was registered before. In place, so that
 # generators which somebody holds already are renewed as well.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(after_in_child=_rekey_all)

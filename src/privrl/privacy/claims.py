@@ -45,7 +45,7 @@ def xie2019_lemma1(
     sigma = checks.positive("sigma", sigma)
     m = checks.count("trajectories", trajectories)
     n = checks.count("iterations", iterations)
-    delta = _delta(delta)
+    delta = _positive_delta(delta)
     power = math.exp(min(1.0 / sigma, 26.0) ** 2)
     per_order = n * min(4.0 * (power - 1.0), 2.0 * power) / (2.0 * m**2)
     epsilon = per_order + 2.0 * math.sqrt(per_order * math.log(1.0 / delta))
@@ -77,7 +77,7 @@ def xie2019_theorem1(
     epsilon = checks.positive("epsilon", epsilon)
     m = checks.count("trajectories", trajectories)
     n = checks.count("iterations", iterations)
-    delta = _delta(delta)
+    delta = _positive_delta(delta)
     constant = checks.positive("constant", constant)
     sigma = constant * math.sqrt(n * math.log(1.0 / delta)) / (m * epsilon)
     return Claim(
@@ -125,7 +125,7 @@ def wang2019_theorem5(
     read. `resets` is J, and 0 stands for one reset per update.
     """
     epsilon = checks.positive("epsilon", epsilon)
-    delta = _delta(delta)
+    delta = _positive_delta(delta)
     updates = checks.count("updates", updates)
     rate = checks.positive("learning_rate", learning_rate)
     batch = checks.count("batch", batch)
@@ -138,7 +138,7 @@ def wang2019_theorem5(
         norm = (v**2 + v) * lipschitz**2
         return 1.0 / v, scale * (math.sqrt(norm) if norm_inside_root else norm)
 
-    k, beta, sigma, tail = _self_consistent(noise, resets, delta)
+    k, beta, sigma, tail = _solve_k(noise, resets, delta)
     return Claim(
         epsilon=epsilon,
         delta=delta + tail,
@@ -169,7 +169,7 @@ def rajabi2022_theorem1(
     where the norm is needed, so below 1 it gives too little noise.
     """
     epsilon = checks.positive("epsilon", epsilon)
-    delta = _delta(delta)
+    delta = _positive_delta(delta)
     rate = checks.positive("learning_rate", learning_rate)
     batch = checks.count("batch", batch)
     lipschitz = checks.positive("lipschitz", lipschitz)
@@ -180,7 +180,7 @@ def rajabi2022_theorem1(
         v = rate * (4.0 * k + 2.0 * largest + 1.0) / batch
         return 1.0 / v, scale * lipschitz**2 * (v**2 + v)
 
-    k, beta, sigma, tail = _self_consistent(noise, 1, delta)
+    k, beta, sigma, tail = _solve_k(noise, 1, delta)
     return Claim(
         epsilon=epsilon,
         delta=delta + tail,
@@ -195,7 +195,7 @@ def rajabi2022_theorem1(
     )
 
 
-def _self_consistent(
+def _solve_k(
     noise: Callable[[float], tuple[float, float]], times: int, tail: float
 ) -> tuple[float, float, float, float]:
     """The smallest k with times exp(-(2k - 8.68 sqrt(beta) sigma)^2 / 2) <= tail."""
@@ -230,7 +230,7 @@ def seo2020_equation3(
     step. `noised` counts the gradients that a step noises: two in DP-Both.
     """
     epsilon = checks.positive("epsilon", epsilon)
-    delta = _delta(delta)
+    delta = _positive_delta(delta)
     steps = checks.count("steps", steps)
     noised = checks.count("noised", noised)
     sigma = math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
@@ -317,10 +317,10 @@ def _pgc(
     )
 
 
-def _delta(value: float) -> float:
+def _positive_delta(value: float) -> float:
     delta = checks.probability("delta", value)
     if delta == 0.0:
-        raise InputError("delta must be above 0: this formula has none without it.")
+        raise InputError("must be above 0: this formula has none without it.", field="delta")
     return delta
 
 

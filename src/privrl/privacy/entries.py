@@ -1,9 +1,9 @@
 """What a ledger is made of: its description, its entries, and the chain of digests over them.
 
 The digest of an entry is the SHA-256 of its canonical JSON text (keys sorted, no spaces), which has
-the digest of the entry before it; the first goes on from the digest of the description. `verified`
-checks the chain on the rows of the file as they are, without making events of their texts, which is
-what makes opening a ledger of 100,000 entries a matter of a second.
+the digest of the entry before it; the first goes on from the digest of the description.
+`verify_chain` checks the chain on the rows of the file as they are, without making events of their
+texts, which is what makes opening a ledger of 100,000 entries a matter of a second.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from privrl.core import checks, files
 from privrl.core.errors import InputError, LedgerError
 from privrl.privacy.events import Event
 from privrl.privacy.filters import Cost, Filter, FilterKind
-from privrl.privacy.promise import Budget, Relation, Unit, fitting
+from privrl.privacy.promise import Budget, Relation, Unit, check_unit_relation
 
 # Format 1 had no nonces. Such a ledger is read and goes on, with nonces from then on; its number
 # stays, and so does the name that the package had when it was made: the chain begins with them.
@@ -43,7 +43,7 @@ class Description:
             raise InputError("A ledger needs the name of its population.")
         object.__setattr__(self, "unit", Unit.parse(self.unit))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
-        fitting(self.unit, self.relation)
+        check_unit_relation(self.unit, self.relation)
         if self.people is not None:
             object.__setattr__(self, "people", checks.count("people", self.people))
 
@@ -163,7 +163,7 @@ class Row(NamedTuple):
     nonce: str | None
 
     @classmethod
-    def of(cls, entry: Entry) -> "Row":
+    def from_entry(cls, entry: Entry) -> "Row":
         """The row of an entry."""
         return cls(
             entry.number,
@@ -171,7 +171,7 @@ class Row(NamedTuple):
             entry.run,
             entry.partition,
             entry.slot,
-            canonical([event.to_dict() for event in entry.events]),
+            canonical_json([event.to_dict() for event in entry.events]),
             entry.note,
             entry.cost.first,
             entry.cost.second,
@@ -188,7 +188,7 @@ class Row(NamedTuple):
             self.run,
             self.partition,
             self.slot,
-            events_in(self.events),
+            parse_events(self.events),
             self.note,
             Cost(self.first, self.second),
             self.previous,
@@ -198,31 +198,31 @@ class Row(NamedTuple):
 
 
 @lru_cache(maxsize=8192)
-def events_in(text: str) -> tuple[Event, ...]:
+def parse_events(text: str) -> tuple[Event, ...]:
     """The events of an entry, from the text in its row."""
     return tuple(Event.from_dict(event) for event in files.parse_json(text))
 
 
-def canonical(body: object) -> str:
+def canonical_json(body: object) -> str:
     """The one JSON text of `body`."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 
 def digest_of(body: dict[str, Any]) -> str:
     """The SHA-256 of the canonical text of `body`."""
-    return hashlib.sha256(canonical(body).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(body).encode()).hexdigest()
 
 
 @lru_cache(maxsize=8192)
-def _in_order(events: str) -> str:
+def _canonicalise_events(events: str) -> str:
     # Earlier versions stored events with spaces and in the order of their fields.
-    return canonical(files.parse_json(events))
+    return canonical_json(files.parse_json(events))
 
 
 _quoted = encode_basestring_ascii  # what json.dumps does to a text
 
 
-def verified(
+def verify_chain(
     rows: Iterable[Any],
     number: int,
     head: str,
@@ -236,8 +236,9 @@ def verified(
     Rows are tuples as SQLite gives them, with the fields of a `Row`.
 
     The first follows entry `number`, whose digest is `head`. The text that is hashed is put
-    together here: it is `canonical(entry.body())`, with the events as they are in the row. If those
-    are not canonical themselves, they are parsed. `without_nonce` lets entries of format 1 pass.
+    together here: it is `canonical_json(entry.body())`, with the events as they are in the row. If
+    those are not canonical themselves, they are parsed. `without_nonce` lets entries of format 1
+    pass.
     """
     sha256 = hashlib.sha256
     for row in rows:
@@ -259,7 +260,7 @@ def verified(
             if found != digest or nonce is None:
                 # Counted as it is hashed: `[ ]` is no other list than `[]`. And without a nonce the
                 # text of the events may have swallowed it, which only parsing shows.
-                events = _in_order(events)
+                events = _canonicalise_events(events)
                 found = sha256(f"{before}{events}{after}".encode()).hexdigest()
                 row = (*row[:5], events, *row[6:])
         except (ValueError, TypeError, RecursionError) as error:

@@ -92,7 +92,7 @@ def _from_json(value: object) -> object:
 
 def _event(name: str, value: object) -> Event:
     if not isinstance(value, Event):
-        raise InputError(f"{name} must be an event such as Gaussian(1, 1), not {value!r}.")
+        raise InputError(f"must be an event such as Gaussian(1, 1), not {value!r}.", field=name)
     return value
 
 
@@ -197,7 +197,7 @@ class RandomizedResponse(Event):
     def __post_init__(self) -> None:
         categories = checks.count("categories", self.categories)
         if categories < 2:
-            raise InputError("categories must be at least 2: one category says nothing.")
+            raise InputError("must be at least 2: one category says nothing.", field="categories")
         self._set(
             epsilon=checks.positive("epsilon", self.epsilon),
             categories=categories,
@@ -238,7 +238,9 @@ class ApproxDP(Event):
             relation=Relation.parse(self.relation),
         )
         if self.delta == 0.0:
-            raise InputError("delta must be above 0 here: use PureDP for a pure guarantee.")
+            raise InputError(
+                "must be above 0 here: use PureDP for a pure guarantee.", field="delta"
+            )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _WHOLE_FIELDS = {"times", "population", "batch", "dimension", "categories", "ste
 
 def parse(text: str) -> Event:
     """The event written as `text`."""
-    node = _parsed(text)
+    node = _parse_expr(text)
     if any(isinstance(part, ast.Name) and part.id == _UNKNOWN for part in ast.walk(node)):
         raise InputError(f"{text!r} has a ?, so say how much may be spent, with --epsilon.")
     return _event(node, text, None)
@@ -32,8 +32,8 @@ def has_unknown(text: str) -> bool:
 
 def parse_with_unknown(texts: list[str]) -> tuple[Callable[[float], list[Event]], bool]:
     """A function from the unknown number to the events, and whether it is a whole number."""
-    nodes = [(_parsed(text), text) for text in texts]
-    places = {place for node, _ in nodes for place in _places(node)}
+    nodes = [(_parse_expr(text), text) for text in texts]
+    places = {place for node, _ in nodes for place in _unknown_fields(node)}
     if not places:
         raise InputError("There is no ? to solve for.")
     if len(places) > 1:
@@ -46,7 +46,7 @@ def parse_with_unknown(texts: list[str]) -> tuple[Callable[[float], list[Event]]
     return build, whole
 
 
-def _parsed(text: str) -> ast.expr:
+def _parse_expr(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "1or 2" parses, with a warning; it is no event
@@ -60,7 +60,7 @@ def _field_names(call: ast.Call) -> list[str]:
     return [f.name for f in fields(kind)] if kind else []
 
 
-def _places(node: ast.expr) -> set[str]:
+def _unknown_fields(node: ast.expr) -> set[str]:
     """The names of the fields that a ? stands in."""
     found = set()
     for call in (part for part in ast.walk(node) if isinstance(part, ast.Call)):
@@ -99,7 +99,7 @@ def _value(node: ast.expr, text: str, unknown: float | None) -> object:
                 return kind(*positional, **named)
             except TypeError:
                 wanted = ", ".join(f.name for f in fields(kind))
-                raise InputError(f"{name} takes {wanted}.") from None
+                raise InputError(f"takes {wanted}.", field=name) from None
             except InputError as error:
                 # A field of the event, and no option of the same name.
                 raise InputError(f"{name}: {error}") from None

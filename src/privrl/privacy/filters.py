@@ -16,8 +16,8 @@ compared with a cap that was fixed before the first release. Three of them:
 **The first spend may use the whole limit.** Caps of Renyi divergences are worth less than their
 limit, so that one release calibrated to exactly (epsilon, delta) would not fit below its own cap.
 A filter therefore also lets through the *first* spend that concerns somebody if all of its events
-together, accounted for as one plan, are within the limit (`Filter.holds`). Its sum is then above
-the cap, and sums never fall, so that nothing is let through for the same people afterwards.
+together, accounted for as one plan, are within the limit (`Filter.can_afford`). Its sum is then
+above the cap, and sums never fall, so that nothing is let through for the same people afterwards.
 
 Unit and relation: the ledger's. Theorem: all that is released is (epsilon, delta)-DP. *Proof.* Take
 two neighbours, who differ in one unit. What was released before the first spend that concerns that
@@ -39,15 +39,15 @@ from privrl.core import checks
 from privrl.core.errors import InputError, UnsupportedError
 from privrl.privacy import accounting
 from privrl.privacy.events import ApproxDP, Event, Gaussian, as_events
-from privrl.privacy.promise import Budget, Relation, Word
+from privrl.privacy.promise import Budget, Relation, WordEnum
 
 # The share of delta that the Renyi filter keeps for events that may tell all.
-_FOR_LEAKS = 0.1
+_LEAK_DELTA_SHARE = 0.1
 # How many spends may have a share of that when they are charged as approximate DP.
 _LEAKING_SPENDS = 10
 
 
-class FilterKind(Word):
+class FilterKind(WordEnum):
     """Which additive quantity is capped."""
 
     GAUSSIAN = "gaussian"
@@ -65,11 +65,11 @@ class Cost:
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(self.first + other.first, self.second + other.second)
 
-    def or_worse(self, other: "Cost") -> "Cost":
+    def elementwise_max(self, other: "Cost") -> "Cost":
         """At least as much as either, in both sums."""
         return Cost(max(self.first, other.first), max(self.second, other.second))
 
-    def within(self, cap: "Cost") -> bool:
+    def is_within(self, cap: "Cost") -> bool:
         """Whether both sums stay below their caps, up to rounding in the sums."""
         slack = 1.0 + 1e-12
         return self.first <= cap.first * slack and self.second <= cap.second * slack
@@ -86,18 +86,18 @@ class Filter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", FilterKind.parse(self.kind))
         if (self.kind is FilterKind.RENYI) != (self.order is not None):
-            raise InputError("order belongs to the Renyi filter, and it needs one.")
+            raise InputError("belongs to the Renyi filter, and it needs one.", field="order")
         if self.order is not None:
             object.__setattr__(self, "order", checks.count("order", self.order))
             if self.order < 2:
-                raise InputError(f"order must be at least 2, not {self.order}.")
+                raise InputError(f"must be at least 2, not {self.order}.", field="order")
         if self.kind is not FilterKind.SUM and self.limit.delta == 0.0:
             raise InputError(f"The {self.kind} filter needs a limit with delta above 0.")
         if not self.cap.first > 0.0:
             raise InputError(f"Nothing can be spent within {self.limit} by the {self.kind} filter.")
 
     @classmethod
-    def suited_to(cls, limit: Budget, kind: FilterKind | str | None = None) -> Self:
+    def for_limit(cls, limit: Budget, kind: FilterKind | str | None = None) -> Self:
         """The filter of the given kind for `limit`: by default Renyi, or sums if delta is 0.
 
         The order is the one at which Gaussian noise can spend most.
@@ -125,16 +125,16 @@ class Filter:
             )
             return Cost(1.0 / std**2)
         assert self.order is not None
-        return Cost(_renyi_cap(self.limit, self.order), _FOR_LEAKS * self.limit.delta)
+        return Cost(_renyi_cap(self.limit, self.order), _LEAK_DELTA_SHARE * self.limit.delta)
 
-    def left(self, spent: Cost) -> float:
+    def remaining(self, spent: Cost) -> float:
         """The share of the limit that is left after `spent`, in the scarcer of the two sums."""
         shares = [1.0 - spent.first / self.cap.first]
         if self.cap.second > 0.0 and spent.second > 0.0:
             shares.append(1.0 - spent.second / self.cap.second)
         return max(0.0, min(shares))
 
-    def holds(self, events: Event | Iterable[Event], relation: Relation) -> bool:
+    def can_afford(self, events: Event | Iterable[Event], relation: Relation) -> bool:
         """Whether a plan of `events`, and nothing beside it, is within the limit."""
         limit, listed = self.limit, as_events(events)
         try:
@@ -151,7 +151,9 @@ class Filter:
         try:
             return self._cost(listed, relation)
         except UnsupportedError as error:
-            others = [kind.value for kind in FilterKind if self._has_figure(kind, listed, relation)]
+            others = [
+                kind.value for kind in FilterKind if self._can_account(kind, listed, relation)
+            ]
             if self.limit.delta == 0.0:
                 raise UnsupportedError(f"{error} They need a limit with delta above 0.") from None
             if not others:
@@ -161,29 +163,29 @@ class Filter:
                 f"(privrl ledger create --filter {others[0]})."
             ) from None
 
-    def _has_figure(self, kind: FilterKind, events: tuple[Event, ...], relation: Relation) -> bool:
+    def _can_account(self, kind: FilterKind, events: tuple[Event, ...], relation: Relation) -> bool:
         """Whether another filter, of this kind and for the same limit, can add up `events`."""
         if kind is FilterKind.RENYI:
             # Whatever has an epsilon has a figure, so there is no need to find it.
             return kind is not self.kind and self.limit.delta > 0.0
         try:
-            type(self).suited_to(self.limit, kind)._cost(events, relation)
+            type(self).for_limit(self.limit, kind)._cost(events, relation)
         except (InputError, UnsupportedError):
             return False
         return kind is not self.kind
 
-    def covers(self, cost: Cost, events: Iterable[Event], relation: Relation) -> bool:
+    def is_sufficient(self, cost: Cost, events: Iterable[Event], relation: Relation) -> bool:
         """Whether `cost` is at least one that `events` may be charged.
 
         It may be more, if accounting has become tighter since.
         """
-        return any(one.within(cost) for one in self._charges(as_events(events), relation))
+        return any(one.is_within(cost) for one in self._charges(as_events(events), relation))
 
     def _cost(self, events: tuple[Event, ...], relation: Relation) -> Cost:
         """The first charge within the cap, or else the one that is least above it."""
         above = []
         for cost in self._charges(events, relation):
-            if cost.within(self.cap):
+            if cost.is_within(self.cap):
                 return cost
             above.append(cost)
         least = min(above, key=lambda cost: cost.first)
@@ -196,7 +198,7 @@ class Filter:
     def _charges(self, events: tuple[Event, ...], relation: Relation) -> Iterator[Cost]:
         """What `events` may be charged, each a bound of its own; what takes longer comes last."""
         if self.kind is FilterKind.SUM:
-            yield Cost(*accounting.sums(events, relation))
+            yield Cost(*accounting.basic_composition(events, relation))
             return
         if self.kind is FilterKind.GAUSSIAN:
             yield Cost(accounting.gaussian_mu(events, relation) ** 2)
@@ -215,5 +217,5 @@ class Filter:
 
 def _renyi_cap(limit: Budget, order: int) -> float:
     """The divergence at `order` that still gives `limit` (Canonne, Kamath, Steinke 2020)."""
-    delta = (1.0 - _FOR_LEAKS) * limit.delta
+    delta = (1.0 - _LEAK_DELTA_SHARE) * limit.delta
     return limit.epsilon - math.log1p(-1.0 / order) + math.log(delta * order) / (order - 1)

@@ -16,9 +16,9 @@ from typing import Any
 from weakref import WeakSet
 
 _GUARDED: WeakSet[Any] = WeakSet()
-_ONE_AT_A_TIME = threading.RLock()  # or two threads that fork would wait for one another
+_FORK_LOCK = threading.RLock()  # or two threads that fork would wait for one another
 _held: list[Any] = []
-_PATIENCE = 5.0  # seconds that a fork waits for draws, which take milliseconds
+_LOCK_TIMEOUT = 5.0  # seconds that a fork waits for draws, which take milliseconds
 
 
 def guard(lock: Any) -> None:
@@ -26,7 +26,7 @@ def guard(lock: Any) -> None:
     _GUARDED.add(lock)
 
 
-def _guarded() -> list[Any]:
+def _guarded_locks() -> list[Any]:
     while True:
         try:
             return list(_GUARDED)
@@ -34,30 +34,30 @@ def _guarded() -> list[Any]:
             continue
 
 
-def _hold() -> None:
-    _ONE_AT_A_TIME.acquire()
-    until = time.monotonic() + _PATIENCE
-    for lock in _guarded():
+def _acquire_locks() -> None:
+    _FORK_LOCK.acquire()
+    until = time.monotonic() + _LOCK_TIMEOUT
+    for lock in _guarded_locks():
         if lock.acquire(timeout=max(0.0, until - time.monotonic())):
             _held.append(lock)
 
 
-def _let_go() -> None:
+def _release_locks() -> None:
     while _held:
         _held.pop().release()
-    _ONE_AT_A_TIME.release()
+    _FORK_LOCK.release()
 
 
-def _let_go_in_child() -> None:
+def _release_in_child() -> None:
     try:
-        _let_go()
+        _release_locks()
     finally:
-        _free_the_rest()
+        _reset_locks()
 
 
-def _free_the_rest() -> None:
+def _reset_locks() -> None:
     # Taken by other threads for longer than that, or made since: nobody is left to let them go.
-    for lock in _guarded():
+    for lock in _guarded_locks():
         if lock.acquire(blocking=False):
             lock.release()
         else:
@@ -65,4 +65,6 @@ def _free_the_rest() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go_in_child)
+    os.register_at_fork(
+        before=_acquire_locks, after_in_parent=_release_locks, after_in_child=_release_in_child
+    )

@@ -15,12 +15,12 @@ the same file. It promises:
   as one can be found (`totals.py`);
 - *nothing changes behind one's back*: entries are chained by hashes (`ledger_chain.py`).
 
-What is verified when: `open`, `entries`, `check`, `holds`, `anchored` and `to_dict` verify the
-whole chain, from the description to the newest entry. `spend`, `certify`, `paid`, `left` and
-`generation` verify the entries that were added since this process last looked, and that the newest
-is the file's newest; what they say of earlier ones comes from what this process has verified and
-keeps in memory, so that a file that is edited meanwhile cannot change it. `check` also recomputes
-what each entry cost.
+What is verified when: `open`, `entries`, `check`, `is_consistent_with`, `check_anchor` and
+`to_dict` verify the whole chain, from the description to the newest entry. `spend`, `certify`,
+`account`, `remaining` and `generation` verify the entries that were added since this process last
+looked, and that the newest is the file's newest; what they say of earlier ones comes from what this
+process has verified and keeps in memory, so that a file that is edited meanwhile cannot change it.
+`check` also recomputes what each entry cost.
 
 Entries on the same people add up. Entries on the slots of one named public partition do not: a
 person is in one slot of it, and pays for the worst slot (see `Disjoint` for when that holds).
@@ -41,11 +41,11 @@ from privrl.core.errors import InputError, LedgerError, OverBudget, UnsupportedE
 from privrl.core.types import Array
 from privrl.privacy import accounting, totals
 from privrl.privacy.certificate import Assumption, Certificate, Population
-from privrl.privacy.entries import Description, Entry, Row, canonical, digest_of, events_in
+from privrl.privacy.entries import Description, Entry, Row, canonical_json, digest_of, parse_events
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.filters import Cost, Filter, FilterKind
 from privrl.privacy.ledger_chain import LedgerChain
-from privrl.privacy.ledger_file import Name, absolute, changed
+from privrl.privacy.ledger_file import LedgerName, absolute_path, damage_error
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Budget, Relation, Release, Unit
 from privrl.privacy.totals import Costs, Place
@@ -79,7 +79,7 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True)
-class Shown:
+class LedgerSummary:
     """What a ledger says; an epsilon is None where none can be stated at the delta asked for."""
 
     entries: int
@@ -89,7 +89,7 @@ class Shown:
     newest: dict[str, float | None]  # the epsilon of each of the newest runs
 
 
-class _Over(Exception):  # noqa: N818 (it never leaves this module)
+class _OverLimit(Exception):  # noqa: N818 (it never leaves this module)
     """A spend does not fit, after this cost to the same people."""
 
     def __init__(self, before: Cost | None) -> None:
@@ -99,7 +99,9 @@ class _Over(Exception):  # noqa: N818 (it never leaves this module)
 class Ledger(LedgerChain):
     """A population's record of spending. Make one with `create`, use it with `open`."""
 
-    def __init__(self, name: Name, connection: sqlite3.Connection, about: Description) -> None:
+    def __init__(
+        self, name: LedgerName, connection: sqlite3.Connection, about: Description
+    ) -> None:
         super().__init__(name, connection, about)
         self._warned: set[float] = set()
         self._new_runs: set[str] = set()
@@ -119,11 +121,11 @@ class Ledger(LedgerChain):
         """A new, empty ledger; an existing file is never touched."""
         if limit is None and filter is not None:
             raise InputError("A filter keeps a limit: say what the limit is.")
-        chosen = None if limit is None else Filter.suited_to(limit, filter)
+        chosen = None if limit is None else Filter.for_limit(limit, filter)
         about = Description(population, unit, relation, people, chosen)
         if limit is not None:
             warn_if_large(limit.delta, people)
-        return cls._made(absolute(path), about, ())
+        return cls._write_new(absolute_path(path), about, ())
 
     # --- spending ---------------------------------------------------------------------------------
 
@@ -157,19 +159,21 @@ class Ledger(LedgerChain):
         if not listed:
             raise InputError("There is nothing to spend: give at least one event.")
         for name, text in (("run", run), ("partition", partition), ("note", note)):
-            _storable(name, text)
+            _check_storable(name, text)
         if not run:
             raise InputError("A spend needs the name of its run.")
         if type(slot) is not int or not 0 <= slot < 2**63:
-            raise InputError(f"slot must be a whole number of at least 0, not {slot!r}.")
+            raise InputError(f"must be a whole number of at least 0, not {slot!r}.", field="slot")
         if slot and not partition:
             raise InputError("A slot belongs to a partition: name it.")
         if self.about.relation is Relation.REWARD_RADIUS:
             if reward_radius is None:
-                raise InputError("reward_radius is needed: for which radius are these events?")
+                raise InputError(
+                    "is needed: for which radius are these events?", field="reward_radius"
+                )
             note = "; ".join([_radius_note(reward_radius), *([note] if note else [])])
         elif reward_radius is not None:
-            raise InputError("reward_radius belongs to the relation reward-radius only.")
+            raise InputError("belongs to the relation reward-radius only.", field="reward_radius")
         if delta is not None:
             delta = checks.probability("delta", delta)
             self._warn_if_large(delta, 3)
@@ -179,51 +183,53 @@ class Ledger(LedgerChain):
         cost = chosen.cost(listed, self.about.relation) if chosen else Cost(0.0)
         # Outside of the transaction, since these may take a while.
         alone = chosen is None or (
-            cost.within(chosen.cap) or chosen.holds(listed, self.about.relation)
+            cost.is_within(chosen.cap) or chosen.can_afford(listed, self.about.relation)
         )
-        loss = "" if chosen is None else self._much_is_lost(chosen, cost, listed, alone)
-        due = self._looked(run)
-        self._try(run, listed, place, delta, due)
+        loss = "" if chosen is None else self._limit_warning(chosen, cost, listed, alone)
+        due = self._load_due(run)
+        self._check_certifiable(run, listed, place, delta, due)
         try:
             with self._transaction():
-                self._catch_up()
+                self._verify_new_entries()
                 if (new_run or run in self._new_runs) and run in self._totals.runs:
                     raise InputError(
                         f"The ledger has a run {run!r} already: give this one another name."
                     )
-                if (now := self._due(run)) != due:  # somebody spent under the same name meanwhile
-                    self._try(run, listed, place, delta, now)
+                if (
+                    now := self._query_due(run)
+                ) != due:  # somebody spent under the same name meanwhile
+                    self._check_certifiable(run, listed, place, delta, now)
                 if reward_radius is not None:
                     self._refuse_other_radius(reward_radius)
                 if chosen is not None:
                     before = self._totals.costs.at(place)
-                    if not (alone if before is None else (before + cost).within(chosen.cap)):
-                        raise _Over(before)
+                    if not (alone if before is None else (before + cost).is_within(chosen.cap)):
+                        raise _OverLimit(before)
                 if loss:  # a warning may be an error, so before anything is written
                     warnings.warn(loss, LimitUsedUp, stacklevel=2)
-                body = self._body(run, [event.to_dict() for event in listed], note)
+                body = self._next_body(run, [event.to_dict() for event in listed], note)
                 body |= {"partition": partition, "slot": slot, "cost": [cost.first, cost.second]}
                 entry = Entry.from_dict({**body, "digest": digest_of(body)})
-                row = Row.of(entry)
+                row = Row.from_entry(entry)
                 self._append(row)
                 if delta is not None:
-                    self._connection.execute(_DUE)
+                    self._connection.execute(_CREATE_DUE_TABLE)
                     noted = "INSERT OR IGNORE INTO due VALUES (?, ?)"
                     self._connection.execute(noted, (run, delta))
-        except _Over as over:
+        except _OverLimit as over:
             assert chosen is not None
-            why = self._why_over(chosen, listed, place, over.before)
+            why = self._over_limit_message(chosen, listed, place, over.before)
             raise OverBudget(why) from None
-        self._totals.count(row)
+        self._totals.add_row(row)
         self._new_runs.discard(run)
         return entry
 
-    def _looked(self, run: str) -> tuple[int, frozenset[float]]:
+    def _load_due(self, run: str) -> tuple[int, frozenset[float]]:
         with self._transaction("BEGIN"):
-            self._catch_up()
-            return self._due(run)
+            self._verify_new_entries()
+            return self._query_due(run)
 
-    def _due(self, run: str) -> tuple[int, frozenset[float]]:
+    def _query_due(self, run: str) -> tuple[int, frozenset[float]]:
         """How often the run has spent, and the deltas at which certificates of it are due."""
         there = "SELECT 1 FROM sqlite_master WHERE name = 'due'"
         deltas: list[tuple[float]] = []
@@ -234,10 +240,10 @@ class Ledger(LedgerChain):
         try:
             due = frozenset(checks.probability("delta", delta) for (delta,) in deltas)
         except InputError as error:
-            raise changed(self.path, "its certificates that are due") from error
+            raise damage_error(self.path, "its certificates that are due") from error
         return 0 if known is None else known.spends, due
 
-    def _try(
+    def _check_certifiable(
         self,
         run: str,
         events: tuple[Event, ...],
@@ -249,20 +255,22 @@ class Ledger(LedgerChain):
         deltas = due[1] | ({delta} if delta is not None else set())
         if not deltas:
             return
-        text = canonical([event.to_dict() for event in events])
+        text = canonical_json([event.to_dict() for event in events])
         try:
             for one in sorted(deltas):
-                totals.exact(self._totals.of(run, text, place), one, self.about.relation)
+                totals.exact_account(
+                    self._totals.run_spending(run, text, place), one, self.about.relation
+                )
         except MemoryError:
             raise UnsupportedError(
                 "There is not enough memory to account for these events, and nothing was spent."
             ) from None
 
-    def _much_is_lost(
+    def _limit_warning(
         self, chosen: Filter, cost: Cost, events: tuple[Event, ...], alone: bool
     ) -> str:
         """What there is to warn of if this spend uses up the limit."""
-        if not alone or cost.within(chosen.cap):
+        if not alone or cost.is_within(chosen.cap):
             return ""
         spent = accounting.epsilon(events, chosen.limit.delta, self.about.relation)
         if spent >= 0.95 * chosen.limit.epsilon:
@@ -292,7 +300,7 @@ class Ledger(LedgerChain):
                 f"{radius:g}: they do not add up, so use a ledger for each."
             )
 
-    def _why_over(
+    def _over_limit_message(
         self, chosen: Filter, events: tuple[Event, ...], place: Place, before: Cost | None
     ) -> str:
         """Why `events` are too much after what was spent `before` on the same people."""
@@ -302,14 +310,14 @@ class Ledger(LedgerChain):
             f"{limit.delta:g}"
         )
         if before is None:
-            figure = _figure(events, limit.delta, self.about.relation)
+            figure = _format_epsilon(events, limit.delta, self.about.relation)
             return f"This costs {figure}, above {stated}, and nothing was spent."
         sentence = (
             f"This would exceed {stated}: by the {chosen.kind} filter about "
-            f"{chosen.left(before):.1%} of it is left, and nothing was spent."
+            f"{chosen.remaining(before):.1%} of it is left, and nothing was spent."
         )
         kinds = [kind for kind in FilterKind if kind is not chosen.kind]
-        others = [kind.value for kind in kinds if self._fits(kind, events, place)]
+        others = [kind.value for kind in kinds if self._would_fit(kind, events, place)]
         if others:
             sentence += (
                 f" The filter {' or '.join(others)} would hold all of it; a filter is chosen "
@@ -317,30 +325,30 @@ class Ledger(LedgerChain):
             )
         return sentence
 
-    def _fits(self, kind: FilterKind, events: tuple[Event, ...], place: Place) -> bool:
+    def _would_fit(self, kind: FilterKind, events: tuple[Event, ...], place: Place) -> bool:
         """Whether a filter of this kind, from the beginning, would hold `events` as well."""
         assert self.about.filter is not None
         if sum(map(len, self._totals.spent.values())) > _MOST_REFILTERED:
             return False
         costs = Costs()
         try:
-            other = Filter.suited_to(self.about.filter.limit, kind)
+            other = Filter.for_limit(self.about.filter.limit, kind)
             for where, texts in self._totals.spent.items():
                 for text, times in texts.items():
-                    cost = other.cost(events_in(text), self.about.relation)
+                    cost = other.cost(parse_events(text), self.about.relation)
                     costs.add(where, cost.first * times, cost.second * times)
             before = costs.at(place) or Cost(0.0)
-            return (before + other.cost(events, self.about.relation)).within(other.cap)
+            return (before + other.cost(events, self.about.relation)).is_within(other.cap)
         except (InputError, UnsupportedError):
             return False
 
-    def refuse_taken(self, run: str) -> None:
+    def refuse_existing_run(self, run: str) -> None:
         """Refuse a name before anything is computed; that it is free counts only when it pays."""
         if self.has_run(run):
             # The certificate is that of all entries of a run, and would cover the older ones too.
             raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
 
-    def expect_new(self, run: str) -> None:
+    def expect_new_run(self, run: str) -> None:
         """From here on, refuse the first spend under this name if others have spent under it.
 
         For whoever hands the ledger to something that pays, as `new_run` is for who spends.
@@ -360,11 +368,11 @@ class Ledger(LedgerChain):
             seen.add((row.events, entry.cost))
             if chosen is None:
                 accounting.check(entry.events, self.about.relation)
-            elif not chosen.covers(entry.cost, entry.events, self.about.relation):
-                raise changed(self.path, f"the cost of entry {entry.number}")
+            elif not chosen.is_sufficient(entry.cost, entry.events, self.about.relation):
+                raise damage_error(self.path, f"the cost of entry {entry.number}")
         return len(rows)
 
-    def holds(self, certificate: Certificate) -> bool:
+    def is_consistent_with(self, certificate: Certificate) -> bool:
         """Whether this ledger went through the state that `certificate` was issued at.
 
         If not, this is another ledger, or one that was restored from a backup or otherwise rolled
@@ -379,57 +387,57 @@ class Ledger(LedgerChain):
         """Whether an entry of this run is for just these events, and its note ends with `note`."""
         listed = tuple(events)
         with self._transaction("BEGIN"):
-            self._catch_up()
+            self._verify_new_entries()
             select = "SELECT events, note FROM entries WHERE run = ?"
             found = self._connection.execute(select, (run,)).fetchall()
-            return any(told.endswith(note) and events_in(text) == listed for text, told in found)
+            return any(told.endswith(note) and parse_events(text) == listed for text, told in found)
 
-    def paid(self, delta: float, run: str | None = None) -> accounting.Account:
+    def account(self, delta: float, run: str | None = None) -> accounting.Account:
         """What the population has paid in all, or for one run, as if it had been planned.
 
         This is the epsilon of the recorded events fixed in advance. If they were chosen along the
         way, what is guaranteed is the ledger's limit, which the filter keeps. Where the worst off
         cannot be told exactly this is an upper bound, and infinite where no finite epsilon is
-        proven at this delta (`totals.at_most`).
+        proven at this delta (`totals.account_bound`).
         """
-        known = self._look()
+        known = self._refresh_totals()
         if run is not None and run not in known.runs:
             raise InputError(f"There is no run {run!r} in this ledger.")
-        spent = known.spent if run is None else known.of(run)
-        return totals.at_most(spent, delta, self.about.relation)
+        spent = known.spent if run is None else known.run_spending(run)
+        return totals.account_bound(spent, delta, self.about.relation)
 
-    def shown(self, delta: float, newest: int) -> "Shown":
+    def summary(self, delta: float, newest: int) -> "LedgerSummary":
         """What the ledger says at this moment, with the epsilons of its `newest` runs.
 
         Runs with equal events are accounted for once.
         """
-        known, chosen = self._look(), self.about.filter
+        known, chosen = self._refresh_totals(), self.about.filter
         found: dict[frozenset[object], float | None] = {}
         paid: dict[str, float | None] = {}
         for run in list(known.runs)[max(0, len(known.runs) - newest) :]:
-            spent = known.of(run)
+            spent = known.run_spending(run)
             same = frozenset((at, frozenset(texts.items())) for at, texts in spent.items())
             if same not in found:
-                found[same] = self._at_most(spent, delta)
+                found[same] = self._epsilon_bound(spent, delta)
             paid[run] = found[same]
-        return Shown(
+        return LedgerSummary(
             entries=known.number,
             runs=len(known.runs),
-            epsilon=self._at_most(known.spent, delta),
-            left=None if chosen is None else chosen.left(known.costs.worst()),
+            epsilon=self._epsilon_bound(known.spent, delta),
+            left=None if chosen is None else chosen.remaining(known.costs.worst()),
             newest=paid,
         )
 
-    def _at_most(self, spent: totals.Spent, delta: float) -> float | None:
-        found = totals.at_most(spent, delta, self.about.relation).epsilon
+    def _epsilon_bound(self, spent: totals.Spent, delta: float) -> float | None:
+        found = totals.account_bound(spent, delta, self.about.relation).epsilon
         return found if math.isfinite(found) else None
 
-    def left(self) -> float | None:
+    def remaining(self) -> float | None:
         """The share of the limit that is left, in the scarcer of the filter's sums, if any."""
         chosen = self.about.filter
         if chosen is None:
             return None
-        return chosen.left(self._look().costs.worst())
+        return chosen.remaining(self._refresh_totals().costs.worst())
 
     def certify(
         self,
@@ -448,24 +456,24 @@ class Ledger(LedgerChain):
         ledger: the run's epsilon was found then, and the total may be a bound, or none.
         """
         self._warn_if_large(delta, 3)
-        known = self._look()
+        known = self._refresh_totals()
         if run not in known.runs:
             raise InputError(f"There is no run {run!r} in this ledger.")
         if reward_radius is not None:
             self._refuse_other_radius(reward_radius)
         return Certificate.issue(
-            totals.exact(known.of(run), delta, self.about.relation)[1],
+            totals.exact_account(known.run_spending(run), delta, self.about.relation)[1],
             delta,
             unit=self.about.unit,
             relation=self.about.relation,
             release=release,
             # Entries have nonces since version 0.2.
-            assumptions=(*assumptions, *((OLD_ENTRIES,) if known.doubtful() else ())),
+            assumptions=(*assumptions, *((OLD_ENTRIES,) if known.has_doubtful_entries() else ())),
             noise=source.key_origin if compiled else source.origin,
             reward_radius=reward_radius,
             population=Population(
                 self.about.population,
-                self._at_most(known.spent, delta),
+                self._epsilon_bound(known.spent, delta),
                 delta,
                 known.number,
                 known.head,
@@ -484,7 +492,7 @@ class Ledger(LedgerChain):
 
 
 # The certificates that are due: not part of the chain, since they cost nobody anything.
-_DUE = (
+_CREATE_DUE_TABLE = (
     "CREATE TABLE IF NOT EXISTS due"
     " (run TEXT NOT NULL, delta REAL NOT NULL, PRIMARY KEY (run, delta)) WITHOUT ROWID"
 )
@@ -496,21 +504,21 @@ def _radius_note(radius: float) -> str:
     return f"reward radius {checks.positive('reward_radius', radius)!r}"
 
 
-def _figure(events: tuple[Event, ...], delta: float, relation: Relation) -> str:
+def _format_epsilon(events: tuple[Event, ...], delta: float, relation: Relation) -> str:
     try:
         return f"epsilon {accounting.epsilon(events, delta, relation):.10g}"
     except InputError:
         return f"more than any epsilon at delta {delta:g}"
 
 
-def _storable(name: str, text: object) -> None:
+def _check_storable(name: str, text: object) -> None:
     """Raise unless `text` comes back from the file as it was."""
     try:
         fits = type(text) is str and "\0" not in text and bool(text.encode("utf-8") or True)
     except UnicodeEncodeError:
         fits = False
     if not fits:
-        raise InputError(f"{name} must be text that can be stored, not {text!r}.")
+        raise InputError(f"must be text that can be stored, not {text!r}.", field=name)
 
 
 def warn_if_large(delta: float, people: int | None, level: int = 3) -> None:

@@ -4,7 +4,7 @@ Entries are chained by hashes that start from the ledger's own description, and 
 nonce, so that no two states of any two ledgers have the same head. This shows accidents, not
 malice: whoever may write the file can rewrite it. That a file was replaced by an older copy of
 itself cannot be seen in the file: it shows where a head was kept elsewhere, in a certificate
-(`Ledger.holds`) or in a file of heads (`anchored`).
+(`Ledger.is_consistent_with`) or in a file of heads (`check_anchor`).
 
 `ledger.py` says which calls verify the whole chain, and which what was added since the last look.
 """
@@ -22,8 +22,15 @@ from typing import Any, Self
 
 from privrl.core import files
 from privrl.core.errors import InputError, LedgerError
-from privrl.privacy.entries import Description, Entry, Row, digest_of, verified
-from privrl.privacy.ledger_file import Name, absolute, building_name, changed, connected, sentences
+from privrl.privacy.entries import Description, Entry, Row, digest_of, verify_chain
+from privrl.privacy.ledger_file import (
+    LedgerName,
+    absolute_path,
+    building_name,
+    connect,
+    damage_error,
+    translate_errors,
+)
 from privrl.privacy.totals import ENDED, GENERATION, Totals
 
 _APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are not mistaken for one
@@ -32,7 +39,9 @@ _APPLICATION_ID = 0x7AC17  # in the file's header, so that other databases are n
 class LedgerChain:
     """The entries of a ledger in its file; `Ledger` decides what may be entered."""
 
-    def __init__(self, name: Name, connection: sqlite3.Connection, about: Description) -> None:
+    def __init__(
+        self, name: LedgerName, connection: sqlite3.Connection, about: Description
+    ) -> None:
         self.path = name.path
         self.about = about
         self._name = name
@@ -46,11 +55,11 @@ class LedgerChain:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """An existing ledger, its whole chain checked."""
-        path = absolute(path)
-        name = Name.of(path)
-        connection = connected(path)
+        path = absolute_path(path)
+        name = LedgerName.from_path(path)
+        connection = connect(path)
         try:
-            with sentences(path):
+            with translate_errors(path):
                 (identity,) = connection.execute("PRAGMA application_id").fetchone()
                 if identity != _APPLICATION_ID:
                     raise LedgerError(f"{str(path)!r} is not a privrl ledger.")
@@ -62,16 +71,16 @@ class LedgerChain:
                 try:
                     about = Description.from_dict(files.parse_json(rows[0][0]))
                 except (ValueError, TypeError) as error:
-                    raise changed(path, "its description") from error
+                    raise damage_error(path, "its description") from error
                 ledger = cls(name, connection, about)
-            ledger._look()
+            ledger._refresh_totals()
         except BaseException:
             connection.close()
             raise
         return ledger
 
     @classmethod
-    def _made(cls, path: Path, about: Description, entries: Iterable[Entry]) -> Self:
+    def _write_new(cls, path: Path, about: Description, entries: Iterable[Entry]) -> Self:
         """Write a whole ledger, or nothing."""
         try:
             building = building_name(path, secrets.token_hex(8))
@@ -83,8 +92,8 @@ class LedgerChain:
             raise LedgerError(f"{str(path)!r} cannot be made: {reason}.") from None
         try:
             # Errors name the ledger that was asked for.
-            connection = connected(building, path)
-            ledger = cls(replace(Name.of(building), path=path), connection, about)
+            connection = connect(building, path)
+            ledger = cls(replace(LedgerName.from_path(building), path=path), connection, about)
             with ledger._transaction():
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute("CREATE TABLE about (description TEXT NOT NULL)")
@@ -101,7 +110,7 @@ class LedgerChain:
                 text = json.dumps(about.to_dict())
                 connection.execute("INSERT INTO about VALUES (?)", (text,))
                 for entry in entries:
-                    ledger._append(Row.of(entry))
+                    ledger._append(Row.from_entry(entry))
             ledger.close()
             # Under its name only when it is whole, and only if nobody else made one meanwhile.
             os.link(building, path)
@@ -129,7 +138,7 @@ class LedgerChain:
         """All entries, the oldest first, the whole chain checked again."""
         return list(self._entries(self._verified_rows()))
 
-    def anchored(self, path: str | Path) -> bool:
+    def check_anchor(self, path: str | Path) -> bool:
         """Whether this ledger went through all states noted in the file `path`; notes this one.
 
         The file has a line for each time that this was asked, with the number of entries and the
@@ -137,7 +146,7 @@ class LedgerChain:
         """
         heads, target = self._heads(), Path(path)
         try:
-            lines = files.content(target).decode("ascii").splitlines() if target.exists() else []
+            lines = files.read_bytes(target).decode("ascii").splitlines() if target.exists() else []
             noted = [(int(number), head) for number, head in (line.split() for line in lines)]
             if any(heads.get(number) != head for number, head in noted):
                 return False
@@ -160,47 +169,47 @@ class LedgerChain:
 
     def __len__(self) -> int:
         """How many entries there are."""
-        return self._look().number
+        return self._refresh_totals().number
 
     def __bool__(self) -> bool:
         return True
 
     def has_run(self, run: str) -> bool:
         """Whether any entry is of this run."""
-        return run in self._look().runs
+        return run in self._refresh_totals().runs
 
-    def _look(self) -> Totals:
+    def _refresh_totals(self) -> Totals:
         """What the entries add up to by now."""
         with self._transaction("BEGIN"):
-            self._catch_up()
+            self._verify_new_entries()
         return self._totals
 
-    def _catch_up(self, known: Totals | None = None) -> Totals:
+    def _verify_new_entries(self, known: Totals | None = None) -> Totals:
         """Check the entries that were added to those known, and that none was lost."""
         known = self._totals if known is None else known
-        verified(
-            self._select(known.number),
+        verify_chain(
+            self._select_rows(known.number),
             known.number,
             known.head,
             without_nonce=self.about.format == 1,
-            changed=lambda what: changed(self.path, what),
-            count=known.count,
+            changed=lambda what: damage_error(self.path, what),
+            count=known.add_row,
         )
         heads = self._connection.execute("SELECT number, digest FROM head").fetchall()
         if heads != [(known.number, known.head)]:
-            raise changed(self.path, "its newest entry")
+            raise damage_error(self.path, "its newest entry")
         return known
 
-    def _nonces(self) -> bool:
+    def _has_nonce_column(self) -> bool:
         """Whether entries have nonces in this file: another process may have added the column."""
         if not self._has_nonces:
             columns = self._connection.execute("PRAGMA table_info(entries)").fetchall()
             self._has_nonces = any(column[1] == "nonce" for column in columns)
         return self._has_nonces
 
-    def _select(self, after: int = 0) -> sqlite3.Cursor:
+    def _select_rows(self, after: int = 0) -> sqlite3.Cursor:
         """The rows of entries, in the order of a `Row`."""
-        nonce = "nonce" if self._nonces() else "NULL"
+        nonce = "nonce" if self._has_nonce_column() else "NULL"
         return self._connection.execute(
             "SELECT number, time, run, partition, slot, events, note, first, second, previous,"
             f" digest, {nonce} FROM entries WHERE number > ? ORDER BY number",
@@ -210,19 +219,19 @@ class LedgerChain:
     def _verified_rows(self) -> list[Row]:
         """All rows, the whole chain checked again."""
         with self._transaction("BEGIN"):
-            self._totals = self._catch_up(Totals(digest_of(self.about.to_dict())))
-            return list(map(Row._make, self._select()))
+            self._totals = self._verify_new_entries(Totals(digest_of(self.about.to_dict())))
+            return list(map(Row._make, self._select_rows()))
 
     def _entries(self, rows: Iterable[Row]) -> Iterator[Entry]:
         for row in rows:
             try:
                 yield row.entry()
             except (ValueError, TypeError, RecursionError) as error:
-                raise changed(self.path, f"entry {row.number}") from error
+                raise damage_error(self.path, f"entry {row.number}") from error
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def _body(self, run: str, events: list[dict[str, Any]], note: str) -> dict[str, Any]:
+    def _next_body(self, run: str, events: list[dict[str, Any]], note: str) -> dict[str, Any]:
         """The next entry, at no cost and on everybody."""
         return {
             "number": self._totals.number + 1,
@@ -239,7 +248,7 @@ class LedgerChain:
 
     def _append(self, row: Row) -> None:
         """Write one more row; count it when the transaction is over."""
-        if not self._nonces():
+        if not self._has_nonce_column():
             self._connection.execute("ALTER TABLE entries ADD COLUMN nonce TEXT")
         self._connection.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
@@ -252,14 +261,14 @@ class LedgerChain:
 
         With a plain BEGIN, for reading: all that is read belongs to one moment.
         """
-        with sentences(self.path):
-            self._name.refuse_void_journal()
+        with translate_errors(self.path):
+            self._name.refuse_stale_journal()
             self._connection.execute(begin)
             try:
                 if begin == "BEGIN IMMEDIATE":
                     self._name.check()
                     (mark,) = self._connection.execute("PRAGMA user_version").fetchone()
-                    self._connection.execute(f"PRAGMA user_version = {self._name.mark(mark)}")
+                    self._connection.execute(f"PRAGMA user_version = {self._name.next_mark(mark)}")
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -276,7 +285,7 @@ class LedgerChain:
         continuation claims the next generation here, and the end is marked. These entries cost
         nothing, have no events, and are chained like all others.
         """
-        return self._look().generation(token)[:2]
+        return self._refresh_totals().generation(token)[:2]
 
     def claim(
         self, run: str, token: str, generation: int, mark: str = "", before: Iterable[str] = ()
@@ -288,17 +297,19 @@ class LedgerChain:
         that of this claim, drawn at random and kept before it is asked for.
         """
         with self._transaction():
-            self._catch_up()
-            last = self._claimable(run, token, generation, before)
-            self._mark(run, f"{GENERATION} {token} {last + 1} {mark}".rstrip())
+            self._verify_new_entries()
+            last = self._claimable_generation(run, token, generation, before)
+            self._append_mark(run, f"{GENERATION} {token} {last + 1} {mark}".rstrip())
             return last + 1
 
     def check_claim(self, run: str, token: str, generation: int, before: Iterable[str]) -> None:
         """Raise if `claim` would be refused now."""
-        self._look()
-        self._claimable(run, token, generation, before)
+        self._refresh_totals()
+        self._claimable_generation(run, token, generation, before)
 
-    def _claimable(self, run: str, token: str, generation: int, before: Iterable[str]) -> int:
+    def _claimable_generation(
+        self, run: str, token: str, generation: int, before: Iterable[str]
+    ) -> int:
         """The last generation, if the run may be gone on with from this one."""
         last, ended, latest = self._totals.generation(token)
         if ended:
@@ -316,7 +327,7 @@ class LedgerChain:
     def end(self, run: str, token: str, generation: int) -> None:
         """Record that this generation ended the run, if none was claimed after it."""
         with self._transaction():
-            self._catch_up()
+            self._verify_new_entries()
             last, ended, _ = self._totals.generation(token)
             if generation != last:
                 raise InputError(
@@ -324,12 +335,12 @@ class LedgerChain:
                     "found is not released."
                 )
             if not ended:
-                self._mark(run, f"{ENDED} {token} {generation}")
+                self._append_mark(run, f"{ENDED} {token} {generation}")
 
-    def _mark(self, run: str, note: str) -> None:
+    def _append_mark(self, run: str, note: str) -> None:
         """An entry that costs nothing."""
-        body = self._body(run, [], note)
-        self._append(Row.of(Entry.from_dict({**body, "digest": digest_of(body)})))
+        body = self._next_body(run, [], note)
+        self._append(Row.from_entry(Entry.from_dict({**body, "digest": digest_of(body)})))
 
     # --- JSON -------------------------------------------------------------------------------------
 
@@ -361,4 +372,4 @@ class LedgerChain:
                 )
             entries.append(entry)
             head = entry.digest
-        return cls._made(absolute(path), about, entries)
+        return cls._write_new(absolute_path(path), about, entries)

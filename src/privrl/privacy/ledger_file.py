@@ -13,7 +13,7 @@ and the old journal undoes all of them when somebody opens the first name again.
 2. *No journal is let undo later commits.* Names can change between commits, so the file says by
    which name it was written last: each commit through the place N (the inode of its folder, and
    its name there) replaces the mark u in the file's header (`user_version`) by h(N, u). Before
-   SQLite is let near a file with a journal, `refuse_void_journal` compares the mark u0 in the
+   SQLite is let near a file with a journal, `refuse_stale_journal` compares the mark u0 in the
    journal's copy of the first page with the mark u in the file. *Claim*: if u is u0 or h(N, u0),
    then nothing was committed under another name since that journal was begun. *Proof.* Each commit
    replaces the mark. If none was since, u is still u0, or the interrupted commit itself wrote the
@@ -52,26 +52,26 @@ from typing import NamedTuple, Self
 
 from privrl.core.errors import LedgerError, PrivRLError
 
-PATIENCE = 30.0  # seconds to wait for another process to finish its entry
+LOCK_TIMEOUT = 30.0  # seconds to wait for another process to finish its entry
 _MOUNTS = Path("/proc/self/mountinfo")
 _MAGIC = bytes.fromhex("d9d505f920a163d7")  # a journal begins with it once there is something in it
 _LONGEST_JOURNAL = 1 << 24  # bytes of a journal that are looked at: an entry changes a few pages
-_MARK = 60  # where the first page has `user_version`
-_BUILDING = re.compile(r"\.[0-9a-f]{16}")
+_MARK_OFFSET = 60  # where the first page has `user_version`
+_BUILDING_SUFFIX = re.compile(r"\.[0-9a-f]{16}")
 
 
-def absolute(path: str | Path) -> Path:
+def absolute_path(path: str | Path) -> Path:
     """`path` from the root: SQLite gives names like ":memory:" a meaning of their own."""
     return Path(os.path.abspath(path))
 
 
-def connected(path: Path, shown: Path | None = None) -> sqlite3.Connection:
+def connect(path: Path, shown: Path | None = None) -> sqlite3.Connection:
     """A connection to the file, in which transactions are begun and ended by hand.
 
     Errors name `shown`, by default `path`.
     """
-    with sentences(path if shown is None else shown):
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    with translate_errors(path if shown is None else shown):
+        connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None)
         # A rollback journal and EXTRA: after COMMIT the entry survives a power cut, journal
         # directory entry included.
         connection.execute("PRAGMA journal_mode = DELETE")
@@ -80,13 +80,13 @@ def connected(path: Path, shown: Path | None = None) -> sqlite3.Connection:
         return connection
 
 
-def changed(path: Path, what: str) -> LedgerError:
+def damage_error(path: Path, what: str) -> LedgerError:
     """What is said of a ledger that is not as it was written."""
     return LedgerError(f"The ledger {str(path)!r} was changed or is damaged at {what}.")
 
 
 @contextmanager
-def sentences(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """SQLite's errors, said so that people know what to do."""
     try:
         yield
@@ -100,7 +100,7 @@ def sentences(path: Path) -> Iterator[None]:
         if "thread" in text:
             what = "was opened by another thread: open it in this one"
         elif "locked" in text:
-            what = f"is in use by another process and was for {PATIENCE:g} seconds"
+            what = f"is in use by another process and was for {LOCK_TIMEOUT:g} seconds"
         elif "readonly" in text or "unable to open" in text:
             what = "cannot be written"
         elif "full" in text or "I/O" in text:
@@ -116,7 +116,7 @@ def building_name(path: Path, token: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Name:
+class LedgerName:
     """The one name of a ledger's file, and the file that it led to when it was opened."""
 
     path: Path
@@ -124,7 +124,7 @@ class Name:
     file: tuple[int, int]
 
     @classmethod
-    def of(cls, path: Path) -> Self:
+    def from_path(cls, path: Path) -> Self:
         """The name of an existing file; raises if it is not its only one."""
         real = os.path.realpath(path)
         try:
@@ -132,7 +132,7 @@ class Name:
             if not stat.S_ISREG(found.st_mode):
                 raise LedgerError(f"{str(path)!r} is not a privrl ledger.")
             if found.st_nlink == 2:
-                _tidy(Path(real), found)
+                _remove_building_name(Path(real), found)
         except (OSError, ValueError):
             raise LedgerError(f"There is no ledger {str(path)!r}.") from None
         name = cls(path, real, (found.st_dev, found.st_ino))
@@ -143,7 +143,7 @@ class Name:
                 "entry that is interrupted under one is not seen under the other: mount its folder "
                 "instead."
             )
-        name.refuse_void_journal()
+        name.refuse_stale_journal()
         return name
 
     def check(self) -> None:
@@ -157,14 +157,14 @@ class Name:
                 f"The ledger {str(self.path)!r} was moved, removed or replaced since it was "
                 "opened: open it again."
             )
-        links = _links(found)
+        links = _link_count(found)
         if links > 1:
             raise LedgerError(
                 f"The ledger {str(self.path)!r} has {links} names (hard links), and an "
                 "entry that is interrupted under one is not seen under another: remove the others."
             )
 
-    def mark(self, previous: int) -> int:
+    def next_mark(self, previous: int) -> int:
         """What a commit under this name replaces the mark `previous` by."""
         folder, name = os.path.split(self.real)
         place = f"{os.stat(folder).st_ino}/{name}/{previous}"
@@ -172,20 +172,20 @@ class Name:
         found = int.from_bytes(hashed[:4], "big") >> 1
         return found if found != previous else found ^ 1
 
-    def refuse_void_journal(self) -> None:
+    def refuse_stale_journal(self) -> None:
         """Raise if there is a journal of this name, and the file was written under another since.
 
         Call this before anything that makes SQLite look for one.
         """
         beside = self.real + "-journal"
         while (journal := _Journal.read(beside)) is not None:
-            with sentences(self.path):
-                mark = _mark_in(self.real)
+            with translate_errors(self.path):
+                mark = _read_mark(self.real)
             if journal.mark is None:
                 # Not yet synchronised, so that no page was overwritten; undoing it cuts the file.
                 void = os.stat(self.real).st_size > journal.length
             else:
-                void = mark not in (journal.mark, self.mark(journal.mark))
+                void = mark not in (journal.mark, self.next_mark(journal.mark))
             if not void:
                 return
             if _Journal.read(beside) == journal:  # else that was a commit, and it is over
@@ -222,12 +222,12 @@ class _Journal(NamedTuple):
         for start in range(sector, ends + 1, size + 8):
             (page,) = struct.unpack_from(">I", content, start)
             if page == 1:
-                (mark,) = struct.unpack_from(">i", content, start + 4 + _MARK)
+                (mark,) = struct.unpack_from(">i", content, start + 4 + _MARK_OFFSET)
                 return cls(nonce, pages * size, mark)
         return cls(nonce, pages * size, None)
 
 
-def _mark_in(real: str) -> int:
+def _read_mark(real: str) -> int:
     """The mark in the file as it is, journal or not.
 
     Through SQLite: closing a file of one's own would drop the locks that this process has on it.
@@ -240,15 +240,15 @@ def _mark_in(real: str) -> int:
         return int(mark)
 
 
-def _links(found: os.stat_result) -> int:
+def _link_count(found: os.stat_result) -> int:
     return found.st_nlink
 
 
-def _tidy(path: Path, found: os.stat_result) -> None:
+def _remove_building_name(path: Path, found: os.stat_result) -> None:
     """Remove the name under which this ledger was made, if its maker died before doing so."""
     begin = building_name(path, "").name[:-1]
     for other in path.parent.iterdir():
-        if other.name.startswith(begin) and _BUILDING.fullmatch(other.name[len(begin) :]):
+        if other.name.startswith(begin) and _BUILDING_SUFFIX.fullmatch(other.name[len(begin) :]):
             seen = other.stat()
             if (seen.st_dev, seen.st_ino) == (found.st_dev, found.st_ino):
                 other.unlink(missing_ok=True)

@@ -58,7 +58,7 @@ class Source:
         """Independent integers, P(k) proportional to exp(-|k| / scale), exactly."""
         return exact.discrete_laplace(self.generator, scale, int(np.prod(shape))).reshape(shape)
 
-    def secret(self) -> bytes:
+    def secret_bytes(self) -> bytes:
         """32 fresh bytes: the key of a keyed hash."""
         return self.generator.bytes(32)
 
@@ -74,7 +74,7 @@ class Source:
     @property
     def key_origin(self) -> NoiseOrigin:
         """Where the noise of a compiled loop comes from that runs on one of this source's keys."""
-        return NoiseOrigin.SECURE_KEY if self.origin.secret else self.origin
+        return NoiseOrigin.SECURE_KEY if self.origin.is_secret else self.origin
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ def secure() -> Source:
     pickle of one. What was drawn before a fork, keys for compiled loops included, both processes
     have: do not use it twice.
     """
-    from privrl.privacy.chacha import Secret
+    from privrl.privacy.chacha import SecureChaCha
 
-    return Source(np.random.Generator(Secret()), NoiseOrigin.SECURE)
+    return Source(np.random.Generator(SecureChaCha()), NoiseOrigin.SECURE)
 
 
-def stored(key: bytes) -> Source:
+def source_from_key(key: bytes) -> Source:
     """The noise of a secret key of 32 bytes: the same for the same key (`resuming` keeps them)."""
-    from privrl.privacy.chacha import Stored
+    from privrl.privacy.chacha import KeyedChaCha
 
-    return Source(np.random.Generator(Stored(key)), NoiseOrigin.SECURE)
+    return Source(np.random.Generator(KeyedChaCha(key)), NoiseOrigin.SECURE)
 
 
 def reproducible(seed: int, child: int | None = None) -> Source:
@@ -120,7 +120,7 @@ def reproducible(seed: int, child: int | None = None) -> Source:
     from one seed and have nothing in common (`numpy.random.SeedSequence.spawn`).
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed must be a whole number of at least 0, not {seed!r}.")
+        raise InputError(f"must be a whole number of at least 0, not {seed!r}.", field="seed")
     spawned = () if child is None else (child,)
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=spawned))
     guard(generator.bit_generator.lock)
@@ -136,7 +136,7 @@ def jax_normal(key: "jax.Array", shape: tuple[int, ...]) -> "jax.Array":
     import jax
     import jax.numpy as jnp
 
-    noise = jax.random.normal(key, shape, dtype=jnp.float64) if _x64() else None
+    noise = jax.random.normal(key, shape, dtype=jnp.float64) if _is_x64_enabled() else None
     if noise is None or noise.dtype != jnp.float64:
         raise InputError(
             "Privacy noise is drawn in 64 bits: run inside `with jax.enable_x64(True):`."
@@ -144,14 +144,14 @@ def jax_normal(key: "jax.Array", shape: tuple[int, ...]) -> "jax.Array":
     return noise
 
 
-def _x64() -> bool:
+def _is_x64_enabled() -> bool:
     import jax
 
     # `dtype` of what is really made, rather than a configuration flag that has changed its name.
     return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
 
 
-def numbers(name: str, value: object) -> Array:
+def as_float64(name: str, value: object) -> Array:
     """`value` as a 64-bit array, or a sentence that says what is wrong with its kind or shape.
 
     Total in the values themselves: a number beyond the range of 64 bits, such as the whole number
@@ -162,16 +162,16 @@ def numbers(name: str, value: object) -> Array:
         if given.dtype.kind in "USMmc":  # text, dates, complex numbers
             raise TypeError
         if given.dtype.kind == "O":
-            given = np.array([_number(one) for one in given.ravel()]).reshape(given.shape)
+            given = np.array([_as_float(one) for one in given.ravel()]).reshape(given.shape)
         with np.errstate(over="ignore"):
             return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            f"{name} must be a number or an array of numbers, in rows of equal length."
+            "must be a number or an array of numbers, in rows of equal length.", field=name
         ) from None
 
 
-def _number(value: Any) -> float:
+def _as_float(value: Any) -> float:
     if isinstance(value, str | bytes):
         raise TypeError
     try:
@@ -180,9 +180,9 @@ def _number(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def finite(name: str, value: object) -> Array:
+def as_finite_float64(name: str, value: object) -> Array:
     """`value` as a 64-bit array of finite numbers, or a sentence that says what is wrong."""
-    array = numbers(name, value)
+    array = as_float64(name, value)
     if not np.all(np.isfinite(array)):
-        raise InputError(f"{name} must be finite: clip each contribution before summing them.")
+        raise InputError("must be finite: clip each contribution before summing them.", field=name)
     return array

@@ -3,7 +3,7 @@
 Whoever releases sums of clipped contributions with Gaussian noise makes one plan, pays for
 `plan.event`, and adds noise through the plan, so that noise and price cannot come apart:
 
-    plan = NoisyPlan.calibrated(budget, Relation.REPLACE_ONE, EveryRelease(updates))
+    plan = NoisyPlan.from_budget(budget, Relation.REPLACE_ONE, FullBatches(updates))
     session.pay(plan.event)
     noised = plan.release(exact, source)                         # NumPy
     noised = gaussian_jax.add(exact, plan.std, key)              # in a compiled loop
@@ -46,7 +46,7 @@ class Schedule(Protocol):
 
 
 @dataclass(frozen=True)
-class EveryRelease:
+class FullBatches:
     """Full batches: every unit takes part in each of `times` releases (adaptive composition)."""
 
     times: int
@@ -56,7 +56,7 @@ class EveryRelease:
 
 
 @dataclass(frozen=True)
-class OneRelease:
+class DisjointBatches:
     """Disjoint batches: each unit takes part in one of the releases (parallel composition).
 
     In which one must not depend on anybody's data.
@@ -67,7 +67,7 @@ class OneRelease:
 
 
 @dataclass(frozen=True)
-class PoissonReleases:
+class PoissonBatches:
     """Poisson subsampling: in each of `times` releases a unit takes part with probability `rate`.
 
     Draws are fresh in each release, independent of one another, and secret.
@@ -81,7 +81,7 @@ class PoissonReleases:
 
 
 @dataclass(frozen=True)
-class AllottedRelease:
+class AllocatedBatches:
     """Random allocation: a unit takes part in one of `releases`, drawn uniformly, in secret."""
 
     releases: int
@@ -91,7 +91,7 @@ class AllottedRelease:
 
 
 @dataclass(frozen=True)
-class SingleUnits:
+class SingleSamples:
     """Single samples: one of `units` takes part in each of `times` releases.
 
     It is drawn uniformly, afresh each time, and in secret.
@@ -119,7 +119,7 @@ class NoisyPlan:
             object.__setattr__(self, name, checks.positive(name, getattr(self, name)))
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         budget: Budget,
         relation: Relation,

@@ -12,7 +12,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 
 
-class Word(StrEnum):
+class WordEnum(StrEnum):
     """An enum whose values are the words of the JSON form and of the command line."""
 
     @classmethod
@@ -29,7 +29,7 @@ class Word(StrEnum):
         raise InputError(f"{text!r} is not a {name}: use one of {options}.")
 
 
-class Unit(Word):
+class Unit(WordEnum):
     """Whose participation, or which secret, the promise hides."""
 
     TRAJECTORY = "trajectory"
@@ -38,7 +38,7 @@ class Unit(Word):
     AGENT = "agent"
 
 
-class Relation(Word):
+class Relation(WordEnum):
     """Which two inputs must be hard to tell apart.
 
     A sum of contributions, each of norm at most `bound`, moves by
@@ -55,7 +55,7 @@ class Relation(Word):
     LOCAL = "local"
 
 
-def fitting(unit: Unit, relation: Relation) -> None:
+def check_unit_relation(unit: Unit, relation: Relation) -> None:
     """Raise unless it makes sense to protect this unit under this relation."""
     if (relation is Relation.REWARD_RADIUS) != (unit is Unit.REWARD_FUNCTION):
         raise InputError(
@@ -66,7 +66,7 @@ def fitting(unit: Unit, relation: Relation) -> None:
         raise InputError("The relation local protects an agent or a user, not a trajectory.")
 
 
-class Release(Word):
+class Release(WordEnum):
     """What leaves the trusted side, and is therefore covered by the figures."""
 
     FINAL_MODEL = "final-model"
@@ -74,7 +74,7 @@ class Release(Word):
     EACH_REPORT = "each-report"
 
 
-class NoiseOrigin(Word):
+class NoiseOrigin(WordEnum):
     """Where the noise came from; only secret noise protects anyone."""
 
     SECURE = "secure"
@@ -83,7 +83,7 @@ class NoiseOrigin(Word):
     NOT_DRAWN = "not-drawn"
 
     @property
-    def secret(self) -> bool:
+    def is_secret(self) -> bool:
         """Whether nobody can draw the same noise again."""
         return self in (NoiseOrigin.SECURE, NoiseOrigin.SECURE_KEY)
 

@@ -1,8 +1,8 @@
 """What a run keeps in its folder, so that going on with it, or with a copy of it, costs nothing.
 
-    with begun(folder):                       # before anybody pays
-        kept = Kept.begin(folder, about, live=False, runs_on={"env": env})
-    with resumed(folder) as kept:             # to go on
+    with begin_run(folder):                   # before anybody pays
+        kept = NoiseKey.begin(folder, about, live=False, runs_on={"env": env})
+    with resume_run(folder) as kept:          # to go on
         kept.check({"env": env})
 
 `noise.key` (mode 0600, on disk before anybody pays, removed at the end) holds a secret of 256 bits,
@@ -42,8 +42,8 @@ folder may claim once more. That is a generation of its own, so the proof holds 
 copies of that folder the first that claims is let, since it puts a mark of its own behind the one
 that the others have.
 
-Two at once in the same folder are refused by a lock (`files.alone`), which `begun` and `resumed`
-hold for the whole run.
+Two at once in the same folder are refused by a lock (`files.lock_folder`), which `begin_run` and
+`resume_run` hold for the whole run.
 """
 
 import dataclasses
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from privrl.privacy.ledger import Ledger
     from privrl.privacy.noise import Source
 
-KEY = "noise.key"
+KEY_FILE = "noise.key"
 _KIND = "privrl noise key"
 _FORMAT = 1
 
@@ -93,7 +93,7 @@ INTERRUPTED = Assumption(
 
 
 @dataclass(frozen=True)
-class Kept:
+class NoiseKey:
     """One run's `noise.key`; see the module."""
 
     folder: Path
@@ -127,19 +127,19 @@ class Kept:
         *,
         live: bool,
         runs_on: Mapping[str, Any],
-    ) -> "Kept":
+    ) -> "NoiseKey":
         """A fresh key, on disk when this returns; `runs_on` are the things it is on, by name."""
         secret = secrets.token_bytes(32)
         kept = cls(Path(folder), secret, secrets.token_hex(16), live, dict(about), {})
-        listed = {"machine": machine(), "about": kept._told(), **runs_on}
+        listed = {"machine": machine_fingerprint(), "about": kept._settings_json(), **runs_on}
         kept = replace(kept, digests={k: kept._digest(v) for k, v in listed.items()})
         kept._write()
         return kept
 
     @classmethod
-    def read(cls, folder: str | Path) -> "Kept":
+    def read(cls, folder: str | Path) -> "NoiseKey":
         """The key of a run that was interrupted."""
-        path = Path(folder) / KEY
+        path = Path(folder) / KEY_FILE
         data = files.read_json(path, _KIND, _FORMAT, "the key of a run")
         if data["kind"] != _KIND:
             raise InputError(
@@ -173,7 +173,7 @@ class Kept:
             "generation": self.generation,
             "marks": list(self.marks),
         }
-        files.write(self.folder / KEY, json.dumps(data).encode(), secret=True)
+        files.write(self.folder / KEY_FILE, json.dumps(data).encode(), secret=True)
 
     def remove(self) -> None:
         """Forget the key: the run has ended, or nothing was paid."""
@@ -186,19 +186,19 @@ class Kept:
         if self.live:
             return
         # What a seed gives away is no secret, on whatever machine.
-        own = {"machine": machine()} if self.about["seed"] is None else {}
-        for name, value in {**own, "about": self._told(), **runs_on}.items():
+        own = {"machine": machine_fingerprint()} if self.about["seed"] is None else {}
+        for name, value in {**own, "about": self._settings_json(), **runs_on}.items():
             if not hmac.compare_digest(self.digests.get(name, ""), self._digest(value)):
-                raise InputError(_OTHERWISE[name if name in _OTHERWISE else ""])
+                raise InputError(_MISMATCH_MESSAGES[name if name in _MISMATCH_MESSAGES else ""])
 
-    def _told(self) -> str:
+    def _settings_json(self) -> str:
         """What the run was told, as text: its seed decides the noise, too."""
         return json.dumps(dict(self.about), sort_keys=True)
 
     def _digest(self, value: object) -> str:
-        return keyed_digest(self._derived(b"digest"), value)
+        return keyed_digest(self._derive_key(b"digest"), value)
 
-    def _derived(self, purpose: bytes) -> bytes:
+    def _derive_key(self, purpose: bytes) -> bytes:
         return hmac.digest(self.secret, purpose, "sha256")
 
     # --- noise ------------------------------------------------------------------------------------
@@ -208,14 +208,14 @@ class Kept:
 
         A run of several releases has a source for each, by its name; they are independent.
         """
-        from privrl.privacy.noise import secure, stored
+        from privrl.privacy.noise import secure, source_from_key
 
         own = f"noise {name}" if name else "noise"
-        return secure() if self.live else stored(self._derived(own.encode()))
+        return secure() if self.live else source_from_key(self._derive_key(own.encode()))
 
     # --- generations ------------------------------------------------------------------------------
 
-    def go_on(self, ledger: "Ledger | None") -> "Kept":
+    def claim_next_generation(self, ledger: "Ledger | None") -> "NoiseKey":
         """Before anybody plays again: claim the next generation, if it takes one."""
         if not self.live:
             return self
@@ -230,7 +230,7 @@ class Kept:
         after._write()
         return after
 
-    def still(self, ledger: "Ledger | None") -> None:
+    def check_not_superseded(self, ledger: "Ledger | None") -> None:
         """Refuse to go on playing if a copy has taken over."""
         if self.live and ledger is not None:
             last, ended = ledger.generation(self.token)
@@ -262,7 +262,7 @@ class Kept:
 def forget(folder: str | Path) -> None:
     """Remove a run's key."""
     try:
-        (Path(folder) / KEY).unlink(missing_ok=True)
+        (Path(folder) / KEY_FILE).unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
             f"The key of the noise in {str(folder)!r} could not be removed: {error.strerror}. With "
@@ -271,7 +271,7 @@ def forget(folder: str | Path) -> None:
 
 
 @contextmanager
-def begun(folder: str | Path | None, checkpoint: str = KEY) -> Iterator[None]:
+def begin_run(folder: str | Path | None, checkpoint: str = KEY_FILE) -> Iterator[None]:
     """Have a folder for a run that begins, made before anybody pays; None for no folder.
 
     `checkpoint` is the name of another file that a run which was interrupted has in it.
@@ -279,22 +279,22 @@ def begun(folder: str | Path | None, checkpoint: str = KEY) -> Iterator[None]:
     if folder is None:
         yield
         return
-    with files.folder(folder), files.alone(folder):
-        if any((Path(folder) / name).exists() for name in (KEY, checkpoint)):
+    with files.create_folder(folder), files.lock_folder(folder):
+        if any((Path(folder) / name).exists() for name in (KEY_FILE, checkpoint)):
             raise InputError(f"{str(folder)!r} holds an interrupted run: resume it first.")
         yield
 
 
 @contextmanager
-def resumed(folder: str | Path) -> Iterator[Kept]:
+def resume_run(folder: str | Path) -> Iterator[NoiseKey]:
     """Have the folder of a run that was interrupted, and its key."""
-    if not (Path(folder) / KEY).exists():
+    if not (Path(folder) / KEY_FILE).exists():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
-    with files.alone(folder):
-        yield Kept.read(folder)
+    with files.lock_folder(folder):
+        yield NoiseKey.read(folder)
 
 
-_OTHERWISE = {
+_MISMATCH_MESSAGES = {
     "machine": "This run was begun with other versions, or on another kind of machine, where the "
     "same noise would cover other numbers: go on where it was begun.",
     "data": "This is not the data that the run was begun with, and the same noise over both would "
@@ -312,7 +312,7 @@ _OTHERWISE = {
 
 
 @functools.lru_cache(1)
-def machine() -> tuple[str, ...]:
+def machine_fingerprint() -> tuple[str, ...]:
     """What decides the last bits of floating-point numbers, as far as one can tell."""
     # Of ourselves, the version of the code that runs, rather than of what was installed once.
     own = sys.modules[__name__.partition(".")[0]]
@@ -345,56 +345,56 @@ def keyed_digest(key: bytes, value: object) -> str:
     properties, which follow from the others; and of one of another library what it pickles.
     """
     mac = hmac.new(key, digestmod=hashlib.sha256)
-    _feed(mac.update, value, ())
+    _update_digest(mac.update, value, ())
     return mac.hexdigest()
 
 
-def _feed(put: Callable[[Any], None], value: Any, inside: tuple[int, ...]) -> None:
+def _update_digest(put: Callable[[Any], None], value: Any, inside: tuple[int, ...]) -> None:
     """Each kind by its name and its length, so that no two values look the same."""
 
-    def say(kind: str, content: bytes = b"") -> None:
+    def put_tagged(kind: str, content: bytes = b"") -> None:
         put(f"{kind}:{len(content)}:".encode())
         put(content)
 
-    def all_of(kind: str, values: Any) -> None:
+    def put_all(kind: str, values: Any) -> None:
         listed = list(values)
-        say(kind, str(len(listed)).encode())
+        put_tagged(kind, str(len(listed)).encode())
         for one in listed:
-            _feed(put, one, (*inside, id(value)))
+            _update_digest(put, one, (*inside, id(value)))
 
     if id(value) in inside:
-        say("again")
+        put_tagged("again")
     elif value is None or isinstance(value, bool | int | float | complex | str):
-        say(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))
+        put_tagged(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))
     elif isinstance(value, bytes):
-        say("bytes", value)
+        put_tagged("bytes", value)
     elif isinstance(value, Enum):
-        all_of("enum", [type(value).__qualname__, value.name])
+        put_all("enum", [type(value).__qualname__, value.name])
     elif isinstance(value, type):
-        all_of("class", [value.__module__, value.__qualname__, *_code_of(value)])
+        put_all("class", [value.__module__, value.__qualname__, *_class_code(value)])
     elif isinstance(value, Mapping):
-        all_of("mapping", sorted(value.items(), key=lambda one: repr(one[0])))
+        put_all("mapping", sorted(value.items(), key=lambda one: repr(one[0])))
     elif isinstance(value, set | frozenset):
-        all_of("set", sorted(map(repr, value)))
+        put_all("set", sorted(map(repr, value)))
     elif isinstance(value, types.CodeType):
         consts = [one for one in value.co_consts if not isinstance(one, types.EllipsisType)]
-        all_of("code", [value.co_code, value.co_names, value.co_varnames, *consts])
+        put_all("code", [value.co_code, value.co_names, value.co_varnames, *consts])
     elif hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__array__"):
-        _feed_array(put, value, (*inside, id(value)), say)
+        _update_digest_array(put, value, (*inside, id(value)), put_tagged)
     elif isinstance(value, list | tuple):
-        all_of("list", value)
+        put_all("list", value)
     elif isinstance(value, functools.partial):
-        all_of("partial", [value.func, value.args, value.keywords])
+        put_all("partial", [value.func, value.args, value.keywords])
     elif isinstance(value, types.FunctionType):
         parts = [value.__module__, value.__qualname__, value.__code__]
-        all_of("function", [*parts, *_bound_to(value)])
+        put_all("function", [*parts, *_captured_values(value)])
     elif hasattr(value, "__wrapped__"):
-        all_of("wrapped", [value.__wrapped__])
+        put_all("wrapped", [value.__wrapped__])
     elif isinstance(value, types.ModuleType):
-        say("module", value.__name__.encode())
+        put_tagged("module", value.__name__.encode())
     else:
         named = getattr(value, "__name__", None)
-        all_of("object", [type(value), named, *_attributes(value), *_reduced(value)])
+        put_all("object", [type(value), named, *_attributes(value), *_pickle_parts(value)])
 
 
 def _attributes(value: Any) -> list[Any]:
@@ -416,7 +416,7 @@ def _attributes(value: Any) -> list[Any]:
     ]
 
 
-def _reduced(value: Any) -> list[Any]:
+def _pickle_parts(value: Any) -> list[Any]:
     """What an object of a class that pickles in its own way is made of: containers, tables."""
     kind: Any = type(value)
     if kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
@@ -430,7 +430,7 @@ def _reduced(value: Any) -> list[Any]:
         return []
 
 
-def _bound_to(function: types.FunctionType) -> list[Any]:
+def _captured_values(function: types.FunctionType) -> list[Any]:
     """What a function has with it: defaults, and what it closes over."""
     found: list[Any] = [function.__defaults__, function.__kwdefaults__]
     for cell in function.__closure__ or ():
@@ -439,7 +439,7 @@ def _bound_to(function: types.FunctionType) -> list[Any]:
     return found
 
 
-def _code_of(kind: type) -> list[Any]:
+def _class_code(kind: type) -> list[Any]:
     """What is in a class of the caller's, with what it inherits from such."""
     ours = __name__.partition(".")[0]
     found: list[Any] = []
@@ -450,13 +450,13 @@ def _code_of(kind: type) -> list[Any]:
             inner = getattr(member, "fget", None) or getattr(member, "__func__", member)
             inner = getattr(inner, "func", inner)  # cached properties
             if isinstance(inner, types.FunctionType):
-                found += [name, inner.__code__, *_bound_to(inner)]
+                found += [name, inner.__code__, *_captured_values(inner)]
             elif not (name.startswith("__") or inspect.isdatadescriptor(member)):
                 found += [name, inner]
     return found
 
 
-def _feed_array(
+def _update_digest_array(
     put: Callable[[Any], None], value: Any, inside: tuple[int, ...], say: Callable[..., None]
 ) -> None:
     import numpy as np
@@ -476,6 +476,6 @@ def _feed_array(
             say("words", b"".join(words))
             return
         for one in listed:
-            _feed(put, one, inside)
+            _update_digest(put, one, inside)
     else:
         put(np.ascontiguousarray(array).tobytes())

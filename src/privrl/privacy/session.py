@@ -19,9 +19,9 @@ from privrl.privacy.events import Event, as_events
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.noise import Source, reproducible, secure
 from privrl.privacy.promise import Relation, Release, Unit
-from privrl.privacy.resuming import Kept
+from privrl.privacy.resuming import NoiseKey
 
-_TOKEN = "run "  # before the run's token, in the note of its payment
+_TOKEN_PREFIX = "run "  # before the run's token, in the note of its payment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,9 @@ class PrivacySession:
     beside the result."""
 
     def __post_init__(self) -> None:
-        checks.switch("public", self.public)
+        checks.boolean("public", self.public)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise InputError("ledger must be a Ledger: open its file with Ledger.open.")
+            raise InputError("must be a Ledger: open its file with Ledger.open.", field="ledger")
         if self.ledger is not None and self.run is None:
             raise InputError("A ledger needs the run's name: say run='...'.")
         if self.ledger is None and self.run is not None:
@@ -73,7 +73,7 @@ class PrivacySession:
         return OpenSession(self, unit, relation, source or self.source(), reward_radius)
 
 
-SECRET = PrivacySession()
+SECRET_SESSION = PrivacySession()
 """Secret noise, and no ledger."""
 
 
@@ -97,12 +97,12 @@ class OpenSession:
         self.unit, self.relation = unit, relation
         self.ledger, self.run, self.seed = ledger, session.run, session.seed
         self.source, self.reward_radius = source, reward_radius
-        self.kept: Kept | None = None
+        self.kept: NoiseKey | None = None
         self._paid: tuple[Event, ...] = ()
         self._parts: list[Event] = []
         self._whole = True  # and no part of another one
 
-    def keep(self, kept: Kept) -> None:
+    def attach_key(self, kept: NoiseKey) -> None:
         """What a run that can be gone on with has in its folder: where its noise comes from, and by
         what its payment is known again."""
         self.kept = kept
@@ -130,8 +130,12 @@ class OpenSession:
             raise AssertionError("A part of a payment pays nothing itself.")
         listed = as_events(events)
         again = self.kept is not None and not self.kept.begun_here
-        if self.ledger is not None and self.run is not None and not (again and self._knows(listed)):
-            note = "" if self.kept is None else _TOKEN + self.kept.token
+        if (
+            self.ledger is not None
+            and self.run is not None
+            and not (again and self._has_ledger_payment(listed))
+        ):
+            note = "" if self.kept is None else _TOKEN_PREFIX + self.kept.token
             self.ledger.spend(
                 listed,
                 run=self.run,
@@ -157,11 +161,11 @@ class OpenSession:
                 raise AssertionError("Something else is released than was paid for.")
             left.remove(event)
         self._parts += listed
-        own = OpenSession(SECRET, self.unit, self.relation, source, self.reward_radius)
+        own = OpenSession(SECRET_SESSION, self.unit, self.relation, source, self.reward_radius)
         own._paid, own._whole = listed, False
         return own
 
-    def expect_paid(self, event: Event) -> None:
+    def check_paid(self, event: Event) -> None:
         """Refuse to draw for anything else than what this session has paid for."""
         if event not in self._paid:
             raise AssertionError("Something else is released than was paid for.")
@@ -178,22 +182,22 @@ class OpenSession:
             return False
         try:
             with Ledger.open(self.ledger.path) as asked:
-                own = _TOKEN + self.kept.token
+                own = _TOKEN_PREFIX + self.kept.token
                 return any(entry.note.endswith(own) for entry in asked.entries())
         except PrivRLError:
             return True
 
-    def paid_before(self, events: Event | Iterable[Event]) -> None:
+    def adopt_payment(self, events: Event | Iterable[Event]) -> None:
         """Take over what an interrupted run has paid, of which this one is the rest."""
         listed = as_events(events)
-        if self.ledger is not None and not self._knows(listed):
+        if self.ledger is not None and not self._has_ledger_payment(listed):
             raise InputError(f"This ledger did not pay for {self.run!r}: say the one that did.")
         self._paid += listed
 
-    def _knows(self, events: tuple[Event, ...]) -> bool:
+    def _has_ledger_payment(self, events: tuple[Event, ...]) -> bool:
         """Whether the ledger has this run's payment for these events."""
         assert self.ledger is not None
-        token = "" if self.kept is None else _TOKEN + self.kept.token
+        token = "" if self.kept is None else _TOKEN_PREFIX + self.kept.token
         return self.run is not None and self.ledger.has_paid(self.run, events, token)
 
     def certify(
@@ -234,7 +238,7 @@ class OpenSession:
 
 
 @contextmanager
-def forgotten_unless_paid(opened: OpenSession) -> Iterator[None]:
+def forget_unless_paid(opened: OpenSession) -> Iterator[None]:
     """A run that begins and is refused before anything was paid leaves no key."""
     try:
         yield

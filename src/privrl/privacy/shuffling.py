@@ -47,7 +47,7 @@ def shuffled_epsilon(
         raise InputError("Shuffling is computed for up to 10^12 reports of epsilon up to 500.")
     delta = checks.probability("delta", delta)
     if delta == 0.0:
-        raise InputError("delta must be above 0: shuffling amplifies only with one.")
+        raise InputError("must be above 0: shuffling amplifies only with one.", field="delta")
     low, high = 0.0, eps0
     if _clones_delta(n, eps0, 0.0) <= delta:
         high = 0.0

@@ -29,13 +29,13 @@ def make_key(path: str | Path) -> Path:
 
     Neither file may be there already. Returns where the public key is.
     """
-    with _installed():
+    with _require_cryptography():
         from cryptography.hazmat.primitives import serialization as forms
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key, public = Ed25519PrivateKey.generate(), Path(f"{path}.pub")
     secret = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-    if files.is_there(public):
+    if files.path_exists(public):
         raise InputError(f"{str(public)!r} is there already.")
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -67,18 +67,18 @@ def sign(certificate: Certificate, key: str | Path) -> Certificate:
         certificate,
         signature=Signature(
             private.public_key().public_bytes_raw().hex(),
-            private.sign(certificate.canonical()).hex(),
+            private.sign(certificate.canonical_bytes()).hex(),
         ),
     )
 
 
 def public_key(path: str | Path) -> str:
     """The public key in a file, as a `Signature` has it."""
-    with _installed():
+    with _require_cryptography():
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    content = _content(path)
+    content = _read_bytes(path)
     try:
         found = load_pem_public_key(content)
     except ValueError:
@@ -90,7 +90,7 @@ def public_key(path: str | Path) -> str:
 
 def check(certificate: Certificate) -> None:
     """Raise unless the key in this certificate's signature has signed it."""
-    with _installed():
+    with _require_cryptography():
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -98,7 +98,7 @@ def check(certificate: Certificate) -> None:
     assert signature is not None
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature.public_key))
-        key.verify(bytes.fromhex(signature.value), certificate.canonical())
+        key.verify(bytes.fromhex(signature.value), certificate.canonical_bytes())
     except (InvalidSignature, ValueError):
         raise CertificateError(
             "The signature of this certificate is not by the key that it names, or the certificate "
@@ -106,13 +106,13 @@ def check(certificate: Certificate) -> None:
         ) from None
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Whether signatures can be made and checked here."""
     return find_spec("cryptography") is not None
 
 
 @contextmanager
-def _installed() -> Iterator[None]:
+def _require_cryptography() -> Iterator[None]:
     try:
         yield
     except ImportError:
@@ -121,19 +121,19 @@ def _installed() -> Iterator[None]:
         ) from None
 
 
-def _content(path: str | Path) -> bytes:
+def _read_bytes(path: str | Path) -> bytes:
     try:
-        return files.content(path)
+        return files.read_bytes(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{str(path)!r} cannot be read: {files.reason(error)}.") from None
 
 
 def _private_key(path: str | Path) -> "Ed25519PrivateKey":
-    with _installed():
+    with _require_cryptography():
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    content = _content(path)
+    content = _read_bytes(path)
     if os.stat(path).st_mode & 0o077:
         raise InputError(
             f"{str(path)!r} may be read by others than its owner: take that away (chmod 600), or "

@@ -6,22 +6,22 @@ do not read them again. Events stay text until somebody asks for an epsilon; equ
 Somebody is in one slot of every partition, and everything outside of partitions concerns everybody.
 Two figures for whoever is worst off:
 
-- `exact`: the largest epsilon over all ways of being in slots, by the accountant that certifies. It
-  raises where there are too many ways, or no epsilon at this delta.
-- `at_most`: the same where that is a matter of seconds, and otherwise an upper bound; it never
-  raises, and is infinite if no finite epsilon is proven at this delta.
+- `exact_account`: the largest epsilon over all ways of being in slots, by the accountant that
+  certifies. It raises where there are too many ways, or no epsilon at this delta.
+- `account_bound`: the same where that is a matter of seconds, and otherwise an upper bound; it
+  never raises, and is infinite if no finite epsilon is proven at this delta.
 
 *The bound.* Let K_a(s) be the log moments of order a of all events in slot s of a partition, added
 up. Whoever is in the slots s_1, s_2, ... has K_a = sum_p K_a(s_p) <= sum_p max_s K_a(s), at every
-order a at once; the same goes for the sums of pure epsilons and for -log of the chance that nothing
-is told outright. Each order turns these bounds into an epsilon that is valid for everybody
+order a at once; the same goes for the sums of pure epsilons and for -log of the probability that
+nothing is told outright. Each order turns these bounds into an epsilon that is valid for everybody
 (`second_accountant`), and so the least of them is valid. It is not larger than that of the worst
 slot of each partition, order by order. Groups of `Disjoint` events are bounded likewise. If there
 are more than a few hundred different sampled events, whose moments take long to find, the rest is
 charged without sampling. That is an upper bound, too: with secret sampling, the law of what is
 released is a mixture over batches with the same weights for both neighbours, given each batch the
-neighbours differ in at most the unit that the event without sampling is about, and
-E_P - e^epsilon E_Q of mixtures with the same weights is at most the largest of its parts.
+neighbours differ in at most the unit that the event without sampling is about, and E_P - e^epsilon
+E_Q of mixtures with the same weights is at most the largest of its parts.
 """
 
 import math
@@ -33,8 +33,8 @@ from typing import Any
 
 from privrl.core import checks
 from privrl.core.errors import UnsupportedError
-from privrl.privacy import accounting, earlier
-from privrl.privacy.entries import Row, events_in
+from privrl.privacy import accounting, old_certificates
+from privrl.privacy.entries import Row, parse_events
 from privrl.privacy.events import (
     Disjoint,
     Event,
@@ -95,7 +95,7 @@ def _sum(costs: Iterable[tuple[float, float]]) -> Cost:
     return sum((Cost(*cost) for cost in costs), Cost(0.0))
 
 
-class Run:
+class RunTotals:
     """What one run has spent, and in how many entries."""
 
     __slots__ = ("spends", "spent")
@@ -113,7 +113,7 @@ class Totals:
     number: int = 0
     costs: Costs = field(default_factory=Costs)
     spent: dict[Place, dict[str, int]] = field(default_factory=dict)
-    runs: dict[str, "Run"] = field(default_factory=dict)
+    runs: dict[str, "RunTotals"] = field(default_factory=dict)
     generations: dict[str, tuple[int, bool, str]] = field(default_factory=dict)
     first_note: str | None = None  # of the first entry with events
     without_nonce: set[str] = field(default_factory=set)  # texts of events
@@ -122,12 +122,12 @@ class Totals:
         """The last one of a run, whether it ended the run, and the mark of its claim."""
         return self.generations.get(token, (0, False, ""))
 
-    def count(self, row: Row | tuple[Any, ...]) -> None:
+    def add_row(self, row: Row | tuple[Any, ...]) -> None:
         """`row` is verified and the newest."""
         number, _, name, partition, slot, text, note, first, second, _, digest, nonce = row
         run = self.runs.get(name)
         if run is None:
-            run = self.runs[name] = Run()
+            run = self.runs[name] = RunTotals()
         if text == "[]":  # about a generation; nothing was spent
             kind, token, generation, *mark = note.split(" ")
             self.generations[token] = int(generation), kind == ENDED, "".join(mark)
@@ -146,87 +146,91 @@ class Totals:
                 self.without_nonce.add(text)
         self.number, self.head = number, digest
 
-    def of(self, run: str, more: str | None = None, place: Place = ("", 0)) -> Spent:
+    def run_spending(self, run: str, more: str | None = None, place: Place = ("", 0)) -> Spent:
         """What one run has spent, and `more` at a place."""
-        known = self.runs.get(run, Run())
+        known = self.runs.get(run, RunTotals())
         found = {at: dict(texts) for at, texts in known.spent.items()}
         if more is not None:
             texts = found.setdefault(place, {})
             texts[more] = texts.get(more, 0) + 1
         return found
 
-    def doubtful(self) -> bool:
+    def has_doubtful_entries(self) -> bool:
         """Whether an entry of tacit 0.1 may be of one pass, which cost more than was entered."""
         try:
-            return any(earlier.like_one_pass(events_in(text)) for text in self.without_nonce)
+            return any(
+                old_certificates.may_be_one_pass(parse_events(text)) for text in self.without_nonce
+            )
         except (ValueError, TypeError, RecursionError):
             return True
 
 
-def _counted(texts: Mapping[str, int]) -> Counter[Event]:
+def _count_events(texts: Mapping[str, int]) -> Counter[Event]:
     found: Counter[Event] = Counter()
     for text, times in texts.items():
-        for event in events_in(text):
+        for event in parse_events(text):
             found[event] += times
     return found
 
 
-def _slots(spent: Spent) -> list[list[Counter[Event]]]:
+def _distinct_slots(spent: Spent) -> list[list[Counter[Event]]]:
     """For everybody and for each partition, what may concern one: different slots, once each."""
     partitions: dict[str, dict[frozenset[tuple[Event, int]], Counter[Event]]] = {}
     for (partition, _), texts in spent.items():
-        events = _counted(texts)
+        events = _count_events(texts)
         # Slots with the same events are the same to whoever is in them.
         partitions.setdefault(partition, {})[frozenset(events.items())] = events
     return [list(slots.values()) for slots in partitions.values()]
 
 
-def _listed(events: Iterable[tuple[Event, int]]) -> tuple[Event, ...]:
+def _repeat_events(events: Iterable[tuple[Event, int]]) -> tuple[Event, ...]:
     return tuple(event if times == 1 else Repeated(event, times) for event, times in events)
 
 
-def exact(
+def exact_account(
     spent: Spent, delta: float, relation: Relation
 ) -> tuple[accounting.Account, tuple[Event, ...]]:
     """The cost to whoever is worst off, and the events that concern them."""
-    return _exact(_slots(spent), delta, relation)
+    return _exact_account(_distinct_slots(spent), delta, relation)
 
 
-def _exact(
+def _exact_account(
     slots: list[list[Counter[Event]]], delta: float, relation: Relation
 ) -> tuple[accounting.Account, tuple[Event, ...]]:
     if math.prod(map(len, slots)) > _MOST_CHOICES:
         raise UnsupportedError(
             "There are too many different slots in this run to find the worst of them."
         )
-    choices = [_all(choice) for choice in product(*slots)]
+    choices = [_merge_slots(choice) for choice in product(*slots)]
     accounts = [accounting.account(events, delta, relation) for events in choices]
     return max(zip(accounts, choices, strict=True), key=lambda pair: pair[0].epsilon)
 
 
-def _all(slots: Iterable[Counter[Event]]) -> tuple[Event, ...]:
+def _merge_slots(slots: Iterable[Counter[Event]]) -> tuple[Event, ...]:
     total: Counter[Event] = Counter()
     for events in slots:
         total.update(events)
-    return tuple(total.elements()) if total.total() <= _MOST_LISTED else _listed(total.items())
+    return (
+        tuple(total.elements()) if total.total() <= _MOST_LISTED else _repeat_events(total.items())
+    )
 
 
-def at_most(spent: Spent, delta: float, relation: Relation) -> accounting.Account:
+def account_bound(spent: Spent, delta: float, relation: Relation) -> accounting.Account:
     """The cost to whoever is worst off, or a bound; infinite if none is proven at this delta."""
     from privrl.privacy import second_accountant
 
     delta = checks.probability("delta", delta)
     try:
-        slots = _slots(spent)
+        slots = _distinct_slots(spent)
         kinds = {event for options in slots for events in options for event in events}
-        work = sum(not isinstance(_plain(event), Gaussian) for event in kinds)
+        work = sum(not isinstance(_unwrap_repeated(event), Gaussian) for event in kinds)
         ways = math.prod(map(len, slots))
         if ways * max(1, work) <= _MOST_WORK or (work == 0 and ways <= _MOST_CHOICES):
             try:
-                return _exact(slots, delta, relation)[0]
+                return _exact_account(slots, delta, relation)[0]
             except Exception:
                 pass  # no epsilon, or too many groups of Disjoint events: perhaps there is a bound
-        bound = second_accountant.ceiling_over(_shortened(slots), delta, relation)
+        bound = second_accountant.ceiling_over(_limit_sampled(slots), delta, relation)
     except Exception:
         # Events of a later version, or too much for the memory. Whatever it is, the certificate of
         # a run that was paid for does not fail for it, and no figure is stated.
@@ -235,15 +239,15 @@ def at_most(spent: Spent, delta: float, relation: Relation) -> accounting.Accoun
     return accounting.Account(bound, delta, method)
 
 
-def _plain(event: Event) -> Event:
-    return _plain(event.event) if isinstance(event, Repeated) else event
+def _unwrap_repeated(event: Event) -> Event:
+    return _unwrap_repeated(event.event) if isinstance(event, Repeated) else event
 
 
-def _shortened(slots: list[list[Counter[Event]]]) -> Iterator[list[Counter[Event]]]:
+def _limit_sampled(slots: list[list[Counter[Event]]]) -> Iterator[list[Counter[Event]]]:
     """`slots`, with at most `_MOST_SAMPLED` different sampled events."""
     seen: set[Event] = set()
 
-    def taken(event: Event) -> Event:
+    def replace_excess(event: Event) -> Event:
         if not _is_sampled(event) or event in seen:
             return event
         if len(seen) < _MOST_SAMPLED:
@@ -256,7 +260,7 @@ def _shortened(slots: list[list[Counter[Event]]]) -> Iterator[list[Counter[Event
         for events in options:
             total: Counter[Event] = Counter()
             for event, times in events.items():
-                total[taken(event)] += times
+                total[replace_excess(event)] += times
             kept.append(total)
         yield kept
 
@@ -264,7 +268,7 @@ def _shortened(slots: list[list[Counter[Event]]]) -> Iterator[list[Counter[Event
 def _is_sampled(event: Event) -> bool:
     if isinstance(event, Disjoint):
         return any(map(_is_sampled, event.events))
-    return isinstance(_plain(event), PoissonSampled | FixedSizeSampled | RandomAllocation)
+    return isinstance(_unwrap_repeated(event), PoissonSampled | FixedSizeSampled | RandomAllocation)
 
 
 def _without_sampling(event: Event) -> Event:

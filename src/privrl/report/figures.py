@@ -91,7 +91,7 @@ def of_result(name: str, result: Result) -> Figure:
     estimate = _finite(result.estimate)
     if result.interval is None:
         return Figure(name, estimate)
-    return _with(name, estimate, result.interval.to_dict())
+    return _with_interval(name, estimate, result.interval.to_dict())
 
 
 def of_detail(name: str, details: Mapping[str, Any], key: str) -> Figure | None:
@@ -104,7 +104,9 @@ def of_detail(name: str, details: Mapping[str, Any], key: str) -> Figure | None:
         interval = interval.to_dict()
     estimate = _finite(held["estimate"])
     return (
-        _with(name, estimate, interval) if isinstance(interval, Mapping) else Figure(name, estimate)
+        _with_interval(name, estimate, interval)
+        if isinstance(interval, Mapping)
+        else Figure(name, estimate)
     )
 
 
@@ -113,7 +115,7 @@ def number(held: Mapping[str, Any], key: str) -> float | None:
     return _finite(held.get(key))
 
 
-def reach(result: Result) -> tuple[float, float] | None:
+def returns_range(result: Result) -> tuple[float, float] | None:
     """What any return could be, if the result says so."""
     held = result.settings.get("return_range")
     if not isinstance(held, list | tuple) or len(held) != 2:
@@ -122,7 +124,7 @@ def reach(result: Result) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
-def _with(name: str, estimate: float | None, interval: Mapping[str, Any]) -> Figure:
+def _with_interval(name: str, estimate: float | None, interval: Mapping[str, Any]) -> Figure:
     low, high = _finite(interval.get("low")), _finite(interval.get("high"))
     parts = interval.get("parts") or {}
     return Figure(

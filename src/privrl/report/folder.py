@@ -11,7 +11,7 @@ from pathlib import Path
 from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.privacy import resuming
-from privrl.privacy.resuming import KEY, Kept
+from privrl.privacy.resuming import KEY_FILE, NoiseKey
 from privrl.report.page import render, write
 from privrl.run.releasing import CERTIFICATE, REPORT, STUDY
 from privrl.run.study import Study
@@ -27,18 +27,20 @@ def write_run(study: Study, folder: str | Path) -> dict[str, Path]:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{str(place)!r} cannot be made: {error.strerror}.") from None
-    with files.alone(place):
-        if (place / KEY).exists() and Kept.read(place).about.get("created") != study.created:
+    with files.lock_folder(place):
+        if (place / KEY_FILE).exists() and NoiseKey.read(place).about.get(
+            "created"
+        ) != study.created:
             raise InputError(f"{str(place)!r} holds another run, interrupted: say another folder.")
         # First: everything else follows from it.
         study.save(place / STUDY)
-        return _completed(place)
+        return _write_missing(place)
 
 
-def finished(folder: str | Path) -> bool:
+def is_finished(folder: str | Path) -> bool:
     """Whether a run's study is there, and all that follows from it."""
     place = Path(folder)
-    if not (place / STUDY).exists() or (place / KEY).exists():
+    if not (place / STUDY).exists() or (place / KEY_FILE).exists():
         return False
     certified = Study.load(place / STUDY).certificate is not None
     return (place / REPORT).exists() and (not certified or (place / CERTIFICATE).exists())
@@ -47,11 +49,11 @@ def finished(folder: str | Path) -> bool:
 def finish(folder: str | Path) -> tuple[Study, dict[str, Path]]:
     """Write what is missing beside a study.json, and forget the key."""
     place = Path(folder)
-    with files.alone(place):
-        return Study.load(place / STUDY), _completed(place)
+    with files.lock_folder(place):
+        return Study.load(place / STUDY), _write_missing(place)
 
 
-def _completed(place: Path) -> dict[str, Path]:
+def _write_missing(place: Path) -> dict[str, Path]:
     written = {"report": place / REPORT, "study": place / STUDY}
     # As it was written, so that it is the same whenever the report is made.
     study = Study.load(written["study"])

@@ -27,13 +27,13 @@ class ReportContext:
     @cached_property
     def target_name(self) -> str:
         """In a sentence."""
-        return words.called(self.study.target_name)
+        return words.name_in_sentence(self.study.target_name)
 
     @cached_property
     def behavior_name(self) -> str:
         """The same, of the policy that was followed."""
         name = self.study.behavior_name
-        return "what was done" if name == "as logged" else words.called(name)
+        return "what was done" if name == "as logged" else words.name_in_sentence(name)
 
     @cached_property
     def target(self) -> Figure:
@@ -71,7 +71,7 @@ class ReportContext:
 
     def split(self, figure: Figure) -> Split | None:
         """What the interval of a figure is made of."""
-        reach = figures.reach(self.study.main)
+        reach = figures.returns_range(self.study.main)
         if reach is not None and figure is self.difference:
             reach = reach[0] - reach[1], reach[1] - reach[0]
         return figures.split(figure, reach)
@@ -96,7 +96,7 @@ class ReportContext:
         return {one.noise for one in held if isinstance(one, Certificate)}
 
     @cached_property
-    def outside(self) -> list[str]:
+    def uncovered_estimators(self) -> list[str]:
         """The estimators that the study's certificate does not cover.
 
         They have none, or one with a larger epsilon than all together are said to have.
@@ -115,13 +115,13 @@ class ReportContext:
         ]
 
     @cached_property
-    def unprotected(self) -> str:
+    def unprotected_reason(self) -> str:
         """Why the people in the data have no protection; empty if they have."""
         if self.certificate is None:
             return "the data was declared public"
-        if not all(origin.secret for origin in self.origins):
+        if not all(origin.is_secret for origin in self.origins):
             return "the noise is no secret"
-        return "not everything is covered" if self.outside else ""
+        return "not everything is covered" if self.uncovered_estimators else ""
 
 
 def section(name: str, heading: str, *children: Html | None, first: bool = False) -> Html:
@@ -186,7 +186,9 @@ def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]
     return tag("div", table, cls="wide", role="group", aria_label=caption, tabindex=0)
 
 
-def folded(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Html:
+def collapsible_table(
+    caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]
+) -> Html:
     """A plot's figures as a table that opens on demand."""
     return tag(
         "details",
@@ -196,6 +198,6 @@ def folded(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str]
     )
 
 
-def upper(text: str) -> str:
+def capitalize(text: str) -> str:
     """`text` as the beginning of a sentence; markup stays as it is."""
     return text if isinstance(text, Html) else text[:1].upper() + text[1:]

@@ -29,11 +29,11 @@ class Html(str):
 Child = str | None
 
 
-def safe(text: str) -> Html:
+def escape(text: str) -> Html:
     """`text` as markup that shows it."""
     if isinstance(text, Html):
         return text
-    return Html(html.escape(_in_order("".join(map(_shown, text)))))
+    return Html(html.escape(_mark_direction("".join(map(_visible_character, text)))))
 
 
 def tag(element: str, /, *children: Child, **attributes: str | int | float | None) -> Html:
@@ -43,7 +43,7 @@ def tag(element: str, /, *children: Child, **attributes: str | int | float | Non
     """
     inside = join(*children)
     written = "".join(
-        f' {_attribute(key)}="{safe(_text(value))}"'
+        f' {_attribute(key)}="{escape(_text(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -54,7 +54,7 @@ def tag(element: str, /, *children: Child, **attributes: str | int | float | Non
 
 def join(*children: Child) -> Html:
     """One after the other."""
-    return Html("".join(safe(child) for child in children if child is not None))
+    return Html("".join(escape(child) for child in children if child is not None))
 
 
 _SHAPES = frozenset({"line", "rect", "circle", "path"})
@@ -71,7 +71,7 @@ def _text(value: str | int | float) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _in_order(text: str) -> str:
+def _mark_direction(text: str) -> str:
     """`text` with a mark behind each letter after which a number would be turned around."""
     if text.isascii():
         return text
@@ -89,7 +89,7 @@ def _in_order(text: str) -> str:
     return "".join(marked)
 
 
-def _shown(character: str) -> str:
+def _visible_character(character: str) -> str:
     if character in "\n\t":
         return character
     hidden = unicodedata.category(character) in _HIDING and character not in _JOINERS

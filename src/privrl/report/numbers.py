@@ -16,7 +16,7 @@ SPACE = "\u00a0"  # keeps a number and what belongs to it on one line
 
 _MOST_DECIMALS = 8
 _MANY = Context(prec=400)
-_RAISED = str.maketrans(
+_SUPERSCRIPT = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
 _WORDS = {6: "million", 9: "billion"}
@@ -34,19 +34,19 @@ class Style:
         """What follows a number, or nothing."""
         if self.exponent == 0:
             return ""
-        return _WORDS.get(self.exponent) or f"× 10{str(self.exponent).translate(_RAISED)}"
+        return _WORDS.get(self.exponent) or f"× 10{str(self.exponent).translate(_SUPERSCRIPT)}"
 
     def near(self, value: float | None) -> str:
         """Rounded to the nearest."""
-        return self._written(value, ROUND_HALF_EVEN)
+        return self._format(value, ROUND_HALF_EVEN)
 
     def low(self, value: float | None) -> str:
         """Rounded down."""
-        return self._written(value, ROUND_FLOOR)
+        return self._format(value, ROUND_FLOOR)
 
     def high(self, value: float | None) -> str:
         """Rounded up."""
-        return self._written(value, ROUND_CEILING)
+        return self._format(value, ROUND_CEILING)
 
     def bare(self, value: float) -> str:
         """Rounded to the nearest, without the unit."""
@@ -73,10 +73,10 @@ class Style:
         """Whether the interval, as it is written, has 0 outside."""
         if figure.low is None or figure.high is None:
             return False
-        above = figure.low > 0.0 and self._rounded(figure.low, ROUND_FLOOR) > 0
-        return above or (figure.high < 0.0 and self._rounded(figure.high, ROUND_CEILING) < 0)
+        above = figure.low > 0.0 and self._round(figure.low, ROUND_FLOOR) > 0
+        return above or (figure.high < 0.0 and self._round(figure.high, ROUND_CEILING) < 0)
 
-    def _written(self, value: float | None, rounding: str) -> str:
+    def _format(self, value: float | None, rounding: str) -> str:
         if value is None or math.isnan(value):
             return NONE
         if math.isinf(value):
@@ -85,11 +85,11 @@ class Style:
         return f"{digits}{SPACE}{self.unit}" if self.exponent else digits
 
     def _digits(self, value: float, rounding: str) -> str:
-        rounded = self._rounded(value, rounding)
+        rounded = self._round(value, rounding)
         text = f"{abs(rounded):,.{max(self.decimals, 0)}f}"
         return f"\u2212{text}" if rounded < 0 else text
 
-    def _rounded(self, value: float, rounding: str) -> Decimal:
+    def _round(self, value: float, rounding: str) -> Decimal:
         # The shortest decimal that means the float, so that 0.29 is not rounded down to 0.28.
         exact = Decimal(repr(float(value))).scaleb(-self.exponent, _MANY)
         if not exact.is_finite():
@@ -155,5 +155,5 @@ def plain(value: float) -> str:
     if "e" not in text:
         return text.replace("-", "\u2212")
     digits, _, power = text.partition("e")
-    raised = f"10{str(int(power)).translate(_RAISED)}"
+    raised = f"10{str(int(power)).translate(_SUPERSCRIPT)}"
     return raised if digits == "1" else f"{digits}{SPACE}×{SPACE}{raised}".replace("-", "\u2212")

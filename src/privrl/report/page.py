@@ -14,7 +14,7 @@ from pathlib import Path
 
 from privrl import __version__
 from privrl.core import files
-from privrl.report import findings, promises
+from privrl.report import promises, results
 from privrl.report.layout import ReportContext
 from privrl.report.markup import Html, join, tag
 from privrl.run.study import Study
@@ -29,11 +29,11 @@ def render(study: Study) -> str:
     """The report of `study` as one HTML page. The same study gives the same page."""
     read = ReportContext(study)
     sections = (
-        findings.answer(read),
-        findings.values(read),
-        findings.certainty(read),
-        findings.estimators(read),
-        findings.states(read),
+        results.answer(read),
+        results.values(read),
+        results.certainty(read),
+        results.estimators(read),
+        results.states(read),
         promises.public(read),
         promises.promise(read),
         promises.curve(read),
@@ -44,7 +44,7 @@ def render(study: Study) -> str:
         study.title or "Policy evaluation",
         "Private policy evaluation",
         [*promises.banners(read), *sections],
-        when=_when(study.created) if study.created else None,
+        when=_time_element(study.created) if study.created else None,
     )
 
 
@@ -58,7 +58,11 @@ def document(
         tag(
             "head",
             tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=_policy(style)),
+            tag(
+                "meta",
+                http_equiv="Content-Security-Policy",
+                content=_content_security_policy(style),
+            ),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", name="referrer", content="no-referrer"),
@@ -82,13 +86,13 @@ def document(
     return f"<!DOCTYPE html>\n{page}\n"
 
 
-def _policy(style: str) -> str:
+def _content_security_policy(style: str) -> str:
     """Nothing may be loaded, run or sent; the page's own style sheet is let in by its digest."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _when(created: str) -> Html:
+def _time_element(created: str) -> Html:
     try:
         moment = datetime.fromisoformat(created)
     except ValueError:

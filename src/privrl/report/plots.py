@@ -55,7 +55,7 @@ def axis(values: Sequence[float], power: int = 0, most: int = 5, pad: float = 0.
     return Axis(low, high, ticks, Style(power, decimals))
 
 
-def _across(scale: Axis, value: float, left: float = _LEFT, right: float = _RIGHT) -> float:
+def _x_position(scale: Axis, value: float, left: float = _LEFT, right: float = _RIGHT) -> float:
     return left + (right - left) * scale.share(value)
 
 
@@ -117,7 +117,7 @@ def _grid(scale: Axis, rows: int, left: float = _LEFT) -> list[Html]:
     """Lines behind the marks of each row, and their numbers below the last."""
     found, bottom = [], _STEP * rows
     for value in scale.ticks:
-        x = _across(scale, value, left)
+        x = _x_position(scale, value, left)
         for row in range(rows):
             found.append(_line(x, _STEP * row + _WORDS_HIGH, x, _STEP * (row + 1), "grid"))
         found.append(_text(x, bottom + 16, scale.label(value), "tick", _anchor(x)))
@@ -127,7 +127,7 @@ def _grid(scale: Axis, rows: int, left: float = _LEFT) -> list[Html]:
 MOST_LETTERS = 38  # of a row's name: no more fit on a phone
 
 
-def shortened(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """`text`, or its beginning."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
@@ -162,11 +162,11 @@ def forest(
     bottom = _STEP * len(rows)
     marks = _grid(scale, len(rows))
     if zero:
-        x = _across(scale, 0.0)
+        x = _x_position(scale, 0.0)
         marks.append(_line(x, _WORDS_HIGH, x, bottom + 4.0, "zero"))
     for place, row in enumerate(rows):
         top = _STEP * place
-        marks.append(_text(0.0, top + 19, shortened(row.figure.name, MOST_LETTERS), "name"))
+        marks.append(_text(0.0, top + 19, truncate(row.figure.name, MOST_LETTERS), "name"))
         marks.append(_text(100.0, top + 19, row.figures, "figures", "end"))
         marks += _interval(scale, row, top + 41.0)
     below = bottom + 20.0
@@ -189,13 +189,13 @@ def _interval(scale: Axis, row: Row, y: float) -> list[Html]:
             (figure.high, 99.7, "M-8-5L0 0-8 5"),
         ):
             bounded = math.isfinite(value)
-            x = _across(scale, value) if bounded else edge
+            x = _x_position(scale, value) if bounded else edge
             ends.append(x)
             cap = _line(x, y - 6, x, y + 6, f"cap {row.shape}")
             marks.append(cap if bounded else _mark(x, y, f"arrow {row.shape}", tip))
         marks.append(_line(ends[0], y, ends[1], y, f"bar {row.shape}"))
     if figure.estimate is not None:
-        x = _across(scale, figure.estimate)
+        x = _x_position(scale, figure.estimate)
         marks.append(_mark(x, y, f"point {row.shape}", _SHAPES[row.shape]))
     return marks
 
@@ -209,24 +209,24 @@ _PATTERNS = {
 }
 
 
-def stacked(
+def stacked_bars(
     name: str, title: str, description: str, rows: Sequence[Split], how: Sequence[Style]
 ) -> Html:
     """Half-widths as bars, each divided into its parts."""
     power = how[0].exponent if how else 0
-    scale = _from_zero([row.half for row in rows], power)
+    scale = _axis_from_zero([row.half for row in rows], power)
     bottom = _STEP * len(rows)
     marks = [_patterns(name), *_grid(scale, len(rows), 0.0)]
     for place, (row, style) in enumerate(zip(rows, how, strict=True)):
         top = _STEP * place
-        marks.append(_text(0.0, top + 19, shortened(row.name, MOST_LETTERS), "name"))
+        marks.append(_text(0.0, top + 19, truncate(row.name, MOST_LETTERS), "name"))
         marks.append(_text(100.0, top + 19, f"± {style.high(row.half)}", "figures", "end"))
         start = 0.0
         for part in PARTS:
             size = getattr(row, part)
             if size <= 0.0:
                 continue
-            x, wide = _across(scale, start, 0.0), _across(scale, start + size, 0.0)
+            x, wide = _x_position(scale, start, 0.0), _x_position(scale, start + size, 0.0)
             box: dict[str, str | float] = {
                 "x": f"{x:.3f}%",
                 "width": f"{wide - x:.3f}%",
@@ -244,7 +244,7 @@ def stacked(
     return _svg(name, title, description, below + 6.0, *marks)
 
 
-def _from_zero(values: Sequence[float], power: int) -> Axis:
+def _axis_from_zero(values: Sequence[float], power: int) -> Axis:
     """An axis from 0 to a little above the largest."""
     largest = max(values, default=0.0)
     found = axis([0.0, largest if largest > 0.0 else 1.0], power, pad=0.0)
@@ -297,8 +297,8 @@ def meter(name: str, title: str, description: str, share: float, low: float, hig
     return _svg(name, title, description, 46.0, *marks)
 
 
-def chances(name: str, title: str, description: str, before: float, after: float) -> Html:
-    """From one chance to another, on a line from 0 to 1."""
+def probs(name: str, title: str, description: str, before: float, after: float) -> Html:
+    """From one probability to another, on a line from 0 to 1."""
     x, y = 100.0 * before, 100.0 * min(after, 1.0)
     marks = [
         tag("rect", x=0, y=24, width="100%", height=12, rx=2, cls="trough"),
@@ -355,26 +355,26 @@ def curve(
     if mark is not None and (not logarithmic or mark[0] > 0.0):
         at.append(math.log10(mark[0]) if logarithmic else mark[0])
     across = axis(at, 0 if logarithmic else exponent(at), pad=0.02)
-    up = _from_zero(seen, power) if from_zero else axis(seen, power, pad=0.08)
+    up = _axis_from_zero(seen, power) if from_zero else axis(seen, power, pad=0.08)
     marks: list[Html] = []
     for value in up.ticks:
         y = _TOP + _TALL * (1.0 - up.share(value))
         marks.append(_line(_INSIDE[0], y, 100.0, y, "grid"))
         marks.append(_text(0.0, y + 4, up.label(value), "tick"))
-    for value, label in _places(across, logarithmic, whole):
-        x = _across(across, value, *_INSIDE)
+    for value, label in _x_ticks(across, logarithmic, whole):
+        x = _x_position(across, value, *_INSIDE)
         marks.append(_line(x, _TOP + _TALL, x, _TOP + _TALL + 5, "zero"))
         marks.append(_text(x, _TOP + _TALL + 20, label, "tick", "end" if x > 94.0 else "middle"))
     marks.append(_line(_INSIDE[0], _TOP + _TALL, 100.0, _TOP + _TALL, "zero"))
     if mark is not None and (not logarithmic or mark[0] > 0.0):
         place = math.log10(mark[0]) if logarithmic else mark[0]
-        x = _across(across, place, *_INSIDE)
+        x = _x_position(across, place, *_INSIDE)
         marks.append(_line(x, _TOP - 2, x, _TOP + _TALL, "edge"))
         side = "start" if x < 60.0 else "end"
         shift = 1.2 if side == "start" else -1.2
         marks.append(_text(x + shift, _TOP + 10, mark[1], "side halo", side))
     for line, points in zip(lines, kept, strict=True):
-        marks += _drawn(line, points, across, up)
+        marks += _draw_line(line, points, across, up)
     marks.append(_text(_INSIDE[0], _TOP + _TALL + 42, below, "side"))
     height = _TOP + _TALL + 50.0
     if up.style.unit:
@@ -396,7 +396,7 @@ def _finite_points(line: Line, logarithmic: bool) -> Points:
     return sorted(found)
 
 
-def _places(across: Axis, logarithmic: bool, whole: bool) -> list[tuple[float, str]]:
+def _x_ticks(across: Axis, logarithmic: bool, whole: bool) -> list[tuple[float, str]]:
     if not logarithmic:
         unit = f" {across.style.unit}" if across.style.unit else ""
         return [
@@ -415,7 +415,7 @@ def _places(across: Axis, logarithmic: bool, whole: bool) -> list[tuple[float, s
     return found
 
 
-def _drawn(line: Line, points: Points, across: Axis, up: Axis) -> list[Html]:
+def _draw_line(line: Line, points: Points, across: Axis, up: Axis) -> list[Html]:
     """The line in a box that stretches with the page, and its dots where they keep their shape."""
     places = [(1000.0 * across.share(x), 1000.0 * (1.0 - up.share(v))) for x, v in points]
     found = []
@@ -443,7 +443,7 @@ def _drawn(line: Line, points: Points, across: Axis, up: Axis) -> list[Html]:
     few = len(places) <= _MOST_DOTS
     if few and (line.dots or not line.joined or len(places) == 1):
         for x, value in points:
-            place = _across(across, x, *_INSIDE)
+            place = _x_position(across, x, *_INSIDE)
             y = _TOP + _TALL * (1.0 - up.share(value))
             found.append(
                 tag("circle", cx=f"{place:.3f}%", cy=f"{y:.2f}", r=4, cls=f"dot {line.cls}")
@@ -464,15 +464,15 @@ def lollipops(
     bottom = step * len(rows) + 6.0
     marks = []
     for value in scale.ticks:
-        x = _across(scale, value, left, right)
+        x = _x_position(scale, value, left, right)
         marks.append(_line(x, 2.0, x, bottom, "grid"))
         marks.append(_text(x, bottom + 16, scale.label(value), "tick", "middle"))
     for place, (label, value, words) in enumerate(rows):
         y = step * place + 15.0
-        marks.append(_text(0.0, y + 4, shortened(label, 14), "name small"))
+        marks.append(_text(0.0, y + 4, truncate(label, 14), "name small"))
         marks.append(_text(100.0, y + 4, words, "tick", "end"))
         if math.isfinite(value):
-            x = _across(scale, value, left, right)
+            x = _x_position(scale, value, left, right)
             marks.append(_line(left, y, x, y, "stick"))
             marks.append(tag("circle", cx=f"{x:.3f}%", cy=y, r=5, cls="dot target"))
     below = bottom + 22.0

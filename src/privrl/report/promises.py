@@ -6,7 +6,7 @@ from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import NoiseOrigin
 from privrl.report import figures, layout, numbers, plots, words
 from privrl.report.figures import Figure
-from privrl.report.layout import Column, ReportContext, upper
+from privrl.report.layout import Column, ReportContext, capitalize
 from privrl.report.markup import Html, join, tag
 
 # --- what must not be overlooked ------------------------------------------------------------------
@@ -38,11 +38,12 @@ def banners(read: ReportContext) -> list[Html]:
                 "The certificate is that of a plan, not of these figures.",
             )
         )
-    if read.outside:
+    if read.uncovered_estimators:
         found.append(
             _banner(
                 "Not everything here is covered by the certificate.",
-                f"Without its protection: {', '.join(read.outside)}. Do not pass this report on.",
+                f"Without its protection: {', '.join(read.uncovered_estimators)}. Do not pass "
+                "this report on.",
             )
         )
     return found
@@ -79,7 +80,7 @@ def public(read: ReportContext) -> Html:
         else layout.paragraph("The study lists no facts that were taken to be public."),
         table,
         tag("h3", "What the figures rest on"),
-        layout.bullets(words.RESTS_ON),
+        layout.bullets(words.ESTIMATE_ASSUMPTIONS),
     )
 
 
@@ -121,7 +122,7 @@ def promise(read: ReportContext) -> Html:
         Column("Right without this report", number=True),
         Column("With it, at most", number=True),
     )
-    warning = words.strength(certificate)
+    warning = words.weakness_warning(certificate)
     if read.units and delta >= 1.0 / read.units:
         much = (
             f"Delta should be well below one in {numbers.count(read.units)}, the number of "
@@ -130,15 +131,15 @@ def promise(read: ReportContext) -> Html:
         )
         warning = f"{warning} {much}" if warning else much
     lead = None
-    if read.unprotected:
+    if read.unprotected_reason:
         lead = layout.paragraph(
-            f"This promise does not hold for this report: {read.unprotected}. Otherwise it "
+            f"This promise does not hold for this report: {read.unprotected_reason}. Otherwise it "
             "would read:",
             cls="word",
         )
     terms = [
         ("Protected", words.PROTECTED[certificate.unit]),
-        ("Against", words.against(certificate)),
+        ("Against", words.describe_neighbours(certificate)),
         ("In", words.RELEASED[certificate.release]),
         ("How much", f"epsilon {numbers.plain(epsilon)} at delta {numbers.plain(delta)}"),
         ("Noise", words.NOISE[certificate.noise]),
@@ -150,8 +151,8 @@ def promise(read: ReportContext) -> Html:
         lead,
         layout.paragraph(said),
         layout.figure(
-            "The chance that such a guess is right.",
-            plots.chances("guess", "Chance of a right guess", said, 0.5, best),
+            "The probability that such a guess is right.",
+            plots.probs("guess", "Probability of a right guess", said, 0.5, best),
         ),
         layout.table("What an attacker can do", columns, tests),
         layout.paragraph(warning, cls="word") if warning else None,
@@ -160,13 +161,13 @@ def promise(read: ReportContext) -> Html:
         tag("h3", "What it does not protect"),
         layout.bullets(words.does_not_protect(certificate)),
         tag("h3", "Further analyses of the same people"),
-        layout.paragraph(words.again(certificate)),
+        layout.paragraph(words.describe_composition(certificate)),
         tag("h3", "Arithmetic"),
         layout.paragraph(words.arithmetic(certificate)),
         tag("h3", "The terms"),
         tag(
             "dl",
-            *(join(tag("dt", name), tag("dd", upper(text))) for name, text in terms),
+            *(join(tag("dt", name), tag("dd", capitalize(text))) for name, text in terms),
             cls="terms",
         ),
     )
@@ -240,7 +241,7 @@ def curve(read: ReportContext) -> Html | None:
                 mark=mark,
             ),
         ),
-        layout.folded("Half-width of the interval by epsilon", columns, rows),
+        layout.collapsible_table("Half-width of the interval by epsilon", columns, rows),
     )
 
 

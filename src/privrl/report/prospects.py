@@ -48,29 +48,33 @@ def _weights(prospect: Prospect) -> Html:
     p = np.linspace(0.0, 1.0, _POINTS)
     gains, losses = (np.asarray(w(p)) for w in (prospect.gain_weight, prospect.loss_weight))
     said = (
-        f"A chance of 1 % to gain counts as {100 * gains[2]:.1f} % and to lose as "
+        f"A probability of 1 % to gain counts as {100 * gains[2]:.1f} % and to lose as "
         f"{100 * losses[2]:.1f} %; one of 99 % as {100 * gains[-3]:.1f} % and "
         f"{100 * losses[-3]:.1f} %."
     )
     plot = plots.curve(
         "weights",
-        "Weights of chances",
+        "Weights of probabilities",
         said,
         [
             _line(p, p, "free"),
             _line(p, gains, "target"),
             _line(p, losses, "behavior"),
         ],
-        below="chance; solid: of gains, dotted: of losses, dashed: as it is",
+        below="probability; solid: of gains, dotted: of losses, dashed: as it is",
     )
     shown = [round(one * (_POINTS - 1)) for one in (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)]
     rows = [[f"{p[i]:.2f}", f"{gains[i]:.4f}", f"{losses[i]:.4f}"] for i in shown]
-    columns = (Column("Chance"), Column("Of gains", number=True), Column("Of losses", number=True))
+    columns = (
+        Column("Probability"),
+        Column("Of gains", number=True),
+        Column("Of losses", number=True),
+    )
     return layout.section(
         "weights",
-        "How chances are felt",
+        "How probabilities are felt",
         layout.figure(said, plot),
-        layout.folded("Weights of chances", columns, rows),
+        layout.collapsible_table("Weights of probabilities", columns, rows),
     )
 
 
@@ -97,7 +101,7 @@ def _utility(prospect: Prospect) -> Html:
         "utility",
         "What outcomes are worth",
         layout.figure(said, plot),
-        layout.folded("Utility of outcomes", columns, rows),
+        layout.collapsible_table("Utility of outcomes", columns, rows),
     )
 
 
@@ -118,7 +122,7 @@ def _grids(prospect: Prospect, name: str) -> Html:
         visits = grid.visits(best, STEPS)
         at = [grid.cell(x, y) for x, y, _ in grid.obstacles]
         start = float(solve(grid, prospect, GAMMA, best).values[0])
-        caption = f"{layout.upper(who)}: {visits.sum():.1f} steps in expectation."
+        caption = f"{layout.capitalize(who)}: {visits.sum():.1f} steps in expectation."
         drawn.append(
             layout.figure(caption, draw(grid, best, f"grid-{number}", f"The way of: {who}"))
         )

@@ -35,7 +35,7 @@ class Judgement:
     sentence: str
 
 
-def called(name: str) -> str:
+def name_in_sentence(name: str) -> str:
     """A policy's name in a sentence: plain words get an article, anything else is quoted."""
     plain = all(letter.isalpha() or letter in " -" for letter in name)
     if plain and name.startswith("the "):
@@ -58,27 +58,29 @@ def answer(target: Figure, difference: Figure | None, behavior: str = "what was 
         above = difference.low is not None and difference.low > 0.0
         kind: Kind = "better" if above else "worse"
         return Answer(
-            kind, f"{name} is {kind} than {behavior}{_by(difference, decided, above)}.", decided
+            kind,
+            f"{name} is {kind} than {behavior}{_difference_clause(difference, decided, above)}.",
+            decided,
         )
     asked = f"The data does not tell whether {target.name} is better or worse than {behavior}"
-    return Answer("undecided", f"{asked}: {_between(difference, how)}.", how)
+    return Answer("undecided", f"{asked}: {_undecided_clause(difference, how)}.", how)
 
 
-def _by(difference: Figure, how: Style, above: bool) -> str:
+def _difference_clause(difference: Figure, how: Style, above: bool) -> str:
     """How much better or worse: positive figures, the smaller one first."""
     sign = 1.0 if above else -1.0
 
-    def turned(value: float | None) -> float | None:
+    def with_sign(value: float | None) -> float | None:
         return None if value is None else sign * value
 
     ends = (difference.low, difference.high) if above else (difference.high, difference.low)
-    size = Figure("", turned(difference.estimate), turned(ends[0]), turned(ends[1]))
+    size = Figure("", with_sign(difference.estimate), with_sign(ends[0]), with_sign(ends[1]))
     if size.estimate is None:
         return f", by at least {how.low(size.low)} ({numbers.level(difference)})"
     return f", by {how.near(size.estimate)} ({numbers.level(difference)} {how.interval(size)})"
 
 
-def _between(difference: Figure, how: Style) -> str:
+def _undecided_clause(difference: Figure, how: Style) -> str:
     low, high = difference.low, difference.high
     guess = (
         ""
@@ -115,7 +117,7 @@ def _value_only(name: str, target: Figure) -> Answer:
     return Answer("no comparison", sentence, how)
 
 
-def made_of(parts: Split, of: str, how: Style) -> str:
+def describe_parts(parts: Split, of: str, how: Style) -> str:
     """What an interval's half-width is made of."""
     half = parts.half
     if half <= 0.0:
@@ -131,7 +133,7 @@ def made_of(parts: Split, of: str, how: Style) -> str:
         for what, size in shares
         if size > 0.0
     ]
-    sentence += "Of this, " + _listed(named) + ". "
+    sentence += "Of this, " + _join_parts(named) + ". "
     if parts.cut:
         sentence += "It stops where no value can lie, and would be wider otherwise."
     elif parts.noise > 0.0:
@@ -150,16 +152,16 @@ HOW_PARTS_ADD = (
     "its variance has. More people make both smaller, and a larger epsilon the noise. "
 )
 HOW_CLIPPING_ADDS = (
-    "Clipping is no chance: it is added in full, and only data in which more was tried, or a "
+    "Clipping is not random: it is added in full, and only data in which more was tried, or a "
     "higher weight cap, makes it smaller."
 )
 
 
-def _listed(parts: list[str]) -> str:
+def _join_parts(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, and {parts[-1]}"
 
 
-def sample(size: float, units: float, noun: str) -> Judgement:
+def judge_sample_size(size: float, units: float, noun: str) -> Judgement:
     """What an effective sample size is good for."""
     if size < 30.0:
         word, means = "Too few", "Do not rely on the values: a handful of records decides them."
@@ -180,7 +182,7 @@ NOISY = "The noise is in this figure too."
 SAMPLE_SCALE = "Below 30 is too few, below 100 thin, below 1,000 enough for a coarse answer."
 
 
-def support(mass: Figure, allowed_for: bool | None) -> Judgement:
+def judge_support(mass: Figure, allowed_for: bool | None) -> Judgement:
     """How much of what a policy does the data shows; judged by the low end, to be careful.
 
     `allowed_for` says whether the value's interval holds the worst that the rest could be, if
@@ -219,7 +221,8 @@ SUPPORT_SCALE = "By the low end of the interval: 99 % is full, 90 % good, 50 % p
 
 
 def guess(epsilon: float, delta: float) -> float:
-    """The best chance to tell two equally likely data sets apart: (e^eps + delta) / (e^eps + 1).
+    """The best probability to tell two equally likely data sets apart: (e^eps + delta) / (e^eps +
+    1).
 
     From TPR <= e^eps FPR + delta and its mirror image, the mean of TPR and 1 - FPR is at most this.
     """
@@ -250,7 +253,7 @@ PROTECTED = {
     Unit.AGENT: "one agent: everything it saw and did for its reports",
 }
 
-_WHOSE = {
+_PROTECTED_SECRET = {
     Unit.USER: "what the data says about one person",
     Unit.TRAJECTORY: "what one trajectory holds",
     Unit.REWARD_FUNCTION: "which reward function was used",
@@ -271,7 +274,7 @@ NOISE = {
 }
 
 
-def against(certificate: Certificate) -> str:
+def describe_neighbours(certificate: Certificate) -> str:
     """Which two inputs must look alike."""
     if certificate.relation is Relation.REWARD_RADIUS:
         return (
@@ -290,12 +293,13 @@ def promise(certificate: Certificate) -> str:
     best = numbers.percent(guess(certificate.epsilon, certificate.delta), up=True)
     return (
         f"Somebody who knows everything else, and has two equally likely ideas of "
-        f"{_WHOSE[certificate.unit]}, guesses right with a chance of 50{numbers.SPACE}% "
+        f"{_PROTECTED_SECRET[certificate.unit]}, guesses right with a probability of "
+        f"50{numbers.SPACE}% "
         f"before reading this report, and of at most {best} after."
     )
 
 
-def strength(certificate: Certificate) -> str | None:
+def weakness_warning(certificate: Certificate) -> str | None:
     """A warning if the promise is weak."""
     if guess(certificate.epsilon, certificate.delta) <= 0.95:
         return None
@@ -350,7 +354,7 @@ def does_not_protect(certificate: Certificate) -> list[str]:
     return found
 
 
-def again(certificate: Certificate) -> str:
+def describe_composition(certificate: Certificate) -> str:
     """What further analyses of the same people add up to."""
     held = certificate.population
     if held is None:
@@ -371,7 +375,8 @@ def again(certificate: Certificate) -> str:
     return (
         f"Analyses of the same people add up. The ledger of “{held.name}” has {times}, this report "
         f"included, which together cost epsilon {numbers.plain(held.epsilon)} at delta "
-        f"{numbers.plain(held.delta)}: over all of them, the guess above is right with a chance of "
+        f"{numbers.plain(held.delta)}: over all of them, the guess above is right with a "
+        "probability of "
         f"at most {best}. Further analyses will add to it."
     )
 
@@ -437,7 +442,7 @@ METHODS = {
 }
 
 
-def apart(main: str, others: list[str]) -> str:
+def describe_disagreement(main: str, others: list[str]) -> str:
     """What it means that other estimates are outside of the main interval."""
     return (
         f"Outside of the interval of {main}: {', '.join(others)}. Noise and clipping of their own "
@@ -445,7 +450,7 @@ def apart(main: str, others: list[str]) -> str:
     )
 
 
-RESTS_ON = (
+ESTIMATE_ASSUMPTIONS = (
     "The logged probabilities of the actions are right. Where they were estimated, errors in them "
     "are not in the intervals.",
     "Nothing that was not recorded drove both what was done and how it went. No statistic on this "

@@ -15,28 +15,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privrl.risk.prospect import Prospect, prospect_of
-    from privrl.risk.tables import Solved, solve
+    from privrl.risk.prospect import Prospect, parse_prospect
+    from privrl.risk.tables import CPTSolution, solve
     from privrl.risk.utilities import PowerUtility, Utility
-    from privrl.risk.weights import Prelec, Straight, TverskyKahneman, Weight
+    from privrl.risk.weights import IdentityWeight, Prelec, TverskyKahneman, Weight
 
 _HOMES = {
-    "prospect": ("Prospect", "prospect_of"),
-    "tables": ("Solved", "solve"),
+    "prospect": ("Prospect", "parse_prospect"),
+    "tables": ("CPTSolution", "solve"),
     "utilities": ("PowerUtility", "Utility"),
-    "weights": ("Prelec", "Straight", "TverskyKahneman", "Weight"),
+    "weights": ("IdentityWeight", "Prelec", "TverskyKahneman", "Weight"),
 }
 
 __all__ = [
+    "CPTSolution",
+    "IdentityWeight",
     "PowerUtility",
     "Prelec",
     "Prospect",
-    "Solved",
-    "Straight",
     "TverskyKahneman",
     "Utility",
     "Weight",
-    "prospect_of",
+    "parse_prospect",
     "solve",
 ]
 

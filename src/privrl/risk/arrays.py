@@ -9,7 +9,7 @@ from privrl.core.errors import InputError
 from privrl.data.keys import is_jax
 
 
-def floating(name: str, *values: Any) -> tuple[ModuleType, list[Any]]:
+def to_float_arrays(name: str, *values: Any) -> tuple[ModuleType, list[Any]]:
     """The module to compute with, and the values as its arrays of floating-point numbers."""
     if any(map(is_jax, values)):
         import jax.numpy as jnp
@@ -23,10 +23,10 @@ def floating(name: str, *values: Any) -> tuple[ModuleType, list[Any]]:
             return np, [x.astype(np.float64) for x in found]
     except ValueError:  # rows of different lengths
         pass
-    raise InputError(f"{name} must be numbers.")
+    raise InputError("must be numbers.", field=name)
 
 
-def raised(xp: ModuleType, base: Any, power: float) -> Any:
+def safe_power(xp: ModuleType, base: Any, power: float) -> Any:
     """base ** power for base >= 0, whose derivative by autodiff is 0, and not infinite, at 0."""
     there = base > 0.0
     return xp.where(there, xp.where(there, base, 1.0) ** power, 0.0)

@@ -1,11 +1,12 @@
 """The value of an outcome with a density, by quadrature.
 
 The value of the gains, int_0^inf w(P(u+(Y) > z)) dz, has an integrand that is not smooth at its
-ends: w is a fractional power of the chance where that goes to 0 or 1. Double exponential rules
+ends: w is a fractional power of the probability where that goes to 0 or 1. Double exponential rules
 (Takahasi and Mori 1974) are made for such ends: with z = 1 / (1 + exp(-pi sinh t)) for an interval,
 and z = exp(pi/2 sinh t) for a half line, the trapezoidal rule in t converges faster than any power.
-Chances P(Y > x) at the nodes are sums of Gauss-Legendre rules between neighbours, added from the
-far end, where they are small. A rule of half as many nodes tells how far the result can be trusted.
+Probabilities P(Y > x) at the nodes are sums of Gauss-Legendre rules between neighbours, added from
+the far end, where they are small. A rule of half as many nodes tells how far the result can be
+trusted.
 """
 
 import math
@@ -32,13 +33,13 @@ _MASS_OFF, _VALUE_OFF = 1e-9, 1e-6
 
 
 class _Side(NamedTuple):
-    """The gains, or the losses: nodes of their utility z, and of the chance to be beyond."""
+    """The gains, or the losses: nodes of their utility z, and of the probability to be beyond."""
 
     certain: float
     """The utility that there is in any case, if the whole density is on this side."""
 
     weights: list[Floats]
-    chances: list[Floats]
+    probs: list[Floats]
     mass: float
 
 
@@ -52,14 +53,14 @@ def value(
     """rho; see `Prospect.of_density`."""
     low, high = checks.number("low", low), checks.number("high", high)
     if not low < high:
-        raise InputError(f"low must be below high, not {low:g} and {high:g}.")
+        raise InputError(f"must be below high, not {low:g} and {high:g}.", field="low")
     u = prospect.utility
     try:
         marks = [low, *sorted(checks.number("points", point) for point in points), high]
     except TypeError:
-        raise InputError("points must be a list of numbers.") from None
+        raise InputError("must be a list of numbers.", field="points") from None
     if not all(low <= mark <= high for mark in marks):
-        raise InputError("points must lie between low and high.")
+        raise InputError("must lie between low and high.", field="points")
     edges = [max(mark, u.reference) for mark in marks if mark > u.reference]
     ups = _side(density, [max(low, u.reference), *edges], u.gain, u.inverse)
     edges = [min(mark, u.reference) for mark in reversed(marks) if mark < u.reference]
@@ -76,8 +77,9 @@ def value(
     ]
     if not abs(found[0] - found[1]) <= _VALUE_OFF * (1.0 + abs(found[0])):
         raise InputError(
-            "density cannot be integrated well enough: say as points where it jumps, has a peak, "
-            "or how far it reaches."
+            "cannot be integrated well enough: say as points where it jumps, has a peak, "
+            "or how far it reaches.",
+            field="density",
         )
     return found[0]
 
@@ -85,8 +87,8 @@ def value(
 def _integral(side: _Side, weight: Any, every: int) -> float:
     """int w(P(u(Y) > z)) dz by every so many-th node."""
     parts = [
-        every * float(np.sum(dz[::every] * np.asarray(weight(chance[::every]))))
-        for dz, chance in zip(side.weights, side.chances, strict=True)
+        every * float(np.sum(dz[::every] * np.asarray(weight(prob[::every]))))
+        for dz, prob in zip(side.weights, side.probs, strict=True)
     ]
     return side.certain + math.fsum(parts)
 
@@ -138,7 +140,7 @@ def _masses(density: Callable[[Floats], Any], x: Floats) -> Floats:
     except (TypeError, ValueError):
         fine = False
     if not fine or not np.all(heights >= 0.0):
-        raise InputError("density must give a number of at least 0 for each outcome.")
+        raise InputError("must give a number of at least 0 for each outcome.", field="density")
     # No mass where there is no room, even if the density is infinite there.
     inside = np.where(width[:, None] != 0.0, heights * weights, 0.0)
     return np.asarray(np.abs(0.5 * width * np.sum(inside, axis=1)))

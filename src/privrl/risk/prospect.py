@@ -1,16 +1,16 @@
-"""The value of an uncertain outcome to somebody who weighs chances, gains and losses.
+"""The value of an uncertain outcome to somebody who weighs probabilities, gains and losses.
 
-With utilities u+ and u-, which are 0 for losses and for gains, and weights w+ and w- of chances,
-the CPT value of a random outcome Y is (rajabi2022, Definition 3)
+With utilities u+ and u-, which are 0 for losses and for gains, and weights w+ and w- of
+probabilities, the CPT value of a random outcome Y is (rajabi2022, Definition 3)
 
     rho(Y) = int_0^inf w+(P(u+(Y) > z)) dz  -  int_0^inf w-(P(u-(Y) > z)) dz.
 
-*A distribution* (Definition 4) with outcomes y_1 <= ... <= y_K of chances p_i: with F_i the chance
-of y_i or more and G_i that of y_i or less,
+*A distribution* (Definition 4) with outcomes y_1 <= ... <= y_K of probabilities p_i: with F_i the
+probability of y_i or more and G_i that of y_i or less,
 
     rho = sum_i u+(y_i) (w+(F_i) - w+(F_{i+1}))  -  sum_i u-(y_i) (w-(G_i) - w-(G_{i-1})).
 
-*Samples* x_(1) <= ... <= x_(n): the distribution that gives each the chance 1 / n, so that
+*Samples* x_(1) <= ... <= x_(n): the distribution that gives each the probability 1 / n, so that
 
     rho = sum_i u+(x_(i)) (w+((n+1-i)/n) - w+((n-i)/n)) - sum_i u-(x_(i)) (w-(i/n) - w-((i-1)/n)).
 
@@ -34,11 +34,11 @@ import numpy as np
 from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.risk.arrays import floating
+from privrl.risk.arrays import to_float_arrays
 from privrl.risk.utilities import PowerUtility, Utility, utility_from_dict
-from privrl.risk.weights import Straight, TverskyKahneman, Weight, weight_from_dict
+from privrl.risk.weights import IdentityWeight, TverskyKahneman, Weight, weight_from_dict
 
-# How far chances may be from summing to 1.
+# How far probabilities may be from summing to 1.
 _ROUNDING = 1e-6
 
 
@@ -52,10 +52,12 @@ class Prospect:
 
     def __post_init__(self) -> None:
         if not isinstance(self.utility, Utility):
-            raise InputError("utility must be one of privrl.risk, such as PowerUtility().")
+            raise InputError("must be one of privrl.risk, such as PowerUtility().", field="utility")
         for name in ("gain_weight", "loss_weight"):
             if not isinstance(getattr(self, name), Weight):
-                raise InputError(f"{name} must be one of privrl.risk, such as TverskyKahneman().")
+                raise InputError(
+                    "must be one of privrl.risk, such as TverskyKahneman().", field=name
+                )
 
     @classmethod
     def tversky_kahneman(cls) -> "Prospect":
@@ -70,50 +72,52 @@ class Prospect:
     @classmethod
     def neutral(cls) -> "Prospect":
         """Whoever goes by the mean."""
-        return cls(PowerUtility(1.0, 1.0, 1.0), Straight(), Straight())
+        return cls(PowerUtility(1.0, 1.0, 1.0), IdentityWeight(), IdentityWeight())
 
     # --- values -----------------------------------------------------------------------------------
 
     def of_samples(self, samples: Any, axis: int = -1) -> Any:
         """rho of samples along `axis`; see the module. A sample that is no number makes it none."""
-        xp, (x,) = floating("samples", samples)
+        xp, (x,) = to_float_arrays("samples", samples)
         if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
-            raise InputError("samples must be at least one, along an axis that they have.")
+            raise InputError("must be at least one, along an axis that they have.", field="samples")
         ordered = xp.sort(xp.moveaxis(x, axis, -1), axis=-1)
-        gains, losses = self._shares(x.shape[axis])
+        gains, losses = self._decision_weights(x.shape[axis])
         up = self.utility.gain(ordered) @ xp.asarray(gains, x.dtype)
         down = self.utility.loss(ordered) @ xp.asarray(losses, x.dtype)
         return xp.where(xp.any(xp.isnan(ordered), axis=-1), math.nan, up - down)
 
-    def _shares(self, n: int) -> tuple[Floats, Floats]:
+    def _decision_weights(self, n: int) -> tuple[Floats, Floats]:
         """What each of n ordered samples counts, as a gain and as a loss."""
-        chances = np.arange(n + 1) / n
-        gains = np.diff(np.asarray(self.gain_weight(chances), np.float64))[::-1]
-        return gains, np.diff(np.asarray(self.loss_weight(chances), np.float64))
+        probs = np.arange(n + 1) / n
+        gains = np.diff(np.asarray(self.gain_weight(probs), np.float64))[::-1]
+        return gains, np.diff(np.asarray(self.loss_weight(probs), np.float64))
 
-    def of_distribution(self, outcomes: Any, chances: Any, axis: int = -1) -> Any:
-        """rho of outcomes with these chances along `axis`, in any order; see the module.
+    def of_distribution(self, outcomes: Any, probs: Any, axis: int = -1) -> Any:
+        """rho of outcomes with these probabilities along `axis`, in any order; see the module.
 
-        Differentiable in both; it depends on the chances' proportions only. In compiled code they
-        are not checked: let them be 0 or more.
+        Differentiable in both; it depends on the probabilities' proportions only. In compiled code
+        they are not checked: let them be 0 or more.
         """
-        xp, (y, p) = floating("outcomes and chances", outcomes, chances)
+        xp, (y, p) = to_float_arrays("outcomes and probabilities", outcomes, probs)
         try:
             y, p = xp.broadcast_arrays(y, p)
         except ValueError:
-            raise InputError("outcomes and chances must be as many.") from None
+            raise InputError("outcomes and probabilities must be as many.") from None
         if not -y.ndim <= axis < y.ndim or y.shape[axis] == 0:
-            raise InputError("outcomes must be at least one, along an axis that they have.")
+            raise InputError(
+                "must be at least one, along an axis that they have.", field="outcomes"
+            )
         y, p = xp.moveaxis(y, axis, -1), xp.moveaxis(p, axis, -1)
         if xp is np:
             off = np.abs(np.sum(p, axis=-1) - 1.0)
             if not (np.all(p >= 0.0) and np.all(off <= _ROUNDING)):
-                raise InputError("chances must be 0 or more and sum to 1.")
+                raise InputError("probabilities must be 0 or more and sum to 1.")
         order = xp.argsort(y, axis=-1)
         y = xp.take_along_axis(y, order, axis=-1)
         p = xp.take_along_axis(p, order, axis=-1)
-        # Divided by their own totals: the chance of anything at all is then 1 and not a rounding
-        # error less, where weights are infinitely steep.
+        # Divided by their own totals: the probability of anything at all is then 1 and not a
+        # rounding error less, where weights are infinitely steep.
         below = xp.cumsum(p, axis=-1)
         above = xp.flip(xp.cumsum(xp.flip(p, -1), axis=-1), -1)
         below, above = below / below[..., -1:], above / above[..., :1]
@@ -143,7 +147,7 @@ class Prospect:
 
         return value(self, density, low, high, points)
 
-    def equivalent(self, value: Any) -> Any:
+    def certainty_equivalent(self, value: Any) -> Any:
         """What for certain would be worth as much: u^-1 of a CPT value."""
         return self.utility.inverse(value)
 
@@ -190,7 +194,7 @@ class Prospect:
 
 
 def _product(xp: Any, worth: Any, share: Any) -> Any:
-    """Their product, also where an outcome without any chance is infinite."""
+    """Their product, also where an outcome without any probability is infinite."""
     return xp.where((share == 0.0) & ~xp.isfinite(worth), 0.0, worth) * share
 
 
@@ -203,7 +207,7 @@ NAMES: dict[str, Callable[[], Prospect]] = {
 """Prospects that can be asked for by name."""
 
 
-def prospect_of(wish: Any) -> Prospect:
+def parse_prospect(wish: Any) -> Prospect:
     """A prospect by its name, its JSON form, or the path of a file that holds it."""
     if isinstance(wish, Prospect):
         return wish

@@ -39,15 +39,15 @@ from privrl.core.types import Floats
 from privrl.envs.tabular import Tables, TabularMDP
 from privrl.risk.prospect import Prospect
 
-_STILL = 1e-13
-_ROUNDS = 100_000
+_TOLERANCE = 1e-13
+_MAX_ITERATIONS = 100_000
 # So long the limit from 0 may take after the others have settled.
 _PATIENCE = 2000
 _LARGEST = 1e15
 
 
-class Solved(NamedTuple):
-    """A policy, as a table of chances (S, A), with its CPT values."""
+class CPTSolution(NamedTuple):
+    """A policy, as a table of probabilities (S, A), with its CPT values."""
 
     policy: Floats
     values: Floats
@@ -59,18 +59,20 @@ class Solved(NamedTuple):
 
 def solve(
     env: TabularMDP, prospect: Prospect, gamma: float, policy: ArrayLike | None = None
-) -> Solved:
+) -> CPTSolution:
     """The CPT-optimal policy of `env`, or the CPT values of a `policy` (S, A); see the module."""
     if not isinstance(env, TabularMDP):
-        raise InputError("env must be given by tables: a TabularMDP.")
+        raise InputError("must be given by tables: a TabularMDP.", field="env")
     if not isinstance(prospect, Prospect):
-        raise InputError("prospect must be a Prospect, such as Prospect.tversky_kahneman().")
+        raise InputError(
+            "must be a Prospect, such as Prospect.tversky_kahneman().", field="prospect"
+        )
     if checks.non_negative("gamma", gamma) > 1.0:
-        raise InputError(f"gamma must be at most 1, not {gamma:g}.")
-    chances = None if policy is None else env._policy(policy)
-    found, gap = _settled(env.tables, prospect, gamma, chances)
-    best = env.greedy(found) if chances is None else chances
-    return Solved(best, _over_actions(found, chances), found, gap)
+        raise InputError(f"must be at most 1, not {gamma:g}.", field="gamma")
+    probs = None if policy is None else env._policy(policy)
+    found, gap = _value_iteration(env.tables, prospect, gamma, probs)
+    best = env.greedy(found) if probs is None else probs
+    return CPTSolution(best, _state_values(found, probs), found, gap)
 
 
 def backup(tables: Tables, prospect: Prospect, gamma: float, values: Floats) -> Floats:
@@ -80,13 +82,13 @@ def backup(tables: Tables, prospect: Prospect, gamma: float, values: Floats) -> 
     return found
 
 
-def _over_actions(q: Floats, chances: Floats | None) -> Floats:
-    best: Floats = q.max(axis=-1) if chances is None else np.sum(chances * q, axis=-1)
+def _state_values(q: Floats, probs: Floats | None) -> Floats:
+    best: Floats = q.max(axis=-1) if probs is None else np.sum(probs * q, axis=-1)
     return best
 
 
-def _settled(
-    tables: Tables, prospect: Prospect, gamma: float, chances: Floats | None
+def _value_iteration(
+    tables: Tables, prospect: Prospect, gamma: float, probs: Floats | None
 ) -> tuple[Floats, float]:
     """The limit of T from 0, or the least fixed point, and how far apart least and greatest are."""
     bounds = [_bound(tables, prospect, gamma, side) for side in (-1.0, 1.0)]
@@ -94,11 +96,11 @@ def _settled(
     starts = [0.0, *bounds] if known else [0.0]
     values = np.repeat(np.array(starts)[:, None], tables.start.size, axis=1)
     waited = 0
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ITERATIONS):
         q = backup(tables, prospect, gamma, values)
-        new = _over_actions(q, chances)
+        new = _state_values(q, probs)
         size = np.max(np.abs(new))
-        still = np.all(np.abs(new - values) <= _STILL * (1.0 + np.abs(new)), axis=1)
+        still = np.all(np.abs(new - values) <= _TOLERANCE * (1.0 + np.abs(new)), axis=1)
         values = new
         if known and np.all(still[1:]):
             waited += 1

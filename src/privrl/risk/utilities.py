@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.risk.arrays import floating, raised
+from privrl.risk.arrays import safe_power, to_float_arrays
 
 
 @runtime_checkable
@@ -69,26 +69,26 @@ class PowerUtility:
         object.__setattr__(self, "loss_aversion", aversion)
         reference = checks.number("reference", self.reference)
         if abs(reference) > 1e100:
-            raise InputError(f"reference must be from -1e100 to 1e100, not {reference:g}.")
+            raise InputError(f"must be from -1e100 to 1e100, not {reference:g}.", field="reference")
         object.__setattr__(self, "reference", reference)
 
     def gain(self, outcome: Any) -> Any:
-        xp, (x,) = floating("outcomes", outcome)
-        return raised(xp, xp.maximum(x - self.reference, 0.0), self.gains)
+        xp, (x,) = to_float_arrays("outcomes", outcome)
+        return safe_power(xp, xp.maximum(x - self.reference, 0.0), self.gains)
 
     def loss(self, outcome: Any) -> Any:
-        xp, (x,) = floating("outcomes", outcome)
-        return self.loss_aversion * raised(xp, xp.maximum(self.reference - x, 0.0), self.losses)
+        xp, (x,) = to_float_arrays("outcomes", outcome)
+        return self.loss_aversion * safe_power(xp, xp.maximum(self.reference - x, 0.0), self.losses)
 
     def __call__(self, outcome: Any) -> Any:
-        xp, (x,) = floating("outcomes", outcome)
+        xp, (x,) = to_float_arrays("outcomes", outcome)
         # Also for what is no number, which is neither a gain nor a loss.
         return xp.where(xp.isnan(x), x, self.gain(x) - self.loss(x))
 
     def inverse(self, worth: Any) -> Any:
-        xp, (y,) = floating("utilities", worth)
-        up = raised(xp, xp.maximum(y, 0.0), 1.0 / self.gains)
-        down = raised(xp, xp.maximum(-y, 0.0) / self.loss_aversion, 1.0 / self.losses)
+        xp, (y,) = to_float_arrays("utilities", worth)
+        up = safe_power(xp, xp.maximum(y, 0.0), 1.0 / self.gains)
+        down = safe_power(xp, xp.maximum(-y, 0.0) / self.loss_aversion, 1.0 / self.losses)
         return xp.where(xp.isnan(y), y, self.reference + up - down)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How chances are felt: functions w of [0, 1] onto itself that rise from 0 to 1.
+"""How probabilities are felt: functions w of [0, 1] onto itself that rise from 0 to 1.
 
 The slope of both weights at 0 is infinite, so they are not Lipschitz: w(p) / p grows without bound
 as p falls. Nothing here may rest a promise of privacy on their being smooth. Where p is 0 or 1,
@@ -12,19 +12,19 @@ from typing import Any, Protocol, runtime_checkable
 
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.risk.arrays import floating, raised
+from privrl.risk.arrays import safe_power, to_float_arrays
 
 
 @runtime_checkable
 class Weight(Protocol):
     """What a prospect asks of a weight: frozen and hashable."""
 
-    def __call__(self, chance: Any) -> Any:
-        """w of each chance."""
+    def __call__(self, prob: Any) -> Any:
+        """w of each probability."""
         ...
 
-    def slope(self, chance: Any) -> Any:
-        """w' of each chance; infinite at an end where it is."""
+    def slope(self, prob: Any) -> Any:
+        """w' of each probability; infinite at an end where it is."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,14 +47,14 @@ class TverskyKahneman:
             raise InputError(f"gamma of a weight must be from 0.28 to 1, not {gamma:g}.")
         object.__setattr__(self, "gamma", gamma)
 
-    def __call__(self, chance: Any) -> Any:
-        xp, (p,) = floating("chances", chance)
+    def __call__(self, prob: Any) -> Any:
+        xp, (p,) = to_float_arrays("probabilities", prob)
         g = self.gamma
-        up, down = raised(xp, p, g), raised(xp, 1.0 - p, g)
+        up, down = safe_power(xp, p, g), safe_power(xp, 1.0 - p, g)
         return up / (up + down) ** (1.0 / g)
 
-    def slope(self, chance: Any) -> Any:
-        xp, (p,) = floating("chances", chance)
+    def slope(self, prob: Any) -> Any:
+        xp, (p,) = to_float_arrays("probabilities", prob)
         g = self.gamma
         if g == 1.0:
             return xp.ones_like(p)
@@ -80,18 +80,18 @@ class Prelec:
         eta = checks.positive("eta", self.eta)
         scale = checks.positive("scale", self.scale)
         if eta > 1.0:
-            raise InputError(f"eta must be above 0 and at most 1, not {eta:g}.")
+            raise InputError(f"must be above 0 and at most 1, not {eta:g}.", field="eta")
         object.__setattr__(self, "eta", eta)
         object.__setattr__(self, "scale", scale)
 
-    def __call__(self, chance: Any) -> Any:
-        xp, (p,) = floating("chances", chance)
+    def __call__(self, prob: Any) -> Any:
+        xp, (p,) = to_float_arrays("probabilities", prob)
         there = p > 0.0
         far = -xp.log(xp.where(there, p, 1.0))
-        return xp.where(there, xp.exp(-self.scale * raised(xp, far, self.eta)), 0.0)
+        return xp.where(there, xp.exp(-self.scale * safe_power(xp, far, self.eta)), 0.0)
 
-    def slope(self, chance: Any) -> Any:
-        xp, (p,) = floating("chances", chance)
+    def slope(self, prob: Any) -> Any:
+        xp, (p,) = to_float_arrays("probabilities", prob)
         inside = (p > 0.0) & (p < 1.0)
         q = xp.where(inside, p, 0.5)
         far = -xp.log(q)
@@ -107,14 +107,14 @@ class Prelec:
 
 
 @dataclass(frozen=True)
-class Straight:
-    """w(p) = p: chances as they are."""
+class IdentityWeight:
+    """w(p) = p: probabilities as they are."""
 
-    def __call__(self, chance: Any) -> Any:
-        return floating("chances", chance)[1][0]
+    def __call__(self, prob: Any) -> Any:
+        return to_float_arrays("probabilities", prob)[1][0]
 
-    def slope(self, chance: Any) -> Any:
-        xp, (p,) = floating("chances", chance)
+    def slope(self, prob: Any) -> Any:
+        xp, (p,) = to_float_arrays("probabilities", prob)
         return xp.ones_like(p)
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class Straight:
 _KINDS: dict[str, Any] = {
     "tversky-kahneman": TverskyKahneman,
     "prelec": Prelec,
-    "straight": Straight,
+    "straight": IdentityWeight,
 }
 
 

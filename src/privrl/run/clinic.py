@@ -65,7 +65,7 @@ def clinic(people: int, seed: int, policy: Softmax | None = None) -> Trajectorie
     patients = env.patients(who, people, 0.15)
     drugs = jnp.array([0.0, 1.0, 1.0, 2.0])
 
-    def seen(time: jax.Array, observation: jax.Array) -> jax.Array:
+    def to_state(time: jax.Array, observation: jax.Array) -> jax.Array:
         return jnp.stack([time.astype(observation.dtype), observation[4], observation[5]])
 
     def course(key: jax.Array, patient: Any, weights: jax.Array) -> Any:
@@ -74,11 +74,11 @@ def clinic(people: int, seed: int, policy: Softmax | None = None) -> Trajectorie
         def decide(now: Any, drawn: Any) -> Any:
             state, observation = now
             time, key = drawn
-            chances = jax.nn.softmax(_BASIS(seen(time, observation)[None])[0] @ weights)
-            action = jax.random.choice(key, len(ACTIONS), p=chances)
+            probs = jax.nn.softmax(_BASIS(to_state(time, observation)[None])[0] @ weights)
+            action = jax.random.choice(key, len(ACTIONS), p=probs)
             after = env.step(key, state, action, patient)
             reward = (after.observation[4] < SUPPRESSED) - PER_DRUG * drugs[action]
-            row = (seen(time, observation), action, chances[action], reward)
+            row = (to_state(time, observation), action, probs[action], reward)
             return (after.state, after.observation), row
 
         draws = (jnp.arange(DECISIONS), jax.random.split(key, DECISIONS))
@@ -87,7 +87,7 @@ def clinic(people: int, seed: int, policy: Softmax | None = None) -> Trajectorie
     keys = jax.random.split(when, people)
     played = jax.jit(jax.vmap(course, in_axes=(0, 0, None)))
     found = played(keys, patients, jnp.asarray(acting.weights))
-    states, actions, chances, rewards = (np.asarray(one) for one in found)
+    states, actions, probs, rewards = (np.asarray(one) for one in found)
     rows = people * DECISIONS
     return Trajectories.from_arrays(
         states.reshape(rows, -1).astype(np.float64),
@@ -95,7 +95,7 @@ def clinic(people: int, seed: int, policy: Softmax | None = None) -> Trajectorie
         rewards.reshape(rows).astype(np.float64),
         lengths=np.full(people, DECISIONS),
         users=np.arange(people),
-        behavior_probs=np.minimum(chances.reshape(rows).astype(np.float64), 1.0),
+        behavior_probs=np.minimum(probs.reshape(rows).astype(np.float64), 1.0),
         terminated=np.ones(people, dtype=bool),
         action_vocabulary=ACTIONS,
     )
@@ -106,14 +106,15 @@ def write(folder: Path, people: int, seed: int) -> dict[str, Any]:
     checks.count("seed", seed, least=0)
     if checks.count("people", people) > _MOST_PEOPLE:
         raise InputError(
-            f"people must be at most {_MOST_PEOPLE:,}: all of them are simulated at once, a "
-            "kilobyte each and more."
+            f"must be at most {_MOST_PEOPLE:,}: all of them are simulated at once, a "
+            "kilobyte each and more.",
+            field="people",
         )
     try:
         str(folder).encode()
     except UnicodeEncodeError:
         raise InputError(f"{str(folder)!r} is no text: say another name for the folder.") from None
-    with files.folder(folder):
+    with files.create_folder(folder):
         data = clinic(people, seed)
     table, policy = folder / "stays.parquet", folder / "policy.json"
     rows: Any = {

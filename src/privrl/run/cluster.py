@@ -38,21 +38,21 @@ from typing import Any
 
 from privrl.core import checks
 from privrl.core.errors import InputError, option
-from privrl.core.text import printable, uncoloured
+from privrl.core.text import printable, strip_ansi
 from privrl.data import Policy, Trajectories, TrajectoryStream
 from privrl.evaluation.bellman_error import pieces
 from privrl.evaluation.result import Result
-from privrl.evaluation.sums import Summing, Sums, gathered, summed
+from privrl.evaluation.sums import SumEstimator, Sums, add_sums, gather_sums
 
 Source = Trajectories | TrajectoryStream
 
 # Parts that may be under way for each worker: one at work, one waiting for it.
-_AHEAD = 2
+_TASKS_PER_CPU = 2
 _QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 
 
 def fit(
-    judge: Summing,
+    judge: SumEstimator,
     source: Source,
     policy: Policy | None = None,
     *,
@@ -61,19 +61,19 @@ def fit(
     retries: int = 3,
     **release: Any,
 ) -> Result:
-    """What `judge.fit(source, policy, ...)` gives; `release` is passed on to `judge.released`."""
-    for needed in ("gathered", "released"):
+    """What `judge.fit(source, policy, ...)` gives; `release` is passed on to `judge.release`."""
+    for needed in ("gather", "release"):
         if not hasattr(judge, needed):
             raise InputError(
                 f"{type(judge).__name__} does not release one sum, so it cannot be spread over "
                 "workers: use PrivateValue or PrivateLSTD."
             )
     sums = gather(judge, source, policy, workers=workers, part_rows=part_rows, retries=retries)
-    return judge.released(sums, **release)
+    return judge.release(sums, **release)
 
 
 def gather(
-    judge: Summing,
+    judge: SumEstimator,
     source: Source,
     policy: Policy | None = None,
     *,
@@ -89,27 +89,33 @@ def gather(
     """
     checks.count("part_rows", part_rows)
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise InputError(f"retries must be a whole number of at least 0, not {retries!r}.")
+        raise InputError(f"must be a whole number of at least 0, not {retries!r}.", field="retries")
     if not isinstance(workers, str) or not workers:
-        raise InputError('workers must be "local", "ray", or the address of a Ray cluster.')
+        raise InputError(
+            'must be "local", "ray", or the address of a Ray cluster.', field="workers"
+        )
     if isinstance(source, Trajectories):
         parts: Any = pieces(source, part_rows)
     elif isinstance(source, Iterable):
         parts = source
     else:
-        raise InputError("source must be Trajectories, or a stream of them.")
+        raise InputError("must be Trajectories, or a stream of them.", field="source")
     if workers == "local":
-        return gathered(judge, parts, policy)
-    with connected(workers) as ray:
-        return summed(_in_turn(ray, judge, iter(parts), policy, retries))
+        return gather_sums(judge, parts, policy)
+    with connect(workers) as ray:
+        return add_sums(_ordered_sums(ray, judge, iter(parts), policy, retries))
 
 
-def _in_turn(
-    ray: Any, judge: Summing, parts: Iterator[Trajectories], policy: Policy | None, retries: int
+def _ordered_sums(
+    ray: Any,
+    judge: SumEstimator,
+    parts: Iterator[Trajectories],
+    policy: Policy | None,
+    retries: int,
 ) -> Iterator[Sums]:
     """The sums of all parts, each once, in the order of the parts."""
     task = ray.remote(max_retries=retries)(part_sums)
-    most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    most = _TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
     # The judge and its policy travel once for all parts.
     shared = ray.put((judge, policy))
     running: dict[Any, int] = {}
@@ -123,19 +129,19 @@ def _in_turn(
             return
         for done in ray.wait(list(running), num_returns=1)[0]:
             number = running.pop(done)
-            came[number] = _fetched(ray, done, number)
+            came[number] = _fetch(ray, done, number)
         while turn in came:
             yield came.pop(turn)
             turn += 1
 
 
-def part_sums(shared: tuple[Summing, Policy | None], part: Trajectories) -> Sums:
+def part_sums(shared: tuple[SumEstimator, Policy | None], part: Trajectories) -> Sums:
     """What a worker does with a part: look at nothing else, and keep nothing."""
     judge, policy = shared
-    return judge.gathered(part, policy)
+    return judge.gather(part, policy)
 
 
-def _fetched(ray: Any, done: Any, number: int) -> Sums:
+def _fetch(ray: Any, done: Any, number: int) -> Sums:
     """What a task gave back; its errors in one sentence."""
     try:
         found: Sums = ray.get(done)
@@ -151,13 +157,13 @@ def _fetched(ray: Any, done: Any, number: int) -> Sums:
 
 
 @contextmanager
-def connected(workers: str) -> Iterator[Any]:
+def connect(workers: str) -> Iterator[Any]:
     """Ray, connected to the cluster asked for, and disconnected again if this connected it."""
-    with aside():
-        yield from _connected(workers)
+    with stdout_to_stderr():
+        yield from _connect(workers)
 
 
-def _connected(workers: str) -> Iterator[Any]:
+def _connect(workers: str) -> Iterator[Any]:
     ray = _ray()
     if ray.is_initialized():
         yield ray
@@ -168,7 +174,7 @@ def _connected(workers: str) -> Iterator[Any]:
         return
     remedy = "start one, or say " + option("workers", "ray") + "."
     nobody = InputError(f"There is no Ray cluster at {workers!r}", remedy=remedy)
-    if workers != "auto" and not _answers(workers):
+    if workers != "auto" and not _is_reachable(workers):
         raise nobody
     try:
         ray.init(address=workers, **_QUIET)
@@ -181,7 +187,7 @@ def _connected(workers: str) -> Iterator[Any]:
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def stdout_to_stderr() -> Iterator[None]:
     """Meanwhile what is printed to standard output goes to standard error.
 
     Ray tells there of workers that died, whatever it was asked to log, and so would spoil what a
@@ -195,7 +201,7 @@ def aside() -> Iterator[None]:
     except OSError:  # One of the two is closed: nobody reads it.
         before = None
     try:
-        with redirect_stdout(_Aside()):
+        with redirect_stdout(_EscapedStderr()):
             yield
     finally:
         if before is not None:
@@ -203,11 +209,11 @@ def aside() -> Iterator[None]:
             os.close(before)
 
 
-class _Aside(io.TextIOBase):
+class _EscapedStderr(io.TextIOBase):
     """Standard error, for lines of others: without colours, and escaped."""
 
     def write(self, text: str, /) -> int:
-        sys.stderr.write("\n".join(map(printable, uncoloured(text).split("\n"))))
+        sys.stderr.write("\n".join(map(printable, strip_ansi(text).split("\n"))))
         return len(text)
 
     def flush(self) -> None:
@@ -253,7 +259,7 @@ def _ray() -> Any:
     return ray
 
 
-def _answers(address: str) -> bool:
+def _is_reachable(address: str) -> bool:
     """Whether somebody listens there: Ray itself would go on asking for minutes."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     try:

@@ -24,19 +24,19 @@ from scipy.stats import qmc
 
 from privrl.core import checks
 from privrl.core.errors import InputError, option
-from privrl.core.progress import Progress, silent
+from privrl.core.progress import Progress, no_progress
 from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
-from privrl.data.assumed import ESTIMATED, assumed
+from privrl.data.assumptions import ESTIMATED, data_assumptions
 from privrl.data.policies import FunctionPolicy
-from privrl.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS, room
+from privrl.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS, memory
 from privrl.evaluation.precondition import public_gram
 from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result
 from privrl.evaluation.simulate import Schema, simulate_like
-from privrl.evaluation.steps import affordable
-from privrl.evaluation.sums import Summing, Sums, gathered
+from privrl.evaluation.steps import check_matrix_size
+from privrl.evaluation.sums import SumEstimator, Sums, gather_sums
 from privrl.privacy.accounting import epsilon
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.events import Gaussian
@@ -67,7 +67,7 @@ class Gather(Protocol):
     """How sums over all data are come by: here, or on a cluster."""
 
     def __call__(
-        self, judge: Summing, data: Trajectories | TrajectoryStream, policy: Policy | None
+        self, judge: SumEstimator, data: Trajectories | TrajectoryStream, policy: Policy | None
     ) -> Sums:
         """The sums of `judge` over `data`."""
         ...
@@ -135,18 +135,18 @@ class EvaluationSpec:
         if self.grid and len(self.estimators) > 1:
             raise InputError("grid noise is for the estimator value alone.")
         if self.features is not None and (len(self.estimators) > 1 or self.budget is None):
-            affordable("Estimating the value of states", self.features.dimension)
+            check_matrix_size("Estimating the value of states", self.features.dimension)
         if self.start is not None and self.features is not None:
             phi = np.asarray(self.features(np.asarray(self.start)))
             if phi.size == 0 or phi.ndim > 2:
                 raise InputError("must hold states, one or more.", field="start")
-        self.value  # noqa: B018 - refuses what cannot be meant, before any data is read
+        self.value_estimator  # noqa: B018 - refuses what cannot be meant, before any data is read
 
     @property
-    def value(self) -> PrivateValue:
+    def value_estimator(self) -> PrivateValue:
         """The estimator of the three values."""
         return PrivateValue(
-            self._part("value"),
+            self._budget_share("value"),
             weight_cap=self.weight_cap,
             gamma=self.gamma,
             horizon=self.horizon,
@@ -157,7 +157,7 @@ class EvaluationSpec:
             grid=self.grid,
         )
 
-    def judges(self, off_policy: bool) -> dict[str, PrivateGTD | PrivateLSTD]:
+    def value_function_estimators(self, off_policy: bool) -> dict[str, PrivateGTD | PrivateLSTD]:
         """The estimators of value functions."""
         made: dict[str, PrivateGTD | PrivateLSTD] = {}
         for name in self.estimators:
@@ -167,7 +167,7 @@ class EvaluationSpec:
             common: dict[str, Any] = {
                 "features": self.features,
                 "reward_range": self.reward_range,
-                "budget": self._part(name),
+                "budget": self._budget_share(name),
                 "gamma": self.gamma,
                 "weight_cap": self.weight_cap if off_policy else None,
             }
@@ -185,8 +185,8 @@ class EvaluationSpec:
         if box is None or self.features is None:
             return None
         low, high = box
-        room.for_features(self.features.dimension)
-        spread = qmc.Sobol(len(low), scramble=False).random(room.EVEN)
+        memory.check_features_memory(self.features.dimension)
+        spread = qmc.Sobol(len(low), scramble=False).random(memory.GRAM_STATES)
         even = qmc.scale(spread, low, high)
         return public_gram(self.features, even)
 
@@ -194,18 +194,18 @@ class EvaluationSpec:
     def _return_bound(self) -> float:
         if self.return_bound is not None:
             return self.return_bound
-        return max(abs(end) for end in self.value.returns)
+        return max(abs(end) for end in self.value_estimator.returns_range)
 
-    def _part(self, name: str) -> Budget:
+    def _budget_share(self, name: str) -> Budget:
         """The budget of one estimator."""
         # On public data nothing is drawn: any budget will do to check the other settings.
         budget = self.budget or Budget(1.0, 1e-5)
         if len(self.estimators) == 1:
             return budget
         if budget.delta == 0.0:
-            raise InputError("budget must have a delta above 0: the noise is Gaussian.")
+            raise InputError("must have a delta above 0: the noise is Gaussian.", field="budget")
         share = self.estimators[name] / sum(self.estimators.values())
-        whole = GaussianMechanism.calibrated(1.0, budget).std
+        whole = GaussianMechanism.from_budget(1.0, budget).std
         spent = epsilon(Gaussian(whole / math.sqrt(share) / _CAUTION, 1.0), budget.delta)
         if spent == 0.0:
             raise InputError(
@@ -244,8 +244,8 @@ def evaluate(
     resume: bool = False,
     about: Mapping[str, Any] = MappingProxyType({}),
     tried: Callable[[Study], object] = lambda _: None,
-    gather: Gather = gathered,
-    progress: Progress = silent,
+    gather: Gather = gather_sums,
+    progress: Progress = no_progress,
 ) -> Study:
     """Answer `question` about `data`; `behavior` is used for the curve alone.
 
@@ -281,7 +281,7 @@ def evaluate(
         data.paths if isinstance(data, TrajectoryStream) else tables,
         policy_source,
         behavior_source,
-        fitted=ESTIMATED in assumed(data),
+        fitted=ESTIMATED in data_assumptions(data),
     )
     if off:
         notes = (*notes, *told.notes)
@@ -307,20 +307,20 @@ def evaluate(
             created=keeping.created,
         )
 
-    def prepared(count: int) -> releasing.Told:
+    def make_trial(count: int) -> releasing.ResultsCallback:
         nonlocal curve
         progress("the curve, on made-up data")
         curve = _curve(policy, behavior, question, count)
         return lambda results, certificate: tried(study(results, certificate))
 
-    with releasing.keeping(
+    with releasing.open_run(
         folder, resume=resume, ledger=ledger, run=run, seed=seed, about=about
     ) as keeping:
         if public:
             if not isinstance(data, Trajectories):
                 raise InputError("Public data is judged as a whole, not as a stream.")
-            return study(_without_noise(data, policy, question, progress), None)
-        results, certificate = releasing.released(
+            return study(_evaluate_public(data, policy, question, progress), None)
+        results, certificate = releasing.release_results(
             data,
             policy,
             question,
@@ -331,7 +331,7 @@ def evaluate(
             ledger=ledger,
             keeping=keeping,
             progress=progress,
-            prepared=prepared,
+            prepared=make_trial,
         )
         return study(results, certificate)
 
@@ -346,7 +346,7 @@ def _off_policy(data: Trajectories | TrajectoryStream, policy: Policy | None) ->
 # --- public --------------------------------------------------------------------------------------
 
 
-def _without_noise(
+def _evaluate_public(
     data: Trajectories, policy: Policy | None, question: EvaluationSpec, progress: Progress
 ) -> tuple[Result, ...]:
     common: dict[str, Any] = {
@@ -416,18 +416,20 @@ def _curve(
     schema = _schema(policy, question, units)
     if schema is None:
         return _NO_CURVE
-    made = simulate_like(schema, 0, behavior or _half_chance(policy, schema))
-    rows = question.value.contributions(made, policy)
+    made = simulate_like(schema, 0, behavior or _mix_with_uniform(policy, schema))
+    rows = question.value_estimator.contributions(made, policy)
     total, count = rows.sum(axis=0), len(rows)
     points = []
     for at in sorted({*CURVE_EPSILONS, float(f"{question.budget.epsilon:.6g}")}):
-        asked = replace(question.value, budget=Budget(at, question.budget.delta), grid=False)
+        asked = replace(
+            question.value_estimator, budget=Budget(at, question.budget.delta), grid=False
+        )
         mechanism = asked.mechanism
         assert isinstance(mechanism, GaussianMechanism)
         widths = [
             (found.high - found.low) / 2.0
             for std in (mechanism.std, 0.0)
-            for found in [asked.figures(total, std, count).target()]
+            for found in [asked.figures(total, std, count).target_interval()]
         ]
         points.append(CurvePoint(at, *widths))
     return tuple(points), count
@@ -448,14 +450,14 @@ def _schema(policy: Policy, question: EvaluationSpec, units: int) -> Schema | No
         num_trajectories=people,
         horizon=horizon,
         num_actions=policy.num_actions,
-        reward_range=_rewards(question, horizon),
+        reward_range=_simulated_reward_range(question, horizon),
         num_states=states,
         low=None if states else low,
         high=None if states else high,
     )
 
 
-def _rewards(question: EvaluationSpec, horizon: int) -> tuple[float, float]:
+def _simulated_reward_range(question: EvaluationSpec, horizon: int) -> tuple[float, float]:
     """What made-up rewards can be, so that their sums fill the range that was given."""
     if question.return_range is None:
         return question.reward_range
@@ -464,13 +466,13 @@ def _rewards(question: EvaluationSpec, horizon: int) -> tuple[float, float]:
     return low / most, high / most
 
 
-def _half_chance(policy: Policy, schema: Schema) -> Policy:
+def _mix_with_uniform(policy: Policy, schema: Schema) -> Policy:
     """Half of the time as the policy would, half of the time at random."""
-    chance = 1.0 / policy.num_actions
+    prob = 1.0 / policy.num_actions
     if isinstance(policy, Tabular):
-        return Tabular(0.5 * np.asarray(policy.table) + 0.5 * chance)
+        return Tabular(0.5 * np.asarray(policy.table) + 0.5 * prob)
     return FunctionPolicy(
-        lambda states: 0.5 * np.asarray(policy.probabilities(states)) + 0.5 * chance,
+        lambda states: 0.5 * np.asarray(policy.probabilities(states)) + 0.5 * prob,
         policy.num_actions,
         schema.num_states,
     )

@@ -30,7 +30,7 @@ def public_facts(
 ) -> tuple[Fact, ...]:
     """Everything that was taken to be public, with what was declared of policies."""
     low, high = question.reward_range
-    returns = question.value.returns
+    returns = question.value_estimator.returns_range
 
     def origin(name: str) -> Origin:
         return "given" if name in request.said else "default"

@@ -36,7 +36,7 @@ EPISODE = "episode"
 """The column that numbers rows, which every row has."""
 
 SEED = "seed"
-"""The column that tells lanes apart, which rows may have."""
+"""The column that tells replicas apart, which rows may have."""
 
 
 class Logs:
@@ -81,15 +81,15 @@ class Log(ABC):
                 )
             with self.path.open("ab") as file:
                 file.truncate(position)
-            self._resumed()
+            self._resume()
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise _write_error(self.path, error) from None
 
     def write(self, rows: Sequence[Row]) -> None:
         """Add rows, and wait until they are on disk."""
         if not rows:
             return
-        content = self._encoded(rows)
+        content = self._encode(rows)
         try:
             with self.path.open("ab") as file:
                 file.write(content)
@@ -97,13 +97,13 @@ class Log(ABC):
                 os.fsync(file.fileno())
                 self.position = file.tell()
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise _write_error(self.path, error) from None
 
     @abstractmethod
-    def _encoded(self, rows: Sequence[Row]) -> bytes:
+    def _encode(self, rows: Sequence[Row]) -> bytes:
         """The rows as the format has them."""
 
-    def _resumed(self) -> None:  # noqa: B027 (most formats have nothing to find out)
+    def _resume(self) -> None:  # noqa: B027 (most formats have nothing to find out)
         """Find out what earlier rows have settled."""
 
 
@@ -112,13 +112,13 @@ class CsvLog(Log):
 
     _columns: list[str] | None = None
 
-    def _resumed(self) -> None:
+    def _resume(self) -> None:
         if self.position:
-            files.regular(self.path)
+            files.check_regular(self.path)
             with self.path.open(newline="", encoding="utf-8") as file:
                 self._columns = next(csv.reader(file))
 
-    def _encoded(self, rows: Sequence[Row]) -> bytes:
+    def _encode(self, rows: Sequence[Row]) -> bytes:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
         if self._columns is None:
@@ -137,7 +137,7 @@ class CsvLog(Log):
 class JsonLog(Log):
     """A JSON object in each line; what is no finite number is null, as JSON has none."""
 
-    def _encoded(self, rows: Sequence[Row]) -> bytes:
+    def _encode(self, rows: Sequence[Row]) -> bytes:
         lines = (
             json.dumps({k: v if math.isfinite(v) else None for k, v in row.items()}) for row in rows
         )
@@ -145,19 +145,22 @@ class JsonLog(Log):
 
 
 class TensorBoardLog(Log):
-    """Scalars over episodes, by the names of the columns; lanes are told apart by their seeds."""
+    """Scalars over episodes, by the names of the columns; replicas are told apart by their
+    seeds."""
 
     def __init__(self, path: str | Path, position: int = 0, clock: Clock = time.time) -> None:
         self._clock = clock
         super().__init__(path, position)
 
-    def _encoded(self, rows: Sequence[Row]) -> bytes:
+    def _encode(self, rows: Sequence[Row]) -> bytes:
         now = self._clock()
         events = [_event(now, 0, _text(3, "brain.Event:2"))] if not self.position else []
         for row in rows:
-            lane = f"seed {row[SEED]:g}/" if SEED in row else ""
+            replica = f"seed {row[SEED]:g}/" if SEED in row else ""
             values = b"".join(
-                _message(1, _text(1, lane + name) + _tag(2, 5) + struct.pack("<f", _single(value)))
+                _message(
+                    1, _text(1, replica + name) + _tag(2, 5) + struct.pack("<f", _to_float32(value))
+                )
                 for name, value in row.items()
                 if name not in (EPISODE, SEED)
             )
@@ -180,7 +183,7 @@ def paths(folder: str | Path, formats: Iterable[str]) -> dict[str, Path]:
     return found
 
 
-def _unwritable(path: Path, error: OSError) -> InputError:
+def _write_error(path: Path, error: OSError) -> InputError:
     return InputError(f"{str(path)!r} cannot be written: {error.strerror}.")
 
 
@@ -190,7 +193,7 @@ def _unwritable(path: Path, error: OSError) -> InputError:
 def records(events: Sequence[bytes]) -> bytes:
     """Each event with its length and the two checksums."""
     lengths = [struct.pack("<Q", len(event)) for event in events]
-    heads, bodies = _masked(lengths), _masked(events)
+    heads, bodies = _masked_crc32c(lengths), _masked_crc32c(events)
     parts = zip(lengths, heads, events, bodies, strict=True)
     return b"".join(b"".join(part) for part in parts)
 
@@ -200,7 +203,7 @@ def _event(seconds: float, step: int, what: bytes) -> bytes:
     return _tag(1, 1) + struct.pack("<d", seconds) + _tag(2, 0) + _varint(step) + what
 
 
-def _single(value: float) -> float:
+def _to_float32(value: float) -> float:
     """The nearest number that 32 bits can hold, infinite if it is beyond them all."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))
@@ -228,7 +231,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _masked(texts: Sequence[bytes]) -> list[bytes]:
+def _masked_crc32c(texts: Sequence[bytes]) -> list[bytes]:
     """The checksum of each text, as the records hold it: turned by 15 bits, and a constant added.
 
     Texts of the same length are worked on together, a byte of all of them at a time.

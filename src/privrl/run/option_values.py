@@ -7,7 +7,7 @@ from typing import Any, get_args
 from privrl.core.errors import InputError
 from privrl.data.columns import Invalid
 from privrl.run.evaluation import ESTIMATORS
-from privrl.run.parsing import not_empty, number, whole
+from privrl.run.parsing import check_not_empty, number, positive_integer
 from privrl.run.provenance import Provenance
 
 _LISTS = ("state", "action", "next_state", "states", "actions", "start")
@@ -26,7 +26,7 @@ def check_names_of_options(given: Iterable[str], known: Sequence[str]) -> None:
     """Every name is that of an option that a configuration may hold."""
     for name in given:
         if name in _COMMAND_ONLY:
-            raise InputError(f"{name} belongs on the command line: say --{name} there.")
+            raise InputError(f"belongs on the command line: say --{name} there.", field=name)
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -51,7 +51,7 @@ def option_value(name: str, value: Any) -> Any:
             raise InputError(f"must be true or false, not {value!r}.", field=name)
         return value
     if name in ("num_states", "num_actions", "horizon", "people"):
-        return whole(name, value)
+        return positive_integer(name, value)
     if name in (
         "epsilon",
         "delta",
@@ -76,7 +76,7 @@ def option_value(name: str, value: Any) -> Any:
         value = ",".join(f"{key}={rule}" for key, rule in value.items())
     if not isinstance(value, str):
         raise InputError(f"must be text, not {value!r}.", field=name)
-    not_empty(name, value)
+    check_not_empty(name, value)
     if name == "nulls":
         null_rules(value)
     if name in ("policy_source", "behavior_source"):
@@ -127,12 +127,12 @@ def flag_or_name(text: str | None) -> str | bool | None:
     return text
 
 
-def one_or_all(names: tuple[str, ...] | None) -> str | list[str] | None:
+def scalar_or_list(names: tuple[str, ...] | None) -> str | list[str] | None:
     """A name alone where there is one, or a list of them."""
     return None if names is None else names[0] if len(names) == 1 else list(names)
 
 
-def numbers_if_all(words: Sequence[str] | None) -> list[str] | list[int] | None:
+def parse_codes(words: Sequence[str] | None) -> list[str] | list[int] | None:
     """Codes that are whole numbers are numbers in the table too."""
     if words is None:
         return None

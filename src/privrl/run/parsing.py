@@ -8,10 +8,10 @@ from privrl.core import checks, files
 from privrl.core.errors import InputError
 
 
-def configured(path: str | Path) -> dict[str, Any]:
+def read_config(path: str | Path) -> dict[str, Any]:
     """The content of a TOML or JSON file, with underscores or dashes in its names."""
     try:
-        text = files.text(path)
+        text = files.read_text(path)
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is not text.") from None
     except (OSError, ValueError) as error:
@@ -28,13 +28,13 @@ def configured(path: str | Path) -> dict[str, Any]:
     return {str(name).replace("-", "_"): value for name, value in found.items()}
 
 
-def ask(name: str, question: str, hint: str) -> NoReturn:
+def refuse_missing(name: str, question: str, hint: str) -> NoReturn:
     """Refuse, and say what is missing and how to say it."""
     option = name.rstrip("_").replace("_", "-")
     raise InputError("is needed", field=name, remedy=f"say with --{option} {question}. {hint}.")
 
 
-def not_empty(name: str, text: str) -> str:
+def check_not_empty(name: str, text: str) -> str:
     """`text`, which is no answer if there is nothing in it: a default would take its place."""
     if not text.strip():
         raise InputError("is empty: say something, or leave it out.", field=name)
@@ -48,7 +48,7 @@ def number(name: str, value: Any) -> float:
         raise InputError(f"must be a number, not {value!r}.", field=name) from None
 
 
-def whole(name: str, value: Any) -> int:
+def positive_integer(name: str, value: Any) -> int:
     found = number(name, value)
     if not found.is_integer() or found < 1:
         raise InputError(f"must be a whole number of at least 1, not {value!r}.", field=name)

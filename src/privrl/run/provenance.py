@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from privrl.core.errors import InputError
 from privrl.data import Policy, marks
-from privrl.data.assumed import ESTIMATED
+from privrl.data.assumptions import ESTIMATED
 from privrl.privacy.certificate import Assumption
 from privrl.run.study import Fact, Origin
 

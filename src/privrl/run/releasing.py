@@ -32,8 +32,8 @@ import numpy as np
 from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.data import Policy, Trajectories, TrajectoryStream
-from privrl.evaluation import room
-from privrl.evaluation.private_gtd import PrivateGTD, Ready
+from privrl.evaluation import memory
+from privrl.evaluation.private_gtd import PreparedRun, PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result
@@ -45,12 +45,12 @@ from privrl.privacy.events import Event
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.noise import Source, placeholder, reproducible, secure
 from privrl.privacy.promise import NoiseOrigin, Relation, Release
-from privrl.privacy.resuming import Kept, keyed_digest
+from privrl.privacy.resuming import NoiseKey, keyed_digest
 from privrl.privacy.session import (
-    SECRET,
+    SECRET_SESSION,
     OpenSession,
     PrivacySession,
-    forgotten_unless_paid,
+    forget_unless_paid,
 )
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
 
 STUDY, CERTIFICATE, REPORT = "study.json", "certificate.json", "report.html"
 # What runs of all kinds leave in their folders.
-_OF_RUNS = (STUDY, CERTIFICATE, REPORT, "run.json", "result.json", "claim.json")
+_RUN_FILES = (STUDY, CERTIFICATE, REPORT, "run.json", "result.json", "claim.json")
 
 # Of a person's contribution, in which sums are compared when a run goes on.
-_PARTS = 2.0**20
+_SUM_RESOLUTION = 2.0**20
 
 Data = Trajectories | TrajectoryStream
-Told = Callable[[tuple[Result, ...], Certificate], object]
+ResultsCallback = Callable[[tuple[Result, ...], Certificate], object]
 """What becomes of results and their certificate."""
 
 
@@ -73,7 +73,7 @@ Told = Callable[[tuple[Result, ...], Certificate], object]
 
 
 @dataclass
-class Keeping:
+class RunRecord:
     """Where a run is kept until its study is written; nowhere, without a folder."""
 
     run: str | None
@@ -81,7 +81,7 @@ class Keeping:
     created: str
     folder: Path | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
-    kept: Kept | None = None
+    kept: NoiseKey | None = None
 
     def keep(self, runs_on: Mapping[str, Any]) -> None:
         """Write the key; or, of a run that goes on, refuse other things than it was begun on."""
@@ -90,7 +90,7 @@ class Keeping:
         if self.kept is None:
             known = {"run": self.run, "seed": self.seed, "created": self.created}
             about = {**self.about, **known}
-            self.kept = Kept.begin(self.folder, about, live=False, runs_on=runs_on)
+            self.kept = NoiseKey.begin(self.folder, about, live=False, runs_on=runs_on)
         else:
             self.kept.check(runs_on)
 
@@ -107,7 +107,7 @@ class Keeping:
 
 
 @contextmanager
-def keeping(
+def open_run(
     folder: str | Path | None,
     *,
     resume: bool,
@@ -115,25 +115,25 @@ def keeping(
     run: str | None,
     seed: int | None,
     about: Mapping[str, Any],
-) -> Iterator[Keeping]:
+) -> Iterator[RunRecord]:
     """Have the folder of a run to oneself, one that begins or one that goes on."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     if resume:
         if folder is None:
             raise InputError("Say which folder to resume.")
-        with resuming.resumed(folder) as kept:
-            yield _gone_on(kept, ledger, run)
+        with resuming.resume_run(folder) as kept:
+            yield _resume_record(kept, ledger, run)
         return
     if ledger is not None and run is not None:
-        ledger.refuse_taken(run)
+        ledger.refuse_existing_run(run)
     if folder is None:
-        yield Keeping(run, seed, now)
+        yield RunRecord(run, seed, now)
         return
-    with reserved(folder):
-        yield Keeping(run, seed, now, Path(folder), about)
+    with reserve_folder(folder):
+        yield RunRecord(run, seed, now, Path(folder), about)
 
 
-def _gone_on(kept: Kept, ledger: Ledger | None, run: str | None) -> Keeping:
+def _resume_record(kept: NoiseKey, ledger: Ledger | None, run: str | None) -> RunRecord:
     try:
         known, seed, created = kept.about["run"], kept.about["seed"], kept.about["created"]
     except KeyError:
@@ -142,25 +142,25 @@ def _gone_on(kept: Kept, ledger: Ledger | None, run: str | None) -> Keeping:
         ) from None
     typed = isinstance(created, str) and (known is None or isinstance(known, str))
     if not typed or not (seed is None or type(seed) is int):
-        raise InputError(f"{str(kept.folder / resuming.KEY)!r} is damaged.")
+        raise InputError(f"{str(kept.folder / resuming.KEY_FILE)!r} is damaged.")
     if (ledger is None) != (known is None):
         said = "out a ledger: leave it out" if known is None else " a ledger: say the same"
         raise InputError(f"This run was begun with{said}.")
     if run not in (None, known):
         raise InputError(f"This run is called {known!r}: leave its name out.")
-    return Keeping(known, seed, created, kept.folder, kept.about, kept)
+    return RunRecord(known, seed, created, kept.folder, kept.about, kept)
 
 
 @contextmanager
-def reserved(folder: str | Path) -> Iterator[None]:
+def reserve_folder(folder: str | Path) -> Iterator[None]:
     """Have a folder that holds no run yet to oneself; it is gone again if nothing is in it."""
     place = Path(folder)
-    with files.folder(place), files.alone(place):
-        if (place / resuming.KEY).exists():
+    with files.create_folder(place), files.lock_folder(place):
+        if (place / resuming.KEY_FILE).exists():
             raise InputError(
                 f"{str(folder)!r} holds an interrupted run: resume it, or say another folder."
             )
-        for name in _OF_RUNS:
+        for name in _RUN_FILES:
             if (place / name).exists():
                 raise InputError(f"{str(folder)!r} holds a run already: say another folder.")
         yield
@@ -170,13 +170,13 @@ def reserved(folder: str | Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Hashed(TrajectoryStream):
+class HashedStream(TrajectoryStream):
     """A stream that takes the digest of each pass over it."""
 
     passes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, stream: TrajectoryStream) -> "Hashed":
+    def of(cls, stream: TrajectoryStream) -> "HashedStream":
         """The same stream."""
         return cls(**{one.name: getattr(stream, one.name) for one in fields(stream)})
 
@@ -195,13 +195,13 @@ class Hashed(TrajectoryStream):
         return self.passes[0]
 
 
-def _runs_on(
+def _digest_inputs(
     data: Data,
     policy: Policy | None,
     behavior: Policy | None,
     question: "EvaluationSpec",
     gather: Any,
-    judges: "Judges",
+    judges: "EstimatorSet",
 ) -> dict[str, Any]:
     """What decides all exact sums, to the last bit; and the sums, in case something else does.
 
@@ -214,8 +214,8 @@ def _runs_on(
     return {
         "agent": (question, gather),
         "policy": (policy, behavior),
-        "data": data.digest() if isinstance(data, Hashed) else data,
-        "sums": judges.about_sums(),
+        "data": data.digest() if isinstance(data, HashedStream) else data,
+        "sums": judges.rounded_sums(),
     }
 
 
@@ -223,7 +223,7 @@ def _runs_on(
 
 
 @dataclass(frozen=True)
-class Judges:
+class EstimatorSet:
     """The estimators, what they hold of the data, and what they will charge."""
 
     value: PrivateValue
@@ -240,7 +240,7 @@ class Judges:
         self,
         opened: OpenSession,
         sources: Mapping[str, Source],
-        ready: Ready | None,
+        ready: PreparedRun | None,
         theta: Callable[[], Any],
         progress: "Progress",
     ) -> tuple[Result, ...]:
@@ -249,19 +249,19 @@ class Judges:
         Each has a certificate of its own part of the payment.
         """
         event, sums = self.value.mechanism.event, self.sums
-        results = [self.value.drawn(sums["value"], opened.part(event, sources["value"]))]
+        results = [self.value.release_paid(sums["value"], opened.part(event, sources["value"]))]
         for name, judge in self.others.items():
             progress(f"the values of states ({name})")
             if isinstance(judge, PrivateLSTD):
                 part = opened.part(judge.mechanism.event, sources[name])
-                results.append(judge.drawn(sums[name], part, self.start))
+                results.append(judge.release_paid(sums[name], part, self.start))
             else:
                 assert ready is not None
                 part = opened.part(ready.plan.event, sources[name])
                 results.append(ready.result(theta(), part, self.start))
         return tuple(results)
 
-    def about_sums(self) -> dict[str, Any]:
+    def rounded_sums(self) -> dict[str, Any]:
         """The exact sums in parts of what one person may contribute, as fine as matters.
 
         Not to the last bit, which the number of threads may change: that would refuse a run that
@@ -272,10 +272,10 @@ class Judges:
             judge = self.others.get(name)
             bound = judge.bound if isinstance(judge, PrivateLSTD) else 1.0
             # Adding 0 makes 0 of -0.
-            found[name] = np.round(one.total / bound * _PARTS) + 0.0
+            found[name] = np.round(one.total / bound * _SUM_RESOLUTION) + 0.0
         return found
 
-    def blank(self) -> "Judges":
+    def with_zero_sums(self) -> "EstimatorSet":
         """The same about no data."""
         return replace(
             self,
@@ -290,7 +290,7 @@ class Judges:
         )
 
 
-def released(
+def release_results(
     data: Data,
     policy: Policy | None,
     question: "EvaluationSpec",
@@ -300,9 +300,9 @@ def released(
     assumptions: tuple[Assumption, ...],
     gather: "Gather",
     ledger: Ledger | None,
-    keeping: Keeping,
+    keeping: RunRecord,
     progress: "Progress",
-    prepared: Callable[[int], Told],
+    prepared: Callable[[int], ResultsCallback],
 ) -> tuple[tuple[Result, ...], Certificate]:
     """Results and their certificate; see the module.
 
@@ -311,8 +311,8 @@ def released(
     """
     given: Data = data
     if keeping.folder is not None and isinstance(data, TrajectoryStream):
-        given = Hashed.of(data)
-    judges = _read(given, policy, question, off_policy, gather, progress)
+        given = HashedStream.of(data)
+    judges = _gather_estimators(given, policy, question, off_policy, gather, progress)
     unit, count = judges.sums["value"].unit, judges.sums["value"].count
     delta = judges.value.budget.delta
     if ledger is not None and (ledger.about.unit, ledger.about.relation) != (
@@ -326,47 +326,47 @@ def released(
     tell = prepared(count)
     with ExitStack() as stack:
         try:
-            keeping.keep(_runs_on(given, policy, behavior, question, gather, judges))
+            keeping.keep(_digest_inputs(given, policy, behavior, question, gather, judges))
             names = enumerate(judges.names)
             sources = {name: keeping.source(name, number) for number, name in names}
-            ready: Ready | None = None
+            ready: PreparedRun | None = None
             for name, judge in judges.others.items():
                 if isinstance(judge, PrivateGTD):
                     progress(f"reading: the values of states ({name})")
-                    ready = stack.enter_context(judge.ready(given, policy, sources[name]))
-            if isinstance(given, Hashed):
+                    ready = stack.enter_context(judge.prepare(given, policy, sources[name]))
+            if isinstance(given, HashedStream):
                 given.digest()  # refuses what a later pass read otherwise
             session = PrivacySession(ledger=ledger, run=keeping.run, seed=keeping.seed)
             opened = session.open(unit, Relation.REPLACE_ONE)
             if keeping.kept is not None:
-                opened.keep(keeping.kept)
-            _try_all(judges, ready, assumptions, opened.source.origin, tell)
+                opened.attach_key(keeping.kept)
+            _rehearse(judges, ready, assumptions, opened.source.origin, tell)
             warn_if_large(delta, count)
         except BaseException:
             keeping.forget()
             raise
-        with forgotten_unless_paid(opened):
+        with forget_unless_paid(opened):
             opened.pay(judges.events, delta=delta, new_run=True)
-        theta = None if ready is None else ready.walked
-        results = judges.results(opened, sources, ready, theta or _nothing, progress)
-    release, every = _terms(results, assumptions)
+        theta = None if ready is None else ready.run_iterations
+        results = judges.results(opened, sources, ready, theta or _no_theta, progress)
+    release, every = _certificate_terms(results, assumptions)
     certificate = opened.certify(delta, release=release, assumptions=every, floating=False)
     return results, certificate
 
 
-def _nothing() -> Any:
+def _no_theta() -> Any:
     raise AssertionError("There is no estimator gtd.")
 
 
-def _read(
+def _gather_estimators(
     data: Data,
     policy: Policy | None,
     question: "EvaluationSpec",
     off_policy: bool,
     gather: "Gather",
     progress: "Progress",
-) -> Judges:
-    value, others = question.value, question.judges(off_policy)
+) -> EstimatorSet:
+    value, others = question.value_estimator, question.value_function_estimators(off_policy)
     progress("reading: the values of the policies")
     sums = {"value": gather(value, data, policy)}
     count = sums["value"].count
@@ -374,9 +374,9 @@ def _read(
     for name, judge in others.items():
         if isinstance(data, Trajectories) and not is_table(judge.features, judge.change, data):
             dual = isinstance(judge, PrivateGTD) and judge.form == "primal-dual"
-            room.for_units(judge.features.dimension, count, 3 if dual else 1)
+            memory.check_units_memory(judge.features.dimension, count, 3 if dual else 1)
         if isinstance(judge, PrivateLSTD):
-            room.for_features(judge.features.dimension)
+            memory.check_features_memory(judge.features.dimension)
             progress("reading: the values of states (lstd)")
             sums[name] = gather(judge, data, policy)
             events.append(judge.mechanism.event)
@@ -402,39 +402,39 @@ def _read(
         )
         others["gtd"] = judge
         events.append(judge.plan(form, count).event)
-    return Judges(value, others, sums, tuple(events), question.start)
+    return EstimatorSet(value, others, sums, tuple(events), question.start)
 
 
-def _try_all(
-    judges: Judges,
-    ready: Ready | None,
+def _rehearse(
+    judges: EstimatorSet,
+    ready: PreparedRun | None,
     assumptions: tuple[Assumption, ...],
     origin: NoiseOrigin,
-    tell: Told,
+    tell: ResultsCallback,
 ) -> None:
     """Whatever can go wrong after the payment, for want of memory too, goes wrong here."""
     sources = {name: placeholder(origin) for name in judges.names}
     unit, delta = judges.sums["value"].unit, judges.value.budget.delta
     # Has no ledger, so that nobody pays.
-    rehearsal = SECRET.open(unit, Relation.REPLACE_ONE, source=placeholder(origin))
+    rehearsal = SECRET_SESSION.open(unit, Relation.REPLACE_ONE, source=placeholder(origin))
     rehearsal.pay(judges.events)
 
     def theta() -> Any:
         assert ready is not None
         return np.ones(ready.judge.features.dimension)
 
-    def nobody(what: str, share: float | None = None) -> None:
+    def no_progress(what: str, share: float | None = None) -> None:
         pass
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        results = judges.blank().results(rehearsal, sources, ready, theta, nobody)
-        release, every = _terms(results, assumptions)
+        results = judges.with_zero_sums().results(rehearsal, sources, ready, theta, no_progress)
+        release, every = _certificate_terms(results, assumptions)
         whole = rehearsal.certify(delta, release=release, assumptions=every, floating=False)
         tell(results, whole)
 
 
-def _terms(
+def _certificate_terms(
     results: tuple[Result, ...], assumptions: tuple[Assumption, ...]
 ) -> tuple[Release, list[Assumption]]:
     """What the certificate of all results together says beside its events."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from privrl.core.errors import InputError
-from privrl.core.progress import Progress, silent
+from privrl.core.progress import Progress, no_progress
 from privrl.data import (
     Features,
     Fourier,
@@ -30,7 +30,7 @@ from privrl.data import (
 )
 from privrl.data.sources import check_names
 from privrl.evaluation.steps import MOST_ROWS
-from privrl.evaluation.sums import gathered
+from privrl.evaluation.sums import gather_sums
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget
 from privrl.run.evaluation import EvaluationSpec, Gather, evaluate
@@ -41,18 +41,18 @@ from privrl.run.option_values import (
     estimator_shares,
     flag_or_name,
     null_rules,
-    numbers_if_all,
-    one_or_all,
     option_value,
+    parse_codes,
+    scalar_or_list,
 )
-from privrl.run.parsing import ask, box, configured, number, pair, whole
+from privrl.run.parsing import box, number, pair, positive_integer, read_config, refuse_missing
 from privrl.run.provenance import BehaviorSource, PolicySource
 from privrl.run.study import Study
 from privrl.run.table_files import (
     CheckedTable,
     column_names,
     is_csv,
-    refuse_private_words,
+    refuse_private_vocabulary,
     table_files,
     with_progress,
 )
@@ -142,7 +142,7 @@ class Request:
     @classmethod
     def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> "Request":
         """What was said on the command line, over what the configuration file says."""
-        given = {} if config is None else configured(config)
+        given = {} if config is None else read_config(config)
         # By identity: 0 is something to say, and equals False.
         given |= {
             name: value
@@ -170,7 +170,7 @@ class Request:
         paths = self.paths
         names = column_names(paths[0])
         self._ask_columns(names)
-        vectors = self.is_vectors(policy)
+        vectors = self.has_vector_states(policy)
         num_states = self.num_states
         if num_states is None and self.states is None and policy is not None and not vectors:
             num_states = policy.num_states
@@ -181,8 +181,8 @@ class Request:
             "trajectory": self.trajectory,
             "time": self.time,
             "user": self.user,
-            "state": list(self.state or ()) if vectors else one_or_all(self.state),
-            "action": one_or_all(self.action),
+            "state": list(self.state or ()) if vectors else scalar_or_list(self.state),
+            "action": scalar_or_list(self.action),
             "reward": self.reward,
             "behavior_prob": self.behavior_prob,
             "target_prob": self.target_prob,
@@ -190,11 +190,11 @@ class Request:
             "truncated": flag_or_name(self.truncated),
             "next_state": list(self.next_state)
             if vectors and self.next_state
-            else one_or_all(self.next_state),
+            else scalar_or_list(self.next_state),
             "num_states": num_states,
             "num_actions": num_actions,
-            "state_vocabulary": numbers_if_all(self.states),
-            "action_vocabulary": numbers_if_all(self.actions),
+            "state_vocabulary": parse_codes(self.states),
+            "action_vocabulary": parse_codes(self.actions),
             **self._null_rules(),
             "invalid": self.invalid,
             "people": self.people,
@@ -222,7 +222,7 @@ class Request:
         if column in (self.trajectory, self.user, self.time):
             return text  # refused by the reader, whatever it is
         for columns, words in ((self.state, self.states), (self.action, self.actions)):
-            if column in (columns or ()) and isinstance((numbers_if_all(words) or [0])[0], str):
+            if column in (columns or ()) and isinstance((parse_codes(words) or [0])[0], str):
                 return text
         return number(f"What --nulls gives {column}", text)
 
@@ -247,10 +247,10 @@ class Request:
         else:
             data = Trajectories.from_parquet(paths, sort=self.sort, **columns)
         if not self.public:
-            refuse_private_words(data)
+            refuse_private_vocabulary(data)
         return data
 
-    def checked(self) -> CheckedTable:
+    def check(self) -> CheckedTable:
         """What the curator's validation finds: exact, and so private, like the refusals of it."""
         columns = self.columns(None)
         if self.stream and not is_csv(self.paths[0]):
@@ -265,7 +265,7 @@ class Request:
         named = zip(("trajectories", "users", "steps"), counts, strict=True)
         return CheckedTable(words, dict(named))
 
-    def is_vectors(self, policy: Policy | None) -> bool:
+    def has_vector_states(self, policy: Policy | None) -> bool:
         """Whether states are vectors, even if a single column of whole numbers."""
         if self.state is None or len(self.state) > 1 or self.state_range is not None:
             return True
@@ -286,7 +286,7 @@ class Request:
                 shown = ", ".join(names[:_MOST_COLUMNS])
                 more = len(names) - _MOST_COLUMNS
                 also = f" and {more:,} more" if more > 0 else ""
-                ask(role, question, f"The columns are {shown}{also}")
+                refuse_missing(role, question, f"The columns are {shown}{also}")
 
     def _named_columns(self) -> Iterator[str]:
         for role in COLUMNS:
@@ -300,10 +300,10 @@ class Request:
 
     # --- the question -----------------------------------------------------------------------------
 
-    def policies(self) -> tuple[Policy | None, Policy | None]:
+    def load_policies(self) -> tuple[Policy | None, Policy | None]:
         """The one to judge and, if it was given, the one that was followed."""
         if self.policy is None and self.target_prob is None:
-            ask(
+            refuse_missing(
                 "policy",
                 "the file of the policy to judge",
                 "For a table it holds "
@@ -321,7 +321,7 @@ class Request:
         target = None if self.policy is None else load_policy(self.policy)
         followed = None if self.behavior is None else load_policy(self.behavior)
         if followed is None and self.behavior_prob is None:
-            ask(
+            refuse_missing(
                 "behavior_prob",
                 "which column holds the probability with which the logged action was taken",
                 "If a known protocol was followed, give it as a policy.json with --behavior",
@@ -335,10 +335,14 @@ class Request:
                 )
         return target, followed
 
-    def _fit(self, *given: Policy | None) -> None:
+    def _check_policies(self, *given: Policy | None) -> None:
         """Refuse policies over vectors of another length, before the table is read."""
         for policy, file in zip(given, (self.policy, self.behavior), strict=True):
-            if policy is None or policy.num_states is not None or not self.is_vectors(policy):
+            if (
+                policy is None
+                or policy.num_states is not None
+                or not self.has_vector_states(policy)
+            ):
                 continue
             count = len(self.state or ())
             try:
@@ -351,7 +355,7 @@ class Request:
                     "is about, in its order."
                 )
 
-    def question(self, policy: Policy | None) -> EvaluationSpec:
+    def evaluation_spec(self, policy: Policy | None) -> EvaluationSpec:
         """What is asked, with everything that has to be public."""
         budget = self.budget()
         # Without noise nothing needs a bound; then what stands in for one is not used.
@@ -359,16 +363,16 @@ class Request:
         if self.public and weight_cap is None:
             weight_cap = 1.0
         unbounded = self.public and self.reward_range is None
-        reward_range = (0.0, 1.0) if unbounded else self.rewards()
+        reward_range = (0.0, 1.0) if unbounded else self.parse_reward_range()
         gamma = 1.0 if self.gamma is None else self.gamma
         if self.horizon is None and gamma == 1.0:
-            ask(
+            refuse_missing(
                 "horizon",
                 "after how many steps to stop counting, such as 20",
                 "Or discount later rewards, with --gamma 0.99",
             )
         if weight_cap is None:
-            ask(
+            refuse_missing(
                 "weight_cap",
                 "how much one trajectory may count at most, such as 10",
                 "More lets in more noise, less hides more of what the policy would do differently",
@@ -395,10 +399,10 @@ class Request:
             return_range=None if return_range is None else pair("return_range", return_range),
         )
 
-    def rewards(self) -> tuple[float, float]:
+    def parse_reward_range(self) -> tuple[float, float]:
         """What any reward could be."""
         if self.reward_range is None:
-            ask(
+            refuse_missing(
                 "reward_range",
                 "the smallest and the largest that any reward could be, such as 0,1",
                 "It is not measured, because that would give somebody away",
@@ -412,14 +416,14 @@ class Request:
                 raise InputError("Data declared --public has no --epsilon and --delta to spend.")
             return None
         if self.epsilon is None:
-            ask(
+            refuse_missing(
                 "epsilon",
                 "the privacy budget for each person, such as 1",
                 "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
                 "for public data, say --public",
             )
         if self.delta is None:
-            ask(
+            refuse_missing(
                 "delta",
                 "the failure probability of the promise, such as 1e-6",
                 "It should be well below one in the number of people",
@@ -429,7 +433,7 @@ class Request:
     def state_features(self, policy: Policy | None) -> Features | None:
         """Features of states, for their values; None where too little was said for any."""
         kind, _, order = (self.features or "").partition(":")
-        if not self.is_vectors(policy):
+        if not self.has_vector_states(policy):
             count = len(self.states) if self.states else self.num_states
             count = count or (None if policy is None else policy.num_states)
             if kind not in ("", "table"):
@@ -438,12 +442,13 @@ class Request:
         if self.state_range is None:
             if self.features is not None:
                 raise InputError(
-                    "state_range is needed with features: say what each state could be, in the "
-                    "order of --state, such as 30:200,40:140."
+                    "is needed with features: say what each state could be, in the "
+                    "order of --state, such as 30:200,40:140.",
+                    field="state_range",
                 )
             return None
         low, high = box(self.state_range, len(self.state or ()))
-        degree = whole("The order of features", order or "2")
+        degree = positive_integer("The order of features", order or "2")
         if kind in ("", "polynomial"):
             return Polynomial(degree, low, high)
         if kind == "fourier":
@@ -479,10 +484,11 @@ class Request:
         rows = [[number("start", x) for x in one.split(":")] for one in self.start]
         if len({len(row) for row in rows}) > 1 or len(rows[0]) != len(self.state or ()):
             raise InputError(
-                "start must give each start state as numbers with colons between, one for each "
-                "column of --state, and commas between states."
+                "must give each start state as numbers with colons between, one for each "
+                "column of --state, and commas between states.",
+                field="start",
             )
-        if self.is_vectors(policy):
+        if self.has_vector_states(policy):
             return np.array(rows)
         count = getattr(features, "num_states", None)
         for (state,) in rows:
@@ -493,7 +499,7 @@ class Request:
 
     # --- the answer -------------------------------------------------------------------------------
 
-    def study(
+    def run_study(
         self,
         *,
         ledger: Ledger | None = None,
@@ -503,17 +509,17 @@ class Request:
         resume: bool = False,
         about: Mapping[str, Any] = MappingProxyType({}),
         tried: Callable[[Study], object] = lambda _: None,
-        gather: Gather = gathered,
-        progress: Progress = silent,
+        gather: Gather = gather_sums,
+        progress: Progress = no_progress,
     ) -> Study:
         """Ask for what is missing, load, evaluate; `evaluate` says what the arguments are."""
         if ledger is not None and run is not None and not resume:
-            ledger.refuse_taken(run)
+            ledger.refuse_existing_run(run)
         # Whatever was said is checked before a large table is read.
         self.columns(None)
-        policy, followed = self.policies()
-        question = self.question(policy)
-        self._fit(policy, followed)
+        policy, followed = self.load_policies()
+        question = self.evaluation_spec(policy)
+        self._check_policies(policy, followed)
         progress("loading")
         data = self.load(policy)
         if followed is not None:
@@ -540,13 +546,13 @@ class Request:
             folder=folder,
             resume=resume,
             about=about,
-            tried=lambda blank: tried(self._completed(blank, question)),
+            tried=lambda blank: tried(self._with_request_facts(blank, question)),
             gather=gather,
             progress=progress,
         )
-        return self._completed(study, question)
+        return self._with_request_facts(study, question)
 
-    def _completed(self, study: Study, question: EvaluationSpec) -> Study:
+    def _with_request_facts(self, study: Study, question: EvaluationSpec) -> Study:
         """With what the words say, which `evaluate` was not told."""
         units = study.main.details["units"]
         slices = tuple(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from privrl.core import files
 from privrl.core.errors import InputError
-from privrl.evaluation.result import Result, plain
+from privrl.evaluation.result import Result, to_jsonable
 from privrl.privacy.certificate import Certificate
 
 _KIND = "privrl study"
@@ -121,9 +121,9 @@ class Study:
             "certificate": certificate,
             "results": [result.to_dict() for result in self.results],
             "facts": [vars(fact) for fact in self.facts],
-            "curve": [plain(vars(point)) for point in self.curve],
+            "curve": [to_jsonable(vars(point)) for point in self.curve],
             "curve_people": self.curve_people,
-            "slices": [plain(vars(one)) for one in self.slices],
+            "slices": [to_jsonable(vars(one)) for one in self.slices],
             "notes": list(self.notes),
         }
 

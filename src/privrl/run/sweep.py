@@ -3,19 +3,19 @@
     plan = Plan({"actor_step": (0.1, 0.5), "lambda_": (0.0, 0.8)}, seeds=10, episodes=500)
     found = sweep(program, plan, "sweeps/x")
 
-A *lane* is one combination with one seed; lanes are numbered, the seeds of a combination side by
-side, the last name of the grid changing fastest. They are played in chunks of `lanes` at a time,
-each a run of `privrl.run.training`: compiled, in segments, with a checkpoint after each. A chunk
-that is done leaves its rows in the folder and is never played again; one that was cut off goes on
-from its checkpoint. At the end all rows become one Parquet file.
+A *replica* is one combination with one seed; replicas are numbered, the seeds of a combination side
+by side, the last name of the grid changing fastest. They are played in chunks of `replicas` at a
+time, each a run of `privrl.run.training`: compiled, in segments, with a checkpoint after each. A
+chunk that is done leaves its rows in the folder and is never played again; one that was cut off
+goes on from its checkpoint. At the end all rows become one Parquet file.
 
-A lane's key comes from its seed alone. So all combinations meet the same worlds, and a difference
-between two of them on the same seeds is theirs and not the worlds'.
+A replica's key comes from its seed alone. So all combinations meet the same worlds, and a
+difference between two of them on the same seeds is theirs and not the worlds'.
 
 On a cluster each chunk is a task. A chunk depends on nothing but the plan and its number, so the
 results are those of one process, bit for bit, on machines of the same kind.
 
-Sweeps keep every return, so they are for public simulators and never for people: each lane over
+Sweeps keep every return, so they are for public simulators and never for people: each replica over
 the same people's data would be another release about them.
 """
 
@@ -41,17 +41,17 @@ from numpy.typing import NDArray
 from privrl.control.program import Program
 from privrl.core import checks, files
 from privrl.core.errors import InputError
-from privrl.core.progress import Progress, silent
+from privrl.core.progress import Progress, no_progress
 from privrl.run.statistics import Estimate, interquartile_mean, stratified_interval
-from privrl.run.training import CHECKPOINT, Lanes, TrainingRun, never, resume, train
+from privrl.run.training import CHECKPOINT, Replicas, TrainingRun, never_stop, resume, train
 
 RESULTS = "results.parquet"
 PLAN = "plan.json"
 _CHUNKS = "chunks"
 _KIND = "privrl sweep"
 _FORMAT = 1
-# Beyond this the list of lanes alone takes gigabytes.
-_MOST_LANES = 50_000_000
+# Beyond this the list of replicas alone takes gigabytes.
+_MOST_REPLICAS = 50_000_000
 _LAST = 10  # the last tenth of the episodes
 # Rows that the results' groups have at most, if a chunk has no more.
 _GROUP_ROWS = 16_384
@@ -68,8 +68,8 @@ class SweepPlan:
     """Each combination is played on the seeds 0, 1, ... below this."""
 
     episodes: int
-    lanes: int = 64
-    """How many lanes a chunk has."""
+    replicas: int = 64
+    """How many replicas a chunk has."""
 
     segment: int | None = None
     """The most episodes between two checkpoints; a twentieth of all if None."""
@@ -91,14 +91,15 @@ class SweepPlan:
                 raise InputError(f"{name!r} is a column of the results, and no setting.")
             grid[name] = listed
         object.__setattr__(self, "grid", MappingProxyType(grid))
-        for name in ("seeds", "episodes", "lanes"):
+        for name in ("seeds", "episodes", "replicas"):
             checks.count(name, getattr(self, name))
         if self.segment is not None:
             checks.count("segment", self.segment)
-        if self.count > _MOST_LANES:
+        if self.count > _MOST_REPLICAS:
             raise InputError(
-                f"The grid has {self.combinations:,} combinations, {self.count:,} lanes with their "
-                f"seeds: at most {_MOST_LANES:,} can be played in one sweep."
+                f"The grid has {self.combinations:,} combinations, {self.count:,} replicas with "
+                "their "
+                f"seeds: at most {_MOST_REPLICAS:,} can be played in one sweep."
             )
 
     @property
@@ -107,14 +108,14 @@ class SweepPlan:
 
     @property
     def count(self) -> int:
-        """How many lanes there are."""
+        """How many replicas there are."""
         return self.combinations * self.seeds
 
     @property
     def chunks(self) -> int:
-        return -(-self.count // self.lanes)
+        return -(-self.count // self.replicas)
 
-    def fits(self, program: Program) -> None:
+    def check_program(self, program: Program) -> None:
         """Refuse a grid over what the program cannot vary."""
         for name in self.grid:
             if name not in program.sweepable:
@@ -128,26 +129,26 @@ class SweepPlan:
         most = max(map(len, self.grid.values()), default=1)
         padded = {k: v + v[-1:] * (most - len(v)) for k, v in self.grid.items()}
         with jax.enable_x64(True):
-            Lanes(tuple(range(most)), padded).begun(program)
+            Replicas(tuple(range(most)), padded).initial_state(program)
 
-    def chunk(self, number: int) -> tuple[Lanes, int]:
-        """The lanes of a chunk, and how many of them count.
+    def chunk(self, number: int) -> tuple[Replicas, int]:
+        """The replicas of a chunk, and how many of them count.
 
-        A last chunk that is not full is filled up with its last lane, so that all have one size and
-        are compiled once.
+        A last chunk that is not full is filled up with its last replica, so that all have one size
+        and are compiled once.
         """
-        first = number * self.lanes
-        size = min(self.lanes, self.count - first)
-        places = np.minimum(first + np.arange(min(self.lanes, self.count)), self.count - 1)
-        settings, seeds = self._at(places)
+        first = number * self.replicas
+        size = min(self.replicas, self.count - first)
+        places = np.minimum(first + np.arange(min(self.replicas, self.count)), self.count - 1)
+        settings, seeds = self._settings_at(places)
         return (
-            Lanes(tuple(seeds.tolist()), {k: tuple(v.tolist()) for k, v in settings.items()}),
+            Replicas(tuple(seeds.tolist()), {k: tuple(v.tolist()) for k, v in settings.items()}),
             size,
         )
 
-    def _at(self, lanes: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
-        """The settings and the seeds of lanes, by their numbers."""
-        combination, seeds = np.divmod(lanes, self.seeds)
+    def _settings_at(self, replicas: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+        """The settings and the seeds of replicas, by their numbers."""
+        combination, seeds = np.divmod(replicas, self.seeds)
         settings = {}
         for name, values in reversed(list(self.grid.items())):
             combination, which = np.divmod(combination, len(values))
@@ -160,19 +161,22 @@ class SweepPlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "SweepPlan":
-        return cls(**{**data, "grid": {k: tuple(v) for k, v in data["grid"].items()}})
+        given = {**data, "grid": {k: tuple(v) for k, v in data["grid"].items()}}
+        if "lanes" in given:  # as replicas were called before 0.2
+            given["replicas"] = given.pop("lanes")
+        return cls(**given)
 
 
 @dataclass(frozen=True)
-class Standing:
+class CombinationScore:
     """How a combination did: over its seeds, the mean return of the last tenth of the episodes."""
 
     settings: Mapping[str, float]
     score: Estimate | None
-    """The interquartile mean over seeds with its interval; None if any lane diverged."""
+    """The interquartile mean over seeds with its interval; None if any replica diverged."""
 
     diverged: int
-    """Lanes whose returns were not all finite."""
+    """Replicas whose returns were not all finite."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -181,7 +185,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """What a sweep came to."""
 
     plan: SweepPlan
@@ -190,7 +194,7 @@ class Swept:
     """How many are done."""
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return self.chunks == self.plan.chunks
 
     @property
@@ -198,27 +202,27 @@ class Swept:
         """The Parquet file, once it is finished."""
         return self.folder / RESULTS
 
-    def best(self, count: int = 10, level: float = 0.95) -> list[Standing]:
+    def best(self, count: int = 10, level: float = 0.95) -> list[CombinationScore]:
         """The best combinations by interquartile mean of `return_last`, the best first.
 
-        Those with a lane that diverged come last, the fewest such lanes first. Intervals are over
-        seeds, of each combination by itself: the best of many is also the luckiest, so play it
+        Those with a replica that diverged come last, the fewest such replicas first. Intervals are
+        over seeds, of each combination by itself: the best of many is also the luckiest, so play it
         again on other seeds before believing its figure.
         """
-        if not self.finished:
+        if not self.is_finished:
             raise InputError("The sweep is not finished: resume it.")
         checks.count("count", count)
         plan = self.plan
-        with _whole(self.results):
+        with _refuse_damaged(self.results):
             column = pq.read_table(self.results, columns=["return_last"])["return_last"]
             scores = column.to_numpy().reshape(plan.combinations, plan.seeds).astype(np.float64)
         diverged = np.sum(~np.isfinite(scores), axis=1)
         finite = diverged == 0
         means = interquartile_mean(np.where(finite[:, None], scores, 0.0))
         order = np.lexsort((-means, diverged))[:count]
-        settings, _ = plan._at(order * plan.seeds)
+        settings, _ = plan._settings_at(order * plan.seeds)
         return [
-            Standing(
+            CombinationScore(
                 {name: float(values[rank]) for name, values in settings.items()},
                 stratified_interval(scores[place], level=level) if finite[place] else None,
                 int(diverged[place]),
@@ -235,9 +239,9 @@ def sweep(
     about: Mapping[str, Any] = MappingProxyType({}),
     go_on: bool = False,
     workers: str = "local",
-    progress: Progress = silent,
-    stop: Callable[[], bool] = never,
-) -> Swept:
+    progress: Progress = no_progress,
+    stop: Callable[[], bool] = never_stop,
+) -> SweepResult:
     """Play the plan, or what is left of it with `go_on`, and write its results.
 
     `about` is JSON that says what program this is; a folder of another is refused. `workers` is
@@ -245,17 +249,17 @@ def sweep(
     purpose, or the address of one that is running. `stop` is asked before each segment; on a
     cluster, before each chunk.
     """
-    plan.fits(program)
+    plan.check_program(program)
     place = Path(folder)
     if not go_on:
-        _make(place)
+        _make_folder(place)
     elif not (place / PLAN).exists():
         raise InputError(f"There is no sweep to resume in {str(place)!r}.")
-    with files.alone(place):
-        return _swept(program, plan, place, about, go_on, workers, progress, stop)
+    with files.lock_folder(place):
+        return _run_sweep(program, plan, place, about, go_on, workers, progress, stop)
 
 
-def _swept(
+def _run_sweep(
     program: Program,
     plan: SweepPlan,
     place: Path,
@@ -264,36 +268,36 @@ def _swept(
     workers: str,
     progress: Progress,
     stop: Callable[[], bool],
-) -> Swept:
+) -> SweepResult:
     asked = {"plan": plan.to_dict(), "about": dict(about)}
     if (place / PLAN).exists():
         if not go_on:
             raise InputError(f"{str(place)!r} holds a sweep already: resume it, or say another.")
         # As they come back from a file.
-        if _read(place) != json.loads(json.dumps(asked)):
+        if _read_plan(place) != json.loads(json.dumps(asked)):
             raise InputError(f"{str(place)!r} holds another sweep, with other settings.")
     else:
-        _make(place / _CHUNKS)
+        _make_folder(place / _CHUNKS)
         files.write_json(place / PLAN, {"kind": _KIND, "format": _FORMAT, **asked})
     if not (place / RESULTS).exists():
-        left = [number for number in range(plan.chunks) if not _rows_of(place, number).exists()]
-        played = _here if workers == "local" else _on_cluster(workers)
-        told = _Told(plan, plan.chunks - len(left), progress)
+        left = [number for number in range(plan.chunks) if not _chunk_file(place, number).exists()]
+        played = _run_local if workers == "local" else _run_on_cluster(workers)
+        told = _SweepProgress(plan, plan.chunks - len(left), progress)
         for number, table in played(program, plan, place, left, told, stop):
-            _write_table(_rows_of(place, number), table)
+            _write_table(_chunk_file(place, number), table)
             shutil.rmtree(_chunk_folder(place, number), ignore_errors=True)
-            told.finished()
-        if any(not _rows_of(place, number).exists() for number in range(plan.chunks)):
-            return Swept(plan, place, told.chunks)
+            told.finish_chunk()
+        if any(not _chunk_file(place, number).exists() for number in range(plan.chunks)):
+            return SweepResult(plan, place, told.chunks)
         progress("writing the results", 1.0)
         _merge(plan, place)
     shutil.rmtree(place / _CHUNKS, ignore_errors=True)
-    return Swept(plan, place, plan.chunks)
+    return SweepResult(plan, place, plan.chunks)
 
 
 def load_plan(folder: str | Path) -> tuple[SweepPlan, dict[str, Any]]:
     """The plan in a folder, and what it says about its program."""
-    data = _read(Path(folder))
+    data = _read_plan(Path(folder))
     try:
         return SweepPlan.from_dict(data["plan"]), dict(data["about"])
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -303,59 +307,59 @@ def load_plan(folder: str | Path) -> tuple[SweepPlan, dict[str, Any]]:
 # --- chunks --------------------------------------------------------------------------------------
 
 
-class _Told:
+class _SweepProgress:
     """How far everything is, for those who wait."""
 
     def __init__(self, plan: SweepPlan, chunks: int, progress: Progress) -> None:
         self.plan, self.chunks, self.progress = plan, chunks, progress
-        self.of_chunk("", 0.0)
+        self.report_chunk("", 0.0)
 
-    def of_chunk(self, what: str, share: float | None = None) -> None:
+    def report_chunk(self, what: str, share: float | None = None) -> None:
         """The share of the chunk under way; how it calls that is of no use here."""
-        lanes = min(self.chunks * self.plan.lanes, self.plan.count)
+        replicas = min(self.chunks * self.plan.replicas, self.plan.count)
         self.progress(
-            f"{lanes:,} of {self.plan.count:,} lanes",
+            f"{replicas:,} of {self.plan.count:,} replicas",
             (self.chunks + (share or 0.0)) / self.plan.chunks,
         )
 
-    def finished(self) -> None:
+    def finish_chunk(self) -> None:
         self.chunks += 1
-        self.of_chunk("", 0.0)
+        self.report_chunk("", 0.0)
 
 
-Played = Iterator[tuple[int, pa.Table]]
+ChunkTables = Iterator[tuple[int, pa.Table]]
 
 
-def _here(
+def _run_local(
     program: Program,
     plan: SweepPlan,
     folder: Path,
     numbers: Sequence[int],
-    told: _Told,
+    told: _SweepProgress,
     stop: Callable[[], bool],
-) -> Played:
+) -> ChunkTables:
     """The rows of chunks, one after the other in this process."""
     for number in numbers:
-        found = _played(program, plan, number, folder, told.of_chunk, stop)
+        found = _run_chunk(program, plan, number, folder, told.report_chunk, stop)
         if found is None:
             return
         yield number, found
 
 
-def _on_cluster(workers: str) -> Callable[..., Played]:
+def _run_on_cluster(workers: str) -> Callable[..., ChunkTables]:
     """The rows of chunks, as they come back from a cluster."""
 
-    def played(
+    def run_chunks(
         program: Program,
         plan: SweepPlan,
         folder: Path,
         numbers: Sequence[int],
-        told: _Told,
+        told: _SweepProgress,
         stop: Callable[[], bool],
-    ) -> Played:
+    ) -> ChunkTables:
         from privrl.run import cluster  # with all that it adds up for estimators
 
-        with cluster.connected(workers) as ray:
+        with cluster.connect(workers) as ray:
             task = ray.remote(_task)
             # In bytes: a worker must read 64-bit numbers in JAX's 64-bit mode, lest it halve them.
             packed = ray.cloudpickle.dumps(program)
@@ -372,9 +376,9 @@ def _on_cluster(workers: str) -> Callable[..., Played]:
                 if not running:
                     return
                 for done in ray.wait(list(running), num_returns=1)[0]:
-                    yield running.pop(done), _fetched(ray, done)
+                    yield running.pop(done), _fetch(ray, done)
 
-    return played
+    return run_chunks
 
 
 def _task(shared: tuple[bytes, SweepPlan, str], number: int) -> pa.Table:
@@ -383,10 +387,12 @@ def _task(shared: tuple[bytes, SweepPlan, str], number: int) -> pa.Table:
     with jax.enable_x64(True):
         program: Program = pickle.loads(packed)
     seen = (Path(folder) / PLAN).exists()
-    return _played(program, plan, number, Path(folder) if seen else None, silent, never)
+    return _run_chunk(
+        program, plan, number, Path(folder) if seen else None, no_progress, never_stop
+    )
 
 
-def _fetched(ray: Any, done: Any) -> pa.Table:
+def _fetch(ray: Any, done: Any) -> pa.Table:
     try:
         return ray.get(done)
     except ray.exceptions.RayTaskError as error:
@@ -394,11 +400,11 @@ def _fetched(ray: Any, done: Any) -> pa.Table:
     except ray.exceptions.RayError as error:
         raise InputError(
             f"The workers could not finish: {type(error).__name__}. What was done stays: resume "
-            "the sweep, with fewer lanes at a time if memory was short."
+            "the sweep, with fewer replicas at a time if memory was short."
         ) from None
 
 
-def _played(
+def _run_chunk(
     program: Program,
     plan: SweepPlan,
     number: int,
@@ -407,7 +413,7 @@ def _played(
     stop: Callable[[], bool],
 ) -> pa.Table | None:
     """The rows of a chunk; None if it was told to stop before the end."""
-    lanes, size = plan.chunk(number)
+    replicas, size = plan.chunk(number)
     place = None if folder is None else _chunk_folder(folder, number)
     # The number of the chunk, so that folders which were moved are not taken for one another.
     about = {"chunk": number}
@@ -415,11 +421,11 @@ def _played(
         found = resume(program, place, about=about, progress=progress, stop=stop)
     else:
         if place is not None:
-            _make(place)
+            _make_folder(place)
         found = train(
             program,
             plan.episodes,
-            lanes,
+            replicas,
             folder=place,
             segment=plan.segment,
             curve=True,
@@ -431,14 +437,14 @@ def _played(
 
 
 def _table(plan: SweepPlan, number: int, size: int, found: TrainingRun) -> pa.Table:
-    """A row for each lane of a chunk."""
-    places = number * plan.lanes + np.arange(size)
-    settings, seeds = plan._at(places)
+    """A row for each replica of a chunk."""
+    places = number * plan.replicas + np.arange(size)
+    settings, seeds = plan._settings_at(places)
     returns = np.asarray(found.seen["return"][:size], dtype=np.float64)
     lengths = np.asarray(found.seen["length"][:size], dtype=np.float64)
     last = returns[:, -max(1, plan.episodes // _LAST) :]
     columns: dict[str, Any] = {**settings, "seed": seeds.astype(np.int64)}
-    # Lanes may diverge: then their figures are not finite.
+    # Replicas may diverge: then their figures are not finite.
     with np.errstate(invalid="ignore", over="ignore"):
         columns |= {
             "return_last": np.mean(last, axis=1),
@@ -460,12 +466,12 @@ _COLUMNS = ("seed", "return_last", "std_last", "return_all", "std_all", "length_
 # --- the folder ----------------------------------------------------------------------------------
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read_plan(folder: Path) -> dict[str, Any]:
     data = files.read_json(folder / PLAN, _KIND, _FORMAT, "the plan of a sweep")
     return {name: value for name, value in data.items() if name not in ("kind", "format")}
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -476,7 +482,7 @@ def _chunk_folder(folder: Path, number: int) -> Path:
     return folder / _CHUNKS / f"{number:07d}"
 
 
-def _rows_of(folder: Path, number: int) -> Path:
+def _chunk_file(folder: Path, number: int) -> Path:
     return folder / _CHUNKS / f"{number:07d}.parquet"
 
 
@@ -487,10 +493,10 @@ def _write_table(path: Path, table: pa.Table) -> None:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[None]:
+def _refuse_damaged(path: Path) -> Iterator[None]:
     """Say in a sentence that `path` is not what a sweep wrote, whatever its reader makes of it."""
     try:
-        files.regular(path)
+        files.check_regular(path)
         yield
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
         raise InputError(
@@ -498,23 +504,23 @@ def _whole(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _rows_read(path: Path, schema: Any) -> pa.Table:
-    with _whole(path):
+def _read_rows(path: Path, schema: Any) -> pa.Table:
+    with _refuse_damaged(path):
         found = pq.read_table(path)
         return found if schema is None else found.cast(schema)
 
 
 def _merge(plan: SweepPlan, folder: Path) -> None:
-    """All rows in the order of their lanes, in one file, there as a whole or not at all."""
-    schema = _rows_read(_rows_of(folder, 0), None).schema
-    together = max(1, _GROUP_ROWS // plan.lanes)
+    """All rows in the order of their replicas, in one file, there as a whole or not at all."""
+    schema = _read_rows(_chunk_file(folder, 0), None).schema
+    together = max(1, _GROUP_ROWS // plan.replicas)
     half = folder / f".{RESULTS}"
     try:
         with half.open("wb") as file:
             with pq.ParquetWriter(file, schema) as writer:
                 for first in range(0, plan.chunks, together):
                     numbers = range(first, min(first + together, plan.chunks))
-                    parts = [_rows_read(_rows_of(folder, number), schema) for number in numbers]
+                    parts = [_read_rows(_chunk_file(folder, number), schema) for number in numbers]
                     writer.write_table(pa.concat_tables(parts))
             file.flush()
             os.fsync(file.fileno())

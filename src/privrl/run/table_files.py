@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privrl.core.errors import InputError
-from privrl.core.files import is_there
+from privrl.core.files import path_exists
 from privrl.core.progress import Progress
 from privrl.data import Trajectories, TrajectoryStream
 from privrl.data.readers.paths import files as files_of
@@ -32,7 +32,7 @@ def table_files(table: Sequence[str]) -> list[Path]:
                 f"{path} is neither Parquet nor CSV, by its name: unpack it, or save it as one "
                 "of them."
             )
-        if not is_there(path):
+        if not path_exists(path):
             raise InputError(f"There is no file {path}.")
     if len({is_csv(path) for path in found}) > 1:
         raise InputError("Some files are CSV and some are Parquet: give one kind.")
@@ -59,7 +59,7 @@ class CheckedTable:
     counts: Mapping[str, int | None]
 
 
-def refuse_private_words(data: Trajectories) -> None:
+def refuse_private_vocabulary(data: Trajectories) -> None:
     """Ask for the words of states and actions, if they were read from the data."""
     for what, read in (
         ("state", data.facts.state_vocabulary_read),
@@ -76,12 +76,12 @@ def with_progress(data: TrajectoryStream, passes: int, progress: Progress) -> Tr
     """The same stream, which says how far it has been read, over all passes."""
     total, seen = max(1, passes * _rows(list(data.paths))), 0
 
-    def told(rows: int) -> None:
+    def report_rows(rows: int) -> None:
         nonlocal seen
         seen += rows
         progress("reading", min(seen / total, 1.0))
 
-    return replace(data, watcher=told)
+    return replace(data, watcher=report_rows)
 
 
 def _rows(paths: list[Path]) -> int:

@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 
 from privrl import nets
 from privrl.control.pgc.aggregator import (
-    Accepted,
+    AcceptRecord,
     Aggregator,
     AggregatorState,
-    Began,
-    Issued,
+    BeginRecord,
+    IssueRecord,
     Optimiser,
     Outcome,
     Record,
     Ticket,
     apply,
     from_line,
-    no_moments,
+    moments_shape,
+    staleness_weight,
     to_line,
-    weight,
 )
 from privrl.control.pgc.privatiser import Mechanism, Privatiser
 from privrl.privacy import InputError
@@ -72,7 +72,7 @@ def test_the_model_moves_against_the_mean_when_the_buffer_is_full() -> None:
         np.testing.assert_array_equal(theta, state.theta)
         assert ticket == Ticket(len(models), state.version)
         state, verdict = aggregator.submit(state, ticket, payload)
-        assert verdict.accepted
+        assert verdict.is_accepted
         models.append(state)
     assert [s.version for s in models] == [0, 0, 1, 1, 1, 2, 2]
     assert [s.held for s in models] == [1, 2, 0, 1, 2, 0, 1]
@@ -104,12 +104,14 @@ def test_stale_reports_weigh_less(staleness: Any) -> None:
 
 def test_weights() -> None:
     ages = np.arange(5.0)
-    np.testing.assert_allclose(weight(ages, "root"), 1.0 / np.sqrt(1.0 + ages), rtol=1e-15)
-    np.testing.assert_array_equal(weight(ages, "none"), np.ones(5))
-    assert weight(0, "root") == weight(7, "none") == 1.0
+    np.testing.assert_allclose(
+        staleness_weight(ages, "root"), 1.0 / np.sqrt(1.0 + ages), rtol=1e-15
+    )
+    np.testing.assert_array_equal(staleness_weight(ages, "none"), np.ones(5))
+    assert staleness_weight(0, "root") == staleness_weight(7, "none") == 1.0
     with jax.enable_x64(True):
-        compiled = jax.jit(lambda x: weight(x, "root"))(jnp.asarray(ages))
-    np.testing.assert_allclose(compiled, weight(ages, "root"), rtol=1e-14)
+        compiled = jax.jit(lambda x: staleness_weight(x, "root"))(jnp.asarray(ages))
+    np.testing.assert_allclose(compiled, staleness_weight(ages, "root"), rtol=1e-14)
 
 
 def test_a_weighted_sum_is_divided_by_the_number_of_reports() -> None:
@@ -168,7 +170,7 @@ def test_a_compiled_run_equals_the_core(optimiser: Optimiser, plan: Privatiser) 
         ticket = flight.pop(number % 7)
         versions.append(ticket.version)
         state, verdict = aggregator.submit(state, ticket, payload)
-        assert verdict.accepted
+        assert verdict.is_accepted
     assert state.version == 15
     assert len({s - v for s, v in zip(np.arange(60) // buffer, versions, strict=True)}) > 2
 
@@ -177,7 +179,7 @@ def test_a_compiled_run_equals_the_core(optimiser: Optimiser, plan: Privatiser) 
         def one(carry: Any, report: Any) -> Any:
             theta, moments, total, held, done = carry
             g, version = report
-            total = total + weight(done - version, "root") * g
+            total = total + staleness_weight(done - version, "root") * g
             held = held + 1
             full = held == buffer
             moved, moments_after = apply(
@@ -191,7 +193,7 @@ def test_a_compiled_run_equals_the_core(optimiser: Optimiser, plan: Privatiser) 
                 done + full,
             ), None
 
-        moments = jnp.zeros(no_moments(D, optimiser))
+        moments = jnp.zeros(moments_shape(D, optimiser))
         begun = (theta, moments, jnp.zeros(D), jnp.asarray(0), jnp.asarray(0.0))
         return jax.lax.scan(one, begun, (vectors, issued))[0]
 
@@ -219,7 +221,7 @@ def test_each_kind_of_bad_report_has_its_verdict_and_changes_nothing() -> None:
         after, verdict = aggregator.submit(state, ticket, payload)
         assert after is state
         assert verdict.outcome is outcome
-        assert not verdict.accepted
+        assert not verdict.is_accepted
         assert words in verdict.sentence
         assert verdict.sentence.endswith(".")
 
@@ -240,7 +242,7 @@ def test_each_kind_of_bad_report_has_its_verdict_and_changes_nothing() -> None:
     refused(tickets[0], good[1], Outcome.DUPLICATE, "accepted before")
     refused(Ticket(0, 99), b"", Outcome.DUPLICATE, "accepted before")
     state, verdict = aggregator.submit(state, tickets[1], good[1])
-    assert verdict.accepted  # one update old
+    assert verdict.is_accepted  # one update old
     refused(tickets[2], good[2], Outcome.TOO_STALE, "moved 2 times")
     refused(tickets[2], b"", Outcome.TOO_STALE, "moved 2 times")
     assert state.accepted == 2
@@ -281,8 +283,8 @@ def test_no_bytes_raise_or_move_the_sum_further_than_a_report_can(
     state, ticket, _ = aggregator.issue(aggregator.begin(np.zeros(D)))
     after, verdict = aggregator.submit(state, ticket, payload)
     assert verdict.outcome in (Outcome.ACCEPTED, Outcome.MALFORMED)
-    assert (after is state) == (not verdict.accepted)
-    assert np.linalg.norm(after.total) <= plan.reach * (1.0 + 1e-12)
+    assert (after is state) == (not verdict.is_accepted)
+    assert np.linalg.norm(after.total) <= plan.max_norm * (1.0 + 1e-12)
 
 
 def test_a_poisoner_moves_a_model_no_further_than_an_unlucky_agent() -> None:
@@ -291,14 +293,16 @@ def test_a_poisoner_moves_a_model_no_further_than_an_unlucky_agent() -> None:
     state = aggregator.begin(np.zeros(D))
     sent = LAPLACE.payloads(np.zeros((99, D)), secure())
     step = LAPLACE.plan.mechanism.step  # type: ignore[union-attr]
-    most = math.floor(LAPLACE.reach / math.sqrt(D) / step)
+    most = math.floor(LAPLACE.max_norm / math.sqrt(D) / step)
     for payload in [*sent, np.full(D, most, "<i8").tobytes()]:
         honest = state.total
         state, ticket, _ = aggregator.issue(state)
         state, verdict = aggregator.submit(state, ticket, payload)
-        assert verdict.accepted
+        assert verdict.is_accepted
     moved = -state.theta - honest / 100.0
-    assert 0.99 * LAPLACE.reach < 100.0 * np.linalg.norm(moved) <= LAPLACE.reach * (1.0 + 1e-9)
+    assert (
+        0.99 * LAPLACE.max_norm < 100.0 * np.linalg.norm(moved) <= LAPLACE.max_norm * (1.0 + 1e-9)
+    )
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -335,7 +339,7 @@ def test_many_tickets() -> None:
     sent = payloads(SIGN, 600)
     for place in order[:550]:
         state, verdict = aggregator.submit(state, tickets[place], sent[place])
-        assert verdict.accepted
+        assert verdict.is_accepted
     for place in range(600):
         used = place in order[:550]
         assert state.ticket(place) == (-1 if used else 0)
@@ -348,14 +352,16 @@ def test_scores_are_told_of_the_last_agents() -> None:
     aggregator = Aggregator(plan, rate=0.1, window=50)
     state = aggregator.begin([0.0])
     with pytest.raises(InputError, match="no scores"):
-        aggregator.reached(state)
+        aggregator.success_rate(state)
     for reached in [False] * 60 + [True] * 50:
         state, ticket, _ = aggregator.issue(state)
         sent = plan.payloads(np.zeros((1, 1)), secure(), [reached])[0]
         state, _ = aggregator.submit(state, ticket, sent)
         assert len(state.told) == min(state.accepted, 50)
     # At epsilon 18 one in 6 * 10^7 lies.
-    np.testing.assert_allclose(aggregator.reached(state), (1.0, 0.5 / math.sqrt(50)), rtol=1e-6)
+    np.testing.assert_allclose(
+        aggregator.success_rate(state), (1.0, 0.5 / math.sqrt(50)), rtol=1e-6
+    )
     assert Aggregator(PLAN, rate=0.1).begin(np.zeros(D)).told == ()
 
 
@@ -388,20 +394,20 @@ def drive(
 ) -> tuple[AggregatorState, list[Record]]:
     """A run of issues, reports, doubled ones and rubbish; and its journal."""
     state = aggregator.begin(np.linspace(-1.0, 1.0, D))
-    journal: list[Record] = [aggregator.began(state)]
+    journal: list[Record] = [aggregator.begin_record(state)]
     tickets: list[Ticket] = []
     sent = payloads(aggregator.privatiser, len(moves), seed)
     for (move, place), payload in zip(moves, sent, strict=True):
         if move == "issue" or not tickets:
             state, ticket, _ = aggregator.issue(state)
             tickets.append(ticket)
-            journal.append(Issued(ticket))
+            journal.append(IssueRecord(ticket))
             continue
         ticket = tickets[place % len(tickets)]
         bytes_sent = payload if move == "report" else payload[place % 10 :] + b"!"
         state, verdict = aggregator.submit(state, ticket, bytes_sent)
-        if verdict.accepted:
-            journal.append(Accepted(ticket, bytes_sent))
+        if verdict.is_accepted:
+            journal.append(AcceptRecord(ticket, bytes_sent))
     return state, journal
 
 
@@ -443,19 +449,19 @@ def test_a_journal_that_cannot_be_is_refused() -> None:
     moves = [("issue", 0), ("report", 0), ("issue", 0), ("report", 1), ("issue", 0)]
     _, journal = drive(aggregator, moves, 0)
     began, issued, accepted, *rest = journal
-    assert isinstance(began, Began)
-    assert isinstance(issued, Issued)
-    assert isinstance(accepted, Accepted)
+    assert isinstance(began, BeginRecord)
+    assert isinstance(issued, IssueRecord)
+    assert isinstance(accepted, AcceptRecord)
     for wrong, message in (
         ([], "empty"),
         ([issued], "Record 1"),
         ([began, began], "Record 2"),
         ([began, accepted], "Record 2"),
         ([began, issued, accepted, accepted], "Record 4"),
-        ([began, issued, Accepted(accepted.ticket, b"")], "Record 3"),
-        ([began, Issued(Ticket(1, 0))], "Record 2"),
+        ([began, issued, AcceptRecord(accepted.ticket, b"")], "Record 3"),
+        ([began, IssueRecord(Ticket(1, 0))], "Record 2"),
         ([began, issued, *rest], "Record 5"),
-        ([Began((0.0,), began.settings)], "theta"),
+        ([BeginRecord((0.0,), began.settings)], "theta"),
     ):
         with pytest.raises(InputError, match=message):
             aggregator.replay(wrong)  # type: ignore[arg-type]
@@ -515,7 +521,7 @@ def test_a_line_is_read_as_what_it_says_or_not_at_all(line: str) -> None:
 
 def test_whole_numbers_are_models_too() -> None:
     """Of tools that write 1 for 1.0."""
-    assert from_line('{"began": [1, -2.5], "settings": {}}') == Began((1.0, -2.5), {})
+    assert from_line('{"began": [1, -2.5], "settings": {}}') == BeginRecord((1.0, -2.5), {})
 
 
 def test_nothing_raises_where_numpy_was_told_to() -> None:
@@ -526,7 +532,7 @@ def test_nothing_raises_where_numpy_was_told_to() -> None:
         state, ticket, _ = aggregator.issue(aggregator.begin(np.zeros(3)))
         payload = tiny.payloads([[1.0, 1e-200, 0.0]], reproducible(1))[0]
         state, verdict = aggregator.submit(state, ticket, payload)
-        assert verdict.accepted
+        assert verdict.is_accepted
         with pytest.raises(FloatingPointError):
             np.float64(1e-250) ** 2  # the test can tell
 
@@ -742,6 +748,6 @@ def test_the_rate_falls_to_nothing_as_agents_are_used_up() -> None:
         state, _ = aggregator.submit(state, ticket, payload)
         moves.append(np.linalg.norm(state.theta - theta) / np.linalg.norm(vector(payload)))
     np.testing.assert_allclose(moves, [1.0, 0.75, 0.5, 0.25, 0.0], rtol=1e-12)
-    assert aggregator.replay([aggregator.began(aggregator.begin(np.zeros(D)))]).version == 0
+    assert aggregator.replay([aggregator.begin_record(aggregator.begin(np.zeros(D)))]).version == 0
     with pytest.raises(InputError, match="agents is needed"):
         Aggregator(plan, rate=1.0, decay=1.0)

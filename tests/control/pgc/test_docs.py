@@ -25,5 +25,5 @@ def test_what_is_printed_for_use_in_deployment_runs(
     assert np.all(np.isfinite(state.theta))
     assert np.any(state.theta)
     assert names["plan"].epsilon == Certificate.read("certificate.json").epsilon
-    chances = load_policy("policy.json").probabilities(np.zeros((1, 4)))
-    np.testing.assert_allclose(chances, [[0.5, 0.5]])
+    probs = load_policy("policy.json").probabilities(np.zeros((1, 4)))
+    np.testing.assert_allclose(probs, [[0.5, 0.5]])

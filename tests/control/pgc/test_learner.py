@@ -13,17 +13,17 @@ import pytest
 
 from privrl.control import PGC, LearnedPGC, OneOf
 from privrl.control.pgc import collection as pgc
-from privrl.control.pgc.collection import _answers, answers_of
-from privrl.control.pgc.learned import first_success, sustained
-from privrl.control.pgc.learner import recipe
+from privrl.control.pgc.collection import _randomise_answers, answers_needed
+from privrl.control.pgc.learned import first_success, is_sustained
+from privrl.control.pgc.learner import default_settings
 from privrl.control.pgc.reports import Arm
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.envs import make
 from privrl.envs.control import CartPole
 from privrl.privacy.events import PureDP
-from privrl.privacy.mechanisms.sign import share
-from privrl.privacy.mechanisms.sign_jax import truthful
+from privrl.privacy.mechanisms.sign import epsilon_share
+from privrl.privacy.mechanisms.sign_jax import bernoulli_sigmoid
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 from privrl.privacy.session import PrivacySession
 
@@ -78,8 +78,8 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     assert "idealised real arithmetic" in assumed(learned)
     assert "scores and lengths of episodes are public" in assumed(learned)
     assert "are public" not in assumed(again)
-    assert "Scores and lengths of episodes were declared public." in learned.protects
-    assert "each agent" in again.protects
+    assert "Scores and lengths of episodes were declared public." in learned.privacy_statement
+    assert "each agent" in again.privacy_statement
 
     assert learned.scores is not None
     assert learned.scores.shape == (60,)
@@ -134,10 +134,12 @@ def test_answers_are_randomised_and_estimates_of_them_unbiased() -> None:
     with jax.enable_x64(True):
         keys = jax.vmap(jax.random.key)(jnp.arange(200))
         told = np.asarray(
-            _answers((5.0, 1.0), keys, jnp.zeros(200, int), jnp.tile(scores, (200, 1)))
+            _randomise_answers((5.0, 1.0), keys, jnp.zeros(200, int), jnp.tile(scores, (200, 1)))
         )
         later = np.asarray(
-            _answers((5.0, 1.0), keys[:1], jnp.full(1, 400), jnp.asarray(scores)[None, 400:])
+            _randomise_answers(
+                (5.0, 1.0), keys[:1], jnp.full(1, 400), jnp.asarray(scores)[None, 400:]
+            )
         )
     # Whoever has a number has a coin, in whatever company.
     np.testing.assert_array_equal(later[0], told[0, 400:])
@@ -145,11 +147,15 @@ def test_answers_are_randomised_and_estimates_of_them_unbiased() -> None:
     for first in (0, 1000, 2**20):
         with jax.enable_x64(True):
             one, other = (
-                np.asarray(_answers((5.0, 1.0), keys[:1], jnp.full(1, n), jnp.full((1, 4000), 6.0)))
+                np.asarray(
+                    _randomise_answers(
+                        (5.0, 1.0), keys[:1], jnp.full(1, n), jnp.full((1, 4000), 6.0)
+                    )
+                )
                 for n in (first, first + 1000)
             )
         assert 0.55 < np.mean(one == other) < 0.66
-    found = [privatiser.share_reached(one.tolist()) for one in told]
+    found = [privatiser.success_rate(one.tolist()) for one in told]
     shares = [share for share, _ in found]
     # With epsilon 1 for each, 0.73 of all answers are true.
     error = 0.5 / (math.tanh(0.5) * math.sqrt(1000.0))
@@ -175,9 +181,9 @@ def test_what_is_simulated_spends_what_is_certified(mechanism: Any) -> None:
 def test_an_answers_coin_is_not_that_of_the_report() -> None:
     with jax.enable_x64(True):
         noise = jax.random.key(5)
-        told = _answers((0.0, 1.0), noise[None], jnp.zeros(1, int), jnp.ones((1, 300)))[0]
+        told = _randomise_answers((0.0, 1.0), noise[None], jnp.zeros(1, int), jnp.ones((1, 300)))[0]
         keys = jax.vmap(lambda n: jax.random.fold_in(noise, n))(jnp.arange(300, dtype=jnp.uint32))
-        of_reports = jax.vmap(lambda key: truthful(key, share(1.0, 1), ()))(keys)
+        of_reports = jax.vmap(lambda key: bernoulli_sigmoid(key, epsilon_share(1.0, 1), ()))(keys)
     # All reached the target, so an answer is its coin: 0.73 of both are true, 0.61 at once.
     agree = np.mean(np.asarray(told) == np.asarray(of_reports))
     assert 0.4 < agree < 0.8
@@ -185,11 +191,11 @@ def test_an_answers_coin_is_not_that_of_the_report() -> None:
 
 def test_answers_are_looked_at_when_there_are_enough_to_tell() -> None:
     # The standard error of n answers is 0.5 / (tanh(epsilon / 2) sqrt(n)).
-    assert answers_of(30.0) == 1000
-    assert answers_of(0.1) == math.ceil((10.0 / math.tanh(share(0.1, 1) / 2)) ** 2)
-    assert 40_000 < answers_of(0.1) < 40_100
+    assert answers_needed(30.0) == 1000
+    assert answers_needed(0.1) == math.ceil((10.0 / math.tanh(epsilon_share(0.1, 1) / 2)) ** 2)
+    assert 40_000 < answers_needed(0.1) < 40_100
     agent = PGC(1.0, target=1.0, score_share=0.1)
-    assert agent.program(ENV, 50_000).batch == answers_of(0.1)
+    assert agent.program(ENV, 50_000).batch == answers_needed(0.1)
     with pytest.raises(InputError, match=r"when there are 40,\d+ of them, and there are 3,000"):
         agent.program(ENV, 3000)
 
@@ -221,7 +227,7 @@ def test_answers_are_counted_by_the_thousand_in_whatever_pieces_they_come(
             for size in pieces:
                 state, _ = program.advance(state, size)
                 done = int(state.inside.aggregators.accepted[0])
-                found = int(program.asked(jnp.asarray(done))), int(state.yes[0])
+                found = int(program.num_answers(jnp.asarray(done))), int(state.yes[0])
                 assert counted.setdefault(done, found) == found
     # By hand: with this epsilon all tell the truth, and 0, 3, 6 and 9 say yes.
     assert counted[4] == (4, 2)
@@ -237,11 +243,11 @@ def test_the_recipe_learns_to_hold_the_pole_and_the_control_does_not() -> None:
     first = learned.first_success()
     assert first is not None
     assert first < 2300
-    assert learned.sustained()
+    assert learned.is_sustained()
     control = replace(agent, control="zero").learn(
         "CartPole", 6000, session=PrivacySession(seed=1, public=True)
     )
-    assert not control.sustained()
+    assert not control.is_sustained()
     assert control.scores is not None
     assert np.mean(control.scores[-1000:]) < 100.0
 
@@ -251,14 +257,16 @@ def test_the_recipe_learns_to_hold_the_pole_and_the_control_does_not() -> None:
 
 def test_settings_are_the_recipes_unless_they_were_said() -> None:
     plain = PGC(2.0)
-    assert plain.settings(96) == {**recipe(2.0, 96), "gamma": 0.99}
+    assert plain.settings(96) == {**default_settings(2.0, 96), "gamma": 0.99}
     assert PGC(4.0, submissions=2).settings(96) == plain.settings(96)
     assert PGC(4.0, target=1.0, score_share=0.5).settings(96) == plain.settings(96)
     assert PGC(2.0, rate=0.3, baseline=0.0).settings(96)["rate"] == 0.3
     assert PGC(2.0, baseline=0.0).settings(96)["baseline"] == 0.0
-    buffers = [recipe(epsilon, 96)["buffer"] for epsilon in (1.0, 2.0, 5.0, 10.0, math.inf)]
+    buffers = [
+        default_settings(epsilon, 96)["buffer"] for epsilon in (1.0, 2.0, 5.0, 10.0, math.inf)
+    ]
     assert buffers == [201, 89, 57, 52, 50]
-    assert recipe(1.0, 192)["buffer"] > 300
+    assert default_settings(1.0, 192)["buffer"] > 300
     program = plain.program(CartPole(), 100).program
     assert (program.acting, program.optimiser, program.staleness) == ("sampled", "adam", "root")
     assert program.quantile == "newton"
@@ -267,7 +275,7 @@ def test_settings_are_the_recipes_unless_they_were_said() -> None:
     assert PGC(mechanism=None).arm(5) == Arm(None)
 
 
-def test_it_is_a_program_whose_lanes_may_say_some_settings() -> None:
+def test_it_is_a_program_whose_replicas_may_say_some_settings() -> None:
     program = SMALL.program(ENV, 20)
     assert isinstance(program, Program)
     with jax.enable_x64(True):
@@ -282,7 +290,7 @@ def test_it_is_a_program_whose_lanes_may_say_some_settings() -> None:
             *(("buffer", 2.5), ("buffer", 0.0), ("rate", 0.0), ("rate", -1.0), ("gamma", 1.5)),
             *(("decay", -1.0), ("baseline", math.inf)),
         ):
-            with pytest.raises(InputError, match=f"{name} must be .* in every lane"):
+            with pytest.raises(InputError, match=f"{name} must be .* in every replica"):
                 program.init(keys, {name: np.array([1.0, value])})
 
 
@@ -359,7 +367,10 @@ def test_public_is_a_switch(public: Any) -> None:
 def test_other_environments_need_a_baseline() -> None:
     with pytest.raises(InputError, match="baseline is needed: say a public number near"):
         PGC(1.0, buffer=2).program(make("Taxi"), 10)
-    assert PGC(1.0, buffer=2, baseline=-100.0).program(make("Taxi"), 10).own["baseline"] == -100.0
+    assert (
+        PGC(1.0, buffer=2, baseline=-100.0).program(make("Taxi"), 10).settings_by_name["baseline"]
+        == -100.0
+    )
 
 
 def test_environments_that_cannot_be_simulated_are_refused() -> None:
@@ -385,19 +396,19 @@ def test_first_and_sustained_success() -> None:
     assert first_success(scores, 1.0, 14) == 14
     assert first_success(scores, 1.0, 15) is None
     assert first_success([], 1.0, 1) is None
-    assert sustained(scores, 1.0, 5)
-    assert not sustained(scores, 1.1, 5)
-    assert not sustained(scores, 0.0, 15)
+    assert is_sustained(scores, 1.0, 5)
+    assert not is_sustained(scores, 1.1, 5)
+    assert not is_sustained(scores, 0.0, 15)
     # What is no number is no success, and spoils no window that is without it.
     assert first_success([math.nan, *[10.0] * 20], 5.0, 3) == 4
     assert first_success([math.inf, *[10.0] * 20], 5.0, 3) == 4
     assert first_success([math.nan, 10.0, 10.0], 5.0, 3) is None
-    assert not sustained([math.inf, 10.0], 5.0, 2)
+    assert not is_sustained([math.inf, 10.0], 5.0, 2)
     assert first_success([1e308] * 4, 5.0, 2) is None
     # Nor do numbers that are very large, once they are over.
     assert first_success([-1e19, *[200.0] * 50], 195.0, 10) == 11
     assert first_success([-1e308, -1e308, *[200.0] * 50], 195.0, 3) == 5
-    assert not sustained([1e308] * 4, 5.0, 4)
-    for mark in (first_success, sustained):
+    assert not is_sustained([1e308] * 4, 5.0, 4)
+    for mark in (first_success, is_sustained):
         with pytest.raises(InputError, match="window must be at least 1"):
             mark(scores, 1.0, 0)

@@ -19,13 +19,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privrl.control.pgc.privatiser import Agent, Mechanism, Privatiser, shares, unit
+from privrl.control.pgc.privatiser import Agent, Mechanism, Privatiser, normalise, split_epsilon
 from privrl.core.errors import CertificateError, OverBudget
 from privrl.privacy import InputError, PureDP, RandomizedResponse, Relation, Repeated, accounting
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport
-from privrl.privacy.mechanisms.sign import ProjectedSign, share
+from privrl.privacy.mechanisms.sign import ProjectedSign, epsilon_share
 from privrl.privacy.mechanisms.unit_vector import PrivUnit
 from privrl.privacy.noise import reproducible, secure
 from privrl.privacy.promise import Budget, NoiseOrigin, Unit
@@ -87,7 +87,7 @@ def exactly(fraction: Fraction) -> Decimal:
 @given(st.floats(1e-3, 50.0), st.integers(1, 1000), st.floats(0.0, 0.999))
 @example(3.0, 7, 1.0 - 1e-14)
 def test_shares_never_add_up_to_more_than_epsilon(eps: float, times: int, part: float) -> None:
-    report, score = shares(eps, times, part)
+    report, score = split_epsilon(eps, times, part)
     total = times * (Fraction(report) + Fraction(score))
     assert total <= Fraction(eps)
     assert float(total) == pytest.approx(eps, rel=1e-12)
@@ -99,12 +99,12 @@ def test_shares_never_add_up_to_more_than_epsilon(eps: float, times: int, part: 
 def test_all_payloads_together_cost_epsilon(mechanism: Mechanism, times: int) -> None:
     plan = Privatiser(3.0, 5, mechanism, submissions=times, score_share=0.1)
     assert plan.event == PureDP(3.0, relation=Relation.LOCAL)
-    events = [Repeated(one, times) for one in plan.each]
+    events = [Repeated(one, times) for one in plan.report_events]
     found = accounting.epsilon(events, 0.0, Relation.LOCAL)
     assert found == pytest.approx(3.0, rel=1e-3)
     assert found <= 3.0 * (1.0 + 1e-12)
-    assert plan.each[1] == RandomizedResponse(plan.score_epsilon)
-    assert len(Privatiser(3.0, 5, mechanism, submissions=times).each) == 1
+    assert plan.report_events[1] == RandomizedResponse(plan.score_epsilon)
+    assert len(Privatiser(3.0, 5, mechanism, submissions=times).report_events) == 1
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -154,15 +154,15 @@ def test_what_is_no_plan_and_no_source_is_refused_before_anything_is_spent() -> 
 
 def test_an_agent_sends_no_more_than_was_agreed() -> None:
     agent = Agent(Privatiser(2.0, D, submissions=2), secure())
-    assert agent.left == 2
+    assert agent.submissions_left == 2
     sent = [agent.submit([1.0, 2.0, 3.0]), agent.submit([math.nan] * 3)]
     assert sent[0] != sent[1]
-    assert agent.left == 0
+    assert agent.submissions_left == 0
     for gradient in NOTHING:
         with pytest.raises(InputError, match="made its 2 submissions"):
             agent.submit(gradient)
-    assert Agent(agent.privatiser, spent=1).left == 1
-    assert Agent(agent.privatiser, spent=5).left == 0
+    assert Agent(agent.privatiser, spent=1).submissions_left == 1
+    assert Agent(agent.privatiser, spent=5).submissions_left == 0
     for wrong in (-1, 0.0, False, "0"):
         with pytest.raises(InputError, match="spent"):
             Agent(agent.privatiser, spent=wrong)  # type: ignore[arg-type]  # wrong on purpose
@@ -177,7 +177,7 @@ def test_an_agent_pays_before_it_draws(tmp_path: Path) -> None:
         agent = Agent(plan, pay=partial(ledger.spend, run="me"))
         for _ in range(2):
             agent.submit([1.0, 2.0, 3.0], True)
-        assert [entry.events for entry in ledger.entries()] == [plan.each] * 2
+        assert [entry.events for entry in ledger.entries()] == [plan.report_events] * 2
         # Started once more, it has forgotten; its ledger has not.
         forgetful = Agent(plan, pay=partial(ledger.spend, run="again"))
         with pytest.raises(OverBudget, match="limit"):
@@ -202,7 +202,7 @@ def test_an_agent_pays_before_it_draws(tmp_path: Path) -> None:
     agent = Agent(Failing(2.0, D))
     with pytest.raises(MemoryError):
         agent.submit([1.0, 2.0, 3.0])
-    assert agent.left == 0
+    assert agent.submissions_left == 0
 
 
 def test_threads_that_share_an_agent_send_no_more_than_was_agreed() -> None:
@@ -233,7 +233,7 @@ def test_threads_that_share_an_agent_send_no_more_than_was_agreed() -> None:
 
 def test_an_agent_that_could_not_pay_may_try_again() -> None:
     def pay(events: object) -> None:
-        assert agent.left == 1  # may be looked at meanwhile
+        assert agent.submissions_left == 1  # may be looked at meanwhile
         if opened.pop():
             raise InputError("No money is left.")
 
@@ -314,7 +314,7 @@ def test_every_gradient_gets_a_payload_that_is_read(
     assert len(payload) == plan.size
     assert told is None
     assert np.all(np.isfinite(vector))
-    assert np.linalg.norm(vector) <= plan.reach
+    assert np.linalg.norm(vector) <= plan.max_norm
 
 
 @pytest.mark.parametrize("mechanism", get_args(Mechanism))
@@ -357,8 +357,10 @@ def test_unit_is_the_same_in_compiled_code() -> None:
     rows = np.random.default_rng(0).normal(size=(5, 4)) * np.array(
         [[1e-30], [1.0], [0.0], [3], [9]]
     )
-    np.testing.assert_allclose(unit(jnp, jnp.asarray(rows)), unit(np, rows), rtol=1e-5)
-    np.testing.assert_allclose(unit(np, rows)[1], rows[1] / np.linalg.norm(rows[1]), rtol=1e-15)
+    np.testing.assert_allclose(normalise(jnp, jnp.asarray(rows)), normalise(np, rows), rtol=1e-5)
+    np.testing.assert_allclose(
+        normalise(np, rows)[1], rows[1] / np.linalg.norm(rows[1]), rtol=1e-15
+    )
 
 
 @pytest.mark.parametrize("norm", ["unit", "clip"])
@@ -396,7 +398,7 @@ def test_laplace_rows_are_within_epsilon_of_each_other(
         plan = Privatiser(eps, D, "laplace", times, norm=norm, radius=radius)
         assert isinstance(plan.plan, GridLaplaceReport)
         mechanism = plan.plan.mechanism
-        integers = mechanism.integers(plan.rows([one, two]))
+        integers = mechanism.to_grid(plan.rows([one, two]))
         apart = int(np.abs(integers[0] - integers[1]).sum())
         assert times * Fraction(apart, mechanism.width) <= Fraction(eps)
 
@@ -416,8 +418,8 @@ def test_sign_reports_are_within_epsilon_of_each_other(
     plan = Privatiser(eps, D, "sign", times, score_share=0.25)
     assert isinstance(plan.plan, ProjectedSign)
     with localcontext(prec=40):
-        truth = 1 / (1 + (-exactly(plan.plan.each)).exp())
-        coin = 1 / (1 + (-exactly(share(plan.score_epsilon, 1))).exp())
+        truth = 1 / (1 + (-exactly(plan.plan.epsilon_per_part)).exp())
+        coin = 1 / (1 + (-exactly(epsilon_share(plan.score_epsilon, 1))).exp())
         positions = plan.plan.positions(plan.rows([one, two]), [seed, seed])
         worst = Decimal(0)
         for bits in itertools.product((False, True), repeat=plan.plan.bits):
@@ -483,7 +485,7 @@ def test_scores_are_exact_coins_and_ten_percent_off_is_seen() -> None:
             stats.binomtest(true, n, 1.0 / (1.0 + math.exp(-x))).pvalue for x in (1.5, 1.35, 1.65)
         ]
         assert surprise[0] > FALSE_ALARM > max(surprise[1:])
-        estimate, error = plan.share_reached(told)
+        estimate, error = plan.success_rate(told)
         assert abs(estimate - reached) < 5.5 * error
         assert error == pytest.approx(0.5 / math.tanh(0.75) / math.sqrt(n))
 
@@ -493,14 +495,12 @@ def test_the_share_that_reached_the_target_is_unbiased() -> None:
     edge = math.tanh(1.0)
     for true in (0.0, 0.3, 1.0):
         told = 0.5 + (true - 0.5) * edge  # how many say yes, on average
-        found, _ = plan.share_reached(
-            [True] * round(1e5 * told) + [False] * round(1e5 - 1e5 * told)
-        )
+        found, _ = plan.success_rate([True] * round(1e5 * told) + [False] * round(1e5 - 1e5 * told))
         assert found == pytest.approx(true, abs=1e-5)
     with pytest.raises(InputError, match="no scores"):
-        plan.share_reached([])
+        plan.success_rate([])
     with pytest.raises(InputError, match="no scores"):
-        Privatiser(4.0, 1, "sign").share_reached([True])
+        Privatiser(4.0, 1, "sign").success_rate([True])
 
 
 # --- a poisoner -----------------------------------------------------------------------------------
@@ -531,7 +531,7 @@ def test_no_bytes_weigh_more_than_a_report_can(
         return
     assert len(payload) == plan.size
     assert (told is not None) == scores
-    assert np.linalg.norm(vector) <= plan.reach * (1.0 + 1e-12)
+    assert np.linalg.norm(vector) <= plan.max_norm * (1.0 + 1e-12)
 
 
 def test_the_heaviest_bytes_weigh_what_a_report_can() -> None:
@@ -545,9 +545,9 @@ def test_the_heaviest_bytes_weigh_what_a_report_can() -> None:
     laplace = Privatiser(4.0, D, "laplace")
     assert isinstance(laplace.plan, GridLaplaceReport)
     step = laplace.plan.mechanism.step
-    most = math.floor(laplace.reach / math.sqrt(D) / step)
+    most = math.floor(laplace.max_norm / math.sqrt(D) / step)
     vector, _ = laplace.read(np.full(D, most, "<i8").tobytes())
-    assert laplace.reach * (1.0 - 1e-3) < np.linalg.norm(vector) <= laplace.reach
+    assert laplace.max_norm * (1.0 - 1e-3) < np.linalg.norm(vector) <= laplace.max_norm
     for wrong in (most + 1, -most - 1, 2**62, -(2**63)):
         with pytest.raises(InputError, match=r"no number beyond|within 2"):
             laplace.read(np.array([0, wrong, 0], "<i8").tobytes())
@@ -563,14 +563,14 @@ def test_the_heaviest_bytes_weigh_what_a_report_can() -> None:
         for i in range(2000)
         for bits in range(2**sign.plan.bits)
     ]
-    assert 0.5 * sign.reach < max(norms) <= sign.reach
+    assert 0.5 * sign.max_norm < max(norms) <= sign.max_norm
 
 
 def test_honest_laplace_reports_are_not_refused() -> None:
     plan = Privatiser(1.0, D, "laplace")
     assert isinstance(plan.plan, GridLaplaceReport)
     mechanism = plan.plan.mechanism
-    limit = plan.reach / math.sqrt(D)
+    limit = plan.max_norm / math.sqrt(D)
     beyond = 2.0 * math.exp(-(limit - plan.radius) / (mechanism.width * mechanism.step))
     assert D * beyond == pytest.approx(1e-12)
     for payload in plan.payloads(np.tile([1.0, 0.0, 0.0], (2000, 1)), secure()):

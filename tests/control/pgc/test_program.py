@@ -12,7 +12,15 @@ import pytest
 
 from privrl.control.pgc import program as pgc_program
 from privrl.control.pgc.aggregator import Aggregator
-from privrl.control.pgc.losses import Loss, Model, Steps, drawn, greedy, no_sums, softmax
+from privrl.control.pgc.losses import (
+    Loss,
+    Model,
+    Steps,
+    epsilon_greedy,
+    initial_sums,
+    sample_action,
+    softmax,
+)
 from privrl.control.pgc.privatiser import Privatiser
 from privrl.control.pgc.program import Aggregators, OneOf, PGCProgram, play
 from privrl.control.pgc.reports import Arm, Group
@@ -30,7 +38,7 @@ ENV = CartPole(step_limit=14)
 SMALL = Model(ENV.observation, 2, (3,))
 PAPER = Model(ENV.observation, 2, (16,), critic=True)
 GRAVITY = OneOf(ENV, "gravity", (9.7, 9.8, 9.9))
-LANES = 4
+REPLICAS = 4
 
 
 def program(*arms: Arm) -> PGCProgram:
@@ -61,7 +69,7 @@ def keys(*seeds: int) -> jax.Array:
 
 def numbers(**changes: Any) -> dict[str, Any]:
     plain = {"rate": 0.05, "buffer": 2.0, "decay": 0.0, "gamma": 0.9, "baseline": 5.0}
-    return {name: jnp.full(LANES, value) for name, value in {**plain, **changes}.items()}
+    return {name: jnp.full(REPLICAS, value) for name, value in {**plain, **changes}.items()}
 
 
 def bits(tree: Any) -> list[bytes]:
@@ -116,18 +124,19 @@ def forward(model: Model, theta: Any, episode: Any, cut: Any, own: dict[str, flo
     loss, weights = Loss(model), model.weights(theta)
     seen, actions, rewards, count, last = episode
     # What an old episode left behind does not matter.
-    sums = jax.tree.map(lambda x: x + 1.0, no_sums(weights))
+    sums = jax.tree.map(lambda x: x + 1.0, initial_sums(weights))
     for first in range(0, len(actions), 4):
         at = slice(first, first + 4)
         inside = [
-            jnp.moveaxis(x, 0, 1) for x in jax.vmap(lambda s: model.inside(weights, s))(seen[at])
+            jnp.moveaxis(x, 0, 1)
+            for x in jax.vmap(lambda s: model.layer_inputs(weights, s))(seen[at])
         ]
         outputs = jax.vmap(lambda x: model.outputs(weights, x), in_axes=-1, out_axes=-1)(inside)
         live = jnp.arange(len(actions))[at] < count
         values = outputs[1] * jnp.ones(live.shape)
         steps = Steps(inside, softmax(outputs[0]), values, actions[at], rewards[at], live)
         sums = loss.add(own, weights, steps, sums, jnp.asarray(first == 0))
-    return -model.vector(loss.close(own, weights, last, cut, sums))
+    return -model.flatten(loss.close(own, weights, last, cut, sums))
 
 
 @pytest.mark.parametrize(
@@ -162,8 +171,8 @@ def test_gradients_added_up_while_playing_are_those_of_the_printed_losses(
 def test_an_agent_who_waits_for_the_others_has_the_same_gradient_still() -> None:
     """Its trace may be infinite, where its total is none."""
     with jax.enable_x64(True):
-        weights = SMALL.weights(SMALL.initial(jax.random.key(1)))
-        sums = no_sums(weights)
+        weights = SMALL.weights(SMALL.initial_parameters(jax.random.key(1)))
+        sums = initial_sums(weights)
         sums = sums._replace(
             trace=tuple(x + jnp.inf for x in sums.trace), total=tuple(x + 3.0 for x in sums.total)
         )
@@ -181,29 +190,33 @@ def test_the_papers_model_has_112_parameters_and_policies_are_those_that_were_pl
     assert PAPER.shapes == ((16, 4), (2, 16), (1, 16))
     model = replace(PAPER, scale=(2.0, 3.0, 0.2, 1.0))
     with jax.enable_x64(True):
-        theta = model.initial(jax.random.key(1))
+        theta = model.initial_parameters(jax.random.key(1))
         weights = model.weights(theta)
-        np.testing.assert_array_equal(model.vector(weights), theta)
+        np.testing.assert_array_equal(model.flatten(weights), theta)
         states = np.random.default_rng(0).normal(size=(6, 4))
-        chances = jax.jit(
-            jax.vmap(lambda s: softmax(model.outputs(weights, model.inside(weights, s))[0]))
+        probs = jax.jit(
+            jax.vmap(lambda s: softmax(model.outputs(weights, model.layer_inputs(weights, s))[0]))
         )
-        played = chances(jnp.asarray(states))
-        uniform = replace(model, first="uniform").initial(jax.random.key(1))
+        played = probs(jnp.asarray(states))
+        uniform = replace(model, first="uniform").initial_parameters(jax.random.key(1))
     policy = model.policy(np.asarray(theta))
     np.testing.assert_allclose(policy.probabilities(states), played, rtol=1e-12)
     assert not np.any(np.asarray(uniform)[64:])
     assert np.all(np.asarray(uniform)[:64])
 
 
-def test_actions_have_the_chances_that_they_should_have() -> None:
+def test_actions_have_the_probs_that_they_should_have() -> None:
     uniform = (jnp.arange(1000) + 0.5) / 1000
-    chances = jnp.array([0.2, 0.5, 0.3])
+    probs = jnp.array([0.2, 0.5, 0.3])
 
     @jax.jit
     @jax.vmap
     def acts(u: Any) -> Any:
-        return drawn(chances, u), greedy(chances, 0.3 * u**0, u), greedy(chances, 0.0 * u, u)
+        return (
+            sample_action(probs, u),
+            epsilon_greedy(probs, 0.3 * u**0, u),
+            epsilon_greedy(probs, 0.0 * u, u),
+        )
 
     counts = [np.bincount(taken, minlength=3).tolist() for taken in acts(uniform)]
     assert counts == [[200, 500, 300], [100, 800, 100], [0, 1000, 0]]
@@ -287,12 +300,12 @@ def test_every_report_has_noise_of_its_own_key() -> None:
         for _ in range(count):
             state, _ = run.advance(state, 1)
             models.append(state.aggregators.theta)
-        for lane, seed in enumerate(seeds):
+        for replica, seed in enumerate(seeds):
             noise = jax.random.split(jax.random.key(seed), 4)[3]
             for number in range(count):
                 key = jax.random.fold_in(noise, jnp.uint32(number))
                 report = report_laplace_jax.reports(plan, jnp.zeros((1, SMALL.dimension)), key)[0]
-                moved = models[number][lane] - models[number + 1][lane]
+                moved = models[number][replica] - models[number + 1][replica]
                 np.testing.assert_allclose(moved, report, rtol=1e-9, atol=1e-12)
 
 
@@ -309,11 +322,12 @@ def test_an_arm_is_the_plan_of_a_privatiser() -> None:
 def by_hand(
     seed: int, privatiser: Privatiser, agents: int, *, fixed: bool
 ) -> tuple[Any, list[int], list[int]]:
-    """A lane of a program, an agent at a time, with the aggregator's core: model, lengths, ages."""
+    """A replica of a program, an agent at a time, with the aggregator's core: model, lengths,
+    ages."""
     first, actions, arrivals, noise = jax.random.split(jax.random.key(seed), 4)
     own = {"gamma": 0.9, "baseline": 5.0}
     core = Aggregator(privatiser, rate=0.05, buffer=2, optimiser="adam")
-    state = core.begin(np.asarray(SMALL.initial(first)))
+    state = core.begin(np.asarray(SMALL.initial_parameters(first)))
     step, draw = jax.jit(ENV.step), jax.jit(lambda key: jax.random.uniform(key, (4, 3)))
 
     @jax.jit
@@ -368,7 +382,7 @@ def by_hand(
             report = randomised(row, np.uint32(len(lengths)))
             ages.append(state.version - agent["ticket"].version)
             state, verdict = core.submit(state, agent["ticket"], privatiser.plan.encode(report))
-            assert verdict.accepted
+            assert verdict.is_accepted
             left.append((place, len(lengths)))
             lengths.append(count)
         for place, number in left:
@@ -383,15 +397,17 @@ def test_a_compiled_run_is_what_the_core_makes_of_the_same_agents(timing: Any) -
     run = replace(program(*(Arm.of(plan) for plan in plans)), timing=timing)
     with jax.enable_x64(True):
         state, seen = run.advance(run.init(keys(3, 1, 2, 7), numbers()), 12)
-        for lane, seed in ((0, 3), (3, 7)):
-            theta, lengths, ages = by_hand(seed, plans[lane // 2], 12, fixed=timing == "fixed")
-            assert np.asarray(seen["length"])[lane].tolist() == lengths
-            np.testing.assert_allclose(state.aggregators.theta[lane], theta, rtol=1e-9, atol=1e-12)
+        for replica, seed in ((0, 3), (3, 7)):
+            theta, lengths, ages = by_hand(seed, plans[replica // 2], 12, fixed=timing == "fixed")
+            assert np.asarray(seen["length"])[replica].tolist() == lengths
+            np.testing.assert_allclose(
+                state.aggregators.theta[replica], theta, rtol=1e-9, atol=1e-12
+            )
             assert max(ages) > 0  # some models were old
 
 
 @pytest.mark.parametrize("timing", ["open", pytest.param("fixed", marks=pytest.mark.slow)])
-def test_a_run_in_pieces_is_the_same_run_and_lanes_know_nothing_of_each_other(
+def test_a_run_in_pieces_is_the_same_run_and_replicas_know_nothing_of_each_other(
     timing: Any, tmp_path: Path
 ) -> None:
     run = replace(RUN, timing=timing)
@@ -408,8 +424,8 @@ def test_a_run_in_pieces_is_the_same_run_and_lanes_know_nothing_of_each_other(
         np.testing.assert_array_equal(seen["return"], seen["length"])
         np.testing.assert_array_equal(np.concatenate(pieces, axis=1), seen["length"])
         assert bits(state) == bits(whole)
-        assert np.asarray(whole.aggregators.accepted).tolist() == [11] * LANES
-        # All lanes but the first are others, and the first does not notice.
+        assert np.asarray(whole.aggregators.accepted).tolist() == [11] * REPLICAS
+        # All replicas but the first are others, and the first does not notice.
         other = run.init(keys(3, 8, 9, 10), {**numbers(), "rate": jnp.array([0.05, 1.0, 0.3, 2.0])})
         beside, lengths = run.advance(other, 11)
         np.testing.assert_array_equal(lengths["length"][0], seen["length"][0])
@@ -439,13 +455,15 @@ def test_how_long_agents_play_moves_no_model_when_reports_come_at_fixed_times(ti
 
 
 @pytest.mark.slow
-def test_lanes_in_parts_on_all_cores_are_the_same_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_in_parts_on_all_cores_are_the_same_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seeds = keys(*range(10))
     own = {name: jnp.arange(10) * 0.01 + x[0] for name, x in numbers().items()}
     with jax.enable_x64(True):
         _, seen = RUN.advance(RUN.init(seeds, own), 9)
         for together in (100, 4):
-            monkeypatch.setattr(pgc_program, "_TOGETHER", together)
+            monkeypatch.setattr(pgc_program, "_MAX_REPLICAS", together)
             found = play(RUN, seeds, own, 9)
             for name, x in seen.items():
                 np.testing.assert_array_equal(found[name], x)
@@ -462,7 +480,7 @@ def test_full_buffers_move_the_model_by_a_rate_that_falls_as_it_is_told_to() -> 
             "decay": jnp.array([0, 0, 1.0]),
         }
         reports = jnp.array([[6.0, -2.0]] * 3)
-        found = plain.accepted(now, jnp.array([True] * 3), reports, jnp.array([0, 0, 3]), own)
+        found = plain.add_reports(now, jnp.array([True] * 3), reports, jnp.array([0, 0, 3]), own)
     # The second buffer is not full. The third report is three versions old, so half counts, and
     # five buffers of two are over of 16 agents.
     rest = 1.0 - 10 / 16
@@ -486,9 +504,9 @@ def test_what_cannot_be_is_refused_with_a_sentence(changes: Any, words: str) -> 
         replace(RUN, **changes)
 
 
-def test_settings_and_lanes_must_fit() -> None:
+def test_settings_and_replicas_must_fit() -> None:
     with jax.enable_x64(True):
-        with pytest.raises(InputError, match="as many lanes"):
+        with pytest.raises(InputError, match="as many replicas"):
             RUN.init(keys(1, 2, 3), {})
         with pytest.raises(
             InputError, match="settings must be rate, buffer, decay, gamma, baseline"

@@ -121,7 +121,7 @@ def told(ask: Callable[..., Any], *given: Any, **more: Any) -> Any:
 
 
 def _costs(events: list[Event], relation: Relation) -> Any:
-    kinds = {kind: Filter.suited_to(LIMIT, kind) for kind in FilterKind}
+    kinds = {kind: Filter.for_limit(LIMIT, kind) for kind in FilterKind}
     return {
         "events": [str(event) for event in events],
         "accounts": {repr(at): told(account, events, at, relation) for at in DELTAS},
@@ -191,12 +191,12 @@ def filters() -> Any:
     for limit in (Budget(0.5, 1e-6), Budget(4.0, 1e-5), Budget(50.0, 1e-2), Budget(1.0)):
         for kind in (None, *FilterKind):
             name = f"{kind} at {limit.epsilon}, {limit.delta}"
-            chosen = told(Filter.suited_to, limit, kind)
+            chosen = told(Filter.for_limit, limit, kind)
             if isinstance(chosen, dict):
                 found[name] = chosen
                 continue
             spent = told(chosen.cost, Gaussian(40.0, 1.0), Relation.REPLACE_ONE)
-            left = spent if isinstance(spent, dict) else chosen.left(spent)
+            left = spent if isinstance(spent, dict) else chosen.remaining(spent)
             found[name] = {"filter": chosen, "cap": chosen.cap, "cost": spent, "left": left}
     return found
 
@@ -230,11 +230,11 @@ def _spent(filter_kind: str | None, limit: Budget | None, relation: Relation) ->
         steps = []
         for events, given in spends:
             entry = told(ledger.spend, events, reward_radius=radius, **given)
-            steps.append({"spent": entry, "left": ledger.left()})
+            steps.append({"spent": entry, "left": ledger.remaining()})
         return {
             "steps": steps,
-            "paid": {repr(at): ledger.paid(at) for at in DELTAS},
-            "paid by second": ledger.paid(1e-6, "second"),
+            "paid": {repr(at): ledger.account(at) for at in DELTAS},
+            "paid by second": ledger.account(1e-6, "second"),
             "checked": ledger.check(),
             "whole": ledger.to_dict(),
             "shown": said("ledger show some.ledger --delta 1e-6 --json"),
@@ -347,7 +347,7 @@ def limits_commands() -> Any:
         "ceiling, apart": limits.ceiling(worth, Budget(0.5, 1e-4), apart),
         "of events": limits.best_accuracy_of(_BOTH, Relation.REPLACE_ONE),
         "gdp": limits.best_accuracy_gdp(0.7),
-        "group": limits.group(Budget(0.5, 1e-6), 3),
+        "group": limits.group_privacy(Budget(0.5, 1e-6), 3),
     }
 
 

@@ -58,8 +58,8 @@ train(
 
 # --- functional-q ---------------------------------------------------------------------------------
 
-_WALK = "--env Interval --steps 60 --reward-range 0,0.5"
-_RADIUS = f"{_WALK} --epsilon 0.9 --delta 1e-4 --reward-radius 0.01"
+_ROLLOUT = "--env Interval --steps 60 --reward-range 0,0.5"
+_RADIUS = f"{_ROLLOUT} --epsilon 0.9 --delta 1e-4 --reward-radius 0.01"
 
 for _release, _more in {
     "reward-model": "--rounds 6 --reward-features cosine:3 --public",
@@ -69,7 +69,7 @@ for _release, _more in {
     "evaluations": "--evaluations 3 --horizon 5",
 }.items():
     train(_release, "functional-q", f"{_RADIUS} --release {_release} {_more}")
-train("none", "functional-q", f"{_WALK} --release none --rounds 6 --public")
+train("none", "functional-q", f"{_ROLLOUT} --release none --rounds 6 --public")
 train("actor-critic", "functional-q", f"{_RADIUS} --planner actor-critic --iterations 5")
 train(
     "network",

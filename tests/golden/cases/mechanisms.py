@@ -65,15 +65,15 @@ def mechanism_sums() -> Any:
         for relation in (Relation.REPLACE_ONE, Relation.ADD_REMOVE):
             at = f"{budget.epsilon}, {budget.delta}, {relation}"
             for times in (1, 7):
-                gaussian = GaussianMechanism.calibrated(2.0, budget, relation, times=times)
+                gaussian = GaussianMechanism.from_budget(2.0, budget, relation, times=times)
                 found[f"gaussian at {at}, {times}"] = _made(gaussian, ROWS.sum(axis=0))
-                laplace = LaplaceMechanism.calibrated(2.0, budget, relation, times=times)
+                laplace = LaplaceMechanism.from_budget(2.0, budget, relation, times=times)
                 found[f"laplace at {at}, {times}"] = _made(laplace, ROWS.sum(axis=0))
             for name, kind in (
                 ("gaussian", GridGaussianMechanism),
                 ("laplace", GridLaplaceMechanism),
             ):
-                grid = kind.calibrated(1.0, budget, relation, dimension=3)
+                grid = kind.from_budget(1.0, budget, relation, dimension=3)
                 found[f"grid {name} at {at}"] = _made(grid, ROWS)
     return found
 
@@ -84,7 +84,7 @@ def mechanism_running_sums() -> Any:
     for strategy in Strategy:
         band = 4 if strategy is Strategy.BANDED else None
         for times in (1, 3):
-            plan = CorrelatedMechanism.calibrated(
+            plan = CorrelatedMechanism.from_budget(
                 1.0, BUDGETS[0], horizon=12, strategy=strategy, band=band, participations=times,
                 separation=4,
             )  # fmt: skip
@@ -99,7 +99,7 @@ def mechanism_functions() -> Any:
     def given(x: Any) -> Any:
         return np.sin(3.0 * np.asarray(x)).reshape(len(x), -1)[:, 0]
 
-    line = FunctionalMechanism.calibrated(1.5, 0.0, 1.0, 0.3, BUDGETS[1])
+    line = FunctionalMechanism.from_budget(1.5, 0.0, 1.0, 0.3, BUDGETS[1])
     plane = np.stack([at, at[::-1]], axis=1)
     kernels: dict[str, ProductExponential | FeatureKernel] = {
         "product": ProductExponential((1.0, 2.0)),
@@ -108,11 +108,11 @@ def mechanism_functions() -> Any:
         ),
     }
     fields = {
-        name: FieldMechanism.calibrated(kernel, 0.3, BUDGETS[1], times=2)
+        name: FieldMechanism.from_budget(kernel, 0.3, BUDGETS[1], times=2)
         for name, kernel in kernels.items()
     }
     points = np.linspace(0.0, 1.0, 9)
-    model = RewardModelMechanism.calibrated(
+    model = RewardModelMechanism.from_budget(
         0.01, BUDGETS[1], points, Cosine(3), reward_range=(0.0, 1.0)
     )
     released, event = model.release(np.sqrt(points), reproducible(11))
@@ -154,8 +154,11 @@ def mechanism_smooth() -> Any:
     found: dict[str, Any] = {}
     for budget in BUDGETS:
         for dimension in (1, 5):
-            for name in ("published", "calibrated"):
-                plan = getattr(SmoothMechanism, name)(budget, dimension)
+            for name, make in (
+                ("published", SmoothMechanism.from_paper),
+                ("calibrated", SmoothMechanism.from_budget),
+            ):
+                plan = make(budget, dimension)
                 released, event = plan.release(np.arange(dimension), 0.3, reproducible(11))
                 found[f"{name} at {budget.epsilon}, {dimension}"] = {
                     "alpha": plan.alpha,

@@ -60,7 +60,7 @@ def _rajabi2022() -> Any:
     return {
         "references": list(rajabi2022.references(["printed"])),
         "certified": list(
-            rajabi2022_certified.certified(
+            rajabi2022_certified.certified_rows(
                 [0], epsilons=[10.0], radii=[1e-3], prospects=["tversky-kahneman"],
                 learners=["reward model"], env=small,
             )
@@ -84,8 +84,8 @@ def _gambles() -> Any:
         ),
         "gambles": [
             {
-                "chosen": one.chosen(prospect),
-                "best": one.best_chance(prospect),
+                "chosen": one.is_worth_taking(prospect),
+                "best": one.best_prob(prospect),
                 "values": one.value(prospect, np.linspace(0.0, 1.0, 5)),
             }
             for one in paper.GAMBLES

@@ -48,7 +48,7 @@ def test_the_compiled_version_is_algorithm_1(hidden: tuple[int, ...]) -> None:
     program = replace(made.program, block=1, dtype="float64")
     with jax.enable_x64(True):
         key = jax.random.key(5)
-        settings = {name: jnp.full(1, value) for name, value in made.own.items()}
+        settings = {name: jnp.full(1, value) for name, value in made.settings_by_name.items()}
         state, seen = program.advance(program.init(key[None], settings), SUBMISSIONS)
         first, actions, arrivals, noise = jax.random.split(key, 4)
         episodes: list[Played] = []
@@ -71,7 +71,9 @@ def test_the_compiled_version_is_algorithm_1(hidden: tuple[int, ...]) -> None:
             drawn = jax.random.uniform(jax.random.fold_in(actions, tick), (1, FLIGHT), jnp.float64)
             return float(drawn[0, place])
 
-        begun = tuple(np.asarray(x) for x in program.model.weights(program.model.initial(first)))
+        begun = tuple(
+            np.asarray(x) for x in program.model.weights(program.model.initial_parameters(first))
+        )
         found = algorithm.pgc_a3c(
             begun,
             world,
@@ -80,11 +82,14 @@ def test_the_compiled_version_is_algorithm_1(hidden: tuple[int, ...]) -> None:
             submissions=SUBMISSIONS,
             flight=FLIGHT,
             buffer=2,
-            **{name: made.own[name] for name in ("rate", "gamma", "value_weight", "entropy")},
+            **{
+                name: made.settings_by_name[name]
+                for name in ("rate", "gamma", "value_weight", "entropy")
+            },
         )
         wanted = np.asarray(state.aggregators.theta)[0]
-        np.testing.assert_allclose(algorithm.packed(found), wanted, rtol=1e-8, atol=1e-10)
-        assert np.max(np.abs(wanted - algorithm.packed(begun))) > 0.1
+        np.testing.assert_allclose(algorithm.flatten(found), wanted, rtol=1e-8, atol=1e-10)
+        assert np.max(np.abs(wanted - algorithm.flatten(begun))) > 0.1
         lengths = np.asarray(seen["length"])[0]
         assert lengths.min() < 12 == lengths.max()  # both kinds of ends were met
 
@@ -107,7 +112,7 @@ def test_algorithm_3_has_the_law_of_the_projected_sign() -> None:
     gradient = rng.normal(size=5)
     directions = plan.directions([b"0123456789abcdef"])[0].astype(np.float64)
     position = plan.positions(gradient[None], [b"0123456789abcdef"])[0]
-    honest = 1.0 / (1.0 + np.exp(-float(plan.each)))
+    honest = 1.0 / (1.0 + np.exp(-float(plan.epsilon_per_part)))
     law = (1.0 + position) / 2.0
     law = law * honest + (1.0 - law) * (1.0 - honest)
     for bit, share in enumerate(law):

@@ -24,7 +24,7 @@ def test_the_same_noise_is_claimed_and_certified(mechanism: Any) -> None:
     assert learned.settings["parameters"] == 112
     assert learned.settings["reports"] == 100
     if mechanism is None:
-        assert learned.promise == learned.protects == NOT_PRIVATE
+        assert learned.promise == learned.privacy_statement == NOT_PRIVATE
         return
     claim = learned.claim
     assert claim.epsilon == 1.0
@@ -33,7 +33,7 @@ def test_the_same_noise_is_claimed_and_certified(mechanism: Any) -> None:
     claim.certified.verify()
     statements = [one.statement for one in claim.certified.assumptions]
     assert ("idealised real arithmetic" in " ".join(statements)) == (mechanism == "laplace")
-    assert "its 2 reports" in learned.protects
+    assert "its 2 reports" in learned.privacy_statement
 
 
 def test_settings_are_the_papers_unless_others_were_said() -> None:
@@ -63,7 +63,7 @@ def test_settings_are_the_papers_unless_others_were_said() -> None:
 
 
 def test_no_baseline_is_needed_elsewhere() -> None:
-    assert "baseline" not in PGC(1.0).program(make("Taxi"), 10).own
+    assert "baseline" not in PGC(1.0).program(make("Taxi"), 10).settings_by_name
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_values_at_the_start_are_ordered() -> None:
 
 
 def test_a_row_says_what_privacy_left() -> None:
-    (row,) = certified.certified(
+    (row,) = certified.certified_rows(
         [0],
         epsilons=[10.0],
         radii=[1e-3],
@@ -69,8 +69,8 @@ def test_a_row_says_what_privacy_left() -> None:
 @pytest.mark.slow
 def test_much_noise_leaves_little() -> None:
     names: dict[str, Any] = {"prospects": ["tversky-kahneman"], "epsilons": [1.0], "env": SMALL}
-    (noisy,) = certified.certified([0, 1], radii=[50.0], learners=["reward model"], **names)
-    (updated,) = certified.certified([0, 1], learners=["updates"], **names)
+    (noisy,) = certified.certified_rows([0, 1], radii=[50.0], learners=["reward model"], **names)
+    (updated,) = certified.certified_rows([0, 1], learners=["updates"], **names)
     exact = certified.without_noise([0], prospect="tversky-kahneman", env=SMALL)
     assert exact["cpt_value"] > exact["optimum"] - 0.05
     assert exact["epsilon"] is exact["delta"] is None

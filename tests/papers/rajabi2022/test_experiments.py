@@ -43,7 +43,7 @@ def rows(cpt: float = 1.0, mean: float = 2.0, noise: float = 0.5, spread: float 
 def holds(given: list[Any]) -> list[bool]:
     kind = ("Q and noise", "visits")
     found = [one for one in paper.verdicts(given) if (one.get("shown"), one.get("counted")) == kind]
-    assert [one["said"] for one in found] == list(printed.SAID)
+    assert [one["said"] for one in found] == list(printed.STATEMENTS)
     return [one["holds"] for one in found]
 
 
@@ -98,7 +98,7 @@ def test_exact_policies() -> None:
 def test_a_policy_of_points_visits_like_its_mean() -> None:
     """Against roll-outs in the square, of a policy that depends on the place in a cell."""
     square = ObstacleSquare(obstacles=((2, 1, 50.0), (1, 3, 25.0)), size=4, step_limit=400)
-    judge = paper.Judge(square, 0.9)
+    judge = paper.PolicyEvaluator(square, 0.9)
 
     def likely(points: Any) -> Any:
         inside = points - np.floor(points)
@@ -118,7 +118,7 @@ def test_a_policy_of_points_visits_like_its_mean() -> None:
     played = jax.jit(lambda key: episodes(square, policy, key, count, steps=60))(KEY)
     cells = np.asarray(square.cells(played.transitions.next_observation))
     valid = np.asarray(played.valid)
-    exact = judge.occupied(table)[judge.obstacles]
+    exact = judge.cell_visits(table)[judge.obstacles]
     for cell, truth in zip(judge.obstacles, exact, strict=True):
         visits = np.sum((cells == cell) & valid, axis=1)
         assert abs(visits.mean() - truth) < 4.9 * visits.std() / np.sqrt(count)
@@ -127,10 +127,10 @@ def test_a_policy_of_points_visits_like_its_mean() -> None:
 def test_steps_are_counted_where_they_end() -> None:
     """Straight to the obstacle of 50 and through it, if every action does what it says."""
     square = ObstacleSquare(intended=1.0)
-    judge = paper.Judge(square, 0.9)
+    judge = paper.PolicyEvaluator(square, 0.9)
     right, up = np.eye(4)[1], np.eye(4)[2]
     policy = np.array([right if cell % 10 < 9 else up for cell in range(100)])
-    steps = judge.occupied(policy)
+    steps = judge.cell_visits(policy)
     assert steps[judge.obstacles].tolist() == [1.0, 0.0, 0.0, 0.0]
     assert steps.sum() == 18.0  # of which the last ends at the target
     found = judge.row(policy, "expectation")
@@ -140,9 +140,9 @@ def test_steps_are_counted_where_they_end() -> None:
 
 def test_past_the_target_all_rows_are_distributions() -> None:
     for preset in get_args(paper.Preset):
-        judge = paper.Judge(paper.square(preset), 0.9)
+        judge = paper.PolicyEvaluator(paper.make_env(preset), 0.9)
         policy = np.random.default_rng(0).dirichlet(np.ones(4), 100)
-        onward = judge._onward(policy)
+        onward = judge._transitions_past_target(policy)
         np.testing.assert_allclose(onward.sum(axis=1), 1.0)
         # The target leads to its two neighbours, or stays if the text is followed.
         assert set(np.flatnonzero(onward[-1])) <= {98, 89, 99}
@@ -151,7 +151,7 @@ def test_past_the_target_all_rows_are_distributions() -> None:
         assert onward[99, 99] == pytest.approx(stays)
         one = np.zeros((100, 4))
         one[:, 0] = 1.0
-        assert judge._onward(one)[99, 98] == pytest.approx(0.9)
+        assert judge._transitions_past_target(one)[99, 98] == pytest.approx(0.9)
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_tables_and_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     make = paper.learner
     short: dict[str, Any] = {"iterations": 60, "samples": 20}
     monkeypatch.setattr(paper, "learner", lambda *given: replace(make(*given), **short))
-    paper._trained.cache_clear()
+    paper._train_runs.cache_clear()
     found = list(paper.table_1([0, 1]))
     assert len(found) == 40
     for one in found:
@@ -176,9 +176,9 @@ def test_tables_and_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(one["mean"]) == len(one["variance"]) == 20
     # Without noise the loss is smaller.
     assert curves[0]["mean"][0] < curves[2]["mean"][0]
-    paper._trained.cache_clear()
+    paper._train_runs.cache_clear()
 
 
 def test_presets_have_names() -> None:
     with pytest.raises(InputError, match="preset must be"):
-        paper.square("notebook")  # type: ignore[arg-type]
+        paper.make_env("notebook")  # type: ignore[arg-type]

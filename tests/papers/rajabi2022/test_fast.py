@@ -19,9 +19,15 @@ from privrl.envs import CartPole, MountainCar, ObstacleGrid, ObstacleSquare
 from privrl.papers.rajabi2022 import ProspectQ
 from privrl.papers.rajabi2022 import fast as paper
 from privrl.papers.rajabi2022.algorithm import PPCPTRL, Chance, Outcome
-from privrl.papers.rajabi2022.fast import Drawn, ProspectQProgram, ProspectQState, drawn, take_step
+from privrl.papers.rajabi2022.fast import (
+    ProspectQProgram,
+    ProspectQState,
+    Randomness,
+    draw_randomness,
+    take_step,
+)
 from privrl.papers.rajabi2022.field import Field
-from privrl.papers.rajabi2022.learner import learned_q
+from privrl.papers.rajabi2022.learner import make_result
 from privrl.papers.wang2019 import draws
 from privrl.papers.wang2019.learner import NO_CLAIM
 from privrl.privacy import InputError
@@ -54,8 +60,8 @@ def small_code(**changes: Any) -> ProspectQ:
 def test_theorem_1_sets_sigma_and_beta_together() -> None:
     claim = ProspectQ.printed().promise
     assert isinstance(claim, Claim)
-    assert ProspectQ.printed().scale == (claim.details["sigma"], claim.details["beta"])
-    assert ProspectQ.printed().scale == pytest.approx((0.0489, 99.7), rel=0.01)
+    assert ProspectQ.printed().noise_parameters == (claim.details["sigma"], claim.details["beta"])
+    assert ProspectQ.printed().noise_parameters == pytest.approx((0.0489, 99.7), rel=0.01)
     assert "each single iteration" in claim.scope
     assert ProspectQ.printed(sigma=0.0, rate=1.0).promise == NOT_PRIVATE
     assert ProspectQ.public_code().promise == NO_CLAIM
@@ -142,7 +148,7 @@ def test_the_noise_has_its_law() -> None:
     path = ProspectQProgram(config, SMALL).init(jax.random.split(jax.random.key(1), count)).path
     with jax.enable_x64(True):
         features = np.asarray(field.features(jnp.asarray(POINTS)))
-    values = np.asarray(path, np.float64) @ features.T  # (lanes, actions, points)
+    values = np.asarray(path, np.float64) @ features.T  # (replicas, actions, points)
     size = 4 * len(POINTS)
     truth = np.kron(np.eye(4), 1.5**2 * kernel(field, POINTS, 1.7))
     spread = np.sqrt((np.outer(np.diag(truth), np.diag(truth)) + truth**2) / count)
@@ -181,20 +187,20 @@ def test_a_field_is_the_sum_of_its_features(field: Field) -> None:
         x = jnp.asarray(
             np.vstack([rng.random((6, dimension)), np.zeros(dimension), np.ones(dimension)])
         )
-        found, rows = jax.jit(field.at)(weights, x), jax.jit(field.features)(x)
+        found, rows = jax.jit(field.evaluate)(weights, x), jax.jit(field.features)(x)
         np.testing.assert_allclose(found, rows @ weights.T, atol=1e-12)
 
 
 # --- an iteration, step by step -------------------------------------------------------------------
 
 
-def square(x: Floats, action: int, chance: Floats) -> Outcome:
+def square(x: Floats, action: int, prob: Floats) -> Outcome:
     """`SMALL` in plain arithmetic, from three uniform numbers."""
     size, tables = SMALL.size, SMALL.grid.tables
     cell = int(x[0] * size) + size * int(x[1] * size)
-    way = int(np.sum(chance[0] >= tables.params().cumulative[cell, action, :-1]))
+    way = int(np.sum(prob[0] >= tables.params().cumulative[cell, action, :-1]))
     after = int(tables.successors[cell, action, way])
-    landed = np.array([after % size, after // size]) + chance[1:]
+    landed = np.array([after % size, after // size]) + prob[1:]
     reward = float(tables.rewards[cell, action, way])
     return Outcome(landed / size, reward, bool(tables.terminated[cell, action, way]))
 
@@ -212,8 +218,8 @@ def field_of(field: Field, path: Floats) -> Callable[[Floats], Floats]:
     return at
 
 
-def chance_of(config: ProspectQ, drawn: Drawn, lane: int, number: int, key: Any) -> Chance:
-    """What one lane meets in an iteration."""
+def prob_of(config: ProspectQ, drawn: Randomness, replica: int, number: int, key: Any) -> Chance:
+    """What one replica meets in an iteration."""
     steps = (number + 1) * config.batch
     own, there = jax.random.fold_in(key, number), min(steps, config.replay)
     picks = np.empty(0)
@@ -221,9 +227,9 @@ def chance_of(config: ProspectQ, drawn: Drawn, lane: int, number: int, key: Any)
         picks = np.asarray(draws.subsets(own, jnp.asarray([there]), config.minibatch)[0])
         assert there < config.minibatch or len(set(picks.tolist())) == config.minibatch
     return Chance(
-        np.asarray(drawn.begun.inner[:, lane], np.float64) / SMALL.size,
-        np.asarray(drawn.chance[:, lane], np.float64),
-        np.asarray(drawn.share[:, lane]),
+        np.asarray(drawn.begun.inner[:, replica], np.float64) / SMALL.size,
+        np.asarray(drawn.prob[:, replica], np.float64),
+        np.asarray(drawn.share[:, replica]),
         picks,
     )
 
@@ -249,8 +255,8 @@ def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
     state = begun
     ends = list[bool]()
 
-    def world(x: Floats, action: int, chance: Floats) -> Outcome:
-        found = square(x, action, chance)
+    def world(x: Floats, action: int, prob: Floats) -> Outcome:
+        found = square(x, action, prob)
         ends.append(found.ends)
         return found
 
@@ -258,21 +264,21 @@ def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
         PPCPTRL(replace(config, gamma=gamma), world, (2, 4), np.asarray(weights, np.float64))
         for gamma, weights in zip(gammas, begun.weights, strict=True)
     ]
-    chances = jax.jit(partial(drawn, program.form, SMALL))
+    probs = jax.jit(partial(draw_randomness, program.form, SMALL))
     paths = []
     for number in range(config.iterations):
         with jax.enable_x64(False):
-            chance = jax.tree.map(np.asarray, chances(state))
+            prob = jax.tree.map(np.asarray, probs(state))
         state, seen = program.advance(state, 1)
         paths.append(np.asarray(state.path, np.float64))
-        for lane, one in enumerate(plain):
-            own = chance_of(config, chance, lane, number, begun.replay[lane])
-            found = np.array(one.iteration(own, field_of(program.field, paths[-1][lane])))
-            assert seen["loss"][lane, 0] == pytest.approx(found[:, 0].mean(), rel=2e-3, abs=1e-4)
-            assert seen["return"][lane, 0] == pytest.approx(found[:, 1].sum(), rel=1e-5)
-    for lane, one in enumerate(plain):
-        assert np.max(np.abs(one.weights - np.asarray(begun.weights[lane]))) > 1e-2
-        np.testing.assert_allclose(state.weights[lane], one.weights, rtol=5e-3, atol=5e-4)
+        for replica, one in enumerate(plain):
+            own = prob_of(config, prob, replica, number, begun.replay[replica])
+            found = np.array(one.iteration(own, field_of(program.field, paths[-1][replica])))
+            assert seen["loss"][replica, 0] == pytest.approx(found[:, 0].mean(), rel=2e-3, abs=1e-4)
+            assert seen["return"][replica, 0] == pytest.approx(found[:, 1].sum(), rel=1e-5)
+    for replica, one in enumerate(plain):
+        assert np.max(np.abs(one.weights - np.asarray(begun.weights[replica]))) > 1e-2
+        np.testing.assert_allclose(state.weights[replica], one.weights, rtol=5e-3, atol=5e-4)
     # Episodes ended, and were begun afresh.
     assert any(ends)
     changes = [not np.array_equal(paths[0], path) for path in paths[1:]]
@@ -317,13 +323,13 @@ def test_targets_are_exact_cpt_values_of_many_samples(acting: Any) -> None:
         )
         shares = (np.arange(samples) + 0.5) / samples
         point = np.array([cell % 10, cell // 10]) + 0.5
-        chance = Drawn(
-            square.at(jnp.asarray([0.5, 0.5])),
+        prob = Randomness(
+            square.state_at(jnp.asarray([0.5, 0.5])),
             jnp.asarray(np.column_stack([shares, rng.random((samples, 2))]), jnp.float32),
             jnp.asarray(0.4),
         )
-        place = square.at(jnp.asarray(point, jnp.float32))
-        taken = jax.jit(partial(take_step, form, square))(own, place, chance)
+        place = square.state_at(jnp.asarray(point, jnp.float32))
+        taken = jax.jit(partial(take_step, form, square))(own, place, prob)
         action = int(taken.row.action)
         after = values[:, tables.successors[cell, action]]
         raised = np.exp(after)
@@ -357,7 +363,7 @@ def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None
     program = ProspectQProgram(config, SMALL)
     state = program.init(KEYS, {"sigma": np.array([2.0, 0.0])})
     points = np.random.default_rng(0).random((40, 2)) * 2.0
-    shown = learned_q(program, state, 3, public=False)
+    shown = make_result(program, state, 3, public=False)
     np.testing.assert_allclose(shown.values(points), program.values(state, points)[0], atol=1e-5)
     likely = program.probabilities(state, points)[0]
     np.testing.assert_allclose(shown.predict(points), likely, atol=1e-5)
@@ -367,7 +373,7 @@ def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None
     same = LearnedQ.load(tmp_path / "shown.json")
     np.testing.assert_array_equal(same.values(points), shown.values(points))
     # Q alone is another function.
-    alone = learned_q(program, state, 3, public=False, noise=False)
+    alone = make_result(program, state, 3, public=False, noise=False)
     np.testing.assert_allclose(
         alone.values(points), program.values(state, points, noise=False)[0], atol=1e-5
     )
@@ -375,7 +381,7 @@ def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None
     alone.save(tmp_path / "alone.json")
     again = LearnedQ.load(tmp_path / "alone.json")
     np.testing.assert_array_equal(again.values(points), alone.values(points))
-    # The second lane has no noise.
+    # The second replica has no noise.
     np.testing.assert_array_equal(
         program.values(state, points)[1], program.values(state, points, noise=False)[1]
     )
@@ -384,19 +390,19 @@ def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None
 def test_promises() -> None:
     own = small_printed(sigma=None, rate=None, step=0.001)
     program = ProspectQProgram(own, SMALL)
-    shown = learned_q(program, program.init(KEYS), 3, public=False)
+    shown = make_result(program, program.init(KEYS), 3, public=False)
     assert isinstance(shown.promise, Claim)
     assert shown.claim.source == "rajabi2022, Theorem 1"
-    assert shown.settings["sigma"] == pytest.approx(own.scale[0])
+    assert shown.settings["sigma"] == pytest.approx(own.noise_parameters[0])
     free = ProspectQProgram(replace(own, sigma=0.0, rate=1.0), SMALL)
-    without = learned_q(free, program.init(KEYS, {"sigma": 0.0}), None, public=False)
-    assert "Not private" in without.protects
+    without = make_result(free, program.init(KEYS, {"sigma": 0.0}), None, public=False)
+    assert "Not private" in without.privacy_statement
 
 
 @pytest.mark.slow
 def test_scores() -> None:
     program = ProspectQProgram(small_printed(), SMALL)
-    shown = learned_q(program, program.init(KEYS), 3, public=True)
+    shown = make_result(program, program.init(KEYS), 3, public=True)
     assert shown.score is not None
     assert -20.0 * 5.0 <= shown.score < 0.0
 

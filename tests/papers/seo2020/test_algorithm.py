@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.paper_actor_critic import play
 from privrl.papers.seo2020 import ActorCritic
-from privrl.papers.seo2020.algorithm import run, scaled
+from privrl.papers.seo2020.algorithm import run, scale_to_bound
 from tests.papers.seo2020.tables import small
 
 
@@ -35,13 +35,13 @@ def test_the_benchmark_times_the_same_algorithm(
 
 def test_vectors_are_scaled_to_the_median_of_what_is_not_zero() -> None:
     printed, constant = ActorCritic(), ActorCritic(clip=2.0)
-    vector, bound = scaled(printed, np.array([0.0, 3.0, -4.0, 0.0]))
+    vector, bound = scale_to_bound(printed, np.array([0.0, 3.0, -4.0, 0.0]))
     assert bound == 3.5
     np.testing.assert_allclose(vector, [0.0, 2.1, -2.8, 0.0])
-    vector, bound = scaled(constant, np.array([3e-200, -4e-200]))
+    vector, bound = scale_to_bound(constant, np.array([3e-200, -4e-200]))
     assert bound == 2.0
     np.testing.assert_allclose(vector, [1.2, -1.6])
     for config, wanted in ((printed, 0.0), (constant, 2.0)):
-        vector, bound = scaled(config, np.zeros(2))
+        vector, bound = scale_to_bound(config, np.zeros(2))
         assert bound == wanted
         np.testing.assert_array_equal(vector, [0.0, 0.0])

@@ -76,7 +76,7 @@ def test_policies_are_judged_by_their_returns() -> None:
 @pytest.mark.slow
 def test_the_claim_for_one_step_does_not_hold() -> None:
     found = experiments.attack("actor", 1.0, runs=1000)
-    assert found.broken
+    assert found.is_refuted
     assert found.epsilon > 4.0
 
 

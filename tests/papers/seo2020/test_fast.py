@@ -17,7 +17,7 @@ from privrl.control.program import Program, load_state, save_state
 from privrl.envs import MDP100, TabularMDP, Taxi
 from privrl.papers.seo2020 import ActorCritic, ActorCriticProgram, fast, parts, train
 from privrl.papers.seo2020.algorithm import Run, run
-from privrl.papers.seo2020.dense import Dense, Happened, dense_episode, dense_update
+from privrl.papers.seo2020.dense import DenseState, Transition, dense_episode, dense_update
 from privrl.papers.seo2020.parts import LearnerState
 from privrl.papers.seo2020.similarity import trace_similarity
 from tests.papers.seo2020.tables import small
@@ -43,7 +43,7 @@ def compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @lru_cache
 def drawn(blocks: int, episodes: int) -> tuple[Floats, Floats]:
-    """All uniforms of `KEYS`: (episodes, lanes) of starts and (episodes, steps, 2, lanes)."""
+    """All uniforms of `KEYS`: (episodes, replicas) of starts and (episodes, steps, 2, replicas)."""
     program = ActorCriticProgram(QUIET, small())
     state = program.init(KEYS)
     found = []
@@ -62,14 +62,14 @@ def same_as_numpy(config: ActorCritic, env: TabularMDP, episodes: int = 3) -> li
     state, seen = program.advance(program.init(KEYS), episodes)
     actor, critic, correction = program.weights(state)
     plain = []
-    for lane in range(len(KEYS)):
+    for replica in range(len(KEYS)):
         rng = np.random.default_rng(0)
-        expected = run(config, env, first[:, lane], uniforms[:, :, :, lane], rng)
+        expected = run(config, env, first[:, replica], uniforms[:, :, :, replica], rng)
         plain.append(expected)
-        np.testing.assert_array_equal(seen["length"][lane], expected.lengths)
-        np.testing.assert_allclose(seen["return"][lane], expected.returns, rtol=1e-9)
+        np.testing.assert_array_equal(seen["length"][replica], expected.lengths)
+        np.testing.assert_allclose(seen["return"][replica], expected.returns, rtol=1e-9)
         for ours, theirs in ((actor, expected.u), (critic, expected.v), (correction, expected.w)):
-            np.testing.assert_allclose(ours[lane], theirs, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(ours[replica], theirs, rtol=1e-9, atol=1e-9)
     return plain
 
 
@@ -131,7 +131,7 @@ def test_every_form_is_the_algorithm_as_printed(
 @pytest.mark.parametrize("actions", [1, 3])
 @pytest.mark.parametrize("states", [1, 7])
 def test_small_tables_and_short_episodes(states: int, actions: int, max_steps: int) -> None:
-    """Also a bound that is a constant; lanes with lambda 0 and above it side by side."""
+    """Also a bound that is a constant; replicas with lambda 0 and above it side by side."""
     rng = np.random.default_rng(states + actions)
     shape = (states, actions, 2)
     env = TabularMDP.from_tables(
@@ -147,19 +147,21 @@ def test_small_tables_and_short_episodes(states: int, actions: int, max_steps: i
         swept = {"lambda_": jnp.asarray(lambdas)}
     state, _ = program.advance(program.init(KEYS, swept), 4)
     first, uniforms = drawn(program.form.blocks, 4)
-    for lane, lambda_ in enumerate(lambdas):
+    for replica, lambda_ in enumerate(lambdas):
         one = replace(config, lambda_=float(lambda_))
-        expected = run(one, env, first[:, lane], uniforms[..., lane], np.random.default_rng(0))
+        expected = run(
+            one, env, first[:, replica], uniforms[..., replica], np.random.default_rng(0)
+        )
         for ours, theirs in zip(
             program.weights(state), (expected.u, expected.v, expected.w), strict=True
         ):
-            np.testing.assert_allclose(ours[lane], theirs, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(ours[replica], theirs, rtol=1e-9, atol=1e-9)
 
 
 # --- by hand --------------------------------------------------------------------------------------
 
 
-def by_hand(variant: Any) -> tuple[Dense, dict[str, Any]]:
+def by_hand(variant: Any) -> tuple[DenseState, dict[str, Any]]:
     """Three steps of three states and two actions, in plain arithmetic, with fixed noise."""
     gamma, lam, alpha_u, alpha_v, alpha_w, sigma = 0.9, 0.5, 0.2, 0.1, 0.3, 0.4
     actor_normals = np.arange(18.0).reshape(3, 3, 2) / 10.0 - 0.8
@@ -171,9 +173,9 @@ def by_hand(variant: Any) -> tuple[Dense, dict[str, Any]]:
     for (s, a, rho, r, after, ended), nu, nv in zip(
         steps, actor_normals, critic_normals, strict=True
     ):
-        chance = math.exp(u[s, a]) / (math.exp(u[s, 0]) + math.exp(u[s, 1]))
-        slope = np.array([-(1.0 - chance), -(1.0 - chance)])
-        slope[a] = 1.0 - chance
+        prob = math.exp(u[s, a]) / (math.exp(u[s, 0]) + math.exp(u[s, 1]))
+        slope = np.array([-(1.0 - prob), -(1.0 - prob)])
+        slope[a] = 1.0 - prob
         gradients.append(slope)
         on = 0.0 if ended else gamma
         delta = r + on * v[after] - v[s]
@@ -209,7 +211,7 @@ def by_hand(variant: Any) -> tuple[Dense, dict[str, Any]]:
         "actor": actor_normals,
         "critic": critic_normals,
     }
-    return Dense(*(jnp.asarray(one) for one in (u, v, w, eu, ev))), given
+    return DenseState(*(jnp.asarray(one) for one in (u, v, w, eu, ev))), given
 
 
 updated = jax.jit(dense_update, static_argnums=0)
@@ -221,13 +223,15 @@ def test_three_steps_by_hand(variant: Any) -> None:
         expected, given = by_hand(variant)
         form = ActorCriticProgram(replace(QUIET, variant=variant), small()).form
         numbers = {name: jnp.full((1,), value) for name, value in given["numbers"].items()}
-        now = Dense(*(jnp.zeros(shape) for shape in ((2, 3, 1), (3, 1), (3, 1), (2, 3, 1), (3, 1))))
+        now = DenseState(
+            *(jnp.zeros(shape) for shape in ((2, 3, 1), (3, 1), (3, 1), (2, 3, 1), (3, 1)))
+        )
         for number, (s, _, rho, r, after, ended) in enumerate(given["steps"]):
             now = updated(
                 form,
                 numbers,
                 now,
-                Happened(
+                Transition(
                     jnp.asarray([s]),
                     jnp.asarray(given["gradients"][number])[:, None],
                     jnp.asarray([rho]),
@@ -251,10 +255,10 @@ def test_the_first_step_by_hand() -> None:
     with jax.enable_x64(True):
         form = ActorCriticProgram(replace(QUIET, variant="actor"), small()).form
         numbers = {name: jnp.full((1,), value) for name, value in given["numbers"].items()}
-        zero = Dense(
+        zero = DenseState(
             *(jnp.zeros(shape) for shape in ((2, 3, 1), (3, 1), (3, 1), (2, 3, 1), (3, 1)))
         )
-        happened = Happened(
+        happened = Transition(
             jnp.asarray([0]),
             jnp.asarray([[-0.5], [0.5]]),
             jnp.ones((1,)),
@@ -273,24 +277,24 @@ def test_the_first_step_by_hand() -> None:
 
 @partial(jax.jit, static_argnames=("form", "episodes"))
 def with_traces(form: Any, world: Any, state: LearnerState, episodes: int) -> Any:
-    """The state after some episodes, the traces of the last one and all returns, of each lane."""
+    """The state after some episodes, the traces of the last one and all returns, per replica."""
     episode = dense_episode if form.dense else fast.lazy_episode
 
     def body(carry: Any, _: None) -> Any:
         after, (seen, kept) = episode(form, world, carry[0], True)
         return (after, kept), seen["return"]
 
-    lanes, states, _ = state.rows.shape
-    none = (jnp.zeros((states, form.actions, lanes)), jnp.zeros((states, lanes)))
+    replicas, states, _ = state.rows.shape
+    none = (jnp.zeros((states, form.actions, replicas)), jnp.zeros((states, replicas)))
     return jax.lax.scan(body, (state, none), None, length=episodes)
 
 
 def played(
-    config: ActorCritic, env: TabularMDP, lanes: int, episodes: int, seed: int, keep: bool
+    config: ActorCritic, env: TabularMDP, replicas: int, episodes: int, seed: int, keep: bool
 ) -> dict[str, Floats]:
-    """Everything, lanes first: weights, the last traces if kept, all returns."""
+    """Everything, replicas first: weights, the last traces if kept, all returns."""
     program = ActorCriticProgram(config, env, sweeps_lambda=keep)
-    state = program.init(jax.random.split(jax.random.key(seed), lanes))
+    state = program.init(jax.random.split(jax.random.key(seed), replicas))
     found: dict[str, Floats] = {}
     if keep:
         with jax.enable_x64(True):
@@ -303,12 +307,12 @@ def played(
         found["returns"] = np.asarray(seen["return"])
     state = state if config.dense else program.flush(state)
     found["u"], found["v"], found["w"] = program.weights(state)
-    return {name: values.reshape(lanes, -1) for name, values in found.items()}
+    return {name: values.reshape(replicas, -1) for name, values in found.items()}
 
 
 @lru_cache
 def circuit() -> Any:
-    """Seven states in one action: a walk with stays and returns; two are never met."""
+    """Seven states in one action: a rollout with stays and returns; two are never met."""
     successors = np.array([[1, 1], [2, 2], [2, 3], [4, 4], [1, 0], [0, 0], [0, 0]])[:, None]
     rewards = np.full((7, 1, 2), 0.7)
     uniforms = np.full((7, 1, 2), 0.5)
@@ -388,7 +392,7 @@ def alike(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("variant", "lambda_", "keep", "lanes", "episodes"),
+    ("variant", "lambda_", "keep", "replicas", "episodes"),
     [
         ("both", 0.8, False, 10_000, 2),
         *(
@@ -400,7 +404,7 @@ def alike(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> bool:
     ],
 )
 def test_lazy_noise_has_the_law_of_dense_noise(
-    variant: Any, lambda_: float, keep: bool, lanes: int, episodes: int
+    variant: Any, lambda_: float, keep: bool, replicas: int, episodes: int
 ) -> None:
     """In a closed loop: weights and returns, and traces where they are kept."""
     config = ActorCritic(
@@ -412,7 +416,7 @@ def test_lazy_noise_has_the_law_of_dense_noise(
         correction_step=0.1,
         exploration=0.4,
     )
-    size = (small(), lanes, episodes)
+    size = (small(), replicas, episodes)
     lazy = played(config, *size, seed=1, keep=keep)
     dense = played(replace(config, dense=True), *size, seed=2, keep=keep)
     off = played(replace(config, sigma=0.55, dense=True), *size, seed=2, keep=keep)
@@ -423,12 +427,12 @@ def test_lazy_noise_has_the_law_of_dense_noise(
 # --- as a program ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lanes", [3, pytest.param(40, marks=pytest.mark.slow)])
-def test_advancing_by_ones_is_advancing_at_once(lanes: int) -> None:
+@pytest.mark.parametrize("replicas", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_advancing_by_ones_is_advancing_at_once(replicas: int) -> None:
     program = ActorCriticProgram(ActorCritic(variant="both", lambda_=0.8), small())
     assert isinstance(program, Program)
-    keys = jax.random.split(jax.random.key(4), lanes)
-    begun = program.init(keys, {"sigma": jnp.linspace(0.1, 0.3, lanes)})
+    keys = jax.random.split(jax.random.key(4), replicas)
+    begun = program.init(keys, {"sigma": jnp.linspace(0.1, 0.3, replicas)})
     whole, expected = program.advance(begun, 4)
     parted, found = begun, []
     for _ in range(4):
@@ -470,7 +474,7 @@ def test_flushing_draws_pending_noise_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_lane_does_not_see_the_others() -> None:
+def test_a_replica_does_not_see_the_others() -> None:
     config = ActorCritic(variant="both", lambda_=0.8)
     three = train(KEYS, config, small(), 4)
     one = train(KEYS[1:2], config, small(), 4)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privrl.control.actor_critic import Learned
+from privrl.control.actor_critic import LearnedActorCritic
 from privrl.envs import CartPole, TabularMDP
 from privrl.papers.seo2020 import ActorCritic, ActorCriticProgram, train
 from privrl.privacy import InputError
@@ -34,7 +34,7 @@ def test_a_run_is_the_papers_algorithm_and_makes_a_claim(tmp_path: Path) -> None
     with pytest.raises(InputError, match="no certificate"):
         _ = learned.certificate
     learned.save(tmp_path / "agent.json")
-    assert Learned.load(tmp_path / "agent.json").to_dict() == learned.to_dict()
+    assert LearnedActorCritic.load(tmp_path / "agent.json").to_dict() == learned.to_dict()
 
 
 def test_returns_are_shown_if_they_are_public_alone() -> None:

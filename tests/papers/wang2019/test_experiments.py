@@ -26,7 +26,7 @@ def row(resets: int, sigma: float, last: float, mean: float, deviation: float = 
 
 def holds(rows: list[Any]) -> list[bool]:
     found = list(wang2019.verdicts(rows))
-    assert [one["said"] for one in found] == list(printed.SAID)
+    assert [one["said"] for one in found] == list(printed.STATEMENTS)
     return [one["holds"] for one in found]
 
 

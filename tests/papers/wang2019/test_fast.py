@@ -25,10 +25,10 @@ from privrl.papers.wang2019.algorithm import Algorithm1, Chance, LazyPath, Netwo
 from privrl.papers.wang2019.fast import (
     FunctionalQProgram,
     FunctionalQState,
-    drawn,
-    gradient_of,
+    backward,
+    draw_randomness,
+    forward,
     train,
-    values_of,
 )
 from privrl.papers.wang2019.learner import NO_CLAIM
 from privrl.papers.wang2019.path import Edge
@@ -72,7 +72,7 @@ def small_code(**changes: Any) -> FunctionalQ:
 def test_theorem_5_sets_sigma_and_beta_together(
     config: FunctionalQ, sigma: float, rate: float | None
 ) -> None:
-    claim, found = config.promise, config.noise
+    claim, found = config.promise, config.noise_parameters
     assert isinstance(claim, Claim)
     assert found == (claim.details["sigma"], claim.details["beta"])
     assert found[0] == pytest.approx(sigma, rel=0.03)
@@ -153,14 +153,14 @@ def interval(x: float, action: int, share: float) -> tuple[float, float]:
     return after, 0.5 - abs(after - 0.5)
 
 
-def chance_of(drawn: Any, lane: int) -> Chance:
-    """What one lane's episode meets."""
+def prob_of(drawn: Any, replica: int) -> Chance:
+    """What one replica's episode meets."""
     return Chance(
-        drawn.begun.inner[lane],
-        drawn.chance[:, lane],
-        drawn.explores[:, lane],
-        drawn.any_action[:, lane],
-        drawn.picks[:, lane],
+        drawn.begun.inner[replica],
+        drawn.prob[:, replica],
+        drawn.explores[:, replica],
+        drawn.any_action[:, replica],
+        drawn.picks[:, replica],
     )
 
 
@@ -198,18 +198,18 @@ def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
     program = FunctionalQProgram(config, SHORT)
     state = program.init(KEYS)
     first = np.asarray(state.weights, np.float64)
-    plain = [plain_run(program, first[lane], Silence) for lane in range(len(KEYS))]
-    chances = jax.jit(partial(drawn, program.form, SHORT))
+    plain = [plain_run(program, first[replica], Silence) for replica in range(len(KEYS))]
+    probs = jax.jit(partial(draw_randomness, program.form, SHORT))
     for _ in range(6):
         with jax.enable_x64(False):
-            chance = jax.tree.map(np.asarray, chances(state))
+            prob = jax.tree.map(np.asarray, probs(state))
         state, seen = program.advance(state, 1)
-        for lane, one in enumerate(plain):
-            total = one.episode(chance_of(chance, lane))
-            assert seen["return"][lane, 0] == pytest.approx(total, rel=1e-4)
-    for lane, one in enumerate(plain):
-        assert np.max(np.abs(one.weights - first[lane])) > 1e-3
-        np.testing.assert_allclose(state.weights[lane], one.weights, rtol=2e-3, atol=2e-4)
+        for replica, one in enumerate(plain):
+            total = one.episode(prob_of(prob, replica))
+            assert seen["return"][replica, 0] == pytest.approx(total, rel=1e-4)
+    for replica, one in enumerate(plain):
+        assert np.max(np.abs(one.weights - first[replica])) > 1e-3
+        np.testing.assert_allclose(state.weights[replica], one.weights, rtol=2e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -230,13 +230,13 @@ def test_with_one_path_it_is_the_numpy_loop(make: Any, edge: Edge) -> None:
     normals: list[Floats] = []
     asked = (normals.pop(0).reshape(-1, 2) for _ in count())
     plain = plain_run(program, first, lambda: LazyPath(0.3, 2.0, asked, edge))
-    chances = jax.jit(partial(drawn, program.form, SHORT))
+    probs = jax.jit(partial(draw_randomness, program.form, SHORT))
     for _ in range(6):
         with jax.enable_x64(False):
-            chance = jax.tree.map(np.asarray, chances(state))
+            prob = jax.tree.map(np.asarray, probs(state))
         state, seen = program.advance(state, 1)
-        normals.extend(chance.normals[:, 0].astype(np.float64))
-        total = plain.episode(chance_of(chance, 0))
+        normals.extend(prob.normals[:, 0].astype(np.float64))
+        total = plain.episode(prob_of(prob, 0))
         assert normals == []
         assert seen["return"][0, 0] == pytest.approx(total, rel=1e-4)
     assert np.max(np.abs(plain.weights - first)) > 1e-3
@@ -278,15 +278,15 @@ def test_with_a_path_for_each_batch_it_is_the_numpy_loop(config: FunctionalQ) ->
     first = np.asarray(state.weights[0], np.float64)
     path = Recorded()
     plain = plain_run(program, first, lambda: path)
-    chances = jax.jit(partial(drawn, program.form, SHORT))
+    probs = jax.jit(partial(draw_randomness, program.form, SHORT))
     seen_paths = []
     for _ in range(6):
         with jax.enable_x64(False):
-            chance = jax.tree.map(np.asarray, chances(state))
+            prob = jax.tree.map(np.asarray, probs(state))
         state, seen = program.advance(state, 1)
         path.record(state.path)
         seen_paths.append(path(0.5)[0, 0])
-        total = plain.episode(chance_of(chance, 0))
+        total = plain.episode(prob_of(prob, 0))
         assert seen["return"][0, 0] == pytest.approx(total, rel=1e-4)
     assert len(set(seen_paths)) >= config.resets
     assert np.max(np.abs(plain.weights - first)) > 1e-3
@@ -301,7 +301,7 @@ def test_slopes_of_the_numpy_network_are_differences() -> None:
             np.array([network.q(weights + s * nudge, x)[action] for nudge in 1e-6 * np.eye(54)])
             for s in (1.0, -1.0)
         )
-        found = network.slope(weights, x, action)
+        found = network.gradient(weights, x, action)
         np.testing.assert_allclose(found, (up - down) / 2e-6, atol=1e-7)
 
 
@@ -315,10 +315,10 @@ def test_the_gradient_is_that_of_automatic_differentiation() -> None:
         errors = jnp.asarray(rng.normal(size=(4, 2, 9)), jnp.float32)
 
         def scalar(given: jax.Array) -> jax.Array:
-            return jnp.sum(errors * values_of(form, given, x)[-1])
+            return jnp.sum(errors * forward(form, given, x)[-1])
 
         def by_hand(given: jax.Array) -> jax.Array:
-            return gradient_of(form, given, values_of(form, given, x), errors)
+            return backward(form, given, forward(form, given, x), errors)
 
         expected = jax.jit(jax.grad(scalar))(weights)
         np.testing.assert_allclose(jax.jit(by_hand)(weights), expected, rtol=2e-5, atol=2e-5)
@@ -390,16 +390,16 @@ def same(first: FunctionalQState, second: FunctionalQState) -> None:
         np.testing.assert_array_equal(data(ours), data(theirs))
 
 
-def test_lanes_are_divided_and_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_are_divided_and_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
     program = FunctionalQProgram(small_code(sigma=0.3), SHORT)
     begun = program.init(jax.random.split(jax.random.key(1), 5))
-    monkeypatch.setattr(paper, "_LANES", 3)
+    monkeypatch.setattr(paper, "_REPLICAS", 3)
     whole, seen = program.advance(begun, 2)
-    for lanes in ([0, 1, 2], [3, 4, 4]):
-        chosen: FunctionalQState = jax.tree.map(lambda leaf: leaf[np.array(lanes)], begun)  # noqa: B023
+    for replicas in ([0, 1, 2], [3, 4, 4]):
+        chosen: FunctionalQState = jax.tree.map(lambda leaf: leaf[np.array(replicas)], begun)  # noqa: B023
         apart, seen_apart = program.advance(chosen, 2)
-        same(apart, jax.tree.map(lambda leaf: leaf[np.array(lanes)], whole))  # noqa: B023
-        np.testing.assert_array_equal(seen["return"][np.array(lanes)], seen_apart["return"])
+        same(apart, jax.tree.map(lambda leaf: leaf[np.array(replicas)], whole))  # noqa: B023
+        np.testing.assert_array_equal(seen["return"][np.array(replicas)], seen_apart["return"])
 
 
 # --- minibatches ----------------------------------------------------------------------------------
@@ -410,7 +410,9 @@ def test_a_minibatch_is_any_set_equally_likely() -> None:
     count = 40_000
     keys = jax.random.split(jax.random.key(5), count)
     number = jnp.asarray([3, 6, 25], jnp.int32)
-    picks = np.asarray(jax.jit(jax.vmap(lambda key: paper._picks(config, key, number)))(keys))
+    picks = np.asarray(
+        jax.jit(jax.vmap(lambda key: paper._minibatch_indices(config, key, number)))(keys)
+    )
     assert set(np.unique(picks[:, 0])) == {0, 1, 2}
     found = [tuple(sorted(row)) for row in picks[:, 1].tolist()]
     sets = list(combinations(range(6), 3))
@@ -434,8 +436,8 @@ def test_a_minibatch_is_any_set_equally_likely() -> None:
 def whitened(points: Floats, values: Floats, sigma: float, rate: float) -> Floats:
     """Innovations: each value given those before it, in units of its standard deviation.
 
-    (lanes, n) and (lanes, n, K), points all distinct; independent standard normals if the law is
-    right, also where a point was chosen in the light of what was drawn before it.
+    (replicas, n) and (replicas, n, K), points all distinct; independent standard normals if the law
+    is right, also where a point was chosen in the light of what was drawn before it.
     """
     gaps = np.abs(points[:, :, None] - points[:, None, :])
     roots = np.linalg.cholesky(sigma**2 * np.exp(-rate * gaps))
@@ -443,31 +445,31 @@ def whitened(points: Floats, values: Floats, sigma: float, rate: float) -> Float
 
 
 def deviates(innovations: Floats) -> bool:
-    """Whether rows (lanes, d) are not independent standard normals, at the false-alarm rate.
+    """Whether rows (replicas, d) are not independent standard normals, at the false-alarm rate.
 
-    By all means and second moments, each of which is a mean over lanes of known variance.
+    By all means and second moments, each of which is a mean over replicas of known variance.
     """
-    lanes, size = innovations.shape
-    excess = (innovations.T @ innovations / lanes - np.eye(size)) * math.sqrt(lanes)
+    replicas, size = innovations.shape
+    excess = (innovations.T @ innovations / replicas - np.eye(size)) * math.sqrt(replicas)
     excess = excess / np.where(np.eye(size) > 0, math.sqrt(2.0), 1.0)
-    means = innovations.mean(axis=0) * math.sqrt(lanes)
+    means = innovations.mean(axis=0) * math.sqrt(replicas)
     tests = size * (size + 3) // 2
     limit = stats.norm.isf(FALSE_ALARM / tests / 2.0)
     return bool(max(np.abs(excess).max(), np.abs(means).max()) > limit)
 
 
-LANES = 20_000
+REPLICAS = 20_000
 SIGMA, RATE = 0.7, 3.0
 
 
-def walk() -> tuple[Floats, Floats, Floats]:
+def rollout() -> tuple[Floats, Floats, Floats]:
     """Points in the order asked, the first path at some of them, and the second at all.
 
     Four, merged; three more, of which one repeats; a fresh path; three more, with a merge between.
     """
     asked = np.array([0.5, 0.1, 0.9, 0.3, 0.95, 0.3, 0.02, 0.51, 1.0, 0.4], np.float32)
     with jax.enable_x64(False):
-        sigma, rate = (jnp.full((LANES,), one, jnp.float32) for one in (SIGMA, RATE))
+        sigma, rate = (jnp.full((REPLICAS,), one, jnp.float32) for one in (SIGMA, RATE))
 
         insert = jax.jit(partial(paths.insert, edge="correct"))
         redraw = jax.jit(partial(paths.redraw, actions=2, edge="correct"))
@@ -475,12 +477,12 @@ def walk() -> tuple[Floats, Floats, Floats]:
         key = jax.random.key(11)
 
         def put(path: paths.Path, number: int) -> paths.Path:
-            noise = jax.random.normal(jax.random.fold_in(key, number), (LANES, 2), jnp.float32)
-            x = jnp.full((LANES,), asked[number], jnp.float32)
+            noise = jax.random.normal(jax.random.fold_in(key, number), (REPLICAS, 2), jnp.float32)
+            x = jnp.full((REPLICAS,), asked[number], jnp.float32)
             found: paths.Path = insert(path, x, noise, sigma, rate)[0]
             return found
 
-        path = paths.init(LANES, 12, 4, 2)
+        path = paths.init(REPLICAS, 12, 4, 2)
         for number in range(4):
             path = put(path, number)
         path = merge(path)
@@ -488,7 +490,7 @@ def walk() -> tuple[Floats, Floats, Floats]:
             path = put(path, number)
         path = merge(path)
         first = path.values[:, :7]
-        keys = jax.random.split(jax.random.fold_in(key, 100), LANES)
+        keys = jax.random.split(jax.random.fold_in(key, 100), REPLICAS)
         path = redraw(path, keys, sigma, rate)
         for number in range(7, 10):
             path = put(path, number)
@@ -499,17 +501,17 @@ def walk() -> tuple[Floats, Floats, Floats]:
 
 
 def test_the_path_has_the_exact_law() -> None:
-    points, first, second = walk()
+    points, first, second = rollout()
     np.testing.assert_array_equal(first[:, 5], first[:, 3])
     np.testing.assert_array_equal(second[:, 5], second[:, 3])
     new = [k for k in range(10) if k != 5]
-    spread = np.broadcast_to(points[new], (LANES, len(new)))
+    spread = np.broadcast_to(points[new], (REPLICAS, len(new)))
 
     def both(sigma: float, rate: float) -> Floats:
         """Of the first path and the second, which are independent."""
         early = whitened(spread[:, :6], first[:, new[:6]], sigma, rate)
         late = whitened(spread, second[:, new], sigma, rate)
-        return np.concatenate([early, late], axis=1).reshape(LANES, -1)
+        return np.concatenate([early, late], axis=1).reshape(REPLICAS, -1)
 
     assert not deviates(both(SIGMA, RATE))
     # A law that is off by a tenth is found out.
@@ -519,19 +521,24 @@ def test_the_path_has_the_exact_law() -> None:
 
 def test_long_paths_have_the_exact_law() -> None:
     """Over the edges of blocks and of chunks."""
-    lanes, size = 6, 2500
+    replicas, size = 6, 2500
     rng = np.random.default_rng(2)
     even = np.linspace(0.0, 1.0, size, dtype=np.float32)
-    x = np.stack([rng.permutation(even) for _ in range(lanes)])
+    x = np.stack([rng.permutation(even) for _ in range(replicas)])
     with jax.enable_x64(False):
-        sigma, rate = jnp.full((lanes,), SIGMA, jnp.float32), jnp.full((lanes,), RATE, jnp.float32)
-        path = paths.init(lanes, size, 500, 2)
+        sigma, rate = (
+            jnp.full((replicas,), SIGMA, jnp.float32),
+            jnp.full((replicas,), RATE, jnp.float32),
+        )
+        path = paths.init(replicas, size, 500, 2)
         merge = jax.jit(paths.merge)
         for at in range(0, size, 500):
             late = jnp.asarray(x[:, at : at + 500])
-            path = merge(path._replace(late_points=late, waits=jnp.full((lanes,), 500, jnp.int32)))
+            path = merge(
+                path._replace(late_points=late, waits=jnp.full((replicas,), 500, jnp.int32))
+            )
         np.testing.assert_array_equal(path.ordered[:, :size], np.sort(x, axis=1))
-        keys = jax.random.split(jax.random.key(4), lanes)
+        keys = jax.random.split(jax.random.key(4), replicas)
         path = jax.jit(partial(paths.redraw, actions=2, edge="correct"))(path, keys, sigma, rate)
     order = np.argsort(x, axis=1)
     sites = np.take_along_axis(x, order, axis=1).astype(np.float64)
@@ -550,7 +557,7 @@ def test_long_paths_have_the_exact_law() -> None:
 
 
 def innovations_of(state: FunctionalQState, sigma: float) -> Floats:
-    """Of the whole path of a run, (lanes, n * K), with fresh normals in place of repeats."""
+    """Of the whole path of a run, (replicas, n * K), with fresh normals in place of repeats."""
     path, rng = state.path, np.random.default_rng(7)
     merged, waits = int(path.merged[0]), int(path.waits[0])
     assert merged + waits == 45
@@ -561,7 +568,7 @@ def innovations_of(state: FunctionalQState, sigma: float) -> Floats:
     equal = points[:, :, None] == points[:, None]
     first = np.argmax(equal, axis=2)
     repeats = first < np.arange(size)
-    # Both ends of the interval are met more than once, in some lanes.
+    # Both ends of the interval are met more than once, in some replicas.
     assert np.mean(repeats.any(axis=1)) > 0.1
     kept = np.take_along_axis(values, first[:, :, None], axis=1)
     np.testing.assert_array_equal(values, kept)
@@ -579,7 +586,7 @@ def test_the_path_of_a_run_has_the_exact_law(resets: int, monkeypatch: pytest.Mo
 
     Resets come every 9 samples, in the midst of episodes of 4; or never, or with each of them.
     """
-    monkeypatch.setattr(paper, "_LANES", 3000)
+    monkeypatch.setattr(paper, "_REPLICAS", 3000)
     config = small_code(samples=36, batch=4, replay=8, target=8, resets=resets, sigma=0.5)
     program = FunctionalQProgram(config, Interval(step_limit=4))
     state = program.init(jax.random.split(jax.random.key(8), 3000))
@@ -600,7 +607,7 @@ def test_what_samples_are_to_meet_has_the_noise_of_both_paths() -> None:
     points = np.concatenate([path.points[:, :merged], path.late_points[:, :waits]], axis=1)
     noise = np.concatenate([path.values[:, :merged], path.late_values[:, :waits]], axis=1)
     with jax.enable_x64(False):
-        target = np.asarray(values_of(form, state.target, jnp.asarray(points))[-1])
+        target = np.asarray(forward(form, state.target, jnp.asarray(points))[-1])
     rows = np.asarray(state.rows)
     for number in range(50):
         slot = number + number // 10
@@ -608,9 +615,9 @@ def test_what_samples_are_to_meet_has_the_noise_of_both_paths() -> None:
         np.testing.assert_array_equal(x, points[:, slot])
         np.testing.assert_allclose(goes_on, 0.0 if number % 10 == 9 else config.gamma)
         np.testing.assert_allclose(reward, 0.5 - np.abs(points[:, slot + 1] - 0.5), atol=1e-6)
-        lane = np.arange(3)
+        replica = np.arange(3)
         ahead = (target[:, :, slot + 1] + noise[:, slot + 1, 2:]).max(axis=1)
-        expected = reward + goes_on * ahead - noise[lane, slot, action.astype(int)]
+        expected = reward + goes_on * ahead - noise[replica, slot, action.astype(int)]
         np.testing.assert_allclose(aim, expected, rtol=1e-4, atol=1e-5)
     assert np.std(noise) > 0.1
 
@@ -649,16 +656,16 @@ def test_the_wrong_edge_forgets_the_last_point() -> None:
     """0.6, 0.8, 1: the last has the correlation of the first two with the second, not its own."""
     found = {}
     with jax.enable_x64(False):
-        one = jnp.ones((LANES,), jnp.float32)
+        one = jnp.ones((REPLICAS,), jnp.float32)
         for edge in ("correct", "public-code"):
             insert = jax.jit(partial(paths.insert, edge=edge))
-            path = paths.init(LANES, 3, 3, 1)
+            path = paths.init(REPLICAS, 3, 3, 1)
             for number, x in enumerate((0.6, 0.8, 1.0)):
-                noise = jax.random.normal(jax.random.key(number), (LANES, 1), jnp.float32)
+                noise = jax.random.normal(jax.random.key(number), (REPLICAS, 1), jnp.float32)
                 path, _ = insert(path, x * one, noise, one, one)
             values = np.asarray(path.late_values)[:, :, 0]
             found[edge] = float(np.corrcoef(values[:, 1], values[:, 2])[0, 1])
-    wide = stats.norm.isf(FALSE_ALARM / 2.0) / math.sqrt(LANES)
+    wide = stats.norm.isf(FALSE_ALARM / 2.0) / math.sqrt(REPLICAS)
     assert found["correct"] == pytest.approx(math.exp(-0.2), abs=wide)
     assert found["public-code"] == pytest.approx(math.exp(-0.4), abs=wide)
     assert found["correct"] - found["public-code"] > 2.0 * wide
@@ -672,21 +679,22 @@ def test_the_wrong_edge_in_random_order() -> None:
     expected = np.mean([covariance(points, order, rate) for order in orders], axis=0)
     correct = np.exp(-rate * np.abs(points[:, None] - points))
     with jax.enable_x64(False):
-        one = jnp.ones((LANES,), jnp.float32)
-        path = paths.init(LANES, 5, 5, 4)
+        one = jnp.ones((REPLICAS,), jnp.float32)
+        path = paths.init(REPLICAS, 5, 5, 4)
         # The last point is met twice.
         late = jnp.asarray([*points, 1.0], jnp.float32)
         path = path._replace(
-            late_points=jnp.broadcast_to(late, (LANES, 5)), waits=jnp.full((LANES,), 5, jnp.int32)
+            late_points=jnp.broadcast_to(late, (REPLICAS, 5)),
+            waits=jnp.full((REPLICAS,), 5, jnp.int32),
         )
-        keys = jax.random.split(jax.random.key(9), LANES)
+        keys = jax.random.split(jax.random.key(9), REPLICAS)
         redraw = jax.jit(partial(paths.redraw, actions=2, edge="public-code"))
         path = redraw(jax.jit(paths.merge)(path), keys, one, rate * one)
     values = np.asarray(path.values, np.float64)[:, :5]
     np.testing.assert_array_equal(values[:, 4], values[:, 3])
     products = values[:, :4, None] * values[:, None, :4]
     # The two actions of a network share the order, and components are else independent.
-    means, errors = products.mean(axis=0), products.std(axis=0) / math.sqrt(LANES)
+    means, errors = products.mean(axis=0), products.std(axis=0) / math.sqrt(REPLICAS)
     limit = stats.norm.isf(FALSE_ALARM / means.size / 2.0)
     assert np.all(np.abs(means - expected[:, :, None]) < limit * errors)
     assert np.any(np.abs(means - correct[:, :, None]) > 2.0 * limit * errors)
@@ -745,7 +753,7 @@ def test_states_of_the_first_and_the_last_bound_are_ends() -> None:
     """Observations are scaled by public bounds, and cut off there."""
     form = replace(FunctionalQProgram(FunctionalQ.printed(), Interval()).form, low=-1.0, high=3.0)
     with jax.enable_x64(False):
-        scaled = form.scaled(jnp.asarray([[-2.0], [-1.0], [1.0], [5.0]]))
+        scaled = form.scale_observations(jnp.asarray([[-2.0], [-1.0], [1.0], [5.0]]))
     np.testing.assert_allclose(scaled, [0.0, 0.0, 0.5, 1.0])
 
 
@@ -759,7 +767,7 @@ def test_nothing_is_learned_beyond_the_last_sample() -> None:
     np.testing.assert_array_equal(before.weights, after.weights)
 
 
-def test_values_are_those_of_each_lane() -> None:
+def test_values_are_those_of_each_replica() -> None:
     program = FunctionalQProgram(small_code(), SHORT)
     state: FunctionalQState = program.init(KEYS)
     found = program.values(state, [0.0, 0.3, 1.0])

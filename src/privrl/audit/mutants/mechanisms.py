@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from privrl.audit.mutants.common import FEW, GTD, LESS
+from privrl.audit.mutants.common import FEW_RUNS, GTD, NOISE_FACTOR
 from privrl.audit.mutations import Change, Mutant
 
 _STREAMS = (
@@ -14,14 +14,14 @@ _STREAMS = (
 )
 _SUMS = ("gaussian", "laplace", "grid-gaussian", "grid-laplace")
 _VALUES = ("private-value", "private-value-users", "private-lstd")
-_STRAIGHT = ("actor-critic", "actor-critic-correlated")
-_UPDATED = (
+_ACTOR_CRITICS = ("actor-critic", "actor-critic-correlated")
+_Q_UPDATES = (
     *("functional-q-weights", "functional-q-updates", "functional-q-clipped", "logged-q"),
     "prospect-q-updates",
 )
 
 
-def _less(factor: float) -> Change:
+def _scale_noise(factor: float) -> Change:
     """A scale read off the wrong line: every draw is `factor` times what it should be."""
 
     def change(draw: Any) -> Any:
@@ -33,11 +33,11 @@ def _less(factor: float) -> Change:
     return change
 
 
-def _less_compiled(normal: Any) -> Any:
-    return lambda key, shape: LESS * normal(key, shape)
+def _scale_jax_noise(normal: Any) -> Any:
+    return lambda key, shape: NOISE_FACTOR * normal(key, shape)
 
 
-def _again(normal: Any) -> Any:
+def _repeat_noise(normal: Any) -> Any:
     """A generator seeded anew for each release: every other draw of a shape is the one before."""
     drawn: dict[tuple[int, ...], Any] = {}
 
@@ -50,31 +50,31 @@ def _again(normal: Any) -> Any:
     return every_other
 
 
-def _narrower(draw: Any) -> Any:
-    return lambda generator, width, size: draw(generator, max(1, int(LESS * width)), size)
+def _narrow_discrete_noise(draw: Any) -> Any:
+    return lambda generator, width, size: draw(generator, max(1, int(NOISE_FACTOR * width)), size)
 
 
-def _grid_noise(noise: Any) -> Any:
+def _narrow_grid_noise(noise: Any) -> Any:
     def less(self: Any, source: Any, shape: Any) -> Any:
-        return noise(replace(self, width=max(1, int(LESS * self.width))), source, shape)
+        return noise(replace(self, width=max(1, int(NOISE_FACTOR * self.width))), source, shape)
 
     return less
 
 
-def _unclipped(shipped: Any) -> Any:
+def _no_clipping(shipped: Any) -> Any:
     return lambda rows, bound: rows * 1.0
 
 
-def _plain_clip(order: int) -> Change:
+def _naive_clip(order: int) -> Change:
     """Clipping by a factor min(1, bound / norm), as in many a notebook: NaN goes through."""
 
     def change(shipped: Any) -> Any:
-        def clipped(rows: Any, bound: float) -> Any:
+        def naive_clip(rows: Any, bound: float) -> Any:
             with np.errstate(invalid="ignore"):
                 norms = np.linalg.norm(rows, order, axis=-1, keepdims=True)
                 return rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
 
-        return clipped
+        return naive_clip
 
     return change
 
@@ -86,7 +86,7 @@ def _l2_for_l1(l1: Any) -> Any:
     return lambda rows, bound: l2(rows, bound)
 
 
-def _by_coordinate(l2: Any) -> Any:
+def _clip_coordinates(l2: Any) -> Any:
     return lambda rows, bound: np.clip(np.where(np.isfinite(rows), rows, 0.0), -bound, bound)
 
 
@@ -94,31 +94,31 @@ def _no_factor_two(sensitivity: Any) -> Any:
     return lambda bound, relation: bound
 
 
-def _one_less(sensitivity: Any) -> Any:
+def _fewer_participations(sensitivity: Any) -> Any:
     def fewer(strategy: Any, horizon: int, band: Any, participations: int, apart: int) -> float:
         return float(sensitivity(strategy, horizon, band, max(1, participations - 1), apart))
 
     return fewer
 
 
-def _one_step(sensitivity: Any) -> Any:
+def _unit_sensitivity(sensitivity: Any) -> Any:
     return property(lambda self: 1.0)
 
 
-def _twice_as_likely(coin: Any) -> Any:
+def _double_exponent(coin: Any) -> Any:
     return lambda generator, x, size: coin(generator, 2 * x, size)
 
 
-def _steeper(smooth: Any) -> Any:
+def _double_beta(smooth: Any) -> Any:
     """e^(-2 k beta) where e^(-k beta) belongs: half as smooth."""
     return lambda local, beta, most: smooth(local, 2.0 * beta, most)
 
 
-def _local_only(smooth: Any) -> Any:
+def _local_sensitivity_only(smooth: Any) -> Any:
     return lambda local, beta, most: float(local(np.zeros(1, dtype=np.int64))[0])
 
 
-def _twice_as_much(event: Any) -> Any:
+def _double_claimed_noise(event: Any) -> Any:
     """A plan that is paid for as if it had twice the noise."""
 
     def twice(self: Any) -> Any:
@@ -127,7 +127,7 @@ def _twice_as_much(event: Any) -> Any:
     return property(twice)
 
 
-def _steps_again(normal: Any) -> Any:
+def _repeat_step_noise(normal: Any) -> Any:
     """Independent noise of a stream drawn once for two steps."""
     return lambda key, step, dimension: normal(key, step // 2, dimension)
 
@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "noise-numpy",
         "Gaussian noise x 0.8, in NumPy",
-        (("privacy.noise:Source.normal", _less(LESS)),),
+        (("privacy.noise:Source.normal", _scale_noise(NOISE_FACTOR)),),
         (
             "tests/privacy/test_mechanisms.py::"
             "test_gaussian_noise_has_the_promised_law_and_ten_percent_off_is_seen",
@@ -157,10 +157,16 @@ MUTANTS = (
     Mutant(
         "noise-jax",
         "Gaussian noise x 0.8, compiled",
-        (("privacy.noise:jax_normal", _less_compiled),),
+        (("privacy.noise:jax_normal", _scale_jax_noise),),
         ("tests/control/test_noised_q.py::test_the_noise_has_the_size_that_is_paid_for",),
         (
-            *("functional-compiled", "running-sums-compiled", "gpope", *_STRAIGHT, *_UPDATED),
+            *(
+                "functional-compiled",
+                "running-sums-compiled",
+                "gpope",
+                *_ACTOR_CRITICS,
+                *_Q_UPDATES,
+            ),
             *("actor-critic-curve", "prospect-actor-critic", "actor-critic-first-batch"),
             *("actor-critic-warm-start", "actor-critic-resumed"),
         ),
@@ -168,7 +174,7 @@ MUTANTS = (
     Mutant(
         "noise-laplace",
         "Laplace noise x 0.8",
-        (("privacy.noise:Source.laplace", _less(LESS)),),
+        (("privacy.noise:Source.laplace", _scale_noise(NOISE_FACTOR)),),
         (
             "tests/privacy/test_mechanisms.py::"
             "test_laplace_noise_has_the_promised_law_and_ten_percent_off_is_seen",
@@ -178,21 +184,21 @@ MUTANTS = (
     Mutant(
         "noise-discrete-gaussian",
         "the sampler of discrete Gaussian noise, x 0.8",
-        (("privacy.exact:discrete_gaussian", _narrower),),
+        (("privacy.exact:discrete_gaussian", _narrow_discrete_noise),),
         ("tests/privacy/test_exact.py::test_discrete_gaussian",),
         ("grid-gaussian",),
     ),
     Mutant(
         "noise-discrete-laplace",
         "the sampler of discrete Laplace noise, x 0.8",
-        (("privacy.exact:discrete_laplace", _narrower),),
+        (("privacy.exact:discrete_laplace", _narrow_discrete_noise),),
         ("tests/privacy/test_exact.py::test_discrete_laplace",),
         ("grid-laplace", "grid-laplace-report", "pgc-laplace"),
     ),
     Mutant(
         "noise-grid",
         "noise of sums on a grid x 0.8",
-        (("privacy.mechanisms.on_grid:GridGaussianMechanism._noise", _grid_noise),),
+        (("privacy.mechanisms.on_grid:GridGaussianMechanism._noise", _narrow_grid_noise),),
         (
             "tests/privacy/test_mechanisms.py::"
             "test_noise_on_a_grid_has_the_size_that_its_event_says",
@@ -202,36 +208,36 @@ MUTANTS = (
     Mutant(
         "noise-reused",
         "Gaussian noise used twice, in NumPy",
-        (("privacy.noise:Source.normal", _again),),
+        (("privacy.noise:Source.normal", _repeat_noise),),
         (
             "tests/privacy/test_mechanisms.py::"
             "test_noise_is_fresh_and_independent_across_coordinates_and_releases",
         ),
         ("gaussian-twice", "private-gtd"),
-        FEW,
+        FEW_RUNS,
     ),
     Mutant(
         "clip-forgotten",
         "contributions count at whatever size they come",
         (
-            ("privacy.mechanisms.clip:l1", _unclipped),
-            ("privacy.mechanisms.clip:l2", _unclipped),
+            ("privacy.mechanisms.clip:l1", _no_clipping),
+            ("privacy.mechanisms.clip:l2", _no_clipping),
         ),
         ("tests/privacy/test_clip.py::test_numpy",),
         (
             *(*_SUMS, "gradient-descent", "gradient-descent-canaries", *_STREAMS),
-            *("laplace-report", "grid-laplace-report", *_STRAIGHT, "prospect-actor-critic"),
+            *("laplace-report", "grid-laplace-report", *_ACTOR_CRITICS, "prospect-actor-critic"),
             *("actor-critic-warm-start", "actor-critic-resumed"),
             *("functional-q-clipped", "logged-q", "prospect-q-updates", "gpope"),
         ),
-        FEW,
+        FEW_RUNS,
     ),
     Mutant(
         "clip-norm",
         "clipped by the wrong norm: L2 for L1, and each coordinate for L2",
         (
             ("privacy.mechanisms.clip:l1", _l2_for_l1),
-            ("privacy.mechanisms.clip:l2", _by_coordinate),
+            ("privacy.mechanisms.clip:l2", _clip_coordinates),
         ),
         ("tests/privacy/test_clip.py::test_numpy",),
         (*_SUMS, "laplace-report"),
@@ -241,12 +247,12 @@ MUTANTS = (
         "clip-nan",
         "clipping by min(1, bound / norm), which NaN goes through",
         (
-            ("privacy.mechanisms.clip:l1", _plain_clip(1)),
-            ("privacy.mechanisms.clip:l2", _plain_clip(2)),
+            ("privacy.mechanisms.clip:l1", _naive_clip(1)),
+            ("privacy.mechanisms.clip:l2", _naive_clip(2)),
         ),
         ("tests/privacy/test_clip.py::test_numpy",),
         ("gaussian-not-a-number", "grid-gaussian-not-a-number"),
-        FEW,
+        FEW_RUNS,
     ),
     Mutant(
         "factor-two",
@@ -254,26 +260,26 @@ MUTANTS = (
         (("privacy.accounting.worst_cases:sensitivity", _no_factor_two),),
         ("tests/privacy/test_accounting.py::test_gaussian",),
         (*_SUMS, "gradient-descent", *_STREAMS, "functional", *_VALUES, *GTD, "logged-q"),
-        FEW * 10,
+        FEW_RUNS * 10,
     ),
     Mutant(
         "participations",
         "running sums paid for with a participation less",
-        (("privacy.mechanisms.correlated_sensitivity:sensitivity", _one_less),),
+        (("privacy.mechanisms.correlated_sensitivity:sensitivity", _fewer_participations),),
         ("tests/privacy/test_correlated.py::test_several_participations_over_all_patterns",),
         ("running-sums-toeplitz", "running-sums-banded", "running-sums-independent"),
     ),
     Mutant(
         "one-step",
         "running sums paid for as if one of them moved",
-        (("privacy.mechanisms.correlated:CorrelatedMechanism.sensitivity", _one_step),),
+        (("privacy.mechanisms.correlated:CorrelatedMechanism.sensitivity", _unit_sensitivity),),
         ("tests/privacy/test_correlated.py::test_one_participation_costs_the_largest_column",),
         _STREAMS,
     ),
     Mutant(
         "plan-half-noise",
         "half the noise that a plan is paid for",
-        (("privacy.plan:NoisyPlan.event", _twice_as_much),),
+        (("privacy.plan:NoisyPlan.event", _double_claimed_noise),),
         (
             "tests/privacy/test_plan.py::test_noise_is_that_of_the_event",
             "tests/control/test_noised_q.py::test_the_noise_has_the_size_that_is_paid_for",
@@ -291,21 +297,21 @@ MUTANTS = (
     Mutant(
         "choice-distance",
         "scores that move in opposite directions paid for as if they moved together",
-        (("privacy.exact:bernoulli_exp", _twice_as_likely),),
+        (("privacy.exact:bernoulli_exp", _double_exponent),),
         ("tests/privacy/test_exact.py::test_bernoulli_exp",),
         ("private-choice",),
     ),
     Mutant(
         "smoothing-halved",
         "smooth sensitivity that falls off twice as fast",
-        (("privacy.mechanisms.smooth:smooth_bound", _steeper),),
+        (("privacy.mechanisms.smooth:smooth_bound", _double_beta),),
         ("tests/privacy/test_smooth.py::test_the_median_of_every_small_dataset",),
         ("dplsw-smoothing",),
     ),
     Mutant(
         "not-smoothed",
         "noise scaled to the local sensitivity of the data at hand",
-        (("privacy.mechanisms.smooth:smooth_bound", _local_only),),
+        (("privacy.mechanisms.smooth:smooth_bound", _local_sensitivity_only),),
         ("tests/privacy/test_smooth.py::test_the_median_of_every_small_dataset",),
         ("dplsw-visits",),
         800,
@@ -313,7 +319,7 @@ MUTANTS = (
     Mutant(
         "stream-noise",
         "compiled noise of running sums drawn once for two steps",
-        (("privacy.mechanisms.correlated_jax:_normal", _steps_again),),
+        (("privacy.mechanisms.correlated_jax:_normal", _repeat_step_noise),),
         (
             "tests/privacy/test_correlated.py::"
             "test_all_compiled_noise_at_once_equals_it_one_by_one_and_has_the_law",

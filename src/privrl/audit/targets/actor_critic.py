@@ -24,10 +24,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from privrl.audit.attacks import Outputs, everything
+from privrl.audit.attacks import Outputs, flatten_json
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import target, watched
-from privrl.control.actor_critic import ActorCritic, CertifiedProgram, Learned
+from privrl.audit.catalogue import record_calls, target
+from privrl.control.actor_critic import ActorCritic, CertifiedProgram, LearnedActorCritic
 from privrl.core.types import Array
 from privrl.data import OneHot
 from privrl.envs.host import HostEnvironment
@@ -73,34 +73,34 @@ class Corridor(gymnasium.Env[int, int]):
         return HALL, self.pay, True, False, {}
 
 
-Run = Callable[[ActorCritic, HostEnvironment, int], Learned]
+Run = Callable[[ActorCritic, HostEnvironment, int], LearnedActorCritic]
 
 
 RUNS = 1600
 """So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
 
 
-def _each_batch(done: int, people: int) -> None:
+def _ignore_progress(done: int, people: int) -> None:
     """With somebody to tell, a run goes batch by batch."""
 
 
-def _plain(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
-    return agent.learn(env, people, progress=_each_batch, preflight=False)
+def _learn(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
+    return agent.learn(env, people, progress=_ignore_progress, preflight=False)
 
 
-def _parameters(program: CertifiedProgram, given: Any, journey: Any) -> Array:
+def _carried_parameters(program: CertifiedProgram, given: Any, journey: Any) -> Array:
     """What is carried on from a batch to the next."""
     state = journey.state
     kept = [state.actor, state.critic, *([] if state.returns is None else [state.returns])]
     return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in kept])
 
 
-def _runs(
+def _learning_target(
     name: str,
     people: int,
     who: int,
     runs: int,
-    learn: Run = _plain,
+    learn: Run = _learn,
     result_only: bool = False,
     more: Callable[[list[Array]], Array] | None = None,
     paid: tuple[float, float] = FAR,
@@ -121,21 +121,21 @@ def _runs(
     }
     agent = ActorCritic(**{**given, **settings})
 
-    def once(world: int) -> Learned:
+    def once(world: int) -> LearnedActorCritic:
         return learn(agent, HostEnvironment(Corridor(who, paid[world])), people)
 
     certificate = once(0).certificate
 
-    def seen(world: int) -> Array:
-        with watched(CertifiedProgram, "travel", _parameters) as states:
-            found = everything(once(world).to_dict())
+    def observe(world: int) -> Array:
+        with record_calls(CertifiedProgram, "advance_run", _carried_parameters) as states:
+            found = flatten_json(once(world).to_dict())
         if result_only:
             return found
         moves = np.diff([np.zeros_like(states[0]), *states], axis=0)
         return np.concatenate([found, *moves, *([] if more is None else [more(states)])])
 
     def draw(world: int, count: int, source: Source) -> Outputs:
-        return [seen(world) for _ in range(count)]
+        return [observe(world) for _ in range(count)]
 
     return Target(
         name,
@@ -151,33 +151,33 @@ def _runs(
 @target
 def actor_critic() -> Target:
     """The last person of two batches."""
-    return _runs("actor-critic", 2 * BATCH, 2 * BATCH - 1, RUNS)
+    return _learning_target("actor-critic", 2 * BATCH, 2 * BATCH - 1, RUNS)
 
 
 @target
 def actor_critic_correlated() -> Target:
     """The first person of four batches, whose noise is carried on and partly taken back."""
-    return _runs("actor-critic-correlated", 4 * BATCH, 0, RUNS, noise="correlated")
+    return _learning_target("actor-critic-correlated", 4 * BATCH, 0, RUNS, noise="correlated")
 
 
 @target
 def actor_critic_first_batch() -> Target:
     """The first person of two batches: noise that comes again in the second shows the first sum."""
-    return _runs("actor-critic-first-batch", 2 * BATCH, 0, RUNS)
+    return _learning_target("actor-critic-first-batch", 2 * BATCH, 0, RUNS)
 
 
 _FAST = 300.0
 
 
-def _along(states: list[Array]) -> Array:
+def _gradient_movement(states: list[Array]) -> Array:
     """How far actor and critic moved in the second batch as the person in the left room moves them.
 
     Which action the person took there is all but certain: the one that the actor preferred by far.
     """
     before, move = states[0], states[1] - states[0]
     scores = before[:2]
-    chances = np.exp(scores - scores.max())
-    towards = np.where(scores == scores.max(), 1.0, 0.0) - chances / chances.sum()
+    probs = np.exp(scores - scores.max())
+    towards = np.where(scores == scores.max(), 1.0, 0.0) - probs / probs.sum()
     actor = float(move[:2] @ towards) / (float(np.linalg.norm(towards)) + 1e-300) / _FAST
     return np.array([actor, move[6] / 0.001, actor + move[6] / 0.001])
 
@@ -188,12 +188,12 @@ def actor_critic_both() -> Target:
 
     Policies are all but deterministic after the first batch, so that the action is known.
     """
-    return _runs(
+    return _learning_target(
         "actor-critic-both",
         2 * BATCH,
         2 * BATCH - 1,
         RUNS,
-        more=_along,
+        more=_gradient_movement,
         paid=(-5e8, 1e9),
         critic_weight=1.0,
         actor_step=_FAST,
@@ -206,7 +206,7 @@ def actor_critic_hidden_critic() -> Target:
 
     It knows the rooms only.
     """
-    return _runs(
+    return _learning_target(
         "actor-critic-hidden-critic",
         8 * BATCH,
         0,
@@ -222,7 +222,7 @@ def actor_critic_hidden_critic() -> Target:
 @target
 def actor_critic_curve() -> Target:
     """A learning curve that is paid for, which takes most of the clip bound here."""
-    return _runs(
+    return _learning_target(
         "actor-critic-curve",
         2 * BATCH,
         2 * BATCH - 1,
@@ -237,12 +237,12 @@ def actor_critic_curve() -> Target:
 def actor_critic_warm_start() -> Target:
     """From a critic that others have paid for."""
 
-    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
+    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
         return agent.learn(
-            env, people, progress=_each_batch, critic=[0.0, 0.01, -0.01], preflight=False
+            env, people, progress=_ignore_progress, critic=[0.0, 0.01, -0.01], preflight=False
         )
 
-    return _runs("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+    return _learning_target("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
 
 
 @target
@@ -252,7 +252,7 @@ def prospect_actor_critic() -> Target:
     Nobody else is paid, so the one person is what others are compared with, if anything is that was
     not released. Without traces the person alone moves the critic of the left room.
     """
-    return _runs(
+    return _learning_target(
         "prospect-actor-critic",
         2 * BATCH,
         2 * BATCH - 1,
@@ -277,7 +277,7 @@ def actor_critic_resumed() -> Target:
         if done < people:
             raise _InterruptionError
 
-    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> Learned:
+    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
         with TemporaryDirectory() as folder:
             try:
                 return agent.learn(
@@ -286,4 +286,4 @@ def actor_critic_resumed() -> Target:
             except _InterruptionError:
                 return agent.resume(folder, env)
 
-    return _runs("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+    return _learning_target("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)

@@ -8,9 +8,9 @@ world, how that changes from update to update, which noise that is used again do
 much likelier all of it is in the second world (`evidence`).
 
 Where the reward function is the secret, it is everywhere higher by the radius in one world than in
-the other: a difference that the features can express, and so as large as the proofs allow. The walk
-has the same law in both worlds. Where people are, everybody lives alike but for one, who is paid
-far more than anybody could be, or far less.
+the other: a difference that the features can express, and so as large as the proofs allow. The
+rollout has the same law in both worlds. Where people are, everybody lives alike but for one, who is
+paid far more than anybody could be, or far less.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,9 +22,9 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
-from privrl.audit.attacks import Outputs, everything, evidence
+from privrl.audit.attacks import Outputs, evidence, flatten_json
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import target, watched
+from privrl.audit.catalogue import record_calls, target
 from privrl.control import noised_q, reward_releases
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
@@ -59,14 +59,14 @@ Worlds = Callable[[Data], tuple[Data, Data]]
 
 
 @partial(jax.jit, static_argnums=0)
-def _exact(plan: NoisedQPlan, data: Data, states: list[noised_q.NoisedQState]) -> Any:
+def _exact_updates(plan: NoisedQPlan, data: Data, states: list[noised_q.NoisedQState]) -> Any:
     """What updates would be without noise, from each of some states."""
-    exact = plan.rule.exact
+    exact = plan.rule.exact_update
     return [exact(data, state.parameters, state.target, state.done) for state in states]
 
 
 @contextmanager
-def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
+def _record_updates(worlds: Worlds) -> Iterator[list[Array]]:
     """Every iterate of a run that goes update by update, and what an attacker makes of it."""
     advance, seen = noised_q.advance, list[Array]()
 
@@ -74,7 +74,9 @@ def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
         states = [state]
         for _ in range(updates):
             states.append(advance(plan, data, states[-1], sigma, 1))
-        known = [np.asarray(_exact(plan, own, states[:-1]), np.float64) for own in worlds(data)]
+        known = [
+            np.asarray(_exact_updates(plan, own, states[:-1]), np.float64) for own in worlds(data)
+        ]
         parameters = np.stack([np.asarray(state.parameters) for state in states])
         sums = np.diff(parameters, axis=0) * (plan.divisor / plan.step)
         seen.extend([parameters[1:], *evidence(sums, *known)])
@@ -85,7 +87,9 @@ def _every_update(worlds: Worlds) -> Iterator[list[Array]]:
         yield seen
 
 
-def _evaluated(agent: FunctionalQ, given: tuple[Any, ...], found: tuple[Array, float]) -> Array:
+def _evaluation_evidence(
+    agent: FunctionalQ, given: tuple[Any, ...], found: tuple[Array, float]
+) -> Array:
     """One evaluation, whose exact coefficients are zero in the first world, and its evidence."""
     (mechanism, sums, _), (coefficients, _) = given, found
     each = np.full_like(sums, RADIUS * horizon_weight(agent.gamma, agent.horizon))
@@ -93,9 +97,9 @@ def _evaluated(agent: FunctionalQ, given: tuple[Any, ...], found: tuple[Array, f
     return np.concatenate(evidence(coefficients[None], 0.0 * shift[None], shift[None])[::2], None)
 
 
-def _every_evaluation() -> AbstractContextManager[list[Array]]:
+def _record_evaluations() -> AbstractContextManager[list[Array]]:
     """Every evaluation of policy iteration, and what an attacker makes of it."""
-    return watched(reward_releases, "noisy_coefficients", _evaluated)
+    return record_calls(reward_releases, "noisy_coefficients", _evaluation_evidence)
 
 
 Watch = Callable[[], AbstractContextManager[list[Array]]]
@@ -106,13 +110,13 @@ def _target(
 ) -> Target:
     certificate = once(0).certificate
 
-    def seen(world: int) -> Array:
+    def observe(world: int) -> Array:
         with nullcontext(list[Array]()) if watch is None else watch() as states:
-            found = everything(once(world).to_dict())
+            found = flatten_json(once(world).to_dict())
         return np.concatenate([found, *map(np.ravel, states)])
 
     def draw(world: int, count: int, source: Source) -> Outputs:
-        return [seen(world) for _ in range(count)]
+        return [observe(world) for _ in range(count)]
 
     return Target(
         name, draw, certificate.events, certificate.relation, certificate.delta, runs, note=note
@@ -145,9 +149,9 @@ def _secret_rewards(
         return first, second
 
     watch: dict[str, Watch] = {
-        "weights": lambda: _every_update(worlds),
-        "updates": lambda: _every_update(worlds),
-        "evaluations": _every_evaluation,
+        "weights": lambda: _record_updates(worlds),
+        "updates": lambda: _record_updates(worlds),
+        "evaluations": _record_evaluations,
     }
     return _target(
         name,
@@ -172,7 +176,7 @@ def functional_q_rewards() -> Target:
 
 @target
 def functional_q_evaluations() -> Target:
-    """Policy iteration, in which each walk follows what was released before."""
+    """Policy iteration, in which each rollout follows what was released before."""
     return _secret_rewards(
         "functional-q-evaluations", RUNS, release="evaluations", evaluations=2, horizon=2
     )
@@ -289,5 +293,5 @@ def logged_q() -> Target:
         RUNS,
         lambda world: agent.fit(people[world]),
         "whole runs of fit",
-        lambda: _every_update(worlds),
+        lambda: _record_updates(worlds),
     )

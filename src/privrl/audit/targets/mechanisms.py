@@ -68,14 +68,14 @@ def _people(world: int, dimension: int) -> Array:
     return np.stack([np.zeros(dimension), np.ones(dimension), np.full(dimension, 50.0 * sign)])
 
 
-def _not_a_number(world: int, dimension: int) -> Array:
+def _people_with_nan(world: int, dimension: int) -> Array:
     people = _people(0, dimension)
     if world:
         people[-1] = np.nan
     return people
 
 
-def _repeated(total: Array, runs: int) -> Array:
+def _repeat_total(total: Array, runs: int) -> Array:
     return np.broadcast_to(total, (runs, *total.shape))
 
 
@@ -84,22 +84,22 @@ def _repeated(total: Array, runs: int) -> Array:
 
 @target
 def gaussian() -> Target:
-    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE)
+    plan = GaussianMechanism.from_budget(1.0, BUDGET, REPLACE)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         total = clip.l2(_people(world, 8), plan.bound).sum(axis=0)
-        return plan.release(_repeated(total, runs), source)[0]
+        return plan.release(_repeat_total(total, runs), source)[0]
 
     return Target("gaussian", draw, (plan.event,), REPLACE)
 
 
 @target
 def gaussian_not_a_number() -> Target:
-    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE)
+    plan = GaussianMechanism.from_budget(1.0, BUDGET, REPLACE)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        total = clip.l2(_not_a_number(world, 8), plan.bound).sum(axis=0)
-        return plan.release(_repeated(total, runs), source)[0]
+        total = clip.l2(_people_with_nan(world, 8), plan.bound).sum(axis=0)
+        return plan.release(_repeat_total(total, runs), source)[0]
 
     note = "one of the two neighbours is NaN"
     return Target("gaussian-not-a-number", draw, (plan.event,), REPLACE, runs=40_000, note=note)
@@ -108,10 +108,10 @@ def gaussian_not_a_number() -> Target:
 @target
 def gaussian_twice() -> Target:
     """A sum and, after it, its opposite: noise that is used twice cancels."""
-    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE, times=2)
+    plan = GaussianMechanism.from_budget(1.0, BUDGET, REPLACE, times=2)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        total = _repeated(clip.l2(_people(world, 2), plan.bound).sum(axis=0), runs)
+        total = _repeat_total(clip.l2(_people(world, 2), plan.bound).sum(axis=0), runs)
         return np.hstack([plan.release(total, source)[0], plan.release(-total, source)[0]])
 
     return Target("gaussian-twice", draw, (Repeated(plan.event, 2),), REPLACE)
@@ -119,11 +119,11 @@ def gaussian_twice() -> Target:
 
 @target
 def laplace() -> Target:
-    plan = LaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE)
+    plan = LaplaceMechanism.from_budget(1.0, Budget(4.0), REPLACE)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         total = clip.l1(_people(world, 2), plan.bound).sum(axis=0)
-        return plan.release(_repeated(total, runs), source)[0]
+        return plan.release(_repeat_total(total, runs), source)[0]
 
     totals = [clip.l1(_people(world, 2), plan.bound).sum(axis=0) for world in (0, 1)]
     ratio = _laplace_ratio(totals, plan.scale)
@@ -142,10 +142,10 @@ def _laplace_ratio(centres: list[Array], scale: float) -> Callable[[Array], Arra
 
 @target
 def grid_gaussian() -> Target:
-    plan = GridGaussianMechanism.calibrated(1.0, BUDGET, REPLACE, dimension=4)
+    plan = GridGaussianMechanism.from_budget(1.0, BUDGET, REPLACE, dimension=4)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        return plan.releases(_people(world, 4), runs, source)[0]
+        return plan.release_many(_people(world, 4), runs, source)[0]
 
     # Many: in several dimensions the promise is looser than the truth (`private-value-grid`).
     return Target("grid-gaussian", draw, (plan.event,), REPLACE, runs=1_200_000)
@@ -153,22 +153,22 @@ def grid_gaussian() -> Target:
 
 @target
 def grid_laplace() -> Target:
-    plan = GridLaplaceMechanism.calibrated(1.0, Budget(4.0), REPLACE, dimension=2)
+    plan = GridLaplaceMechanism.from_budget(1.0, Budget(4.0), REPLACE, dimension=2)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        return plan.releases(_people(world, 2), runs, source)[0]
+        return plan.release_many(_people(world, 2), runs, source)[0]
 
-    totals = [plan.integers(_people(w, 2)).sum(axis=0) * plan.step for w in (0, 1)]
+    totals = [plan.to_grid(_people(w, 2)).sum(axis=0) * plan.step for w in (0, 1)]
     ratio = _laplace_ratio(totals, plan.width * plan.step)
     return Target("grid-laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
 
 
 @target
 def grid_gaussian_not_a_number() -> Target:
-    plan = GridGaussianMechanism.calibrated(1.0, BUDGET, REPLACE, dimension=4)
+    plan = GridGaussianMechanism.from_budget(1.0, BUDGET, REPLACE, dimension=4)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        return plan.releases(_not_a_number(world, 4), runs, source)[0]
+        return plan.release_many(_people_with_nan(world, 4), runs, source)[0]
 
     note = "one of the two neighbours is NaN"
     name = "grid-gaussian-not-a-number"
@@ -183,7 +183,7 @@ def smooth() -> Target:
     where an attack can see it.
     """
     budget = Budget(1.0, 0.02)
-    plan = SmoothMechanism.calibrated(budget, 4)
+    plan = SmoothMechanism.from_budget(budget, 4)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         bound = math.exp(-plan.beta) if world else 1.0
@@ -199,7 +199,7 @@ def smooth() -> Target:
 @target
 def functional() -> Target:
     """Two functions whose difference is the kernel at a point, asked all over the interval."""
-    plan = FunctionalMechanism.calibrated(3.0, 0.0, 1.0, 1.0, BUDGET, REPLACE)
+    plan = FunctionalMechanism.from_budget(3.0, 0.0, 1.0, 1.0, BUDGET, REPLACE)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         sign = 1.0 if world else -1.0
@@ -214,9 +214,9 @@ def functional() -> Target:
     return Target("functional", draw, (plan.event,), REPLACE)
 
 
-def _field(name: str, points: Array, weights: Array) -> Target:
+def _field_target(name: str, points: Array, weights: Array) -> Target:
     """Two opposite functions of two variables, sums of the kernel at `points`, of norm `bound`."""
-    plan = FieldMechanism.calibrated(ProductExponential((1.0, 1.0)), 1.0, BUDGET, REPLACE)
+    plan = FieldMechanism.from_budget(ProductExponential((1.0, 1.0)), 1.0, BUDGET, REPLACE)
     gram = np.asarray(plan.kernel(points, points))
     scaled = weights / math.sqrt(weights @ gram @ weights)
 
@@ -233,21 +233,23 @@ def _field(name: str, points: Array, weights: Array) -> Target:
 
 @target
 def field() -> Target:
-    return _field("field", np.array([[0.4, 0.4], [0.9, 0.1], [0.1, 0.8]]), np.array([1.0, 0, 0]))
+    return _field_target(
+        "field", np.array([[0.4, 0.4], [0.9, 0.1], [0.1, 0.8]]), np.array([1.0, 0, 0])
+    )
 
 
 @target
 def field_close() -> Target:
     """Nothing but the difference between two points that are all but the same."""
     points = np.array([[0.5, 0.5], [0.5 + 2e-15, 0.5], [0.1, 0.9]])
-    return _field("field-close", points, np.array([1.0, -1.0, 0.0]))
+    return _field_target("field-close", points, np.array([1.0, -1.0, 0.0]))
 
 
 @target
 def reward_model() -> Target:
     """Two reward functions a radius apart everywhere."""
     points = np.linspace(0.0, 1.0, 32)
-    plan = RewardModelMechanism.calibrated(0.1, BUDGET, points, Cosine(5, 0.0, 1.0))
+    plan = RewardModelMechanism.from_budget(0.1, BUDGET, points, Cosine(5, 0.0, 1.0))
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         rewards = np.sin(points) + (0.1 if world else 0.0)
@@ -256,9 +258,9 @@ def reward_model() -> Target:
     return Target("reward-model", draw, (plan.event,), plan.relation, runs=40_000)
 
 
-def _running_sums(name: str, strategy: Strategy, steps: tuple[int, ...]) -> Target:
+def _running_sums_target(name: str, strategy: Strategy, steps: tuple[int, ...]) -> Target:
     """Somebody takes part in `steps` of 16; each run is a coordinate of its own."""
-    plan = CorrelatedMechanism.calibrated(
+    plan = CorrelatedMechanism.from_budget(
         1.0,
         BUDGET,
         REPLACE,
@@ -280,23 +282,23 @@ def _running_sums(name: str, strategy: Strategy, steps: tuple[int, ...]) -> Targ
 
 @target
 def running_sums_tree() -> Target:
-    return _running_sums("running-sums-tree", Strategy.BINARY_TREE, (0,))
+    return _running_sums_target("running-sums-tree", Strategy.BINARY_TREE, (0,))
 
 
 @target
 def running_sums_refined_tree() -> Target:
-    return _running_sums("running-sums-refined-tree", Strategy.REFINED_TREE, (0,))
+    return _running_sums_target("running-sums-refined-tree", Strategy.REFINED_TREE, (0,))
 
 
 @target
 def running_sums_independent() -> Target:
-    return _running_sums("running-sums-independent", Strategy.INDEPENDENT, (0, 5, 10))
+    return _running_sums_target("running-sums-independent", Strategy.INDEPENDENT, (0, 5, 10))
 
 
 @target
 def running_sums_resumed() -> Target:
     """Saved and resumed half way; each run is a coordinate of its own."""
-    plan = CorrelatedMechanism.calibrated(1.0, BUDGET, REPLACE, horizon=8)
+    plan = CorrelatedMechanism.from_budget(1.0, BUDGET, REPLACE, horizon=8)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         first = clip.l2(_people(world, 1), plan.bound).sum(axis=0)
@@ -315,23 +317,23 @@ def running_sums_resumed() -> Target:
 
 @target
 def running_sums_toeplitz() -> Target:
-    return _running_sums("running-sums-toeplitz", Strategy.SQUARE_ROOT_TOEPLITZ, (0, 5, 10))
+    return _running_sums_target("running-sums-toeplitz", Strategy.SQUARE_ROOT_TOEPLITZ, (0, 5, 10))
 
 
 @target
 def running_sums_optimal() -> Target:
-    return _running_sums("running-sums-optimal", Strategy.OPTIMAL, (0, 5, 10))
+    return _running_sums_target("running-sums-optimal", Strategy.OPTIMAL, (0, 5, 10))
 
 
 @target
 def running_sums_banded() -> Target:
-    return _running_sums("running-sums-banded", Strategy.BANDED, (0, 5, 10))
+    return _running_sums_target("running-sums-banded", Strategy.BANDED, (0, 5, 10))
 
 
 # --- local reports (LDP) --------------------------------------------------------------------------
 
 
-def _reports(name: str, plan: LocalPlan, scale: float = 50.0) -> Target:
+def _report_target(name: str, plan: LocalPlan, scale: float = 50.0) -> Target:
     """One agent's vector against its opposite."""
     row = scale * np.linspace(0.5, 1.0, plan.dimension)
 
@@ -345,7 +347,7 @@ def _reports(name: str, plan: LocalPlan, scale: float = 50.0) -> Target:
 def unit_vector() -> Target:
     plan = PrivUnit(4.0, 8, padded=False)
     row = np.linspace(0.5, 1.0, 8)
-    made = _reports("unit-vector", plan)
+    made = _report_target("unit-vector", plan)
 
     def log_ratio(reports: Array) -> Array:
         # Which of the two caps a report lies in is all there is to know.
@@ -357,22 +359,22 @@ def unit_vector() -> Target:
 
 @target
 def unit_vector_padded() -> Target:
-    return _reports("unit-vector-padded", PrivUnit(4.0, 8))
+    return _report_target("unit-vector-padded", PrivUnit(4.0, 8))
 
 
 @target
 def duchi() -> Target:
-    return _reports("duchi", DuchiL2(4.0, 8, padded=False))
+    return _report_target("duchi", DuchiL2(4.0, 8, padded=False))
 
 
 @target
 def piecewise() -> Target:
-    return _reports("piecewise", PiecewiseMechanism(4.0))
+    return _report_target("piecewise", PiecewiseMechanism(4.0))
 
 
 @target
 def hybrid() -> Target:
-    return _reports("hybrid", HybridMechanism(4.0))
+    return _report_target("hybrid", HybridMechanism(4.0))
 
 
 @target
@@ -398,7 +400,7 @@ def laplace_report() -> Target:
     row = np.linspace(0.5, 1.0, 2)
     centres = [sign * row * plan.radius / row.sum() for sign in (-1.0, 1.0)]
     ratio = _laplace_ratio(centres, plan.mechanism.scale)
-    return replace(_reports("laplace-report", plan), log_ratio=ratio)
+    return replace(_report_target("laplace-report", plan), log_ratio=ratio)
 
 
 @target
@@ -412,7 +414,7 @@ def grid_laplace_report() -> Target:
         wire = [plan.encode(report) for report in sent]
         return np.frombuffer(b"".join(wire), dtype="<i8").reshape(runs, -1).astype(np.float64)
 
-    centre = plan.mechanism.integers(row[None, :])[0].astype(np.float64)
+    centre = plan.mechanism.to_grid(row[None, :])[0].astype(np.float64)
     ratio = _laplace_ratio([-centre, centre], plan.mechanism.width)
     made = Target("grid-laplace-report", draw, (plan.event,), LOCAL, delta=0.0, runs=40_000)
     return replace(made, log_ratio=ratio)
@@ -421,7 +423,7 @@ def grid_laplace_report() -> Target:
 # --- the same, compiled ---------------------------------------------------------------------------
 
 
-def _compiled(name: str, plan: LocalPlan, module: str) -> Target:
+def _compiled_target(name: str, plan: LocalPlan, module: str) -> Target:
     """The same reports from a compiled loop, driven by one of the source's keys."""
     row = 50.0 * np.linspace(0.5, 1.0, plan.dimension)
 
@@ -440,24 +442,24 @@ def _compiled(name: str, plan: LocalPlan, module: str) -> Target:
 def unit_vector_compiled() -> Target:
     # With a larger epsilon reports outside of the cap are too rare to count.
     plan = PrivUnit(2.0, 8, padded=False)
-    return _compiled("unit-vector-compiled", plan, "unit_vector_jax")
+    return _compiled_target("unit-vector-compiled", plan, "unit_vector_jax")
 
 
 @target
 def sign_compiled() -> Target:
     # In one dimension a report's sign is all that its seed leaves to be seen.
-    return _compiled("sign-compiled", ProjectedSign(2.0, 1, clip=1.0), "sign_jax")
+    return _compiled_target("sign-compiled", ProjectedSign(2.0, 1, clip=1.0), "sign_jax")
 
 
 @target
 def laplace_report_compiled() -> Target:
-    return _compiled("laplace-report-compiled", LaplaceReport(4.0, 1), "report_laplace_jax")
+    return _compiled_target("laplace-report-compiled", LaplaceReport(4.0, 1), "report_laplace_jax")
 
 
 @target
 def functional_compiled() -> Target:
     """The path for compiled loops, with the same two functions as above."""
-    plan = FunctionalMechanism.calibrated(3.0, 0.0, 1.0, 1.0, BUDGET, REPLACE)
+    plan = FunctionalMechanism.from_budget(3.0, 0.0, 1.0, 1.0, BUDGET, REPLACE)
     points = np.array([0.9, 0.1, 0.4, 0.4, 0.41, 1.0])
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
@@ -477,7 +479,7 @@ def functional_compiled() -> Target:
 
 @target
 def running_sums_compiled() -> Target:
-    plan = CorrelatedMechanism.calibrated(1.0, BUDGET, REPLACE, horizon=8)
+    plan = CorrelatedMechanism.from_budget(1.0, BUDGET, REPLACE, horizon=8)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         import jax
@@ -512,7 +514,7 @@ def _descent(plan: GaussianMechanism, goals: Array, runs: int, source: Source) -
 @target
 def gradient_descent() -> Target:
     """Clip, sum, noise, step: the loop that every noisy learner is made of."""
-    plan = GaussianMechanism.calibrated(1.0, BUDGET, REPLACE, times=STEPS)
+    plan = GaussianMechanism.from_budget(1.0, BUDGET, REPLACE, times=STEPS)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         return _descent(plan, _people(world, 2), runs, source)
@@ -528,7 +530,7 @@ def gradient_descent_canaries() -> CanaryTarget:
     Stated at a tiny delta, since guessing many coins at once pays for delta many times.
     """
     budget = Budget(4.0, 1e-10)
-    plan = GaussianMechanism.calibrated(1.0, budget, REPLACE, times=STEPS)
+    plan = GaussianMechanism.from_budget(1.0, budget, REPLACE, times=STEPS)
     canaries = 2000
 
     def train(coins: Coins, source: Source) -> Array:

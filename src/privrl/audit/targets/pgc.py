@@ -31,7 +31,7 @@ World = tuple[tuple[Array, bool], ...]
 """What an agent knows at each of its submissions: a gradient, and whether it reached the target."""
 
 
-def _seen(plan: Privatiser, sent: Sequence[bytes]) -> object:
+def _payload_features(plan: Privatiser, sent: Sequence[bytes]) -> object:
     """What an attacker makes of one agent's payloads.
 
     Vectors, their differences, whether they point along the gradient, and the bytes; or the bytes
@@ -47,113 +47,115 @@ def _seen(plan: Privatiser, sent: Sequence[bytes]) -> object:
     return np.concatenate([*vectors, *moves, along, [np.sign(along).sum()], raw])
 
 
-def _agents(
+def _agents_target(
     name: str,
     plan: Privatiser,
     worlds: tuple[World, World],
     runs: int,
     promise: Event | None = None,
 ) -> Target:
-    """Many agents, alike but for chance, in either world."""
+    """Many agents, alike but for probability, in either world."""
 
     def draw(world: int, count: int, source: Source) -> Outputs:
         sent = [
             plan.payloads([gradient] * count, source, [reached] * count)
             for gradient, reached in worlds[world]
         ]
-        return [_seen(plan, own) for own in zip(*sent, strict=True)]
+        return [_payload_features(plan, own) for own in zip(*sent, strict=True)]
 
     event = plan.event if promise is None else promise
     return Target(name, draw, (event,), Relation.LOCAL, 0.0, runs, note="bytes on the wire")
 
 
-def _opposite(mechanism: Mechanism) -> Target:
+def _opposite_target(mechanism: Mechanism) -> Target:
     """One payload about a gradient, or about its opposite."""
     plan = Privatiser(EPSILON, 3, mechanism)
     worlds = ((-_ROW, False),), ((_ROW, False),)
     # Noise of 0.8 is harder to see where a report is far more than a coin.
-    return _agents(f"pgc-{mechanism}", plan, worlds, 80_000 if mechanism == "laplace" else 20_000)
+    return _agents_target(
+        f"pgc-{mechanism}", plan, worlds, 80_000 if mechanism == "laplace" else 20_000
+    )
 
 
-def _twice(mechanism: Mechanism) -> Target:
+def _twice_target(mechanism: Mechanism) -> Target:
     """Two payloads about a gradient, or about its opposite."""
     plan = Privatiser(EPSILON, 3, mechanism, submissions=2)
     worlds = ((-_ROW, False), (-_ROW, False)), ((_ROW, False), (_ROW, False))
-    return _agents(f"pgc-{mechanism}-twice", plan, worlds, 12_000)
+    return _agents_target(f"pgc-{mechanism}-twice", plan, worlds, 12_000)
 
 
-def _turning(mechanism: Mechanism) -> Target:
+def _turning_target(mechanism: Mechanism) -> Target:
     """Two payloads, about the same gradient both times, or about it and then its opposite."""
     plan = Privatiser(EPSILON, 3, mechanism, submissions=2)
     worlds = ((_ROW, False), (_ROW, False)), ((_ROW, False), (-_ROW, False))
-    return _agents(f"pgc-{mechanism}-turning", plan, worlds, 4_000)
+    return _agents_target(f"pgc-{mechanism}-turning", plan, worlds, 4_000)
 
 
-def _broken(mechanism: Mechanism) -> Target:
+def _broken_target(mechanism: Mechanism) -> Target:
     """Two payloads of an agent whose gradients are zeros and NaN, or in order."""
     plan = Privatiser(EPSILON, 3, mechanism, submissions=2)
     worlds = ((np.zeros(3), False), (_NAN, False)), ((_ROW, False), (_ROW, False))
-    return _agents(f"pgc-{mechanism}-broken", plan, worlds, 4_000)
+    return _agents_target(f"pgc-{mechanism}-broken", plan, worlds, 4_000)
 
 
 @target
 def pgc_privunit() -> Target:
-    return _opposite("privunit")
+    return _opposite_target("privunit")
 
 
 @target
 def pgc_sign() -> Target:
-    return _opposite("sign")
+    return _opposite_target("sign")
 
 
 @target
 def pgc_laplace() -> Target:
-    return _opposite("laplace")
+    return _opposite_target("laplace")
 
 
 @target
 def pgc_privunit_twice() -> Target:
-    return _twice("privunit")
+    return _twice_target("privunit")
 
 
 @target
 def pgc_sign_twice() -> Target:
-    return _twice("sign")
+    return _twice_target("sign")
 
 
 @target
 def pgc_laplace_twice() -> Target:
-    return _twice("laplace")
+    return _twice_target("laplace")
 
 
 @target
 def pgc_privunit_turning() -> Target:
-    return _turning("privunit")
+    return _turning_target("privunit")
 
 
 @target
 def pgc_sign_turning() -> Target:
-    return _turning("sign")
+    return _turning_target("sign")
 
 
 @target
 def pgc_laplace_turning() -> Target:
-    return _turning("laplace")
+    return _turning_target("laplace")
 
 
 @target
 def pgc_privunit_broken() -> Target:
-    return _broken("privunit")
+    return _broken_target("privunit")
 
 
 @target
 def pgc_sign_broken() -> Target:
-    return _broken("sign")
+    return _broken_target("sign")
 
 
 @target
 def pgc_laplace_broken() -> Target:
-    return _broken("laplace")
+    return _broken_target("laplace")
 
 
 @target
@@ -161,4 +163,4 @@ def pgc_score() -> Target:
     """The same gradient; the target reached or not, for which half of epsilon is set aside."""
     plan = Privatiser(2.0 * EPSILON, 3, score_share=0.5)
     worlds = ((_ROW, False),), ((_ROW, True),)
-    return _agents("pgc-score", plan, worlds, 20_000, RandomizedResponse(EPSILON))
+    return _agents_target("pgc-score", plan, worlds, 20_000, RandomizedResponse(EPSILON))

@@ -31,7 +31,12 @@ GTD(lambda) are needed, and noise for a promise about people instead of steps.
 
 from privrl.control.actor_critic.learner import STATE, ActorCritic
 from privrl.control.actor_critic.program import CertifiedProgram
-from privrl.control.actor_critic.result import NOT_PRIVATE, Diverged, Learned, Returns
+from privrl.control.actor_critic.result import (
+    NOT_PRIVATE,
+    Diverged,
+    LearnedActorCritic,
+    ReturnDistribution,
+)
 
 __all__ = [
     "NOT_PRIVATE",
@@ -39,6 +44,6 @@ __all__ = [
     "ActorCritic",
     "CertifiedProgram",
     "Diverged",
-    "Learned",
-    "Returns",
+    "LearnedActorCritic",
+    "ReturnDistribution",
 ]

@@ -12,51 +12,51 @@ import numpy as np
 from privrl.control import certified
 from privrl.control.actor_critic.program import (
     DEFAULTS,
-    OF_PROSPECTS,
+    PROSPECT_SETTINGS,
     CertifiedProgram,
-    Journey,
+    RunState,
     check_number,
 )
 from privrl.control.actor_critic.result import (
     NOT_PRIVATE,
     Diverged,
-    Learned,
-    Returns,
-    policy_of,
+    LearnedActorCritic,
+    ReturnDistribution,
+    softmax_policy,
 )
-from privrl.control.actor_critic.start import Start, start_of
+from privrl.control.actor_critic.warm_start import WarmStart, make_warm_start
 from privrl.control.certified import ActorCriticState
 from privrl.control.heads import Network
 from privrl.control.program import load_state, save_state
 from privrl.control.promises import Promise
-from privrl.control.prospect_rows import Outlook, projected
+from privrl.control.prospect_rows import ReturnHistogram, project_simplex
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.data import Features
-from privrl.envs.host import is_live, simulator
-from privrl.envs.preflight import ASSUMPTIONS, checked
+from privrl.envs.host import is_live, simulator_identity
+from privrl.envs.preflight import ASSUMPTIONS, run_preflight
 from privrl.envs.registry import make
 from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.promise import Budget, Relation, Release, Unit
-from privrl.privacy.resuming import Kept
-from privrl.privacy.session import SECRET, OpenSession, PrivacySession, forgotten_unless_paid
+from privrl.privacy.resuming import NoiseKey
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
 from privrl.risk import Prospect
 
 CLIPPED = Assumption(
     "each person's whole increment, of the actor and the critic, is clipped to a public bound",
     "by the algorithm, for any episode; one in which the environment fails counts as not played",
 )
-CARRIED = Assumption(
+ONLY_NOISED_SUMS = Assumption(
     "all that is carried from batch to batch comes from noised sums", "by the algorithm"
 )
-SLOTS = Assumption(
+PUBLIC_SLOTS = Assumption(
     "a person plays one episode, in a slot that does not depend on what happens in it",
     "batches hold a public number of slots; who fills them is the caller's",
 )
-APART = Assumption(
+INDEPENDENT_EPISODES = Assumption(
     "the environment carries nothing from one person's episode into another's",
     "not enforced: it is the caller's",
 )
@@ -64,7 +64,7 @@ PUBLIC_SETTINGS = Assumption(
     "features, ranges, bounds and step sizes were chosen without looking at the people",
     "not enforced: they are the caller's",
 )
-WEIGHED = Assumption(
+PUBLIC_PROSPECT = Assumption(
     "the prospect was chosen without looking at the people", "not enforced: it is the caller's"
 )
 BILLBOARD = Assumption(
@@ -76,14 +76,14 @@ TIMING = Assumption(
     "nobody is told how long the run, or a part of it, took",
     "not enforced: a batch takes as long as its longest episode",
 )
-SHOWN = Assumption(
+PUBLIC_RETURNS = Assumption(
     "returns of these people are public: they are shown as they were, and nothing is promised "
     "about them",
     "not enforced: it is the caller's",
 )
 
 # How often a run with a progress bar or a checkpoint stops to report.
-_STOPS = 20
+_PROGRESS_REPORTS = 20
 STATE = "state.npz"
 """The checkpoint in its folder."""
 
@@ -167,14 +167,14 @@ class ActorCritic:
     """Into how many equal parts `return_range` is cut; a prospect counts returns at their ends."""
 
     even_share: float = 0.01
-    """How much of even chances is mixed into the distribution before slopes of weights are taken,
-    which are infinite where a chance is 0."""
+    """How much of even probabilities is mixed into the distribution before slopes of weights are
+    taken, which are infinite where a probability is 0."""
 
     forgetting: float = 0.1
     """How much of the distribution a batch replaces at least, from 0 to 1."""
 
     def __post_init__(self) -> None:
-        for name, words in _WORDS.items():
+        for name, words in _CHOICES.items():
             if getattr(self, name) not in words:
                 listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
                 raise InputError(f"must be {listed}, not {getattr(self, name)!r}.", field=name)
@@ -190,7 +190,7 @@ class ActorCritic:
             if given is not None and not isinstance(given, Features | Network):
                 raise InputError("must be a feature map of privrl.data, or a Network.", field=name)
         if self.return_range is not None:
-            object.__setattr__(self, "return_range", _range(self.return_range))
+            object.__setattr__(self, "return_range", _check_range(self.return_range))
         self._check_combinations()
 
     def _check_budget(self) -> None:
@@ -198,39 +198,45 @@ class ActorCritic:
             if self.budget is not None:
                 raise InputError("The variant 'none' spends nothing: leave the budget out.")
         elif not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError("budget must be a Budget with a delta above 0, for Gaussian noise.")
+            raise InputError(
+                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+            )
 
     def _check_combinations(self) -> None:
         if self.prospect is None:
             for one in fields(self):
-                if one.name in OF_PROSPECTS and getattr(self, one.name) != one.default:
+                if one.name in PROSPECT_SETTINGS and getattr(self, one.name) != one.default:
                     raise InputError(f"{one.name} belongs to a prospect: say one, or leave it out.")
         if self.curve == "paid" or self.prospect is not None:
             if self.return_range is None:
                 what = "a paid curve" if self.prospect is None else "a prospect"
-                raise InputError(f"return_range is needed for {what}: say what returns are.")
+                raise InputError(
+                    f"is needed for {what}: say what returns are.", field="return_range"
+                )
             if not 0.0 < checks.number("curve_weight", self.curve_weight) < 1.0:
-                raise InputError("curve_weight must be above 0 and below 1.")
+                raise InputError("must be above 0 and below 1.", field="curve_weight")
         if self.prospect is not None:
             if not isinstance(self.prospect, Prospect):
-                raise InputError("prospect must be one of privrl.risk, such as Prospect.neutral().")
-            if checks.count("bins", self.bins) > _MOST_BINS:
-                raise InputError(f"bins must be at most {_MOST_BINS}, not {self.bins}.")
-            if not _LEAST_SHARE <= checks.number("even_share", self.even_share) < 1.0:
-                raise InputError(f"even_share must be from {_LEAST_SHARE:g} to below 1.")
+                raise InputError(
+                    "must be one of privrl.risk, such as Prospect.neutral().", field="prospect"
+                )
+            if checks.count("bins", self.bins) > _MAX_BINS:
+                raise InputError(f"must be at most {_MAX_BINS}, not {self.bins}.", field="bins")
+            if not _MIN_SHARE <= checks.number("even_share", self.even_share) < 1.0:
+                raise InputError(f"must be from {_MIN_SHARE:g} to below 1.", field="even_share")
             _ = self.outlook
-        if self.noise in certified.STREAMED and self.optimiser == "adam":
+        if self.noise in certified.CORRELATED_STRATEGIES and self.optimiser == "adam":
             raise InputError(
                 "Correlated noise is for running sums, which Adam does not use: take sgd."
             )
 
     @property
-    def outlook(self) -> Outlook | None:
+    def outlook(self) -> ReturnHistogram | None:
         """How returns are counted and valued, if there is a prospect."""
         if self.prospect is None:
             return None
         assert self.return_range is not None
-        return Outlook(
+        return ReturnHistogram(
             self.prospect,
             self.return_range,
             self.bins,
@@ -247,14 +253,14 @@ class ActorCritic:
         people: int | None = None,
         *,
         episodes: int | None = None,
-        session: PrivacySession = SECRET,
+        session: PrivacySession = SECRET_SESSION,
         critic: Any = None,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
         checkpoint: str | Path | None = None,
         keep: bool = False,
         preflight: bool = True,
         preflight_env: Any = None,
-    ) -> Learned:
+    ) -> LearnedActorCritic:
         """Learn from `people` (or `episodes`, which is the same) in `env`.
 
         `env` is an environment, or its name. A session that is public says that nobody in it needs
@@ -271,7 +277,7 @@ class ActorCritic:
         """
         ledger, public, seed = session.ledger, session.public, session.seed
         made = make(env)
-        count = _people(people, episodes)
+        count = _count_people(people, episodes)
         if public and ledger is not None:
             raise InputError(
                 "public says that nobody needs protection, and a ledger that somebody does: leave "
@@ -282,45 +288,47 @@ class ActorCritic:
                 "A critic to start from values returns, and with a prospect a critic values what "
                 "they are worth: leave one of them out."
             )
-        start = start_of(critic)
+        start = make_warm_start(critic)
         program = CertifiedProgram(self, made, count, start.features)
         plan = program.plan
-        first = self._first(program, start)
+        first = self._initial_critic(program, start)
         if self.budget is not None:
             warn_if_large(self.budget.delta, count)
         opened = session.open(Unit.TRAJECTORY, Relation.REPLACE_ONE)
-        tried = checked(
+        tried = run_preflight(
             made,
             private=program.event is not None and not public,
             preflight=preflight,
             other=preflight_env,
         )
         about = {
-            "agent": program.described | {"heads": plan.rows.described},
+            "agent": program.settings_dict | {"heads": plan.rows.head_dicts},
             "people": count,
             "seed": seed,
             "public": public,
             "run": None if ledger is None else session.run,
-            "critic": start.described,
+            "critic": start.fingerprint,
             "preflight": tried,
         }
-        size = program.try_room(first, public)
+        size = program.check_memory(first, public)
         # The folder before anybody pays, since a run without its checkpoint would be lost.
-        with resuming.begun(checkpoint, STATE):
-            resources.on_disk(checkpoint, 2 * size)
+        with resuming.begin_run(checkpoint, STATE):
+            resources.check_disk_space(checkpoint, 2 * size)
             if checkpoint is not None:
                 live = is_live(made)
-                runs_on = {"env": None if live else simulator(made)}
-                opened.keep(Kept.begin(checkpoint, about, live=live, runs_on=runs_on))
-            with forgotten_unless_paid(opened):
+                runs_on = {"env": None if live else simulator_identity(made)}
+                opened.attach_key(NoiseKey.begin(checkpoint, about, live=live, runs_on=runs_on))
+            with forget_unless_paid(opened):
                 if program.event is not None:
                     assert self.budget is not None
                     opened.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
-                journey = Journey.begin(program, self._begun(program, opened, first), public)
-                return self._go_on(program, journey, opened, start, about, progress, keep)
+                journey = RunState.begin(
+                    program, self._initial_state(program, opened, first), public
+                )
+                return self._train(program, journey, opened, start, about, progress, keep)
 
-    def _begun(
+    def _initial_state(
         self, program: CertifiedProgram, opened: OpenSession, first: Any
     ) -> ActorCriticState:
         """The state before the first batch, whose keys are all the randomness of the run."""
@@ -337,10 +345,10 @@ class ActorCritic:
         *,
         critic: Any = None,
         ledger: Ledger | None = None,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
         keep: bool = False,
         preflight_env: Any = None,
-    ) -> Learned:
+    ) -> LearnedActorCritic:
         """Go on from where `learn(..., checkpoint=folder)` was interrupted, at no further cost.
 
         The agent, the environment and the critic to start from must be the same. In a simulator, or
@@ -349,30 +357,30 @@ class ActorCritic:
         same. Where people may be, who play again, the noise still to come is drawn from a fresh
         key, and one copy of the folder alone is let: see `privrl.privacy.resuming`.
         """
-        with resuming.resumed(folder) as kept:
+        with resuming.resume_run(folder) as kept:
             about, path, made = kept.about, Path(folder) / STATE, make(env)
-            start = start_of(critic)
+            start = make_warm_start(critic)
             program = CertifiedProgram(self, made, int(about.get("people", 1)), start.features)
-            own = program.described | {"heads": program.plan.rows.described}
-            if about.get("agent") != own or about.get("critic") != start.described:
+            own = program.settings_dict | {"heads": program.plan.rows.head_dicts}
+            if about.get("agent") != own or about.get("critic") != start.fingerprint:
                 raise InputError(
                     f"{str(path)!r} belongs to another agent, environment or critic, or to another "
                     "version of privrl: go on with what it was begun with."
                 )
             if kept.live != is_live(made):
                 raise InputError(f"{str(path)!r} belongs to another environment.")
-            kept.check({} if kept.live else {"env": simulator(made)})
+            kept.check({} if kept.live else {"env": simulator_identity(made)})
             if ledger is not None and about["run"] is None:
                 raise InputError("This run was begun without a ledger: leave it out.")
             if ledger is None and about["run"] is not None:
                 raise InputError("This run was begun with a ledger: say the same.")
             session = PrivacySession(ledger=ledger, run=about["run"], seed=about["seed"])
             opened = session.open(Unit.TRAJECTORY, Relation.REPLACE_ONE)
-            opened.keep(kept)
+            opened.attach_key(kept)
             begun = path.exists()
 
-            def tried() -> None:
-                checked(
+            def repeat_preflight() -> None:
+                run_preflight(
                     made,
                     private=program.event is not None and not about["public"],
                     preflight=about["preflight"] != "waived",
@@ -381,32 +389,32 @@ class ActorCritic:
                 )
 
             if not begun:
-                tried()  # Before anybody pays, if nobody has.
-            first = self._first(program, start)
+                repeat_preflight()  # Before anybody pays, if nobody has.
+            first = self._initial_critic(program, start)
             if program.event is not None:
                 assert self.budget is not None
                 if begun:
-                    opened.paid_before(program.event)
+                    opened.adopt_payment(program.event)
                 else:
-                    program.try_room(first, bool(about["public"]))
+                    program.check_memory(first, bool(about["public"]))
                     opened.pay(program.event, delta=self.budget.delta)
             with jax.enable_x64(True):
-                journey = Journey.begin(
-                    program, self._begun(program, opened, first), bool(about["public"])
+                journey = RunState.begin(
+                    program, self._initial_state(program, opened, first), bool(about["public"])
                 )
                 if begun:
                     journey, _ = load_state(path, journey)
                 if int(journey.state.batch) < program.plan.horizon:
                     if begun:
-                        tried()
-                    opened.kept = kept.go_on(ledger)
+                        repeat_preflight()
+                    opened.kept = kept.claim_next_generation(ledger)
                     if kept.live and about["seed"] is None and begun:
-                        fresh = program.plan.rekeyed(journey.state, opened.source.key())
+                        fresh = program.plan.with_noise_key(journey.state, opened.source.key())
                         journey = journey._replace(state=fresh)
-                return self._go_on(program, journey, opened, start, about, progress, keep)
+                return self._train(program, journey, opened, start, about, progress, keep)
 
     @staticmethod
-    def _first(program: CertifiedProgram, start: Start) -> Any:
+    def _initial_critic(program: CertifiedProgram, start: WarmStart) -> Any:
         """The critic's parameters to start from, if there are any."""
         rows = program.plan.rows
         if start.weights is None:
@@ -415,59 +423,59 @@ class ActorCritic:
             raise InputError(
                 f"critic has {start.weights.size} weights, but its features need {rows.sizes[1]}."
             )
-        return rows.critic.scaled(start.weights, 1.0 / rows.width)
+        return rows.critic.scale_outputs(start.weights, 1.0 / rows.reward_scale)
 
-    def _go_on(
+    def _train(
         self,
         program: CertifiedProgram,
-        journey: Journey,
+        journey: RunState,
         opened: OpenSession,
-        start: Start,
+        start: WarmStart,
         about: Mapping[str, Any],
-        progress: Counted | None,
+        progress: StepProgress | None,
         keep: bool,
-    ) -> Learned:
+    ) -> LearnedActorCritic:
         plan, path, kept = program.plan, None, opened.kept
         if kept is not None:
             path = kept.folder / STATE
             save_state(path, journey, about)
         many = progress is not None or kept is not None
-        stride = max(1, plan.horizon // _STOPS) if many else plan.horizon
+        stride = max(1, plan.horizon // _PROGRESS_REPORTS) if many else plan.horizon
         try:
             while (done := int(journey.state.batch)) < plan.horizon:
                 if kept is not None:
-                    kept.still(opened.ledger)
-                journey = program.travel(journey, min(stride, plan.horizon - done))
+                    kept.check_not_superseded(opened.ledger)
+                journey = program.advance_run(journey, min(stride, plan.horizon - done))
                 if path is not None and (keep or int(journey.state.batch) < plan.horizon):
                     save_state(path, journey, about)
                 if progress is not None:
                     progress(min(int(journey.state.batch) * plan.batch, plan.people), plan.people)
             if kept is not None:
                 kept.end(opened.ledger)
-            learned = self._learned(program, journey, opened, start, about)
+            learned = self._make_result(program, journey, opened, start, about)
         except Diverged:
             # Resuming would end in the same way. That it ended so is told, so it was the end.
             if kept is not None:
                 kept.end(opened.ledger)
-            _forget(path, kept)
+            _remove_checkpoint(path, kept)
             raise
         if not keep:
-            _forget(path, kept)
+            _remove_checkpoint(path, kept)
         return learned
 
-    def _learned(
+    def _make_result(
         self,
         program: CertifiedProgram,
-        journey: Journey,
+        journey: RunState,
         opened: OpenSession,
-        start: Start,
+        start: WarmStart,
         about: Mapping[str, Any],
-    ) -> Learned:
+    ) -> LearnedActorCritic:
         plan = program.plan
-        actor, critic = plan.released(journey.state)
-        policy_of(plan.rows.actor, actor)
+        actor, critic = plan.final_parameters(journey.state)
+        softmax_policy(plan.rows.actor, actor)
         with np.errstate(over="ignore"):
-            critic = plan.rows.critic.scaled(critic, plan.rows.width)
+            critic = plan.rows.critic.scale_outputs(critic, plan.rows.reward_scale)
         if not np.all(np.isfinite(critic)):
             raise Diverged
         promise: Promise = NOT_PRIVATE
@@ -476,9 +484,17 @@ class ActorCritic:
                 self.budget.delta,
                 release=Release.EVERY_ITERATE,
                 assumptions=(
-                    *(CLIPPED, CARRIED, SLOTS, APART, BILLBOARD, TIMING, PUBLIC_SETTINGS),
-                    *((SHOWN,) if about["public"] else ()),
-                    *(() if self.prospect is None else (WEIGHED,)),
+                    *(
+                        CLIPPED,
+                        ONLY_NOISED_SUMS,
+                        PUBLIC_SLOTS,
+                        INDEPENDENT_EPISODES,
+                        BILLBOARD,
+                        TIMING,
+                        PUBLIC_SETTINGS,
+                    ),
+                    *((PUBLIC_RETURNS,) if about["public"] else ()),
+                    *(() if self.prospect is None else (PUBLIC_PROSPECT,)),
                     *ASSUMPTIONS[about["preflight"]],
                     *start.assumptions,
                 ),
@@ -491,10 +507,10 @@ class ActorCritic:
             curve = np.asarray(journey.paid, np.float64)
         returns = None
         if plan.rows.outlook is not None:
-            chances = np.asarray(projected(journey.state.returns), np.float64)
-            returns = Returns(plan.rows.outlook.points, chances)
+            probs = np.asarray(project_simplex(journey.state.returns), np.float64)
+            returns = ReturnDistribution(plan.rows.outlook.points, probs)
         both = self.variant in ("both", "none")
-        return Learned(
+        return LearnedActorCritic(
             promise=promise,
             variant=self.variant,
             actor=actor.reshape(plan.rows.actor.shape) if both or self.variant == "actor" else None,
@@ -510,40 +526,42 @@ class ActorCritic:
                 "seed": about["seed"],
                 "people": plan.people,
                 "sigma": program.numbers["sigma"],
-                **program.described,
+                **program.settings_dict,
             },
         )
 
 
-_WORDS: dict[str, tuple[str, ...]] = {
+_CHOICES: dict[str, tuple[str, ...]] = {
     "variant": ("both", "actor", "critic", "none"),
     "noise": ("auto", "independent", "correlated", "optimal"),
     "optimiser": ("sgd", "adam"),
     "schedule": ("constant", "linear"),
     "curve": ("hidden", "paid"),
 }
-_MOST_BINS = 1000
-# Far above what rounding makes of sums of chances.
-_LEAST_SHARE = 1e-6
+_MAX_BINS = 1000
+# Far above what rounding makes of sums of probabilities.
+_MIN_SHARE = 1e-6
 
 
-def _range(given: Any) -> tuple[float, float]:
+def _check_range(given: Any) -> tuple[float, float]:
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise InputError("return_range must be two numbers: the lowest and the highest return.")
+        raise InputError(
+            "must be two numbers: the lowest and the highest return.", field="return_range"
+        )
     low, high = (checks.number("return_range", value) for value in given)
     if not (low < high and math.isfinite(high - low)):
-        raise InputError("return_range must go up, by a finite difference.")
+        raise InputError("must go up, by a finite difference.", field="return_range")
     return low, high
 
 
-def _forget(path: Path | None, kept: Kept | None) -> None:
+def _remove_checkpoint(path: Path | None, kept: NoiseKey | None) -> None:
     """The run is over: its checkpoint and its key go."""
     if path is not None and kept is not None:
         path.unlink()
         kept.remove()
 
 
-def _people(people: Any, episodes: Any) -> int:
+def _count_people(people: Any, episodes: Any) -> int:
     if (people is None) == (episodes is None):
         raise InputError("Say how many people there are: people=500 (or episodes=500).")
     return checks.count("people", episodes if people is None else people)

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.control import certified
-from privrl.control.actor_critic.result import policy_of
+from privrl.control.actor_critic.result import softmax_policy
 from privrl.control.certified import SWEEPABLE, ActorCriticPlan, ActorCriticState
-from privrl.control.heads import Network, head_of
+from privrl.control.heads import Network, make_head
 from privrl.control.increments import Rows
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
@@ -41,10 +41,10 @@ DEFAULTS = {
 # With a prospect. Returns are as people get them, and the critic is not trusted (`prospect_rows`);
 # steps and the bound were found on the gambles of the papers, with seeds 0 to 9.
 _PROSPECT_DEFAULTS = {"gamma": 1.0, "lambda_": 1.0, "actor_step": 5.0, "clip": 2.0}
-OF_PROSPECTS = ("bins", "even_share", "forgetting")
+PROSPECT_SETTINGS = ("bins", "even_share", "forgetting")
 """Settings that only an agent with a prospect has."""
 
-_BATCHES = 50
+_DEFAULT_BATCHES = 50
 _SHARES = ("gamma", "lambda_", "average", "forgetting")
 
 
@@ -82,12 +82,12 @@ class CertifiedProgram:
     @property
     def batch(self) -> int:
         """B."""
-        return self.config.batch or -(-self.people // _BATCHES)
+        return self.config.batch or -(-self.people // _DEFAULT_BATCHES)
 
     @property
     def length(self) -> int:
         """How many steps an episode takes at most."""
-        return certified.steps_of(self.env, self.config.max_steps)
+        return certified.episode_limit(self.env, self.config.max_steps)
 
     @cached_property
     def plan(self) -> ActorCriticPlan:
@@ -100,8 +100,8 @@ class CertifiedProgram:
             chosen = self.start_features
         observed, name = self.env.observation, self.env.name
         rows = Rows(
-            head_of(config.features, observed, self.env.num_actions, name),
-            head_of(config.features if chosen is None else chosen, observed, 1, name),
+            make_head(config.features, observed, self.env.num_actions, name),
+            make_head(config.features if chosen is None else chosen, observed, 1, name),
             config.entropy,
             config.return_range,
             config.curve_weight if config.curve == "paid" and config.prospect is None else 0.0,
@@ -136,24 +136,24 @@ class CertifiedProgram:
         return {
             **found,
             "critic_weight": self.config.critic_weight,
-            "sigma": 0.0 if self.noisy is None else self.noisy.std,
+            "sigma": 0.0 if self.noise_plan is None else self.noise_plan.std,
         }
 
     @property
     def event(self) -> Event | None:
         """What the whole run does to a person; None if it is not private."""
-        return None if self.noisy is None else self.noisy.event
+        return None if self.noise_plan is None else self.noise_plan.event
 
     @cached_property
-    def noisy(self) -> NoisyPlan | CorrelatedMechanism | None:
+    def noise_plan(self) -> NoisyPlan | CorrelatedMechanism | None:
         """The noise on what batches add up to, in units of the clip bound."""
         if self.config.budget is None:
             return None
         plan = self.plan
-        return certified.calibrated(self.config.budget, plan.horizon, plan.noise)
+        return certified.calibrate_noise(self.config.budget, plan.horizon, plan.noise)
 
     @property
-    def described(self) -> dict[str, Any]:
+    def settings_dict(self) -> dict[str, Any]:
         """The settings, in JSON's own types."""
         plan, config = self.plan, self.config
         budget = config.budget
@@ -172,21 +172,21 @@ class CertifiedProgram:
             "entropy": config.entropy,
             "return_range": None if config.return_range is None else list(config.return_range),
             "curve_weight": plan.rows.curve_weight,
-            **({} if config.prospect is None else self._prospects),
+            **({} if config.prospect is None else self._prospect_settings),
         }
 
     @property
-    def _prospects(self) -> dict[str, Any]:
+    def _prospect_settings(self) -> dict[str, Any]:
         """The settings that only an agent with a prospect has."""
         config = self.config
         assert config.prospect is not None
-        named = {name: getattr(config, name) for name in ("curve_weight", *OF_PROSPECTS)}
+        named = {name: getattr(config, name) for name in ("curve_weight", *PROSPECT_SETTINGS)}
         return {"prospect": config.prospect.to_dict(), **named}
 
     def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> ActorCriticState:
         for name, values in settings.items():
             if name not in SWEEPABLE:
-                raise InputError(f"{name} cannot be swept: use {', '.join(SWEEPABLE)}.")
+                raise InputError(f"cannot be swept: use {', '.join(SWEEPABLE)}.", field=name)
             for value in np.unique(np.asarray(values)).tolist():
                 check_number(name, value)
         shape = keys.shape
@@ -196,21 +196,24 @@ class CertifiedProgram:
                 name: jnp.broadcast_to(jnp.asarray(settings.get(name, own), float), shape)
                 for name, own in self.numbers.items()
             }
-            begun: ActorCriticState = certified.begin_lanes(self.plan, keys, whole)
+            begun: ActorCriticState = certified.begin_replicas(self.plan, keys, whole)
         return begun
 
     def advance(
         self, state: ActorCriticState, episodes: int
     ) -> tuple[ActorCriticState, dict[str, jax.Array]]:
         if isinstance(self.env, HostEnvironment):
-            raise InputError(f"{self.env.name} runs on the host, which takes no lanes: use learn.")
+            raise InputError(
+                f"{self.env.name} runs on the host, which takes no replicas: use learn."
+            )
         plan = self.plan
         done = int(np.asarray(state.batch).ravel()[0])
         left = plan.people - done * plan.batch
         if episodes > left or (episodes % plan.batch and episodes != left):
             raise InputError(
-                f"episodes must be a multiple of the batch of {plan.batch} people, or the {left} "
-                f"who are left, not {episodes}."
+                f"must be a multiple of the batch of {plan.batch} people, or the {left} "
+                f"who are left, not {episodes}.",
+                field="episodes",
             )
         batches = -(-episodes // plan.batch)
         with jax.enable_x64(True):
@@ -218,56 +221,56 @@ class CertifiedProgram:
             returns, lengths = (x.reshape(x.shape[0], -1)[:, :episodes] for x in played)
         return after, {"return": returns, "length": lengths}
 
-    def try_room(self, first: Any, public: bool) -> int:
+    def check_memory(self, first: Any, public: bool) -> int:
         """Compile the run, and refuse one that memory does not hold; the bytes of a checkpoint."""
         plan, what, remedy = self.plan, "Such a run", "use a smaller batch, or fewer features"
         shown = 8 * plan.people if public else 0
-        resources.refuse_above(4 * shown, what, remedy)
-        with jax.enable_x64(True), resources.refusing(what, remedy):
+        resources.check_memory(4 * shown, what, remedy)
+        with jax.enable_x64(True), resources.refuse_memory_errors(what, remedy):
             key = jax.eval_shape(lambda: jax.random.key(0))
             begun = partial(certified.begin_one, plan)
             state = jax.eval_shape(begun, key, key, self.numbers, first)
             if isinstance(self.env, Environment):
-                lanes = jax.eval_shape(lambda x: jax.tree.map(lambda y: y[None], x), state)
-                given: tuple[Any, ...] = (plan, self.env, self.length, lanes, 1)
-                resources.compiled(certified.advance, *given, what=what, remedy=remedy)
+                replicas = jax.eval_shape(lambda x: jax.tree.map(lambda y: y[None], x), state)
+                given: tuple[Any, ...] = (plan, self.env, self.length, replicas, 1)
+                resources.precompile(certified.advance, *given, what=what, remedy=remedy)
             else:
                 batch = certified.shapes_on_host(plan, self.env, self.length)
                 given = (plan, state, self.length, batch)
-                resources.compiled(certified.take_in, *given, what=what, remedy=remedy)
+                resources.precompile(certified.update_from_batch, *given, what=what, remedy=remedy)
             held = sum(math.prod(map(int, x.shape)) * 8 for x in jax.tree.leaves(state))
         return held + shown + 16 * plan.horizon
 
-    def travel(self, journey: "Journey", batches: int) -> "Journey":
+    def advance_run(self, journey: "RunState", batches: int) -> "RunState":
         """So many more batches of the one run that `journey` is."""
         plan, state, paid, returns = self.plan, *journey
         at = int(state.batch)
         if isinstance(self.env, Environment):
-            lanes = jax.tree.map(lambda x: x[None], state)
-            lanes, seen = certified.advance(plan, self.env, self.length, lanes, batches)
-            state = jax.tree.map(lambda x: x[0], lanes)
+            replicas = jax.tree.map(lambda x: x[None], state)
+            replicas, seen = certified.advance(plan, self.env, self.length, replicas, batches)
+            state = jax.tree.map(lambda x: x[0], replicas)
             told, (got, _) = jax.tree.map(lambda x: np.asarray(x[0, :batches]), seen)
-            paid = _put(paid, at, told)
-            return Journey(state, paid, _put(returns, at, got))
+            paid = _set_rows(paid, at, told)
+            return RunState(state, paid, _set_rows(returns, at, got))
         parts, size = plan.chunks(self.length)
         for number in range(at, at + batches):
             first = number * plan.batch
             batch = certified.play_on_host(
                 self.env,
-                policy_of(plan.rows.actor, np.asarray(state.actor, np.float64)),
+                softmax_policy(plan.rows.actor, np.asarray(state.actor, np.float64)),
                 np.asarray(jax.random.key_data(state.world)),
                 range(first, min(first + plan.batch, plan.people)),
                 parts * size,
                 self.length,
                 private=self.event is not None and not np.size(returns),
             )
-            state, (told, (got, _)) = certified.take_in(plan, state, self.length, batch)
-            paid = _put(paid, number, np.asarray(told)[None])
-            returns = _put(returns, number, np.asarray(got)[None])
-        return Journey(state, paid, returns)
+            state, (told, (got, _)) = certified.update_from_batch(plan, state, self.length, batch)
+            paid = _set_rows(paid, number, np.asarray(told)[None])
+            returns = _set_rows(returns, number, np.asarray(got)[None])
+        return RunState(state, paid, returns)
 
 
-class Journey(NamedTuple):
+class RunState(NamedTuple):
     """One run on its way, with what is shown of it."""
 
     state: ActorCriticState
@@ -278,13 +281,13 @@ class Journey(NamedTuple):
     """(batches, people of a batch); nothing, unless people are public."""
 
     @classmethod
-    def begin(cls, program: CertifiedProgram, state: ActorCriticState, public: bool) -> "Journey":
+    def begin(cls, program: CertifiedProgram, state: ActorCriticState, public: bool) -> "RunState":
         plan = program.plan
         shape = (plan.horizon, plan.batch) if public else (0, 0)
         return cls(state, np.full(plan.horizon, np.nan), np.zeros(shape))
 
 
-def _put(rows: Any, at: int, new: Any) -> Any:
+def _set_rows(rows: Any, at: int, new: Any) -> Any:
     """`rows` with `new` in it from row `at` on, if anything is kept at all."""
     kept = np.array(rows)
     if kept.size:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.control.heads import Head, Network, head_from_dict
-from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from privrl.control.promises import HasPromise, Promise, promise_from_dict, promise_to_dict
 from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -32,7 +32,7 @@ class Diverged(InputError):  # noqa: N818 (the public name says what happened)
         super().__init__("The parameters grew without bound: use smaller steps.")
 
 
-def policy_of(head: Head, parameters: Floats) -> Policy:
+def softmax_policy(head: Head, parameters: Floats) -> Policy:
     """The softmax policy of parameters, if they are still of any use."""
     try:
         with np.errstate(all="ignore"):
@@ -42,19 +42,19 @@ def policy_of(head: Head, parameters: Floats) -> Policy:
 
 
 @dataclass(frozen=True, eq=False)
-class Returns:
+class ReturnDistribution:
     """How people's returns are distributed, with noise: a running mean over batches, of which the
     last ones count most."""
 
     points: Floats
     """Where returns are counted."""
 
-    chances: Floats
+    probs: Floats
     """Of each point; they sum to 1."""
 
 
 @dataclass(frozen=True, eq=False)
-class Learned(Promised):
+class LearnedActorCritic(HasPromise):
     """What was learned, as far as the variant gives it away, and the promise about it."""
 
     promise: Promise
@@ -76,7 +76,7 @@ class Learned(Promised):
     """Of the critic that the run started from: it covers that critic's people."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    returns: Returns | None = None
+    returns: ReturnDistribution | None = None
     """What a prospect was judged by."""
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Learned(Promised):
         prospect = self.prospect
         if prospect is None or self.returns is None:
             raise InputError("This agent was taught without a prospect: say one to get its value.")
-        return float(prospect.of_distribution(self.returns.points, self.returns.chances))
+        return float(prospect.of_distribution(self.returns.points, self.returns.probs))
 
     @property
     def policy(self) -> Policy:
@@ -114,7 +114,7 @@ class Learned(Promised):
         head = self.critic_head
         with jax.enable_x64(True):
             rows = head.inputs(jnp.asarray(np.asarray(states)))
-            return np.asarray(head.out(jnp.asarray(self.critic.ravel()), rows)[:, 0], np.float64)
+            return np.asarray(head.apply(jnp.asarray(self.critic.ravel()), rows)[:, 0], np.float64)
 
     @property
     def weights(self) -> Floats:
@@ -126,7 +126,7 @@ class Learned(Promised):
     @property
     def features(self) -> Features | Network | None:
         """Those of the critic."""
-        return self.critic_head.wish
+        return self.critic_head.spec
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -135,8 +135,8 @@ class Learned(Promised):
             "format": _FORMAT,
             "promise": promise_to_dict(self.promise),
             "variant": self.variant,
-            "actor": _listed(self.actor),
-            "critic": _listed(self.critic),
+            "actor": _to_list(self.actor),
+            "critic": _to_list(self.critic),
             "actor_head": self.actor_head.to_dict(),
             "critic_head": self.critic_head.to_dict(),
             # JSON has no infinities, which rewards may add up to.
@@ -153,13 +153,13 @@ class Learned(Promised):
         files.write_json(path, self.to_dict())
 
     @classmethod
-    def load(cls, path: str | Path) -> "Learned":
+    def load(cls, path: str | Path) -> "LearnedActorCritic":
         """The result that `save` wrote."""
         data = files.read_json(path, _KIND, _FORMAT, "the result of an actor-critic")
         try:
             producer = data["producer"]
             heads = [head_from_dict(data[name]) for name in ("actor_head", "critic_head")]
-            actor, critic = _array(data["actor"]), _array(data["critic"])
+            actor, critic = _to_array(data["actor"]), _to_array(data["critic"])
             for array, head in zip((actor, critic), heads, strict=True):
                 if array is not None and array.shape != head.shape:
                     raise ValueError
@@ -170,7 +170,7 @@ class Learned(Promised):
                 critic=critic,
                 actor_head=heads[0],
                 critic_head=heads[1],
-                curve=_array(data["curve"]),
+                curve=_to_array(data["curve"]),
                 producer=None if producer is None else Certificate.from_dict(producer),
                 settings=data["settings"],
                 returns=_returns_from_dict(data.get("returns")),
@@ -179,22 +179,23 @@ class Learned(Promised):
             raise InputError(f"{str(path)!r} is damaged.") from None
 
 
-def _returns_to_dict(returns: Returns) -> dict[str, Any]:
-    return {"points": returns.points.tolist(), "chances": returns.chances.tolist()}
+def _returns_to_dict(returns: ReturnDistribution) -> dict[str, Any]:
+    return {"points": returns.points.tolist(), "probabilities": returns.probs.tolist()}
 
 
-def _returns_from_dict(data: Any) -> Returns | None:
+def _returns_from_dict(data: Any) -> ReturnDistribution | None:
     if data is None:
         return None
-    points, chances = _array(data["points"]), _array(data["chances"])
-    if points is None or chances is None or points.ndim != 1 or points.shape != chances.shape:
+    name = "chances" if "chances" in data else "probabilities"  # as it was called before 0.2
+    points, probs = _to_array(data["points"]), _to_array(data[name])
+    if points is None or probs is None or points.ndim != 1 or points.shape != probs.shape:
         raise ValueError
-    return Returns(points, chances)
+    return ReturnDistribution(points, probs)
 
 
-def _listed(array: Floats | None) -> Any:
+def _to_list(array: Floats | None) -> Any:
     return None if array is None else array.tolist()
 
 
-def _array(given: Any) -> Floats | None:
+def _to_array(given: Any) -> Floats | None:
     return None if given is None else np.array(given, dtype=np.float64)

@@ -16,7 +16,7 @@ weights until there are K = `buffer` of them, and then the model moves:
     theta <-  theta - rate_v S / K       or Adam's direction for the mean S / K;   v <- v + 1
 
 where rate_v is `rate`, or falls to 0 as the public number of `agents` is used up, by
-(1 - v K / agents)^decay. This is `apply` with `scheduled`, functions of arrays that compiled
+(1 - v K / agents)^decay. This is `apply` with `decayed_rate`, functions of arrays that compiled
 simulations call too. Dividing by K, and not by
 the sum of the weights, is what makes stale reports count for less (FedBuff, Nguyen et al. 2022).
 
@@ -55,17 +55,17 @@ from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.nets import adam
 from privrl.privacy.exact import Booleans, Integers
-from privrl.privacy.noise import numbers
-from privrl.privacy.promise import Word
+from privrl.privacy.noise import as_float64
+from privrl.privacy.promise import WordEnum
 
 Optimiser = Literal["sgd", "adam"]
 Staleness = Literal["root", "none"]
 
 _USED = -1
-_PAGE = 256
+_PAGE_SIZE = 256
 _KIND, _FORMAT = "privrl aggregator", 1
 # What a saved state is made of: arrays of these types, with so many axes.
-_FORMS = {
+_ARRAY_TYPES = {
     "header": (np.dtype(np.uint8), 1),
     "theta": (np.dtype(np.float64), 1),
     "moments": (np.dtype(np.float64), 2),
@@ -78,7 +78,7 @@ _FORMS = {
 # --- arithmetic, for NumPy and JAX alike ----------------------------------------------------------
 
 
-def weight(age: Any, staleness: Staleness) -> Any:
+def staleness_weight(age: Any, staleness: Staleness) -> Any:
     """What a report counts for whose model has moved `age` times since; for 64 bits, give 64."""
     return (1.0 + age) ** -0.5 if staleness == "root" else 1.0 + 0.0 * age
 
@@ -96,8 +96,8 @@ def apply(
     """The model and the optimiser's moments after an update.
 
     `total` is the weighted sum of `buffer` reports, `done` the number of updates before, `moments`
-    has the shape of `no_moments`. Works on arrays of NumPy's and of JAX's, traced ones too; for 64
-    bits all of them, `done` included, must have 64.
+    has the shape of `moments_shape`. Works on arrays of NumPy's and of JAX's, traced ones too; for
+    64 bits all of them, `done` included, must have 64.
     """
     mean = total / buffer
     if optimiser == "adam":
@@ -105,12 +105,12 @@ def apply(
     return theta - rate * mean, moments
 
 
-def no_moments(dimension: int, optimiser: Optimiser) -> tuple[int, int]:
+def moments_shape(dimension: int, optimiser: Optimiser) -> tuple[int, int]:
     """The shape of the moments, which are zeros before the first update; empty for "sgd"."""
     return (2, dimension if optimiser == "adam" else 0)
 
 
-def scheduled(rate: Any, done: Any, buffer: Any, agents: Any, decay: Any) -> Any:
+def decayed_rate(rate: Any, done: Any, buffer: Any, agents: Any, decay: Any) -> Any:
     """The rate of the update after `done` others: rate (1 - done buffer / agents)^decay."""
     left = 1.0 - done * buffer / agents
     return rate * ((left > 0.0) * left) ** decay
@@ -127,7 +127,7 @@ class Ticket:
     version: int
 
 
-class Outcome(Word):
+class Outcome(WordEnum):
     """What becomes of a report."""
 
     ACCEPTED = "accepted"
@@ -145,7 +145,7 @@ class Verdict:
     sentence: str
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """Whether it counts."""
         return self.outcome is Outcome.ACCEPTED
 
@@ -158,7 +158,7 @@ class AggregatorState:
     """The model."""
 
     moments: Array
-    """Adam's, or nothing (`no_moments`)."""
+    """Adam's, or nothing (`moments_shape`)."""
 
     total: Array
     """The weighted sum of the reports since the last update."""
@@ -188,14 +188,14 @@ class AggregatorState:
 
     def ticket(self, number: int) -> int:
         """The version that an issued ticket stands for, -1 if it was used."""
-        return self.tickets[number // _PAGE][number % _PAGE]
+        return self.tickets[number // _PAGE_SIZE][number % _PAGE_SIZE]
 
 
 # --- the journal ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Began:
+class BeginRecord:
     """The first record: the model before all reports, and what the aggregator was made of."""
 
     theta: tuple[float, ...]
@@ -203,32 +203,32 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Issued:
+class IssueRecord:
     """A ticket was issued."""
 
     ticket: Ticket
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptRecord:
     """A report was accepted."""
 
     ticket: Ticket
     payload: bytes
 
 
-Record = Began | Issued | Accepted
+Record = BeginRecord | IssueRecord | AcceptRecord
 
 
 def to_line(record: Record) -> str:
     """A record as one line of JSON, without the end of the line."""
     match record:
-        case Began(theta, settings):
+        case BeginRecord(theta, settings):
             # Python writes numbers such that they are read back bit for bit.
             data: dict[str, Any] = {"began": list(theta), "settings": settings}
-        case Issued(ticket):
+        case IssueRecord(ticket):
             data = {"issued": [ticket.number, ticket.version]}
-        case Accepted(ticket, payload):
+        case AcceptRecord(ticket, payload):
             text = base64.b64encode(payload).decode()
             data = {"accepted": [ticket.number, ticket.version], "payload": text}
     return json.dumps(data, allow_nan=False)
@@ -241,26 +241,26 @@ def from_line(line: str) -> Record:
         # a state that never was.
         match files.parse_json(line):
             case {"began": [*theta], "settings": dict(settings), **rest} if not rest:
-                return Began(tuple(_finite(x) for x in theta), settings)
+                return BeginRecord(tuple(_parse_finite(x) for x in theta), settings)
             case {"issued": [number, version], **rest} if not rest:
-                return Issued(_ticket(number, version))
+                return IssueRecord(_parse_ticket(number, version))
             case {"accepted": [number, version], "payload": str(text), **rest} if not rest:
                 payload = base64.b64decode(text, validate=True)
                 if base64.b64encode(payload).decode() == text:
-                    return Accepted(_ticket(number, version), payload)
+                    return AcceptRecord(_parse_ticket(number, version), payload)
     except (ValueError, TypeError, OverflowError, RecursionError):
         pass
     raise InputError("This is not a line of an aggregator's journal.")
 
 
-def _ticket(number: object, version: object) -> Ticket:
+def _parse_ticket(number: object, version: object) -> Ticket:
     # Neither true nor 1.0, which equal a whole number and are none.
     if type(number) is not int or type(version) is not int:
         raise TypeError
     return Ticket(number, version)
 
 
-def _finite(value: object) -> float:
+def _parse_finite(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise TypeError
     return float(value)
@@ -301,26 +301,30 @@ class Aggregator:
     """So many agents' scores are remembered, if the plan has scores."""
 
     def __post_init__(self) -> None:
-        def put(name: str, value: object) -> None:
+        def set_field(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
         if not isinstance(self.privatiser, Privatiser):
-            raise InputError("privatiser must be a Privatiser: the plan that the agents follow.")
-        put("rate", checks.positive("rate", self.rate))
-        put("buffer", checks.count("buffer", self.buffer))
-        put("window", checks.count("window", self.window))
-        put("decay", checks.non_negative("decay", self.decay))
+            raise InputError(
+                "must be a Privatiser: the plan that the agents follow.", field="privatiser"
+            )
+        set_field("rate", checks.positive("rate", self.rate))
+        set_field("buffer", checks.count("buffer", self.buffer))
+        set_field("window", checks.count("window", self.window))
+        set_field("decay", checks.non_negative("decay", self.decay))
         if self.agents is not None:
-            put("agents", checks.count("agents", self.agents))
+            set_field("agents", checks.count("agents", self.agents))
         elif self.decay:
-            raise InputError("agents is needed for a decay: how many reports will there be?")
+            raise InputError(
+                "is needed for a decay: how many reports will there be?", field="agents"
+            )
         if self.max_age is not None:
-            put("max_age", checks.count("max_age", self.max_age, least=0))
+            set_field("max_age", checks.count("max_age", self.max_age, least=0))
         for name, allowed in (("optimiser", Optimiser), ("staleness", Staleness)):
             if getattr(self, name) not in get_args(allowed):
                 options = " or ".join(repr(one) for one in get_args(allowed))
-                raise InputError(f"{name} must be {options}, not {getattr(self, name)!r}.")
-        if not self.rate * self.privatiser.reach * self.buffer < 1e150:
+                raise InputError(f"must be {options}, not {getattr(self, name)!r}.", field=name)
+        if not self.rate * self.privatiser.max_norm * self.buffer < 1e150:
             raise InputError("rate and buffer are so large that models would overflow.")
 
     def to_dict(self) -> dict[str, Any]:
@@ -339,17 +343,19 @@ class Aggregator:
 
     def begin(self, theta: ArrayLike) -> AggregatorState:
         """The state before anything was issued, with this model."""
-        first = np.array(numbers("theta", theta))
+        first = np.array(as_float64("theta", theta))
         dimension = self.privatiser.dimension
         if first.shape != (dimension,) or not np.all(np.isfinite(first)):
-            raise InputError(f"theta must be {dimension} finite numbers, as many as reports have.")
-        moments = np.zeros(no_moments(dimension, self.optimiser))
+            raise InputError(
+                f"must be {dimension} finite numbers, as many as reports have.", field="theta"
+            )
+        moments = np.zeros(moments_shape(dimension, self.optimiser))
         return AggregatorState(first, moments, np.zeros(dimension), 0, 0, 0, 0, (), ())
 
     def issue(self, state: AggregatorState) -> tuple[AggregatorState, Ticket, Array]:
         """The next ticket, and the model that goes with it, which is not to be written to."""
         ticket = Ticket(state.issued, state.version)
-        full = state.issued % _PAGE == 0
+        full = state.issued % _PAGE_SIZE == 0
         last = () if full else state.tickets[-1]
         pages = (*(state.tickets if full else state.tickets[:-1]), (*last, ticket.version))
         # A view of what cannot be written to can never be.
@@ -360,23 +366,23 @@ class Aggregator:
         self, state: AggregatorState, ticket: Ticket, payload: bytes
     ) -> tuple[AggregatorState, Verdict]:
         """The state after a report, and what became of it; never an error, whatever arrives."""
-        refused = self._refused(state, ticket)
+        refused = self._check_ticket(state, ticket)
         if refused is not None:
             return state, refused
         try:
             vector, told = self.privatiser.read(payload)
         except InputError as error:
             return state, Verdict(Outcome.MALFORMED, str(error))
-        after = self._added(self._used(state, ticket.number), ticket, vector)
+        after = self._add_report(self._mark_used(state, ticket.number), ticket, vector)
         if told is not None:
             after = replace(after, told=(*after.told, told)[-self.window :])
         return after, Verdict(Outcome.ACCEPTED, "The report was accepted.")
 
-    def reached(self, state: AggregatorState) -> tuple[float, float]:
+    def success_rate(self, state: AggregatorState) -> tuple[float, float]:
         """The share of the last agents who reached the target, and its standard error."""
-        return self.privatiser.share_reached(state.told)
+        return self.privatiser.success_rate(state.told)
 
-    def _refused(self, state: AggregatorState, ticket: object) -> Verdict | None:
+    def _check_ticket(self, state: AggregatorState, ticket: object) -> Verdict | None:
         """What is wrong with a ticket, if anything is."""
         unknown = Verdict(Outcome.UNKNOWN_TICKET, "There is no such ticket: ask for a model first.")
         if not isinstance(ticket, Ticket):
@@ -399,23 +405,23 @@ class Aggregator:
             )
         return None
 
-    def _used(self, state: AggregatorState, number: int) -> AggregatorState:
+    def _mark_used(self, state: AggregatorState, number: int) -> AggregatorState:
         """The state in which a ticket has been used."""
-        page, place = divmod(number, _PAGE)
+        page, place = divmod(number, _PAGE_SIZE)
         old = state.tickets[page]
         new = (*old[:place], _USED, *old[place + 1 :])
         return replace(state, tickets=(*state.tickets[:page], new, *state.tickets[page + 1 :]))
 
-    def _added(self, state: AggregatorState, ticket: Ticket, vector: Array) -> AggregatorState:
+    def _add_report(self, state: AggregatorState, ticket: Ticket, vector: Array) -> AggregatorState:
         """The state with one more report, and with another model if the buffer is full."""
         age = state.version - ticket.version
-        total = state.total + weight(age, self.staleness) * vector
+        total = state.total + staleness_weight(age, self.staleness) * vector
         after = replace(state, total=total, held=state.held + 1, accepted=state.accepted + 1)
         if after.held < self.buffer:
             return after
         done, rate = float(after.version), self.rate
         if self.agents is not None:
-            rate = scheduled(rate, done, self.buffer, self.agents, self.decay)
+            rate = decayed_rate(rate, done, self.buffer, self.agents, self.decay)
         theta, moments = apply(
             *(after.theta, after.moments, after.total, done),
             rate=rate,
@@ -433,25 +439,25 @@ class Aggregator:
 
     # --- keeping ----------------------------------------------------------------------------------
 
-    def began(self, state: AggregatorState) -> Began:
+    def begin_record(self, state: AggregatorState) -> BeginRecord:
         """The first record of a journal, of the state that `begin` gave."""
-        return Began(tuple(state.theta.tolist()), self.to_dict())
+        return BeginRecord(tuple(state.theta.tolist()), self.to_dict())
 
     def replay(self, records: Iterable[Record]) -> AggregatorState:
         """The state that a journal leads to, bit for bit; a journal that cannot be is refused."""
         state: AggregatorState | None = None
         for number, record in enumerate(records, 1):
-            fits = isinstance(record, Began) == (state is None)
-            if isinstance(record, Began) and fits:
+            fits = isinstance(record, BeginRecord) == (state is None)
+            if isinstance(record, BeginRecord) and fits:
                 if record.settings != self.to_dict():
                     raise InputError("This journal is of an aggregator with other settings.")
                 state = self.begin(record.theta)
-            elif isinstance(record, Issued) and state is not None:
+            elif isinstance(record, IssueRecord) and state is not None:
                 state, ticket, _ = self.issue(state)
                 fits = ticket == record.ticket
-            elif isinstance(record, Accepted) and state is not None:
+            elif isinstance(record, AcceptRecord) and state is not None:
                 state, verdict = self.submit(state, record.ticket, record.payload)
-                fits = verdict.accepted
+                fits = verdict.is_accepted
             if not fits:
                 raise InputError(f"Record {number} of this journal does not fit those before it.")
         if state is None:
@@ -477,7 +483,7 @@ class Aggregator:
         """The state that `save` wrote; one of an aggregator with other settings is refused."""
         damaged = InputError(f"{str(path)!r} is not the state of an aggregator, or is damaged.")
         arrays = files.read_npz(path, damaged)
-        if {name: (array.dtype, array.ndim) for name, array in arrays.items()} != _FORMS:
+        if {name: (array.dtype, array.ndim) for name, array in arrays.items()} != _ARRAY_TYPES:
             raise damaged
         try:
             header = files.parse_json(arrays.pop("header").tobytes())
@@ -489,17 +495,17 @@ class Aggregator:
             raise InputError(f"{str(path)!r} was written by another version of privrl.")
         if header.get("settings") != self.to_dict():
             raise InputError(f"{str(path)!r} is of an aggregator with other settings.")
-        state = self._restored(**arrays)
+        state = self._restore(**arrays)
         if state is None:
             raise damaged
         return state
 
-    def _restored(
+    def _restore(
         self, theta: Array, moments: Array, total: Array, tickets: Integers, told: Booleans
     ) -> AggregatorState | None:
         """The state of these arrays, if there can be such a one."""
         d = self.privatiser.dimension
-        shapes = ((d,), no_moments(d, self.optimiser), (d,))
+        shapes = ((d,), moments_shape(d, self.optimiser), (d,))
         for array, shape in zip((theta, moments, total), shapes, strict=True):
             if array.shape != shape or not np.all(np.isfinite(array)):
                 return None
@@ -520,11 +526,11 @@ class Aggregator:
             return None
         return AggregatorState(
             *(theta, moments, total, held, version, accepted, len(tickets)),
-            tickets=_pages(tickets.tolist()),
+            tickets=_split_pages(tickets.tolist()),
             told=tuple(told.tolist()),
         )
 
 
-def _pages(tickets: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    starts = range(0, len(tickets), _PAGE)
-    return tuple(tuple(tickets[start : start + _PAGE]) for start in starts)
+def _split_pages(tickets: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    starts = range(0, len(tickets), _PAGE_SIZE)
+    return tuple(tuple(tickets[start : start + _PAGE_SIZE]) for start in starts)

@@ -12,17 +12,17 @@ import numpy as np
 
 from privrl.control.pgc.program import CollectionState, PGCProgram
 from privrl.core.errors import InputError
-from privrl.privacy.mechanisms.sign import share
-from privrl.privacy.mechanisms.sign_jax import truthful
+from privrl.privacy.mechanisms.sign import epsilon_share
+from privrl.privacy.mechanisms.sign_jax import bernoulli_sigmoid
 
 # So many answers at least are looked at together, and so many that the standard error is this.
 _ANSWERS, _ERROR = 1000, 0.05
 
 
-def answers_of(epsilon: float) -> int:
+def answers_needed(epsilon: float) -> int:
     """How many answers are looked at together, if each spends so much: a thousand, or as many as
     it takes for a standard error of 0.05."""
-    edge = math.tanh(float(share(epsilon, 1)) / 2.0)
+    edge = math.tanh(float(epsilon_share(epsilon, 1)) / 2.0)
     return max(_ANSWERS, math.ceil((0.5 / (edge * _ERROR)) ** 2))
 
 
@@ -36,7 +36,7 @@ def check_buffer(buffer: float, reports: int) -> None:
 
 
 def _check_setting(name: str, values: Any) -> None:
-    """Refuse settings of lanes that no run can have."""
+    """Refuse settings of replicas that no run can have."""
     rules: dict[str, tuple[str, Any]] = {
         "buffer": ("a whole number of at least 1", (values >= 1.0) & (values == np.floor(values))),
         "rate": ("positive", values > 0.0),
@@ -45,20 +45,20 @@ def _check_setting(name: str, values: Any) -> None:
     }
     kind, fits = rules.get(name, ("zero or more", values >= 0.0))
     if not np.all(fits & np.isfinite(values)):
-        raise InputError(f"must be {kind} in every lane.", field=name)
+        raise InputError(f"must be {kind} in every replica.", field=name)
 
 
-class Collection(NamedTuple):
-    """Where the lanes of a `CollectionProgram` stand: **private**."""
+class CollectionProgramState(NamedTuple):
+    """Where the replicas of a `CollectionProgram` stand: **private**."""
 
     inside: CollectionState
     yes: Any
-    """(lanes,): how many of the last `asked` agents answered yes; these are not private."""
+    """(replicas,): how many of the last `asked` agents answered yes; these are not private."""
 
 
 @dataclass(frozen=True)
 class CollectionProgram:
-    """A `PGCProgram` with values for the settings that lanes do not have, and with answers."""
+    """A `PGCProgram` with values for the settings that replicas do not have, and with answers."""
 
     program: PGCProgram
     settings: tuple[tuple[str, float], ...]
@@ -66,7 +66,7 @@ class CollectionProgram:
     """The score that agents are asked about, and the epsilon of one answer; None: nobody is."""
 
     @property
-    def own(self) -> dict[str, float]:
+    def settings_by_name(self) -> dict[str, float]:
         """The settings, by name."""
         return dict(self.settings)
 
@@ -77,9 +77,9 @@ class CollectionProgram:
     @property
     def batch(self) -> int:
         """Answers are looked at so many at a time."""
-        return 1 if self.answers is None else answers_of(self.answers[1])
+        return 1 if self.answers is None else answers_needed(self.answers[1])
 
-    def init(self, keys: jax.Array, settings: Mapping[str, Any]) -> Collection:
+    def init(self, keys: jax.Array, settings: Mapping[str, Any]) -> CollectionProgramState:
         for name, x in settings.items():
             if not isinstance(x, jax.core.Tracer):
                 _check_setting(name, np.asarray(x))
@@ -87,43 +87,48 @@ class CollectionProgram:
                     check_buffer(float(np.max(x)), self.program.agents)
         plain = {name: jnp.full(keys.shape[0], x) for name, x in self.settings}
         inside = self.program.init(keys, {**plain, **settings})
-        return Collection(inside, jnp.zeros(keys.shape[0], jnp.int32))
+        return CollectionProgramState(inside, jnp.zeros(keys.shape[0], jnp.int32))
 
-    def advance(self, state: Collection, episodes: int) -> tuple[Collection, dict[str, jax.Array]]:
+    def advance(
+        self, state: CollectionProgramState, episodes: int
+    ) -> tuple[CollectionProgramState, dict[str, jax.Array]]:
         before = state.inside.aggregators.accepted
         inside, seen = self.program.advance(state.inside, episodes)
         if self.answers is None:
-            return Collection(inside, state.yes), seen
-        told = _answers(self.answers, inside.noise, before, seen["return"])
+            return CollectionProgramState(inside, state.yes), seen
+        told = _randomise_answers(self.answers, inside.noise, before, seen["return"])
         number = before[:, None] + jnp.arange(episodes)
         # Since when answers are counted: those of a batch that is whole until the next begins.
         now = inside.aggregators.accepted
-        since = now - self.asked(now)
-        kept = jnp.where(before - self.asked(before) == since, state.yes, 0)
+        since = now - self.num_answers(now)
+        kept = jnp.where(before - self.num_answers(before) == since, state.yes, 0)
         fresh = jnp.sum(told & (number >= since[:, None]), axis=1)
-        return Collection(inside, (kept + fresh).astype(jnp.int32)), seen
+        return CollectionProgramState(inside, (kept + fresh).astype(jnp.int32)), seen
 
-    def asked(self, reports: Any) -> Any:
+    def num_answers(self, reports: Any) -> Any:
         """Of how many answers `yes` tells after so many reports: at most a batch."""
         return jnp.where(reports > 0, (reports - 1) % self.batch + 1, 0)
 
 
 @partial(jax.jit, static_argnums=0)
-def _answers(asked: tuple[float, float], noise: jax.Array, first: Any, scores: Any) -> Any:
-    """(lanes, agents): what agents with these scores say, the first of which have these numbers.
+def _randomise_answers(
+    asked: tuple[float, float], noise: jax.Array, first: Any, scores: Any
+) -> Any:
+    """(replicas, agents): what agents with these scores say, the first of which have these numbers.
 
-    Randomised response, exact: a coin of its own for each agent, from the lane's key of the noise.
+    Randomised response, exact: a coin of its own for each agent, from the replica's key of the
+    noise.
     """
     target, epsilon = asked
-    coin = share(epsilon, 1)
+    coin = epsilon_share(epsilon, 1)
 
-    def of_lane(noise: jax.Array, first: Any, scores: Any) -> Any:
+    def of_replica(noise: jax.Array, first: Any, scores: Any) -> Any:
         # No report has this number.
         apart = jax.random.fold_in(noise, jnp.uint32(2**32 - 1))
         number = (first + jnp.arange(scores.size)).astype(jnp.uint32)
         keys = jax.vmap(partial(jax.random.fold_in, apart))(number)
-        honest = jax.vmap(lambda key: truthful(key, coin, ()))(keys)
+        honest = jax.vmap(lambda key: bernoulli_sigmoid(key, coin, ()))(keys)
         # A score that is not a number is no. Targets may be beyond what 32 bits hold.
         return (scores.astype(jnp.float64) >= target) == honest
 
-    return jax.vmap(of_lane)(noise, first, scores)
+    return jax.vmap(of_replica)(noise, first, scores)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from privrl.control.promises import Promise, Promised, promise_from_dict, promise_to_dict
+from privrl.control.promises import HasPromise, Promise, promise_from_dict, promise_to_dict
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -32,7 +32,7 @@ def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int |
     return int(np.argmax(met)) + window if np.any(met) else None
 
 
-def sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool:
+def is_sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool:
     """Whether the mean of the last `window` scores is at least `target`."""
     values, window = np.ravel(np.asarray(scores, np.float64)), checks.count("window", window)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -41,7 +41,7 @@ def sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedPGC(Promised):
+class LearnedPGC(HasPromise):
     """A policy that agents taught, and the promise to each of them."""
 
     promise: Promise
@@ -59,7 +59,7 @@ class LearnedPGC(Promised):
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
-    def protects(self) -> str:
+    def privacy_statement(self) -> str:
         """In a sentence or two: what is protected, how far, and what is not."""
         if isinstance(self.promise, str):
             return self.promise
@@ -91,9 +91,9 @@ class LearnedPGC(Promised):
         None if never."""
         return first_success(self._public_scores, target, window)
 
-    def sustained(self, target: float = 195.0, window: int = 1000) -> bool:
+    def is_sustained(self, target: float = 195.0, window: int = 1000) -> bool:
         """Whether the mean of the last `window` scores is at least `target`."""
-        return sustained(self._public_scores, target, window)
+        return is_sustained(self._public_scores, target, window)
 
     @property
     def _public_scores(self) -> Floats:

@@ -40,7 +40,12 @@ import jax
 import numpy as np
 
 from privrl.control.pgc.aggregator import Optimiser, Staleness
-from privrl.control.pgc.collection import Collection, CollectionProgram, answers_of, check_buffer
+from privrl.control.pgc.collection import (
+    CollectionProgram,
+    CollectionProgramState,
+    answers_needed,
+    check_buffer,
+)
 from privrl.control.pgc.learned import LearnedPGC
 from privrl.control.pgc.losses import Activation, Model
 from privrl.control.pgc.privatiser import Mechanism, Privatiser
@@ -49,7 +54,7 @@ from privrl.control.pgc.reports import Arm
 from privrl.control.promises import Promise
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.envs.base import Environment
 from privrl.envs.control import CartPole
@@ -59,7 +64,7 @@ from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.mechanisms.sign import ProjectedSign
 from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
 from privrl.privacy.promise import NoiseOrigin
-from privrl.privacy.session import SECRET, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -70,7 +75,7 @@ SIMULATED = Assumption(
     "the keys of their noise to itself",
     "not enforced: it is the caller's",
 )
-TOTAL = Assumption(
+ALWAYS_REPORTS = Assumption(
     "an agent always reports, whatever its episode was like",
     "by the algorithm: a gradient that is not finite counts as zero before it is randomised",
 )
@@ -85,23 +90,23 @@ TIMING: dict[Timing, Assumption] = {
         "not enforced: reports are counted in the order in which episodes end",
     ),
 }
-SHOWN = Assumption(
+PUBLIC_SCORES = Assumption(
     "scores and lengths of episodes are public: they are shown as they were, and nothing is "
     "promised about them",
     "not enforced: it is the caller's",
 )
 
 # How often a run tells how far it is.
-_STOPS = 20
+_PROGRESS_REPORTS = 20
 _MOST, _MOST_IN_FLIGHT = 10**8, 10**5
 
 
-def recipe(epsilon: float, dimension: int) -> dict[str, float]:
+def default_settings(epsilon: float, dimension: int) -> dict[str, float]:
     """Settings where nothing was said; epsilon is that of one report, or infinity.
 
     A report of PrivUnit has some length L, and what it is about has length 1. The buffer is
     50 + L^2 / 4, so that the noise in the mean of a buffer has a length below 2 in the root mean
-    square, at any epsilon and with any number of parameters; 50 is for chance in the episodes.
+    square, at any epsilon and with any number of parameters; 50 is for probability in the episodes.
     """
     noise = 0.0
     if math.isfinite(epsilon):
@@ -135,13 +140,14 @@ class Collector(ABC):
     """How many reports an agent sends, each with an equal share of epsilon."""
 
     rate: float | None = None
-    """The learning rate. By default `recipe`."""
+    """The learning rate. By default `default_settings`."""
 
     buffer: int | None = None
-    """How many reports make an update. By default `recipe`."""
+    """How many reports make an update. By default `default_settings`."""
 
     decay: float | None = None
-    """Of N reports in all, after n the rate is rate (1 - n / N)^decay. By default `recipe`."""
+    """Of N reports in all, after n the rate is rate (1 - n / N)^decay. By default
+    `default_settings`."""
 
     acting: Acting = "sampled"
     """How agents choose actions: "sampled" from the policy, or "greedy": the likeliest, with
@@ -214,7 +220,7 @@ class Collector(ABC):
     def _check_numbers(self) -> None:
         """Refuse what cannot be, and keep plain numbers, which JSON can hold."""
 
-        def put(name: str, read: Callable[[str, object], Any]) -> None:
+        def set_field(name: str, read: Callable[[str, object], Any]) -> None:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read(name, getattr(self, name)))
 
@@ -224,40 +230,44 @@ class Collector(ABC):
                 raise InputError(f"must be finite, not {found:g}.", field=name)
             return found
 
-        def each(read: Callable[[str, object], Any]) -> Callable[[str, object], Any]:
-            def listed(name: str, value: object) -> Any:
+        def tuple_of(read: Callable[[str, object], Any]) -> Callable[[str, object], Any]:
+            def read_tuple(name: str, value: object) -> Any:
                 if not isinstance(value, tuple | list):
                     raise InputError(f"must be a list of numbers, not {value!r}.", field=name)
                 return tuple(read(f"a number in {name}", one) for one in value)
 
-            return listed
+            return read_tuple
 
         for name in ("hidden", "submissions", "flight", "gamma", "score_share", "enough"):
             if getattr(self, name) is None:
                 raise InputError("is needed: leave it out to have what is usual.", field=name)
-        put("hidden", each(checks.count))
-        put("scale", each(checks.positive))
+        set_field("hidden", tuple_of(checks.count))
+        set_field("scale", tuple_of(checks.positive))
         for name in ("submissions", "flight", "buffer"):
-            put(name, checks.count)
+            set_field(name, checks.count)
         for name in self.POSITIVE:
-            put(name, checks.positive)
+            set_field(name, checks.positive)
         for name in self.NON_NEGATIVE:
-            put(name, checks.non_negative)
+            set_field(name, checks.non_negative)
         for name in self.FINITE:
-            put(name, finite)
+            set_field(name, finite)
         for name in ("enough", "score_share"):
-            put(name, checks.probability)
+            set_field(name, checks.probability)
         if self.gamma > 1.0:
-            raise InputError(f"gamma must be at most 1, not {self.gamma:g}.")
+            raise InputError(f"must be at most 1, not {self.gamma:g}.", field="gamma")
         if self.flight > _MOST_IN_FLIGHT:
             raise InputError(f"At most {_MOST_IN_FLIGHT:,} agents can play at the same time.")
         if self.dynamics is not None:
             if not callable(self.dynamics):
-                raise InputError("dynamics must be a function of a key, such as OneOf, or None.")
+                raise InputError(
+                    "must be a function of a key, such as OneOf, or None.", field="dynamics"
+                )
             try:
                 hash(self.dynamics)
             except TypeError:
-                raise InputError("dynamics must be hashable: give OneOf a tuple.") from None
+                raise InputError(
+                    "must be hashable: give OneOf a tuple.", field="dynamics"
+                ) from None
 
     def _check_budget(self) -> None:
         if (self.target is None) != (self.score_share == 0.0):
@@ -269,17 +279,17 @@ class Collector(ABC):
                 raise InputError("Answers about a target are paid for by epsilon: say a mechanism.")
             return
         if self.epsilon is None:
-            raise InputError("epsilon is needed: the privacy budget of each agent?")
+            raise InputError("is needed: the privacy budget of each agent?", field="epsilon")
 
     # --- what differs between them ----------------------------------------------------------------
 
     @property
-    def _reporting(self) -> dict[str, Any]:
+    def _privatiser_options(self) -> dict[str, Any]:
         """How a `Privatiser` brings a gradient within its bound."""
         return {}
 
     @property
-    def _without_noise(self) -> Arm:
+    def _noiseless_arm(self) -> Arm:
         """How agents report where there is no mechanism."""
         return Arm(None)
 
@@ -304,13 +314,13 @@ class Collector(ABC):
             self.mechanism,
             self.submissions,
             score_share=self.score_share,
-            **self._reporting,
+            **self._privatiser_options,
         )
 
     def arm(self, dimension: int) -> Arm:
         """That plan, compiled."""
         privatiser = self.privatiser(dimension)
-        arm = self._without_noise if privatiser is None else Arm.of(privatiser)
+        arm = self._noiseless_arm if privatiser is None else Arm.of(privatiser)
         return arm if self.control is None else replace(arm, gradient=self.control)
 
     def settings(self, dimension: int) -> dict[str, float]:
@@ -327,8 +337,8 @@ class Collector(ABC):
         env: Any,
         agents: int = 90_000,
         *,
-        session: PrivacySession = SECRET,
-        progress: Counted | None = None,
+        session: PrivacySession = SECRET_SESSION,
+        progress: StepProgress | None = None,
     ) -> LearnedPGC:
         """Learn from so many simulated agents in `env`, an environment or its name.
 
@@ -346,8 +356,8 @@ class Collector(ABC):
         done = 0
         with jax.enable_x64(True):
             state = program.init(session.source().key()[None], {})
-            stride = -(-planned // _STOPS) if program.answers is None else program.batch
-            while done < planned and not self.stops(program, state):
+            stride = -(-planned // _PROGRESS_REPORTS) if program.answers is None else program.batch
+            while done < planned and not self.should_stop(program, state):
                 size = min(stride, planned - done)
                 state, played = program.advance(state, size)
                 done += size
@@ -356,23 +366,25 @@ class Collector(ABC):
                 if progress is not None:
                     progress(done, planned)
         curve = np.concatenate(seen) if session.public else None
-        return self.learned(program, state, curve, session.seed)
+        return self.make_result(program, state, curve, session.seed)
 
-    def stops(self, program: CollectionProgram, state: Any) -> bool:
+    def should_stop(self, program: CollectionProgram, state: Any) -> bool:
         """Whether a run may end, as far as the last answers tell; never where nobody is asked."""
-        found = self._reached(program, state)
-        asked = int(program.asked(state.inside.aggregators.accepted)[0])
+        found = self._success_rate(program, state)
+        asked = int(program.num_answers(state.inside.aggregators.accepted)[0])
         return found is not None and asked == program.batch and found[0] >= self.enough
 
-    def _reached(self, program: CollectionProgram, state: Collection) -> tuple[float, float] | None:
+    def _success_rate(
+        self, program: CollectionProgram, state: CollectionProgramState
+    ) -> tuple[float, float] | None:
         """Of the last who answered, how many reached the target, and the standard error; None where
         there are no answers."""
         privatiser = self.privatiser(program.program.model.dimension)
-        asked = int(program.asked(state.inside.aggregators.accepted)[0])
+        asked = int(program.num_answers(state.inside.aggregators.accepted)[0])
         if program.answers is None or privatiser is None or not asked:
             return None
         yes = int(state.yes[0])
-        return privatiser.share_reached([True] * yes + [False] * (asked - yes))
+        return privatiser.success_rate([True] * yes + [False] * (asked - yes))
 
     def program(self, env: Env, agents: int) -> CollectionProgram:
         """The whole run as a `Program`, of which an episode is one report."""
@@ -420,7 +432,7 @@ class Collector(ABC):
         answers = None
         if self.target is not None and privatiser is not None:
             answers = self.target, privatiser.score_epsilon
-            least = answers_of(privatiser.score_epsilon)
+            least = answers_needed(privatiser.score_epsilon)
             if least > program.agents:
                 raise InputError(
                     f"Answers of this epsilon tell something when there are {least:,} of them, and "
@@ -428,25 +440,25 @@ class Collector(ABC):
                 )
         return CollectionProgram(program, tuple(settings.items()), answers)
 
-    def learned(
+    def make_result(
         self,
         program: CollectionProgram,
-        state: Collection,
+        state: CollectionProgramState,
         scores: Floats | None,
         seed: int | None,
     ) -> LearnedPGC:
-        """What a run came to: `state` of its only lane, and the scores if they are public."""
+        """What a run came to: `state` of its only replica, and the scores if they are public."""
         model, now = program.program.model, state.inside.aggregators
         theta = np.asarray(now.theta[0], np.float64)
         if not np.all(np.isfinite(theta)):
             raise InputError("The model grew without bound: use a smaller rate.")
         reports = int(now.accepted[0])
-        told = {**self._described(program), "reports": reports, "seed": seed}
+        told = {**self._settings_dict(program), "reports": reports, "seed": seed}
         return LearnedPGC(
             self._promise(model.dimension, seed, public=scores is not None),
             model.policy(theta),
             scores,
-            self._reached(program, state),
+            self._success_rate(program, state),
             told,
         )
 
@@ -456,7 +468,7 @@ class Collector(ABC):
             return NOT_PRIVATE
         exact = isinstance(privatiser.plan, ProjectedSign)
         certificate = privatiser.certificate(
-            (SIMULATED, TOTAL, TIMING[self.timing], *([SHOWN] if public else [])),
+            (SIMULATED, ALWAYS_REPORTS, TIMING[self.timing], *([PUBLIC_SCORES] if public else [])),
             noise=NoiseOrigin.SECURE_KEY if seed is None else NoiseOrigin.REPRODUCIBLE,
             floating=not exact,
         )
@@ -464,7 +476,7 @@ class Collector(ABC):
 
     # --- JSON -------------------------------------------------------------------------------------
 
-    def _described(self, program: CollectionProgram) -> dict[str, Any]:
+    def _settings_dict(self, program: CollectionProgram) -> dict[str, Any]:
         """All settings as they were taken, for JSON."""
         inside = program.program
         told = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -476,7 +488,7 @@ class Collector(ABC):
         return {
             "env": inside.env.name,
             **told,
-            **program.own,
+            **program.settings_by_name,
             "agents": inside.agents // self.submissions,
             "parameters": inside.model.dimension,
             "hidden": list(self.hidden),
@@ -501,12 +513,13 @@ class PGC(Collector):
         each = math.inf
         if privatiser is not None and self.buffer is None:
             each = privatiser.report_epsilon
-        return recipe(each, dimension)
+        return default_settings(each, dimension)
 
     def program(self, env: Env, agents: int) -> CollectionProgram:
         if self.baseline is None and not isinstance(env, CartPole | HostEnvironment):
             raise InputError(
-                "baseline is needed: say a public number near the discounted return of a policy "
-                f"that does not look, in {env.name}."
+                "is needed: say a public number near the discounted return of a policy "
+                f"that does not look, in {env.name}.",
+                field="baseline",
             )
         return super().program(env, agents)

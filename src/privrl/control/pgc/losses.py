@@ -2,7 +2,7 @@
 
 **Model.** Fully connected layers without biases. The last ones give preferences h(s), one for each
 action, and if there is a critic a value V(s); all layers before are shared. Actions have the
-chances pi(.|s) = softmax(h(s)).
+probabilities pi(.|s) = softmax(h(s)).
 
 **Loss** (Ono and Takahashi 2020, (15) to (18)), of an episode s_0, a_0, r_0, ..., s_T:
 
@@ -62,7 +62,7 @@ Weights = tuple[Any, ...]
 critic."""
 
 # Below this many terms a sum is written out, which compiles into one loop with what comes after it.
-_WRITTEN_OUT = 32
+_UNROLL_LIMIT = 32
 # Less likely actions count as this likely where a logarithm is taken.
 _TINY = 1e-30
 
@@ -89,7 +89,9 @@ class Model:
         if self.scale is not None:
             scale = tuple(checks.positive("a number in scale", one) for one in self.scale)
             if len(scale) != self.inputs:
-                raise InputError(f"scale must have {self.inputs} numbers, one for each input.")
+                raise InputError(
+                    f"must have {self.inputs} numbers, one for each input.", field="scale"
+                )
             object.__setattr__(self, "scale", scale)
 
     @property
@@ -111,7 +113,7 @@ class Model:
         """How many parameters there are."""
         return sum(math.prod(shape) for shape in self.shapes)
 
-    def initial(self, key: jax.Array) -> jax.Array:
+    def initial_parameters(self, key: jax.Array) -> jax.Array:
         """The public parameters to begin with, as one vector in 64 bits."""
         drawn = jax.random.uniform(key, (self.dimension,), jnp.float64, -1.0, 1.0)
         reach = [math.sqrt(6.0 / (rows + columns)) for rows, columns in self.shapes]
@@ -129,15 +131,15 @@ class Model:
             at += size
         return tuple(found)
 
-    def vector(self, weights: Weights) -> Any:
+    def flatten(self, weights: Weights) -> Any:
         """The vector of parameters; the way back from `weights`."""
         return jnp.concatenate([w.reshape(-1, *w.shape[2:]) for w in weights])
 
-    def inside(self, weights: Weights, observation: Any) -> list[Any]:
+    def layer_inputs(self, weights: Weights, observation: Any) -> list[Any]:
         """What goes into each layer: the inputs, and the outputs of the shared layers."""
         dtype = weights[0].dtype
         if isinstance(self.observation, Discrete):
-            x = _marked(observation, self.inputs, dtype)
+            x = _one_hot(observation, self.inputs, dtype)
         else:
             x = observation.astype(dtype)
         if self.scale is not None:
@@ -145,21 +147,21 @@ class Model:
             x = x * shares.reshape(-1, *(1,) * (x.ndim - 1))
         found = [x]
         for own in weights[: len(self.hidden)]:
-            y = _times(own, found[-1])
+            y = _matvec(own, found[-1])
             found.append(jnp.tanh(y) if self.activation == "tanh" else jnp.maximum(y, 0.0))
         return found
 
     def outputs(self, weights: Weights, inside: list[Any]) -> tuple[Any, Any]:
         """The preferences, and the value; 0 without a critic."""
         depth = len(self.hidden)
-        value = _times(weights[depth + 1], inside[-1])[0] if self.critic else 0.0
-        return _times(weights[depth], inside[-1]), value
+        value = _matvec(weights[depth + 1], inside[-1])[0] if self.critic else 0.0
+        return _matvec(weights[depth], inside[-1]), value
 
-    def pull(self, weights: Weights, inside: list[Any], up: Any, up_value: Any) -> Weights:
+    def vjp(self, weights: Weights, inside: list[Any], up: Any, up_value: Any) -> Weights:
         """The gradient of sum_t (up_t' h(s_t) + up_value_t V(s_t)), over several steps."""
         depth = len(self.hidden)
         found = [_outer(up, inside[-1])]
-        back = _times(jnp.swapaxes(weights[depth], 0, 1)[:, :, None], up)
+        back = _matvec(jnp.swapaxes(weights[depth], 0, 1)[:, :, None], up)
         if self.critic:
             found.append(_outer(up_value[None], inside[-1]))
             back = back + weights[depth + 1][0][:, None] * up_value
@@ -169,7 +171,7 @@ class Model:
             back = back * slope
             found.insert(0, _outer(back, inside[number]))
             if number:
-                back = _times(jnp.swapaxes(weights[number], 0, 1)[:, :, None], back)
+                back = _matvec(jnp.swapaxes(weights[number], 0, 1)[:, :, None], back)
         return tuple(found)
 
     def policy(self, theta: NDArray[np.float64]) -> Policy:
@@ -183,10 +185,10 @@ class Model:
         return Network(layers, self.activation, features)
 
 
-def _times(matrix: Any, x: Any) -> Any:
+def _matvec(matrix: Any, x: Any) -> Any:
     """matrix @ x, as one loop over whatever it is mapped over."""
     columns = matrix.shape[1]
-    if columns > _WRITTEN_OUT:
+    if columns > _UNROLL_LIMIT:
         return jnp.sum(matrix * x, axis=1)
     return reduce(lambda a, b: a + b, [matrix[:, i] * x[i] for i in range(columns)])
 
@@ -196,7 +198,7 @@ def _outer(a: Any, b: Any) -> Any:
     return reduce(lambda x, y: x + y, [a[:, None, t] * b[:, t] for t in range(a.shape[1])])
 
 
-def _marked(number: Any, count: int, dtype: Any) -> Any:
+def _one_hot(number: Any, count: int, dtype: Any) -> Any:
     """A one at the place of the number, and zeros elsewhere."""
     return jnp.stack([number == one for one in range(count)]).astype(dtype)
 
@@ -211,22 +213,22 @@ def softmax(scores: Any) -> Any:
 # --- acting ---------------------------------------------------------------------------------------
 
 
-def drawn(chances: Any, uniform: Any) -> Any:
-    """An action by its chance, from a number of [0, 1)."""
+def sample_action(probs: Any, uniform: Any) -> Any:
+    """An action by its probability, from a number of [0, 1)."""
     action, below = jnp.zeros_like(uniform, jnp.int32), jnp.zeros_like(uniform)
-    for a in range(chances.shape[0] - 1):
-        below = below + chances[a]
+    for a in range(probs.shape[0] - 1):
+        below = below + probs[a]
         action = action + (uniform >= below)
     return action
 
 
-def greedy(chances: Any, explore: Any, uniform: Any) -> Any:
+def epsilon_greedy(probs: Any, explore: Any, uniform: Any) -> Any:
     """The likeliest action, but with probability `explore` any, equally often."""
-    count = chances.shape[0]
+    count = probs.shape[0]
     # Below `explore` the same number, stretched, says which action it is.
     anyone = jnp.floor(uniform / jnp.where(explore > 0.0, explore, 1.0) * count)
     anyone = jnp.minimum(anyone.astype(jnp.int32), count - 1)
-    return jnp.where(uniform < explore, anyone, jnp.argmax(chances, axis=0).astype(jnp.int32))
+    return jnp.where(uniform < explore, anyone, jnp.argmax(probs, axis=0).astype(jnp.int32))
 
 
 # --- the gradient ---------------------------------------------------------------------------------
@@ -236,9 +238,9 @@ class Steps(NamedTuple):
     """What is remembered of a few steps until their gradients are added."""
 
     inside: list[Any]
-    """`Model.inside`, hence (numbers, steps) each."""
+    """`Model.layer_inputs`, hence (numbers, steps) each."""
 
-    chances: Any
+    probs: Any
     """(actions, steps)."""
 
     value: Any
@@ -255,7 +257,7 @@ class Sums(NamedTuple):
     total: Weights
 
 
-def no_sums(weights: Weights) -> Sums:
+def initial_sums(weights: Weights) -> Sums:
     """Before the first step."""
     zeros = tuple(jnp.zeros_like(w) for w in weights)
     return Sums(zeros, zeros)
@@ -295,16 +297,16 @@ class Loss:
         )
         base = steps.value if model.critic else settings["baseline"]
         advantage = jnp.where(steps.live, gains - base, 0.0)
-        lean = _marked(steps.action, model.actions, steps.chances.dtype) - steps.chances
+        lean = _one_hot(steps.action, model.actions, steps.probs.dtype) - steps.probs
         each = 2.0 * settings["value_weight"] if model.critic else 0.0
-        trace = model.pull(weights, steps.inside, later * lean, later * each)
+        trace = model.vjp(weights, steps.inside, later * lean, later * each)
         up = advantage * lean
         if model.critic:
-            logs = jnp.log(jnp.maximum(steps.chances, _TINY))
-            surprise = logs - jnp.sum(steps.chances * logs, axis=0)
-            bonus = settings["entropy"] * steps.chances * surprise
+            logs = jnp.log(jnp.maximum(steps.probs, _TINY))
+            surprise = logs - jnp.sum(steps.probs * logs, axis=0)
+            bonus = settings["entropy"] * steps.probs * surprise
             up = up - jnp.where(steps.live, bonus, 0.0)
-        total = model.pull(weights, steps.inside, up, advantage * each)
+        total = model.vjp(weights, steps.inside, up, advantage * each)
         old = [jnp.where(new, 0.0, z) for z in sums.trace]
         # Nothing was paid while the others played on, and nothing times infinity is no number.
         more = [jnp.where(paid == 0.0, 0.0, gamma * paid * z) for z in old]
@@ -320,7 +322,7 @@ class Loss:
         """The whole gradient of -L, given the last observation and whether the clock cut it off."""
         if not self.model.critic:
             return sums.total
-        value = self.model.outputs(weights, self.model.inside(weights, last))[1]
+        value = self.model.outputs(weights, self.model.layer_inputs(weights, last))[1]
         follows = jnp.where(cut, settings["gamma"] * value, 0.0)
         parts = zip(sums.total, sums.trace, strict=True)
         return tuple(one + follows * z for one, z in parts)

@@ -18,8 +18,8 @@ finite numbers: what is not such a vector is the zero vector. So two inputs are 
 the payloads before, a report has laws at most e^r apart (the proofs are the mechanisms': `PrivUnit`
 and `ProjectedSign` for any two rows, `GridLaplaceReport` because it clips), a score laws at most
 e^s apart (randomised response). Their randomness is fresh, so a payload costs r + s, and T payloads
-one after the other T (r + s) by adaptive composition; `shares` makes that at most epsilon in exact
-arithmetic. Everything the aggregator does with payloads is post-processing.
+one after the other T (r + s) by adaptive composition; `split_epsilon` makes that at most epsilon in
+exact arithmetic. Everything the aggregator does with payloads is post-processing.
 
 What this rests on, and the code cannot see: that the agent submits whenever the plan says so, since
 silence would be an output; that nobody watches how long an episode takes; that bytes which are lost
@@ -27,7 +27,7 @@ are sent again as they were, and never drawn anew; and that an agent is not star
 same budget (`Agent.spent` is for its owner to keep, on disk before anything is sent).
 
 Arithmetic: "laplace" (on a grid), "sign" and scores are exact. "privunit" lists "idealised real
-arithmetic" (`floating`).
+arithmetic" (`idealises_arithmetic`).
 """
 
 import math
@@ -47,9 +47,9 @@ from privrl.core.types import Array
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Assumption, Certificate
 from privrl.privacy.events import Event, PureDP, RandomizedResponse
 from privrl.privacy.mechanisms.report_laplace import GridLaplaceReport
-from privrl.privacy.mechanisms.sign import ProjectedSign, share, truthful
+from privrl.privacy.mechanisms.sign import ProjectedSign, bernoulli_sigmoid, epsilon_share
 from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
-from privrl.privacy.noise import Source, numbers, secure
+from privrl.privacy.noise import Source, as_float64, secure
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 Mechanism = Literal["privunit", "sign", "laplace"]
@@ -58,7 +58,7 @@ Norm = Literal["unit", "clip"]
 PUBLIC_SETTINGS = Assumption(
     "all settings were chosen without looking at the agents", "not enforced: they are the caller's"
 )
-IN_EARNEST = (
+DEPLOYMENT_ASSUMPTIONS = (
     Assumption(
         "an agent always reports, whatever its episode was like",
         "not enforced: `Agent.submit` takes whatever it is given, so let what failed be None",
@@ -76,13 +76,13 @@ IN_EARNEST = (
 
 # Whether NumPy raises where numbers overflow or vanish is set for a whole process. Here that would
 # be an output.
-_total = np.errstate(all="ignore")
+_ignore_float_errors = np.errstate(all="ignore")
 
 # An honest Laplace report has a coordinate beyond what is accepted less than once in so many.
-_HONEST = 1e12
+_REJECTION_ODDS = 1e12
 
 
-def shares(epsilon: float, submissions: int, score_share: float) -> tuple[float, float]:
+def split_epsilon(epsilon: float, submissions: int, score_share: float) -> tuple[float, float]:
     """What a report and what a score may spend: T (report + score) <= epsilon, exactly."""
     score = score_share * (epsilon / submissions)
     exact = Fraction(epsilon) / submissions - Fraction(score)
@@ -91,7 +91,7 @@ def shares(epsilon: float, submissions: int, score_share: float) -> tuple[float,
     return (math.nextafter(report, 0.0) if Fraction(report) > exact else report), score
 
 
-def unit(xp: ModuleType, rows: Any) -> Any:
+def normalise(xp: ModuleType, rows: Any) -> Any:
     """Each finite row divided by its L2 norm, for NumPy and JAX alike; zeros stay zeros."""
     largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
     # Divided first, so that no square overflows or vanishes.
@@ -144,27 +144,29 @@ class Privatiser:
     """The mechanism of one report."""
 
     def __post_init__(self) -> None:
-        def put(name: str, value: object) -> None:
+        def set_field(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        put("epsilon", checks.positive("epsilon", self.epsilon))
-        put("dimension", checks.count("dimension", self.dimension))
-        put("submissions", checks.count("submissions", self.submissions))
-        put("radius", checks.positive("radius", self.radius))
-        put("clip", checks.positive("clip", self.clip))
-        put("score_share", checks.probability("score_share", self.score_share))
-        put("debias", checks.switch("debias", self.debias))
+        set_field("epsilon", checks.positive("epsilon", self.epsilon))
+        set_field("dimension", checks.count("dimension", self.dimension))
+        set_field("submissions", checks.count("submissions", self.submissions))
+        set_field("radius", checks.positive("radius", self.radius))
+        set_field("clip", checks.positive("clip", self.clip))
+        set_field("score_share", checks.probability("score_share", self.score_share))
+        set_field("debias", checks.boolean("debias", self.debias))
         for name, allowed in (("mechanism", get_args(Mechanism)), ("norm", get_args(Norm))):
             if getattr(self, name) not in allowed:
                 options = ", ".join(repr(one) for one in allowed)
-                raise InputError(f"{name} must be one of {options}, not {getattr(self, name)!r}.")
-        report, score = shares(self.epsilon, self.submissions, self.score_share)
+                raise InputError(
+                    f"must be one of {options}, not {getattr(self, name)!r}.", field=name
+                )
+        report, score = split_epsilon(self.epsilon, self.submissions, self.score_share)
         if score:
-            share(score, 1)  # raises if it is too small for a coin
-        put("report_epsilon", report)
-        put("score_epsilon", score)
-        put("plan", self._plan())
-        if not self.reach < 1e100:
+            epsilon_share(score, 1)  # raises if it is too small for a coin
+        set_field("report_epsilon", report)
+        set_field("score_epsilon", score)
+        set_field("plan", self._plan())
+        if not self.max_norm < 1e100:
             raise InputError(
                 "A report of this plan may be longer than 10^100: take a smaller radius or clip, "
                 "or a larger epsilon."
@@ -197,19 +199,19 @@ class Privatiser:
         return PureDP(self.epsilon, relation=Relation.LOCAL)
 
     @property
-    def each(self) -> tuple[Event, ...]:
+    def report_events(self) -> tuple[Event, ...]:
         """What one payload costs its agent."""
         score = (RandomizedResponse(self.score_epsilon),) if self.score_epsilon else ()
         return (self.plan.event, *score)
 
     @property
-    def floating(self) -> bool:
+    def idealises_arithmetic(self) -> bool:
         """Whether the proof of the mechanism idealises its arithmetic."""
         return isinstance(self.plan, PrivUnit)
 
     def certificate(
         self,
-        assumptions: Sequence[Assumption] = IN_EARNEST,
+        assumptions: Sequence[Assumption] = DEPLOYMENT_ASSUMPTIONS,
         *,
         noise: NoiseOrigin = NoiseOrigin.NOT_DRAWN,
         floating: bool | None = None,
@@ -218,7 +220,7 @@ class Privatiser:
 
         `assumptions` are about whoever plays and carries the messages, `noise` says where the
         agents' noise came from (a plan by itself has drawn none; `Agent.certificate` knows), and
-        `floating` whether arithmetic is idealised, if it is not as it is here.
+        `idealises_arithmetic` whether arithmetic is idealised, if it is not as it is here.
         """
         count = self.submissions
         asked = ""
@@ -229,7 +231,7 @@ class Privatiser:
             "one agent, not two",
             "by the plan, which splits epsilon; that nobody is two of the agents is the caller's",
         )
-        idealised = self.floating if floating is None else floating
+        idealised = self.idealises_arithmetic if floating is None else floating
         return Certificate.issue(
             self.event,
             0.0,
@@ -245,7 +247,7 @@ class Privatiser:
 
     # --- sending ----------------------------------------------------------------------------------
 
-    @_total
+    @_ignore_float_errors
     def rows(self, gradients: Sequence[object] | NDArray[Any]) -> Array:
         """The rows that reports are about, one for each gradient. **Private.**
 
@@ -258,18 +260,18 @@ class Privatiser:
             found[:] = table
         else:
             for place, gradient in enumerate(gradients):
-                found[place] = self._numbers(gradient)
+                found[place] = self._to_vector(gradient)
         finite = np.where(np.all(np.isfinite(found), axis=1, keepdims=True), found, 0.0)
-        return self.radius * unit(np, finite) if self.norm == "unit" else finite
+        return self.radius * normalise(np, finite) if self.norm == "unit" else finite
 
-    def _numbers(self, gradient: object) -> Array:
+    def _to_vector(self, gradient: object) -> Array:
         try:
-            found = numbers("A gradient", gradient)
+            found = as_float64("A gradient", gradient)
         except Exception:  # whatever the caller's object does: an error would be an output
             found = np.zeros(0)
         return found if found.shape == (self.dimension,) else np.zeros(self.dimension)
 
-    @_total
+    @_ignore_float_errors
     def payloads(
         self,
         gradients: Sequence[object] | NDArray[Any],
@@ -285,7 +287,7 @@ class Privatiser:
         said = [False] * count if reached is None else reached
         yes = np.array([isinstance(one, bool | np.bool_) and bool(one) for one in said], dtype=bool)
         if self.score_epsilon and yes.shape != (count,):
-            raise InputError(f"reached must have {count} entries, one for each gradient.")
+            raise InputError(f"must have {count} entries, one for each gradient.", field="reached")
         rows = self.rows(gradients)
         if isinstance(self.plan, ProjectedSign):
             drawn = [self.plan.encode(report) for report in self.plan.reports(rows, source)[0]]
@@ -293,7 +295,9 @@ class Privatiser:
             drawn = [self.plan.encode(report) for report in self.plan.release(rows, source)[0]]
         if not self.score_epsilon:
             return drawn
-        told = yes == truthful(source.generator, share(self.score_epsilon, 1), count)
+        told = yes == bernoulli_sigmoid(
+            source.generator, epsilon_share(self.score_epsilon, 1), count
+        )
         return [one + bytes([bit]) for one, bit in zip(drawn, told.tolist(), strict=True)]
 
     # --- reading ----------------------------------------------------------------------------------
@@ -308,27 +312,27 @@ class Privatiser:
         return report + (1 if self.score_epsilon else 0)
 
     @property
-    def reach(self) -> float:
+    def max_norm(self) -> float:
         """No payload that is read, whoever made it up, has a vector of larger L2 norm than this.
 
         PrivUnit's reports are no longer than its `length`. A sign report is a sum of `bits`
-        directions of entries -1, 0, 1, times `size`. For Laplace noise see `_coordinate`.
+        directions of entries -1, 0, 1, times `size`. For Laplace noise see `_max_coordinate`.
         """
         plan = self.plan
         if isinstance(plan, PrivUnit):
             return plan.length * (1.0 + 1e-9)
         if isinstance(plan, ProjectedSign):
             return plan.size * plan.bits * math.sqrt(self.dimension)
-        return self._coordinate(plan) * math.sqrt(self.dimension)
+        return self._max_coordinate(plan) * math.sqrt(self.dimension)
 
-    def _coordinate(self, plan: GridLaplaceReport) -> float:
+    def _max_coordinate(self, plan: GridLaplaceReport) -> float:
         """A Laplace report with a coordinate beyond this is refused.
 
         The noise has no bound. P(|noise| > t) < 2 exp(-t / scale), so that an honest report has
         such a coordinate less than once in 10^12 times.
         """
         scale = plan.mechanism.width * plan.mechanism.step
-        return self.radius + scale * math.log(2.0 * _HONEST * self.dimension)
+        return self.radius + scale * math.log(2.0 * _REJECTION_ODDS * self.dimension)
 
     def read(self, payload: bytes) -> tuple[Array, bool | None]:
         """The vector in a payload, and what was told of the score; or a sentence why it is none."""
@@ -345,12 +349,12 @@ class Privatiser:
             return plan.expand([plan.decode(report)])[0], told
         vector = plan.decode(report)
         if isinstance(plan, GridLaplaceReport):
-            limit = self._coordinate(plan)
+            limit = self._max_coordinate(plan)
             if np.any(np.abs(vector) > limit):
                 raise InputError(f"A report of this plan has no number beyond {limit:.6g}.")
         return vector, told
 
-    def share_reached(self, told: Sequence[bool]) -> tuple[float, float]:
+    def success_rate(self, told: Sequence[bool]) -> tuple[float, float]:
         """The share of agents that reached the target, from what was told, and its standard error.
 
         Of those who are asked, t = 1 / (1 + e^-s) tell the truth: (mean - (1 - t)) / (2 t - 1) is
@@ -358,7 +362,7 @@ class Privatiser:
         """
         if not self.score_epsilon or not len(told):
             raise InputError("There are no scores: the plan needs a score_share, and then agents.")
-        edge = math.tanh(float(share(self.score_epsilon, 1)) / 2.0)  # 2 t - 1
+        edge = math.tanh(float(epsilon_share(self.score_epsilon, 1)) / 2.0)  # 2 t - 1
         mean = sum(map(bool, told)) / len(told)
         return 0.5 + (mean - 0.5) / edge, 0.5 / (edge * math.sqrt(len(told)))
 
@@ -380,9 +384,11 @@ class Agent:
         spent: int = 0,
     ) -> None:
         if not isinstance(privatiser, Privatiser):
-            raise InputError("privatiser must be a Privatiser: the plan that all agents follow.")
+            raise InputError(
+                "must be a Privatiser: the plan that all agents follow.", field="privatiser"
+            )
         if not isinstance(source, Source | None):
-            raise InputError("source must be a source of privrl.privacy.noise, or None.")
+            raise InputError("must be a source of privrl.privacy.noise, or None.", field="source")
         self.privatiser = privatiser
         self.spent = checks.count("spent", spent, least=0)
         self._source = secure() if source is None else source
@@ -390,11 +396,13 @@ class Agent:
         self._alone = Lock()
 
     @property
-    def left(self) -> int:
+    def submissions_left(self) -> int:
         """How many more payloads this agent may send."""
         return max(0, self.privatiser.submissions - self.spent)
 
-    def certificate(self, assumptions: Sequence[Assumption] = IN_EARNEST) -> Certificate:
+    def certificate(
+        self, assumptions: Sequence[Assumption] = DEPLOYMENT_ASSUMPTIONS
+    ) -> Certificate:
         """The promise to this agent, with the source that its noise is drawn from."""
         return self.privatiser.certificate(assumptions, noise=self._source.origin)
 
@@ -405,12 +413,12 @@ class Agent:
         """
         # From the check to the draw, so that no other thread finds something left meanwhile.
         with self._alone:
-            if not self.left:
+            if not self.submissions_left:
                 raise InputError(
                     f"This agent has made its {self.privatiser.submissions} submissions: "
                     "it must not say more."
                 )
             if self._pay is not None:
-                self._pay(self.privatiser.each)
+                self._pay(self.privatiser.report_events)
             self.spent += 1
             return self.privatiser.payloads([gradient], self._source, [reached])[0]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from privrl.control.pgc.privatiser import Norm, Privatiser, unit
+from privrl.control.pgc.privatiser import Norm, Privatiser, normalise
 from privrl.privacy.mechanisms import clip, report_laplace_jax, sign_jax, unit_vector_jax
 from privrl.privacy.mechanisms.report_laplace import LaplaceReport
 from privrl.privacy.mechanisms.sign import ProjectedSign
@@ -18,7 +18,7 @@ Reporting = PrivUnit | ProjectedSign | LaplaceReport
 
 @dataclass(frozen=True)
 class Arm:
-    """How the agents of some lanes report."""
+    """How the agents of some replicas report."""
 
     plan: Reporting | None
     """The mechanism; None for no noise, and no privacy."""
@@ -51,10 +51,10 @@ class Arm:
         """The row that the report of a gradient is about: total, and in 64 bits."""
         wide = gradient.astype(jnp.float64)
         finite = jnp.where(jnp.all(jnp.isfinite(wide)), wide, 0.0)
-        return self.radius * unit(jnp, finite) if self.norm == "unit" else finite
+        return self.radius * normalise(jnp, finite) if self.norm == "unit" else finite
 
     @property
-    def _alike(self) -> Any:
+    def _compile_key(self) -> Any:
         """Neighbouring arms of which this is the same are compiled as one."""
         plan = self.plan
         if isinstance(plan, PrivUnit | LaplaceReport):

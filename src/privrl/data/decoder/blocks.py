@@ -11,7 +11,7 @@ from privrl.data.arrow import first_true
 from privrl.data.columns import ColumnPlan
 from privrl.data.decoder.order import Order
 from privrl.data.decoder.values import Values
-from privrl.data.sources import Chunk, at, private
+from privrl.data.sources import Chunk, cell_error, private_error
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Block:
 
 
 @dataclass
-class _Last:
+class _PreviousRow:
     """The row before the next batch."""
 
     place: tuple[str, int]
@@ -53,7 +53,7 @@ class Decoder:
     whole_users: bool = False
     may_collect_words: bool = True
     rows: int = 0
-    _last: _Last | None = None
+    _last: _PreviousRow | None = None
 
     def __post_init__(self) -> None:
         self._order = Order(self.plan, self.whole_users)
@@ -66,7 +66,7 @@ class Decoder:
         except (pa.ArrowException, UnicodeDecodeError):
             # What passes every check and cannot be converted. Arrow may quote the cell: not us.
             row = chunk.place(0)[1]
-            raise private(
+            raise private_error(
                 f"{chunk.file} cannot be read: after row {row} (counting from 0) a value does not "
                 "fit its type."
             ) from None
@@ -87,7 +87,7 @@ class Decoder:
                 columns[key] = self.values.probability(chunk, name, new, zero)
         flags, ends = self._ends(chunk, new, starts)
         successor, known = self._successors(chunk, columns["states"], new, starts, flags, ends)
-        self._last = _Last(
+        self._last = _PreviousRow(
             chunk.place(rows - 1),
             {name: bool(values[-1]) for name, values in flags.items()},
             successor,
@@ -105,7 +105,7 @@ class Decoder:
         }
         if self.plan.next_state is not None:
             if not last.successor_known and not last.flags["terminated"]:
-                raise self._no_successor(last.place)
+                raise self._missing_next_state(last.place)
             assert last.successor is not None
             ends["final_states"] = last.successor[None]
         return ends
@@ -124,9 +124,9 @@ class Decoder:
                 early = values[:-1] & ~new[1:]
                 sentence = f"{role} is set before the last step of its trajectory"
                 if last is not None and last.flags[role] and not new[0]:
-                    raise at(last.place, given, sentence)
+                    raise cell_error(last.place, given, sentence)
                 if early.any():
-                    raise at(chunk.place(first_true(early)), given, sentence)
+                    raise cell_error(chunk.place(first_true(early)), given, sentence)
             else:
                 values = np.broadcast_to(np.bool_(bool(given)), new.shape)
             flags[role] = values
@@ -162,9 +162,9 @@ class Decoder:
         if last is not None and not new[0] and last.successor_known:
             assert last.successor is not None
             if not np.array_equal(last.successor, states[0]):
-                raise at(last.place, label, sentence)
+                raise cell_error(last.place, label, sentence)
         if broken.any():
-            raise at(chunk.place(first_true(broken)), label, sentence)
+            raise cell_error(chunk.place(first_true(broken)), label, sentence)
         # Where the next state of a terminated trajectory is not given, its own last state stands
         # in: nothing bootstraps from it.
         after = np.where(known if after.ndim == 1 else known[:, None], after, states)
@@ -172,19 +172,19 @@ class Decoder:
         lost = ~known[rows] & ~flags["terminated"][rows]
         if starts.size and starts[0] == 0 and last is not None:
             if not last.successor_known and not last.flags["terminated"]:
-                raise self._no_successor(last.place)
+                raise self._missing_next_state(last.place)
             assert last.successor is not None
             ends["final_states"] = np.concatenate([last.successor[None], after[rows]])
         else:
             ends["final_states"] = after[rows]
         if lost.any():
-            raise self._no_successor(chunk.place(int(rows[first_true(lost)])))
+            raise self._missing_next_state(chunk.place(int(rows[first_true(lost)])))
         return after[-1], bool(known[-1])
 
-    def _no_successor(self, place: tuple[str, int]) -> InputError:
+    def _missing_next_state(self, place: tuple[str, int]) -> InputError:
         names = self.plan.next_state
         assert names is not None
-        return at(
+        return cell_error(
             place,
             names if isinstance(names, str) else names[0],
             "the next state is null where a trajectory ends without being terminated",

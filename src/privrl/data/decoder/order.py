@@ -13,9 +13,18 @@ import pyarrow.compute as pc
 
 from privrl.core.errors import InputError, option
 from privrl.core.types import AnyArray
-from privrl.data.arrow import differ, first_null, first_true, floats, item, plain, taken, to_numpy
+from privrl.data.arrow import (
+    differs_from_previous,
+    first_null,
+    first_true,
+    floats,
+    item,
+    normalize_array,
+    take_rows,
+    to_numpy,
+)
 from privrl.data.columns import ColumnPlan
-from privrl.data.sources import Chunk, at, private, wrong_type
+from privrl.data.sources import Chunk, cell_error, private_error, wrong_type_error
 
 _SORT = "sort the rows by trajectory and time, or pass " + option("sort", True)
 _TOO_LONG = "the number does not fit into 64 bits with a sign"
@@ -28,12 +37,12 @@ _COMPARABLE = (
 )
 
 
-class Seen:
+class SeenIds:
     """Ids that have come and gone, in 8 bytes each: a word is kept as a 64-bit hash.
 
     Two words share a hash with probability 2^-64: among a million trajectories, a wrong refusal has
-    a chance of about 3e-8. Whole numbers are kept as they are. Sorted runs of growing length are
-    merged like the levels of a log-structured tree, so that each id is moved a few times only.
+    a probability of about 3e-8. Whole numbers are kept as they are. Sorted runs of growing length
+    are merged like the levels of a log-structured tree, so that each id is moved a few times only.
     """
 
     def __init__(self) -> None:
@@ -73,7 +82,7 @@ class Boundaries:
 
 
 @dataclass(frozen=True)
-class _Last:
+class _PreviousRow:
     """The row before the next batch."""
 
     id: Any
@@ -90,38 +99,40 @@ class Order:
 
     plan: ColumnPlan
     whole_users: bool = False
-    _last: _Last | None = None
+    _last: _PreviousRow | None = None
     _id_types: dict[str, str] = field(default_factory=dict)
     _time_types: set[str] = field(default_factory=set)
-    _seen: Seen = field(default_factory=Seen)
-    _seen_users: Seen = field(default_factory=Seen)
+    _seen: SeenIds = field(default_factory=SeenIds)
+    _seen_users: SeenIds = field(default_factory=SeenIds)
 
     def read(self, chunk: Chunk) -> Boundaries:
         """Where trajectories begin in the next rows, and when each row was."""
         plan, rows, last = self.plan, chunk.batch.num_rows, self._last
         ids = self.ids(chunk, "trajectory", plan.trajectory)
         new = np.empty(rows, dtype=bool)
-        new[1:] = differ(ids)
+        new[1:] = differs_from_previous(ids)
         new[0] = last is None or last.id != item(ids, 0)
         starts = np.flatnonzero(new)
-        started = taken(ids, starts)
+        started = take_rows(ids, starts)
         again = self._seen.add(started)
         if again is not None:
             place = chunk.place(int(starts[again]))
             if chunk.origin is None:
-                raise at(place, plan.trajectory, "a trajectory that had ended appears again", _SORT)
+                raise cell_error(
+                    place, plan.trajectory, "a trajectory that had ended appears again", _SORT
+                )
             # Sorted by user and trajectory, this is the only way left.
             what = "several users have a trajectory of this id, which must be unique"
-            raise at(place, plan.trajectory, what)
+            raise cell_error(place, plan.trajectory, what)
         times = None if plan.time is None else self._times(chunk, plan.time, new)
         users, last_user = self._users(chunk, new, starts)
         last_time = None if times is None else times[-1]
-        self._last = _Last(item(ids, rows - 1), last_user, last_time)
+        self._last = _PreviousRow(item(ids, rows - 1), last_user, last_time)
         return Boundaries(new, starts, started, users, times)
 
     def ids(self, chunk: Chunk, role: str, name: str) -> Any:
         """64-bit integers, or words as Arrow keeps them."""
-        array = plain(chunk.column(name))
+        array = normalize_array(chunk.column(name))
         if pa.types.is_decimal(array.type) and array.type.scale == 0:
             array = _from_decimals(chunk, name, array)  # DuckDB's longest integers
         if pa.types.is_integer(array.type):
@@ -129,7 +140,7 @@ class Order:
         elif pa.types.is_large_string(array.type):
             kind = "words"
         elif pa.types.is_null(array.type):
-            raise at(chunk.place(0), name, f"the {role} id is null")
+            raise cell_error(chunk.place(0), name, f"the {role} id is null")
         else:
             raise InputError(
                 f"{chunk.file}: column {name!r} holds {array.type}, but a {role} id must be a "
@@ -140,7 +151,7 @@ class Order:
                 f"{chunk.file}: column {name!r} holds {kind}, but {self._id_types[role]} before."
             )
         if array.null_count:
-            raise at(chunk.place(first_null(array)), name, f"the {role} id is null")
+            raise cell_error(chunk.place(first_null(array)), name, f"the {role} id is null")
         return integers(chunk, name, array) if kind == "whole numbers" else array
 
     def _users(self, chunk: Chunk, new: AnyArray, starts: AnyArray) -> tuple[AnyArray | None, Any]:
@@ -149,31 +160,31 @@ class Order:
             return None, None
         users = self.ids(chunk, "user", name)
         changed = np.empty(new.size, dtype=bool)
-        changed[1:] = differ(users)
+        changed[1:] = differs_from_previous(users)
         changed[0] = last is None or last.user != item(users, 0)
         torn = changed & ~new
         if torn.any():
-            raise at(
+            raise cell_error(
                 chunk.place(first_true(torn)),
                 name,
                 "the user changes within a trajectory, so its id is not unique across users",
             )
         if self.whole_users:
             begins = np.flatnonzero(changed)
-            again = self._seen_users.add(taken(users, begins))
+            again = self._seen_users.add(take_rows(users, begins))
             if again is not None:
-                raise at(
+                raise cell_error(
                     chunk.place(int(begins[again])),
                     name,
                     "a user whose rows had ended appears again",
                     "sort the rows by user, trajectory and time, or pass " + option("sort", True),
                 )
-        return taken(users, starts), item(users, new.size - 1)
+        return take_rows(users, starts), item(users, new.size - 1)
 
     def _times(self, chunk: Chunk, name: str, new: AnyArray) -> AnyArray:
-        array, last = plain(chunk.column(name)), self._last
+        array, last = normalize_array(chunk.column(name)), self._last
         if array.null_count:
-            raise at(chunk.place(first_null(array)), name, "the time is null")
+            raise cell_error(chunk.place(first_null(array)), name, "the time is null")
         kind = array.type
         times: AnyArray
         if pa.types.is_integer(kind):
@@ -186,13 +197,13 @@ class Order:
         elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             times = floats(array)
             if not np.isfinite(times).all():
-                raise at(
+                raise cell_error(
                     chunk.place(first_true(~np.isfinite(times))), name, "the time is not finite"
                 )
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             times = self._timestamps(chunk, name, array)
         else:
-            raise wrong_type(chunk, name, array, "a time must be a number or a timestamp")
+            raise wrong_type_error(chunk, name, array, "a time must be a number or a timestamp")
         self._same_times(chunk, name, times, getattr(kind, "tz", None) is not None)
         late = np.empty(new.size, dtype=bool)
         np.less_equal(times[1:], times[:-1], out=late[1:])
@@ -206,8 +217,10 @@ class Order:
                 before = last.time
             if times[row] == before:
                 what = "the step is there twice, at the same time of the same trajectory"
-                raise at(chunk.place(row), name, what)
-            raise at(chunk.place(row), name, "the time goes back within a trajectory", _SORT)
+                raise cell_error(chunk.place(row), name, what)
+            raise cell_error(
+                chunk.place(row), name, "the time goes back within a trajectory", _SORT
+            )
         return times
 
     def _timestamps(self, chunk: Chunk, name: str, array: Any) -> AnyArray:
@@ -221,14 +234,16 @@ class Order:
             try:
                 array = pc.cast(array, pa.timestamp(unit, zone))
             except pa.ArrowException:
-                raise private(
+                raise private_error(
                     f"{chunk.file}: column {name!r} holds {array.type}, with times that do not fit "
                     f"the timestamp[{unit}] before."
                 ) from None
         times: AnyArray = to_numpy(pc.cast(array, pa.int64())).view(f"datetime64[{unit}]")
         if np.isnat(times).any():
             row = first_true(np.isnat(times))
-            raise at(chunk.place(row), name, "the time lies outside the range of timestamps")
+            raise cell_error(
+                chunk.place(row), name, "the time lies outside the range of timestamps"
+            )
         return times
 
     def _same_times(self, chunk: Chunk, name: str, times: AnyArray, zoned: bool) -> None:
@@ -244,7 +259,7 @@ class Order:
         before = self._time_types
         self._time_types = before | {found}
         if not any(self._time_types <= one for one in _COMPARABLE):
-            raise private(
+            raise private_error(
                 f"{chunk.file}: column {name!r} holds {found}, which cannot be compared with the "
                 f"{' and '.join(sorted(before))} before."
             )
@@ -257,7 +272,7 @@ def _from_decimals(chunk: Chunk, name: str, array: Any) -> Any:
     except pa.ArrowInvalid:
         cells = array.to_pylist()
         long = [cell is not None and not -(2**63) <= cell < 2**63 for cell in cells]
-        raise at(chunk.place(long.index(True)), name, _TOO_LONG) from None
+        raise cell_error(chunk.place(long.index(True)), name, _TOO_LONG) from None
 
 
 def integers(chunk: Chunk, name: str, array: Any) -> AnyArray:
@@ -265,5 +280,5 @@ def integers(chunk: Chunk, name: str, array: Any) -> AnyArray:
     values: AnyArray = to_numpy(array)
     if values.dtype == np.uint64 and values.size and values.max() > np.uint64(2**63 - 1):
         row = first_true(values > np.uint64(2**63 - 1))
-        raise at(chunk.place(row), name, _TOO_LONG)
+        raise cell_error(chunk.place(row), name, _TOO_LONG)
     return values.astype(np.int64, copy=False)

@@ -9,10 +9,18 @@ import pyarrow.compute as pc
 
 from privrl.core.errors import InputError, option
 from privrl.core.types import AnyArray
-from privrl.data.arrow import first_true, floats, is_list, is_number, plain, to_numpy, valid_mask
+from privrl.data.arrow import (
+    first_true,
+    floats,
+    is_list,
+    is_number,
+    normalize_array,
+    to_numpy,
+    valid_mask,
+)
 from privrl.data.columns import MOST_VALUES, ColumnPlan, Word
 from privrl.data.decoder.order import integers
-from privrl.data.sources import Chunk, at, wrong_type
+from privrl.data.sources import Chunk, cell_error, wrong_type_error
 
 Kind = Literal["index", "word", "vector"]
 
@@ -55,13 +63,13 @@ class Values:
             there = np.ones(new.size, dtype=bool)
             for position, name in enumerate(names):
                 values, valid = self._number(chunk, name, role)
-                values, valid = self._answer(chunk, role, name, values, valid, new, free)
-                self._finite(chunk, name, values, role)
+                values, valid = self._apply_null_rule(chunk, role, name, values, valid, new, free)
+                self._check_finite(chunk, name, values, role)
                 out[:, position] = values
                 if valid is not None:
                     there &= valid
             return out, there if free else None
-        array = plain(chunk.column(names))
+        array = normalize_array(chunk.column(names))
         kind = self.kinds.get(role) or self._kind(chunk, role, names, array)
         if kind == "vector":
             decoded, valid = self._vector(chunk, role, names, array)
@@ -71,23 +79,23 @@ class Values:
             decoded, valid = self._index(chunk, role, names, array)
         # Only a column that was understood settles what the next ones must be.
         self.kinds[role] = kind
-        decoded, valid = self._answer(chunk, role, names, decoded, valid, new, free)
+        decoded, valid = self._apply_null_rule(chunk, role, names, decoded, valid, new, free)
         if kind == "vector":
-            self._finite(chunk, names, decoded, role)
+            self._check_finite(chunk, names, decoded, role)
         return decoded, (np.ones(new.size, dtype=bool) if valid is None else valid)
 
     def reward(self, chunk: Chunk, new: AnyArray) -> AnyArray:
         """Finite 64-bit floats."""
         name = self.plan.reward
         values, valid = self._number(chunk, name, "reward")
-        values, _ = self._answer(chunk, "reward", name, values, valid, new)
-        self._finite(chunk, name, values, "reward")
+        values, _ = self._apply_null_rule(chunk, "reward", name, values, valid, new)
+        self._check_finite(chunk, name, values, "reward")
         return values
 
     def probability(self, chunk: Chunk, name: str, new: AnyArray, zero: bool) -> AnyArray:
         """Probabilities, or densities where actions are vectors; `zero` lets 0 pass."""
         values, valid = self._number(chunk, name, "probability")
-        values, _ = self._answer(chunk, "probability", name, values, valid, new)
+        values, _ = self._apply_null_rule(chunk, "probability", name, values, valid, new)
         density = self.kinds["action"] == "vector"
         fits = values >= 0.0 if zero else values > 0.0
         fits &= values < np.inf if density else values <= 1.0
@@ -95,7 +103,7 @@ class Values:
             interval = ("[0, " if zero else "(0, ") + (
                 "infinity)" if density else "1] (percentages must be divided by 100 first)"
             )
-            raise at(
+            raise cell_error(
                 chunk.place(first_true(~fits)),
                 name,
                 f"the {'density' if density else 'probability'} lies outside {interval}",
@@ -104,17 +112,17 @@ class Values:
 
     def flag(self, chunk: Chunk, name: str, new: AnyArray) -> AnyArray:
         """Truth values."""
-        array = plain(chunk.column(name))
+        array = normalize_array(chunk.column(name))
         known = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_null)
         if not any(test(array.type) for test in known):
-            raise wrong_type(chunk, name, array, "it must hold true and false, or 1 and 0")
+            raise wrong_type_error(chunk, name, array, "it must hold true and false, or 1 and 0")
         if pa.types.is_boolean(array.type) and not array.null_count:
             return to_numpy(array)
         values, valid = floats(array), valid_mask(array)
-        values, _ = self._answer(chunk, "flag", name, values, valid, new)
+        values, _ = self._apply_null_rule(chunk, "flag", name, values, valid, new)
         odd = (values != 0.0) & (values != 1.0)
         if odd.any():
-            raise at(chunk.place(first_true(odd)), name, "it is neither true nor false")
+            raise cell_error(chunk.place(first_true(odd)), name, "it is neither true nor false")
         return np.asarray(values != 0.0)
 
     def _kind(self, chunk: Chunk, role: str, name: str, array: Any) -> Kind:
@@ -127,12 +135,12 @@ class Values:
         if pa.types.is_large_string(t):
             if count is not None:
                 needed = f"each {role} must be a whole number (if they are words, "
-                raise wrong_type(chunk, name, array, needed + _listed(role) + ")")
+                raise wrong_type_error(chunk, name, array, needed + _vocabulary_hint(role) + ")")
             if not self.may_collect_words:
                 raise InputError(
                     f"{chunk.file}: column {name!r} holds words, so a stream needs "
                     + option(f"{role}_vocabulary"),
-                    remedy=_listed(role) + ".",
+                    remedy=_vocabulary_hint(role) + ".",
                 )
             self.vocabularies[role] = Vocabulary([], given=False)
             return "word"
@@ -141,8 +149,10 @@ class Values:
         if pa.types.is_floating(t) or pa.types.is_decimal(t) or is_list(t):
             return "vector"
         if pa.types.is_null(t):
-            raise at(chunk.place(0), name, f"the {role} is null, like the rest of its batch")
-        raise wrong_type(
+            raise cell_error(
+                chunk.place(0), name, f"the {role} is null, like the rest of its batch"
+            )
+        raise wrong_type_error(
             chunk, name, array, f"{'an' if role == 'action' else 'a'} {role} must be a number, a "
             "word or a list of numbers"
         )  # fmt: skip
@@ -162,14 +172,16 @@ class Values:
             # Beyond 2^53 neighbouring whole numbers are one float; no table is that long.
             odd = ~((numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**53))
             if odd.any():
-                raise at(chunk.place(first_true(odd)), name, f"the {role} is not a whole number")
+                raise cell_error(
+                    chunk.place(first_true(odd)), name, f"the {role} is not a whole number"
+                )
             values = numbers.astype(np.int64)
         else:
-            raise wrong_type(chunk, name, array, f"each {role} must be a whole number")
+            raise wrong_type_error(chunk, name, array, f"each {role} must be a whole number")
         top = MOST_VALUES if count is None else count
         if int(values.min()) < 0 or int(values.max()) >= top:
             table = f"the {count} {role}s 0 to {count - 1}" if count else "0 to 2**31 - 2"
-            raise at(
+            raise cell_error(
                 chunk.place(first_true((values < 0) | (values >= top))),
                 name,
                 f"the {role} lies outside {table} (if the codes are others, list them with "
@@ -184,7 +196,7 @@ class Values:
         known = self.vocabularies[role]
         if not known.given:
             if not pa.types.is_large_string(array.type):
-                raise wrong_type(chunk, name, array, f"each {role} must be a word, as before")
+                raise wrong_type_error(chunk, name, array, f"each {role} must be a word, as before")
             present = set(known.words)
             fresh = [w for w in pc.unique(array).to_pylist() if w is not None and w not in present]
             known.words.extend(fresh)
@@ -193,7 +205,7 @@ class Values:
             return np.zeros(len(array), dtype=np.int32), np.zeros(len(array), dtype=bool)
         if not (pa.types.is_integer if whole else pa.types.is_large_string)(array.type):
             needed = option(f"{role}_vocabulary") + f" holds {'numbers' if whole else 'words'}"
-            raise wrong_type(chunk, name, array, needed)
+            raise wrong_type_error(chunk, name, array, needed)
         if whole:
             integers(chunk, name, array.fill_null(0))
             array = pc.cast(array, pa.int64(), safe=False)
@@ -202,7 +214,7 @@ class Values:
         if codes.null_count > array.null_count:
             absent = to_numpy(pc.and_(codes.is_null(), array.is_valid()))
             what = f"the {role} is not among " + option(f"{role}_vocabulary")
-            raise at(chunk.place(first_true(absent)), name, what)
+            raise cell_error(chunk.place(first_true(absent)), name, what)
         return to_numpy(codes.fill_null(0)).astype(np.int32), valid
 
     def _vector(
@@ -212,7 +224,9 @@ class Values:
             values, valid = self._number(chunk, name, role)
             dimension = self.dimensions.setdefault(role, 1)
             if dimension != 1:
-                raise at(chunk.place(0), name, f"the {role} is one number, but {dimension} before")
+                raise cell_error(
+                    chunk.place(0), name, f"the {role} is one number, but {dimension} before"
+                )
             return values[:, None], valid
         if pa.types.is_fixed_size_list(array.type):
             lengths = np.full(len(array), array.type.list_size)
@@ -225,12 +239,12 @@ class Values:
         else:
             dimension = self.dimensions.get(role, 0)
             if dimension == 0:
-                raise at(
+                raise cell_error(
                     chunk.place(0), name, f"the {role} is null before any of its lists is seen"
                 )
         mixed = present & (lengths != dimension)
         if dimension == 0 or mixed.any():
-            raise at(
+            raise cell_error(
                 chunk.place(first_true(mixed) if dimension else first_true(present)),
                 name,
                 f"the {role} is an empty list"
@@ -240,7 +254,7 @@ class Values:
             )
         flat = array.flatten()
         if not is_number(flat.type):
-            raise wrong_type(chunk, name, array, f"each {role} must be a list of numbers")
+            raise wrong_type_error(chunk, name, array, f"each {role} must be a list of numbers")
         valid = None
         if flat.null_count:
             inner = to_numpy(flat.is_valid()).reshape(-1, dimension)
@@ -259,19 +273,19 @@ class Values:
 
     def _number(self, chunk: Chunk, name: str, role: str) -> tuple[AnyArray, AnyArray | None]:
         """64-bit floats, with 0 where there is a null, and where there is none."""
-        array = plain(chunk.column(name))
+        array = normalize_array(chunk.column(name))
         if not (is_number(array.type) or pa.types.is_null(array.type)):
-            raise wrong_type(chunk, name, array, f"the {role} must be a number")
+            raise wrong_type_error(chunk, name, array, f"the {role} must be a number")
         return floats(array), valid_mask(array)
 
-    def _finite(self, chunk: Chunk, name: str, values: AnyArray, role: str) -> None:
+    def _check_finite(self, chunk: Chunk, name: str, values: AnyArray, role: str) -> None:
         finite = np.isfinite(values)
         if not finite.all():
             row = first_true(np.asarray(~finite.reshape(len(values), -1).all(axis=1)))
             word = "NaN" if np.isnan(values[row]).any() else "infinite"
-            raise at(chunk.place(row), name, f"the {role} is {word}")
+            raise cell_error(chunk.place(row), name, f"the {role} is {word}")
 
-    def _answer(
+    def _apply_null_rule(
         self,
         chunk: Chunk,
         role: str,
@@ -288,18 +302,18 @@ class Values:
         if valid is not None:
             missing = ~valid
             if rule == "refuse":
-                raise _null(chunk.place(first_true(missing)), role, name)
+                raise _null_error(chunk.place(first_true(missing)), role, name)
             values = values.copy()
             if rule == "fill":
-                values[missing] = self._fill(role, name)
+                values[missing] = self._fill_value(role, name)
             else:
-                values = self._carry(chunk, name, values, valid, new)
+                values = self._carry_forward(chunk, name, values, valid, new)
             self.answered[name] = self.answered.get(name, 0) + int(missing.sum())
         if rule == "carry":
             self._carried[name] = values[-1].copy()
         return values, None
 
-    def _carry(
+    def _carry_forward(
         self, chunk: Chunk, name: str, values: AnyArray, valid: AnyArray, new: AnyArray
     ) -> AnyArray:
         here = np.arange(new.size)
@@ -310,7 +324,7 @@ class Values:
         earlier = (source < 0) & (begin < 0)
         lost = (source < begin) | (earlier & (name not in self._carried))
         if lost.any():
-            raise at(
+            raise cell_error(
                 chunk.place(first_true(lost)),
                 name,
                 "the value is null and its trajectory holds none before it to carry forward",
@@ -321,7 +335,7 @@ class Values:
             carried[earlier] = self._carried[name]
         return carried
 
-    def _fill(self, role: str, name: str) -> float | int:
+    def _fill_value(self, role: str, name: str) -> float | int:
         given = self.plan.fill[name]
         kind = self.kinds.get(role)
         if kind == "word":
@@ -350,17 +364,17 @@ class Values:
         return number
 
 
-def _null(place: tuple[str, int], role: str, name: str) -> InputError:
+def _null_error(place: tuple[str, int], role: str, name: str) -> InputError:
     what, quoted = "the value is null", ""
     if place[0].lower().endswith(".csv"):
         what += ", as empty cells and NA are"
         quoted = "put quotes around NA if it is a word, or "
     rule = option("", {name: "carry" if role == "state" else "fill"})
     remedy = quoted + "give its column a rule with " + option("nulls") + ", such as " + rule
-    return at(place, name, what, remedy)
+    return cell_error(place, name, what, remedy)
 
 
-def _listed(role: str) -> str:
+def _vocabulary_hint(role: str) -> str:
     """What to say about words."""
     words = option(f"{role}_vocabulary") + " which words there can be, such as "
     return "say with " + words + option("", ["low", "high"]) + ", in the policy's order"

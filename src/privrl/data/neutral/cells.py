@@ -45,7 +45,7 @@ def _number(cell: str, flags: bool) -> float:
     return float(cell) if _NUMBER.fullmatch(cell) else np.nan
 
 
-def written(values: AnyArray, there: AnyArray) -> Any:
+def to_arrow(values: AnyArray, there: AnyArray) -> Any:
     return pa.array(values, pa.float64(), mask=~there, from_pandas=False)
 
 
@@ -53,28 +53,28 @@ def entries(field: Field, column: Callable[[str], Any]) -> list[Any]:
     """One column for each name of the field."""
     cells = column(field.columns[0])
     if not isinstance(cells, list) and is_list(cells.type):
-        return _lists(cells, field.length)
+        return _list_columns(cells, field.length)
     if field.count is None:
-        return [written(*numbers(column(name))) for name in field.columns]
+        return [to_arrow(*numbers(column(name))) for name in field.columns]
     if field.words is None:
         values, there = numbers(cells)
         with np.errstate(invalid="ignore"):
             fits = (values == np.floor(values)) & (values >= 0) & (values < field.count)
-        return [written(np.where(fits, values, np.nan), there)]
-    codes, there = _coded(cells, field.words)
-    return [written(codes, there)]
+        return [to_arrow(np.where(fits, values, np.nan), there)]
+    codes, there = _encode_words(cells, field.words)
+    return [to_arrow(codes, there)]
 
 
-def _lists(cells: Any, length: int) -> list[Any]:
+def _list_columns(cells: Any, length: int) -> list[Any]:
     there = to_numpy(cells.is_valid())
     # Entries of null lists are there too, and hold anything.
     inside = cells.values.slice(cells.offset * length, len(cells) * length)
     values, valid = numbers(inside)
     valid = valid.reshape(-1, length).all(axis=1) & there
-    return [written(part, valid) for part in values.reshape(-1, length).T]
+    return [to_arrow(part, valid) for part in values.reshape(-1, length).T]
 
 
-def _coded(cells: Any, words: tuple[Word, ...]) -> tuple[AnyArray, AnyArray]:
+def _encode_words(cells: Any, words: tuple[Word, ...]) -> tuple[AnyArray, AnyArray]:
     """The place of each cell among `words`; NaN for what is none of them."""
     if isinstance(words[0], str):
         if isinstance(cells, list):
@@ -89,14 +89,14 @@ def _coded(cells: Any, words: tuple[Word, ...]) -> tuple[AnyArray, AnyArray]:
         found = pc.index_in(cells, value_set=pa.array(words, cells.type), skip_nulls=True)
     else:
         there = numbers(cells)[1]
-        whole = _whole(cells)
+        whole = _to_integers(cells)
         found = pc.index_in(whole, value_set=pa.array(words, pa.int64()), skip_nulls=True)
     codes = floats(found).copy()
     codes[~to_numpy(found.is_valid())] = np.nan
     return codes, there
 
 
-def _whole(cells: Any) -> Any:
+def _to_integers(cells: Any) -> Any:
     """64-bit integers; null for what is none."""
     if not isinstance(cells, list) and pa.types.is_integer(cells.type):
         if pa.types.is_uint64(cells.type):
@@ -104,7 +104,7 @@ def _whole(cells: Any) -> Any:
         return pc.cast(cells, pa.int64())
     if not isinstance(cells, list) and pa.types.is_decimal(cells.type) and cells.type.scale == 0:
         # DuckDB's longest integers: by way of floats, those beyond 2^53 would be none.
-        low, high = (pa.scalar(end, cells.type) for end in _ends(cells.type.precision))
+        low, high = (pa.scalar(end, cells.type) for end in _integer_range(cells.type.precision))
         fits = pc.and_(pc.greater_equal(cells, low), pc.less_equal(cells, high))
         return pc.cast(pc.if_else(fits, cells, pa.scalar(None, cells.type)), pa.int64())
     values, there = numbers(cells)
@@ -113,7 +113,7 @@ def _whole(cells: Any) -> Any:
     return pa.array(np.where(fits, values, 0.0).astype(np.int64), mask=~fits)
 
 
-def _ends(digits: int) -> tuple[Decimal, Decimal]:
+def _integer_range(digits: int) -> tuple[Decimal, Decimal]:
     """The least and the largest of 64 bits, or of so many digits if these are fewer."""
     largest = 10**digits - 1
     return Decimal(max(-(2**63), -largest)), Decimal(min(2**63 - 1, largest))
@@ -122,19 +122,19 @@ def _ends(digits: int) -> tuple[Decimal, Decimal]:
 def ids(cells: Any, kind: Ids) -> Any:
     """Whole numbers or words; null for what is no id."""
     if kind == "number":
-        return _whole(cells)
+        return _to_integers(cells)
     if isinstance(cells, list):
         return pa.array([None if c in NULL_WORDS else c for c in cells], pa.large_string())
     try:
         cells.validate(full=True)
     except pa.ArrowInvalid:
         # Not UTF-8: one by one.
-        return pa.array([_decoded(one) for one in pc.cast(cells, pa.large_binary()).to_pylist()],
-                        pa.large_string())  # fmt: skip
+        raw = pc.cast(cells, pa.large_binary()).to_pylist()
+        return pa.array([_decode_utf8(one) for one in raw], pa.large_string())
     return cells
 
 
-def _decoded(cell: bytes | None) -> str | None:
+def _decode_utf8(cell: bytes | None) -> str | None:
     try:
         return None if cell is None else cell.decode()
     except UnicodeDecodeError:
@@ -153,7 +153,7 @@ def times(cells: Any, kind: Times) -> Any:
         cells = pc.cast(cells, pa.timestamp("s"), safe=False)
     if is_date(cells.type):
         cells = pc.cast(cells, pa.int64())
-    return _whole(cells)
+    return _to_integers(cells)
 
 
 def _time(cell: str) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privrl.data.arrow import plain
+from privrl.data.arrow import normalize_array
 from privrl.data.neutral import cells
 from privrl.data.neutral.schema import Shape
 from privrl.data.sources import READ_ROWS, Chunk, header
@@ -24,7 +24,7 @@ def rows_of_chunks(chunks: Iterable[Chunk], shape: Shape) -> Iterator[Chunk]:
 
         def column(name: str, chunk: Chunk = chunk, kept: dict[str, Any] = columns) -> Any:
             if name not in kept:
-                kept[name] = plain(chunk.column(name))
+                kept[name] = normalize_array(chunk.column(name))
             return kept[name]
 
         table = by_role(shape, column, chunk.batch.num_rows)
@@ -83,13 +83,13 @@ def by_role(shape: Shape, column: Callable[[str], Any], rows: int) -> Any:
     for role in ("reward", "behavior_prob", "target_prob"):
         name = getattr(asked, role)
         if name is not None:
-            out[role] = cells.written(*cells.numbers(column(name)))
+            out[role] = cells.to_arrow(*cells.numbers(column(name)))
     for role in ("terminated", "truncated"):
         name = getattr(asked, role)
         if isinstance(name, str):
             values, there = cells.numbers(column(name), flags=True)
             flags = np.where((values == 0) | (values == 1), values, np.nan)
-            out[role] = cells.written(flags, there)
+            out[role] = cells.to_arrow(flags, there)
     table = pa.table({name: out[name] for name in shape.sorting.names})
     assert table.num_rows == rows
     return table.filter(pc.is_valid(table.column(shape.owner)))

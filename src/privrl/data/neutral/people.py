@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from privrl.core.types import AnyArray
-from privrl.data.arrow import differ, to_numpy
+from privrl.data.arrow import differs_from_previous, to_numpy
 from privrl.data.columns import ColumnPlan
 from privrl.data.neutral.schema import Field, Shape, fill_value
 from privrl.data.sources import Chunk, sort_order
@@ -31,11 +31,11 @@ def in_memory(chunks: Iterable[Chunk], shape: Shape) -> People:
     assert wanted is not None
     batches = [chunk.batch for chunk in chunks]
     if not batches:
-        return neutral(shape, wanted)
+        return neutral_people(shape, wanted)
     table = pa.Table.from_batches(batches).combine_chunks()
     order = sort_order(table, shape.sorting, "The table")
-    found = first(people(table.take(pa.array(order)).combine_chunks(), shape), wanted)
-    return joined(found, neutral(shape, wanted - found.count))
+    found = take_first(people(table.take(pa.array(order)).combine_chunks(), shape), wanted)
+    return concatenate(found, neutral_people(shape, wanted - found.count))
 
 
 def in_batches(chunks: Iterable[Chunk], shape: Shape, batch_rows: int) -> Iterator[People]:
@@ -51,19 +51,19 @@ def in_batches(chunks: Iterable[Chunk], shape: Shape, batch_rows: int) -> Iterat
         begins = np.flatnonzero(_changes(held.column(shape.owner)))
         last = int(begins[-1])
         if last > 0:
-            found = first(people(held.slice(0, last), shape, batch_rows), wanted)
+            found = take_first(people(held.slice(0, last), shape, batch_rows), wanted)
             wanted -= found.count
             if found.count:
                 yield found
         # Of an owner with too many rows no more are kept than show that there are too many.
         held = held.slice(last, batch_rows + 1)
     if held is not None and held.num_rows:
-        found = first(people(held.combine_chunks(), shape, batch_rows), wanted)
+        found = take_first(people(held.combine_chunks(), shape, batch_rows), wanted)
         wanted -= found.count
         if found.count:
             yield found
     while wanted > 0:
-        yield neutral(shape, min(wanted, batch_rows))
+        yield neutral_people(shape, min(wanted, batch_rows))
         wanted -= min(wanted, batch_rows)
 
 
@@ -77,12 +77,12 @@ def people(table: Any, shape: Shape, most_rows: int | None = None) -> People:
     wrong = ~to_numpy(table.column("trajectory").is_valid())
     columns: dict[str, AnyArray] = {}
     if shape.times is not None:
-        times, there = _read(table, "time")
+        times, there = _read_column(table, "time")
         late = np.append(False, times[1:] <= times[:-1]) & ~new
         wrong |= ~there | late
         columns["times"] = times
     for role, field in (("state", shape.state), ("action", shape.action)):
-        values, bad = _answered(table, asked, role, field, new)
+        values, bad = _resolve_nulls(table, asked, role, field, new)
         columns[f"{role}s"], wrong = values, wrong | bad
     continuous = shape.action.count is None
     for key, role in (
@@ -93,8 +93,8 @@ def people(table: Any, shape: Shape, most_rows: int | None = None) -> People:
         name = getattr(asked, role)
         if name is None:
             continue
-        values, there = _read(table, role)
-        values, bad = _by_rule(values, there, asked.rule(name), asked.fill.get(name), new)
+        values, there = _read_column(table, role)
+        values, bad = _apply_null_rule(values, there, asked.rule(name), asked.fill.get(name), new)
         if role != "reward":
             with np.errstate(invalid="ignore"):
                 fits = values >= 0.0 if role == "target_prob" else values > 0.0
@@ -105,13 +105,13 @@ def people(table: Any, shape: Shape, most_rows: int | None = None) -> People:
         name = getattr(asked, role)
         values = np.full(rows, bool(name))
         if isinstance(name, str):
-            found, there = _read(table, role)
-            found, bad = _by_rule(found, there, asked.rule(name), asked.fill.get(name), new)
+            found, there = _read_column(table, role)
+            found, bad = _apply_null_rule(found, there, asked.rule(name), asked.fill.get(name), new)
             wrong |= bad | ~((found == 0.0) | (found == 1.0)) | ((found == 1.0) & ~last)
             values = found == 1.0
         ends[role] = values
     if asked.next_state is not None:
-        after, bad, known = _following(table, shape, columns["states"], last)
+        after, bad, known = _next_states(table, shape, columns["states"], last)
         lost = last & ~known & ~ends["terminated"]
         wrong |= bad | lost
         ends["final_states"] = after
@@ -122,7 +122,7 @@ def people(table: Any, shape: Shape, most_rows: int | None = None) -> People:
     # Whoever is not valid keeps the first of their rows, which then becomes the neutral one.
     kept = np.flatnonzero(valid[owner] | begins)
     blank = ~valid[owner[kept]]
-    given = neutral(shape, 1)
+    given = neutral_people(shape, 1)
     for name, values in columns.items():
         values = values[kept]
         values[blank] = given.columns[name][0]
@@ -137,7 +137,7 @@ def people(table: Any, shape: Shape, most_rows: int | None = None) -> People:
     return People(columns, ends, starts, owner[kept[starts]], count)
 
 
-def neutral(shape: Shape, count: int) -> People:
+def neutral_people(shape: Shape, count: int) -> People:
     """So many neutral persons: a row each, see the module."""
     asked = shape.plan
 
@@ -164,7 +164,7 @@ def neutral(shape: Shape, count: int) -> People:
     return People(columns, ends, np.arange(count), np.arange(count), count)
 
 
-def first(found: People, count: int) -> People:
+def take_first(found: People, count: int) -> People:
     """The first so many of them."""
     if found.count <= count:
         return found
@@ -179,7 +179,7 @@ def first(found: People, count: int) -> People:
     )
 
 
-def joined(one: People, other: People) -> People:
+def concatenate(one: People, other: People) -> People:
     """Both, in this order."""
 
     def both(a: dict[str, AnyArray], b: dict[str, AnyArray]) -> dict[str, AnyArray]:
@@ -194,23 +194,23 @@ def joined(one: People, other: People) -> People:
     )
 
 
-def _read(table: Any, name: str) -> tuple[AnyArray, AnyArray]:
+def _read_column(table: Any, name: str) -> tuple[AnyArray, AnyArray]:
     """Values, with 0 for nulls, and where there are any."""
     column = table.column(name).combine_chunks()
     there = to_numpy(column.is_valid())
     return to_numpy(column.fill_null(0)).copy(), there
 
 
-def _answered(
+def _resolve_nulls(
     table: Any, asked: ColumnPlan, role: str, field: Field, new: AnyArray
 ) -> tuple[AnyArray, AnyArray]:
     """States or actions with nulls answered, and which rows are not valid all the same."""
     wrong, parts = np.zeros(new.size, dtype=bool), []
     for position, name in enumerate(field.names):
-        values, there = _read(table, f"{role}{name}")
+        values, there = _read_column(table, f"{role}{name}")
         column = field.columns[min(position, len(field.columns) - 1)]
         given = fill_value(asked, field, column) if column in asked.fill else None
-        values, bad = _by_rule(values, there, asked.rule(column), given, new)
+        values, bad = _apply_null_rule(values, there, asked.rule(column), given, new)
         wrong |= bad | np.isnan(values)
         parts.append(values)
     if field.count is None:
@@ -218,7 +218,7 @@ def _answered(
     return np.where(wrong, 0, parts[0]).astype(np.int32), wrong
 
 
-def _by_rule(
+def _apply_null_rule(
     values: AnyArray, there: AnyArray, rule: str, given: Any, new: AnyArray
 ) -> tuple[AnyArray, AnyArray]:
     """Nulls answered by the rule for their column, and which rows have none to be answered by."""
@@ -232,14 +232,14 @@ def _by_rule(
     return values[np.maximum(source, 0)], source < begin
 
 
-def _following(
+def _next_states(
     table: Any, shape: Shape, states: AnyArray, last: AnyArray
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
     """The state after each row, which rows are not valid for it, and where it is known."""
     parts, bad = [], np.zeros(last.size, dtype=bool)
     known = np.ones(last.size, dtype=bool)
     for name in shape.state.names:
-        values, there = _read(table, f"next{name}")
+        values, there = _read_column(table, f"next{name}")
         bad |= there & np.isnan(values)
         known &= there
         parts.append(values)
@@ -255,4 +255,4 @@ def _following(
 
 def _changes(column: Any) -> AnyArray:
     """Whether each entry differs from the one before it; the first does."""
-    return np.append(True, differ(column))
+    return np.append(True, differs_from_previous(column))

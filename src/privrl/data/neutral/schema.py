@@ -129,12 +129,12 @@ def text_shape(paths: list[Path], asked: ColumnPlan) -> Shape:
             )
     field = {}
     for role, names in (("state", asked.state), ("action", asked.action)):
-        words, count = _given(asked, role)
+        words, count = _declared_vocabulary(asked, role)
         columns = (names,) if isinstance(names, str) else names
         field[role] = Field(columns, count, words, len(columns))
     users: Ids | None = None if asked.user is None else "text"
     times: Times | None = None if asked.time is None else "fraction"
-    return _filled(Shape(asked, users, "text", times, field["state"], field["action"]))
+    return _check_fill(Shape(asked, users, "text", times, field["state"], field["action"]))
 
 
 def _shape(file: str, schema: Any, asked: ColumnPlan) -> Shape:
@@ -161,7 +161,7 @@ def _shape(file: str, schema: Any, asked: ColumnPlan) -> Shape:
         return "whole"
 
     def field(role: str, names: str | tuple[str, ...]) -> Field:
-        words, count = _given(asked, role)
+        words, count = _declared_vocabulary(asked, role)
         columns = (names,) if isinstance(names, str) else names
         for name in columns:
             held = kind(name)
@@ -197,10 +197,10 @@ def _shape(file: str, schema: Any, asked: ColumnPlan) -> Shape:
     if asked.next_state is not None and field("state", asked.next_state).length != state.length:
         raise InputError(f"{file}: next_state and state have different dimensions.")
     flags = (n for n in (asked.terminated, asked.truncated) if isinstance(n, str))
-    for name in (*asked.uncarried, *flags):
+    for name in (*asked.no_carry_columns, *flags):
         if not (is_number(kind(name)) or pa.types.is_null(kind(name))):
             raise wrong(name, "it must hold numbers")
-    return _filled(
+    return _check_fill(
         Shape(
             asked,
             None if asked.user is None else ids("user", asked.user),
@@ -213,7 +213,7 @@ def _shape(file: str, schema: Any, asked: ColumnPlan) -> Shape:
     )
 
 
-def _filled(shape: Shape) -> Shape:
+def _check_fill(shape: Shape) -> Shape:
     """The shape as given, if values to fill in for nulls are values of their columns."""
     for role, field in (("state", shape.state), ("action", shape.action)):
         for name in field.columns:
@@ -239,7 +239,9 @@ def fill_value(asked: ColumnPlan, field: Field, column: str) -> float:
     return number if number.is_integer() and 0 <= number < min(field.count, MOST_VALUES) else np.nan
 
 
-def _given(asked: ColumnPlan, role: str) -> tuple[tuple[Word, ...] | None, int | None]:
+def _declared_vocabulary(
+    asked: ColumnPlan, role: str
+) -> tuple[tuple[Word, ...] | None, int | None]:
     facts = asked.facts
     if role == "state":
         return facts.state_vocabulary, facts.num_states

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
-from privrl.data.arrow import differ
+from privrl.data.arrow import differs_from_previous
 from privrl.data.columns import Arrays, ColumnPlan, Facts, check_options, plan
 from privrl.data.decoder import Decoder
 from privrl.data.readers.assembly import load
@@ -41,12 +41,12 @@ def from_arrays(states: Any, actions: Any, rewards: Any, arrays: Mapping[str, An
                 f"lengths add up to {int(sizes.sum())}, but there are {steps} rewards."
             )
         ids = np.arange(sizes.size) if trajectory_ids is None else trajectory_ids
-        columns["trajectory"] = _repeated("trajectory_ids", ids, sizes)
+        columns["trajectory"] = _repeat_column("trajectory_ids", ids, sizes)
         last = np.cumsum(sizes) - 1
     else:
         columns["trajectory"] = _column("trajectory_ids", trajectory_ids, steps)
         ids = columns["trajectory"]
-        last = np.append(np.flatnonzero(differ(ids)), steps - 1)
+        last = np.append(np.flatnonzero(differs_from_previous(ids)), steps - 1)
         sizes = np.diff(last, prepend=-1)
     given: dict[str, Any] = {"trajectory": "trajectory"}
     for role, label, values in (
@@ -61,7 +61,7 @@ def from_arrays(states: Any, actions: Any, rewards: Any, arrays: Mapping[str, An
             columns[role] = _column(label, values, steps, two=role in ("state", "action"))
             given[role] = role
     if arrays.get("users") is not None:
-        columns["user"] = _repeated("users", arrays["users"], sizes)
+        columns["user"] = _repeat_column("users", arrays["users"], sizes)
         given["user"] = "user"
     for role in ("terminated", "truncated"):
         flag = arrays.get(role)
@@ -79,10 +79,10 @@ def from_arrays(states: Any, actions: Any, rewards: Any, arrays: Mapping[str, An
     reader = pa.table(columns).to_reader()
     data = load(table_chunks("The arrays", reader, checked), checked, False, "The arrays")
     final = arrays.get("final_states")
-    return data if final is None else _with_final(data, final)
+    return data if final is None else _with_final_states(data, final)
 
 
-def _with_final(data: Trajectories, final_states: Any) -> Trajectories:
+def _with_final_states(data: Trajectories, final_states: Any) -> Trajectories:
     """Attach the states after the last steps, held to what the other states are held to."""
     count = data.num_trajectories
     column = _column("final_states", final_states, count, two=True)
@@ -135,6 +135,6 @@ def _column(label: str, values: Any, rows: int, two: bool = False) -> Any:
         raise InputError(f"{label} must hold numbers or words, and of one kind only.") from None
 
 
-def _repeated(label: str, values: Any, sizes: AnyArray) -> Any:
+def _repeat_column(label: str, values: Any, sizes: AnyArray) -> Any:
     column = _column(label, values, sizes.size)
     return column.take(pa.array(np.repeat(np.arange(sizes.size), sizes)))

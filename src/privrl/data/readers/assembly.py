@@ -16,7 +16,7 @@ from privrl.data.sources import Chunk, sorted_chunks
 from privrl.data.trajectories import Behavior, Note, Trajectories
 
 
-class Growing:
+class ColumnBuffer:
     """A column that is filled batch by batch, in place when its length is known beforehand.
 
     The length comes from a file's footer, which may be wrong: then the batches are kept apart.
@@ -48,7 +48,7 @@ class Growing:
         self._whole[self._filled : end] = values
         self._filled = end
 
-    def done(self) -> AnyArray:
+    def to_array(self) -> AnyArray:
         if self._whole is not None:
             return self._whole[: self._filled]
         # A copy even of a single part: it may be the caller's own memory, who may change it later.
@@ -66,7 +66,7 @@ def load(
     if sort:
         chunks, capacity = sorted_chunks(chunks, checked), None
     decoder = Decoder(checked)
-    columns: dict[str, Growing] = {}
+    columns: dict[str, ColumnBuffer] = {}
     owned: dict[str, list[AnyArray]] = {}
     starts: list[AnyArray] = []
     for chunk in chunks:
@@ -75,7 +75,7 @@ def load(
         before = decoder.rows
         block = decoder.block(chunk)
         for name, values in block.columns.items():
-            columns.setdefault(name, Growing(capacity)).add(values)
+            columns.setdefault(name, ColumnBuffer(capacity)).add(values)
         starts.append(block.starts + before)
         for name, values in block.per_trajectory.items():
             owned.setdefault(name, []).append(values)
@@ -83,16 +83,16 @@ def load(
         raise InputError(f"{title} has no rows.")
     for name, values in decoder.close().items():
         owned[name].append(values)
-    return built(
+    return build_trajectories(
         decoder,
         np.concatenate([*starts, [decoder.rows]]),
-        {name: column.done() for name, column in columns.items()},
+        {name: column.to_array() for name, column in columns.items()},
         {name: np.concatenate(parts) for name, parts in owned.items()},
         sort,
     )
 
 
-def of_people(found: neutral.People, checked: ColumnPlan, before: int = 0) -> Trajectories:
+def from_people(found: neutral.People, checked: ColumnPlan, before: int = 0) -> Trajectories:
     """Trajectories of people who are numbered, from `before` on; so are their trajectories."""
     owned: dict[str, AnyArray] = {
         "trajectory_ids": np.arange(len(found.starts)) + before,
@@ -101,10 +101,10 @@ def of_people(found: neutral.People, checked: ColumnPlan, before: int = 0) -> Tr
     if checked.user is not None:
         owned["users"] = found.owners + before
     offsets = np.append(found.starts, len(found.columns["rewards"]))
-    return built(Decoder(checked), offsets, found.columns, owned, True)
+    return build_trajectories(Decoder(checked), offsets, found.columns, owned, True)
 
 
-def built(
+def build_trajectories(
     decoder: Decoder,
     offsets: AnyArray,
     columns: dict[str, AnyArray],
@@ -165,7 +165,7 @@ def built(
     )
 
 
-def with_carried(data: Trajectories, carried: Mapping[str, Any]) -> Trajectories:
+def with_metadata(data: Trajectories, carried: Mapping[str, Any]) -> Trajectories:
     """Restore what `to_parquet` wrote about the data, so that no warning is lost on disk."""
     if not carried:
         return data
@@ -197,7 +197,7 @@ def with_carried(data: Trajectories, carried: Mapping[str, Any]) -> Trajectories
     return replace(data, facts=replace(data.facts, **read)).with_notes(*notes)
 
 
-def carried_by(schema: Any) -> dict[str, Any]:
+def read_metadata(schema: Any) -> dict[str, Any]:
     """What `to_parquet` wrote about the data into an Arrow schema."""
     try:
         metadata = schema.metadata or {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from privrl.core.errors import InputError
-from privrl.core.files import is_there, reason
+from privrl.core.files import path_exists, reason
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -18,7 +18,7 @@ def files(paths: Paths, suffix: str) -> list[Path]:
     elif isinstance(paths, Sequence):
         given = list(paths)
     else:
-        raise InputError("paths must be a path, a list of paths, a pattern or a folder.")
+        raise InputError("must be a path, a list of paths, a pattern or a folder.", field="paths")
     found: list[Path] = []
     for one in given:
         if not isinstance(one, str | Path):
@@ -33,16 +33,16 @@ def files(paths: Paths, suffix: str) -> list[Path]:
         path = Path(one)
         if _is_folder(path):
             inside = sorted(
-                (p for p in path.rglob(f"*{suffix}") if p.is_file() and not _hidden(path, p)),
-                key=_in_order,
+                (p for p in path.rglob(f"*{suffix}") if p.is_file() and not _is_hidden(path, p)),
+                key=_natural_sort_key,
             )
             if not inside:
                 raise InputError(f"The folder {path} holds no *{suffix} file.")
             found += inside
-        elif is_there(path) or not glob.has_magic(str(one)):
+        elif path_exists(path) or not glob.has_magic(str(one)):
             found.append(path)
         else:
-            matching = sorted(map(Path, glob.glob(str(one), recursive=True)), key=_in_order)
+            matching = sorted(map(Path, glob.glob(str(one), recursive=True)), key=_natural_sort_key)
             if not matching:
                 raise InputError(f"No file matches {str(one)!r}.")
             found += matching
@@ -58,12 +58,12 @@ def _is_folder(path: Path) -> bool:
         raise InputError(f"{path} cannot be read: {reason(error)}.") from None
 
 
-def _hidden(folder: Path, path: Path) -> bool:
+def _is_hidden(folder: Path, path: Path) -> bool:
     """Names that begin with a dot or an underscore are other tools' own files and folders."""
     return any(part[0] in "._" for part in path.relative_to(folder).parts)
 
 
-def _in_order(path: Path) -> list[tuple[int, str]]:
+def _natural_sort_key(path: Path) -> list[tuple[int, str]]:
     """Numbers in names count as numbers: part-2 comes before part-10."""
     parts = re.split(r"([0-9]+)", str(path))
     return [(int(p), p) if i % 2 else (0, p) for i, p in enumerate(parts)]

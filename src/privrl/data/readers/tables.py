@@ -11,23 +11,23 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from privrl.core.errors import InputError, option
-from privrl.core.files import regular
+from privrl.core.files import check_regular
 from privrl.data import neutral
 from privrl.data.columns import ColumnPlan, plan
-from privrl.data.readers.assembly import carried_by, load, of_people, with_carried
+from privrl.data.readers.assembly import from_people, load, read_metadata, with_metadata
 from privrl.data.readers.paths import Paths, files, title
 from privrl.data.sources import (
     NOT_TEXT,
     NULL_WORDS,
     PRIVATE,
     Chunk,
-    ahead,
     check_schema,
     first_line,
     header,
     open_parquet,
     parquet_chunks,
-    private,
+    prefetch,
+    private_error,
     table_chunks,
 )
 from privrl.data.trajectories import Trajectories
@@ -36,13 +36,13 @@ from privrl.data.trajectories import Trajectories
 def from_parquet(paths: Paths, sort: bool, columns: Mapping[str, Any]) -> Trajectories:
     """`columns` are the keyword arguments of `Trajectories.from_parquet`."""
     checked, found = plan(columns), files(paths, ".parquet")
-    rows, carried = inspected(found, checked)
+    rows, carried = inspect_footers(found, checked)
     if checked.invalid == "neutral":
         shape = neutral.shape_of(schemas(found), checked, parquet=True)
-        rows_of = neutral.rows_of_chunks(ahead(parquet_chunks(found, checked)), shape)
-        return with_carried(of_people(neutral.in_memory(rows_of, shape), checked), carried)
-    data = load(ahead(parquet_chunks(found, checked)), checked, sort, title(found), rows)
-    return with_carried(data, carried)
+        rows_of = neutral.rows_of_chunks(prefetch(parquet_chunks(found, checked)), shape)
+        return with_metadata(from_people(neutral.in_memory(rows_of, shape), checked), carried)
+    data = load(prefetch(parquet_chunks(found, checked)), checked, sort, title(found), rows)
+    return with_metadata(data, carried)
 
 
 def schemas(paths: Iterable[Path]) -> Iterator[tuple[str, Any]]:
@@ -52,7 +52,7 @@ def schemas(paths: Iterable[Path]) -> Iterator[tuple[str, Any]]:
             yield str(path), file.schema_arrow
 
 
-def inspected(paths: Iterable[Path], checked: ColumnPlan) -> tuple[int, dict[str, Any]]:
+def inspect_footers(paths: Iterable[Path], checked: ColumnPlan) -> tuple[int, dict[str, Any]]:
     """From the footers alone: every column is there; how many rows; what `to_parquet` said of them.
 
     If any file holds probabilities that were estimated from private data, the whole does.
@@ -65,7 +65,7 @@ def inspected(paths: Iterable[Path], checked: ColumnPlan) -> tuple[int, dict[str
         with open_parquet(path) as file:
             check_schema(str(path), file.schema_arrow, checked)
             rows += file.metadata.num_rows
-            carried = carried_by(file.schema_arrow)
+            carried = read_metadata(file.schema_arrow)
         notes += carried.get("notes", ())
         read += carried.get("read", ())
         told.append(carried.get("behavior", {}))
@@ -83,7 +83,7 @@ def from_csv(
             problem = "types are those of the roles with " + option("invalid", "neutral")
             raise InputError(problem, remedy="leave them out.")
         shape = neutral.text_shape(found, checked)
-        return of_people(neutral.in_memory(neutral.rows_of_text(found, shape), shape), checked)
+        return from_people(neutral.in_memory(neutral.rows_of_text(found, shape), shape), checked)
     # Ids are text: as numbers 1 and 01 would be one person, and so would long ones. A column that
     # has another role as well is what that role needs.
     others = replace(checked, trajectory=checked.reward, user=None).names
@@ -97,7 +97,7 @@ def from_csv(
         except ValueError as error:
             raise InputError(f"types names a type that Arrow does not know: {error}.") from None
         if not isinstance(kept[name], pa.DataType):
-            raise InputError(f"types must give {name!r} the name of a type, not {kind!r}.")
+            raise InputError(f"must give {name!r} the name of a type, not {kind!r}.", field="types")
     for path in found:
         named = pa.schema([(name, pa.string()) for name in header(path)])
         check_schema(str(path), named, checked)
@@ -105,7 +105,7 @@ def from_csv(
         return load(_csv_chunks(found, checked, kept), checked, sort, title(found))
     except InputError as error:
         # The types of columns were guessed from their cells, so every refusal is about those.
-        raise error if error.text.endswith(PRIVATE) else private(error.text) from None
+        raise error if error.text.endswith(PRIVATE) else private_error(error.text) from None
 
 
 def _csv_chunks(paths: list[Path], checked: ColumnPlan, types: dict[str, Any]) -> Iterator[Chunk]:
@@ -117,7 +117,7 @@ def _csv_chunks(paths: list[Path], checked: ColumnPlan, types: dict[str, Any]) -
             quoted_strings_can_be_null=False,
         )
         try:
-            regular(path)
+            check_regular(path)
             # A line with too few or too many cells stops the reading rather than being skipped.
             table = pa_csv.read_csv(path, convert_options=options)
         except FileNotFoundError:
@@ -169,13 +169,13 @@ def from_table(table: Any, sort: bool, columns: Mapping[str, Any]) -> Trajectori
         reader = pa.RecordBatchReader.from_stream(table)
     except Exception as error:
         # The other library's own failure; its words may quote a cell.
-        raise private(
+        raise private_error(
             f"The table cannot be read: its library failed with {type(error).__name__}."
         ) from None
     chunks = table_chunks("The table", reader, checked)
     if checked.invalid == "neutral":
         shape = neutral.shape_of([("The table", reader.schema)], checked)
-        data = of_people(neutral.in_memory(neutral.rows_of_chunks(chunks, shape), shape), checked)
-        return with_carried(data, carried_by(reader.schema))
+        data = from_people(neutral.in_memory(neutral.rows_of_chunks(chunks, shape), shape), checked)
+        return with_metadata(data, read_metadata(reader.schema))
     data = load(chunks, checked, sort, "The table")
-    return with_carried(data, carried_by(reader.schema))
+    return with_metadata(data, read_metadata(reader.schema))

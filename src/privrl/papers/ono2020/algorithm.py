@@ -4,7 +4,7 @@ The network is fully connected, without biases: hidden layers of rectified linea
 preferences h(s) of actions, with pi = softmax(h), and a value V(s). `losses` of
 `privrl.control.pgc` says how the printed loss, (15) to (18), was read where it cannot be meant.
 
-Chance is an argument everywhere, so that tests can hand over the draws of the compiled version
+Probability is an argument everywhere, so that tests can hand over the draws of the compiled version
 (`privrl.papers.ono2020.learner`) and compare.
 """
 
@@ -109,7 +109,7 @@ def pgc_a3c(
             count += 1
             if len(received) >= buffer:
                 mean = np.mean(received, axis=0)
-                weights = unpacked(packed(weights) - rate * mean, weights)  # (22)
+                weights = unflatten(flatten(weights) - rate * mean, weights)  # (22)
                 received = []
         for place, number in left:
             playing[place] = begin(number, place)
@@ -158,15 +158,15 @@ def gradient(agent: Agent, *, gamma: float, value_weight: float, entropy: float)
             back = back * (inside[k + 1] > 0.0)
             total[k] += np.outer(back, inside[k])
             back = weights[k].T @ back
-    return packed(tuple(total))
+    return flatten(tuple(total))
 
 
-def packed(weights: Weights) -> Floats:
+def flatten(weights: Weights) -> Floats:
     """All matrices as one vector."""
     return np.concatenate([layer.ravel() for layer in weights])
 
 
-def unpacked(vector: Floats, like: Weights) -> Weights:
+def unflatten(vector: Floats, like: Weights) -> Weights:
     """Matrices of these shapes."""
     ends = np.cumsum([layer.size for layer in like])[:-1]
     parts = np.split(vector, ends)

@@ -2,9 +2,9 @@
 
 A pole on a cart, up to 200 steps, under gravities of 9.7, 9.8 and 9.9; 20 trials of 90,000 reports.
 A trial *succeeds* when the mean of ten scores in a row reaches 195 for the first time. That is a
-mark that chance reaches too: a policy that noise pushes about is a good one now and then. So every
-row has, beside the paper's figures, what the same noise does with all gradients set to zero, and
-how many trials end well: *sustained* is a mean of at least 195 over the last thousand scores.
+mark that luck reaches too: a policy that noise pushes about is a good one now and then. So
+every row has, beside the paper's figures, what the same noise does with all gradients set to zero,
+and how many trials end well: *sustained* is a mean of at least 195 over the last thousand scores.
 
 The paper says of its rows at epsilon infinity (here None) no more than "non-private A3C". Taken are
 gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. With that
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control.pgc.learned import first_success, sustained
+from privrl.control.pgc.learned import first_success, is_sustained
 from privrl.control.pgc.learner import PGC, Collector
 from privrl.control.pgc.program import OneOf, play
 from privrl.core.errors import InputError
@@ -82,8 +82,8 @@ class Falling(CartPole):
     those of a script for A3C that is widely copied, and that rewards so.
     """
 
-    def _move(self, chance: Any, inner: Any, action: Any, params: CartPoleParams) -> Any:
-        after, _, fell = super()._move(chance, inner, action, params)
+    def _move(self, prob: Any, inner: Any, action: Any, params: CartPoleParams) -> Any:
+        after, _, fell = super()._move(prob, inner, action, params)
         return after, jnp.where(fell, -1.0, 0.0), fell
 
 
@@ -123,7 +123,7 @@ def scores(
     with jax.enable_x64(True):
         keys = jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)), len(made))
         settings = {
-            name: jnp.repeat(jnp.asarray([one.own[name] for one in made]), len(seeds))
+            name: jnp.repeat(jnp.asarray([one.settings_by_name[name] for one in made]), len(seeds))
             for name in program.sweepable
         }
         played = np.asarray(play(program, keys, settings, submissions)["length"], np.float32)
@@ -151,7 +151,7 @@ class Outcome:
             epsilon,
             played.shape[1],
             np.array([math.inf if one is None else float(one) for one in found]),
-            sum(sustained(one, TARGET, LAST) for one in played),
+            sum(is_sustained(one, TARGET, LAST) for one in played),
             np.mean(played[:, -LAST:], axis=1, dtype=np.float64),
         )
 
@@ -212,7 +212,7 @@ class Experiment:
     def figure_3(self, points: int = 60) -> Iterator[Row]:
         """Success ratios over submissions."""
         for outcome, control in zip(self.outcomes, self.controls, strict=True):
-            at = _thinned(outcome.submissions, points)
+            at = _evenly_spaced(outcome.submissions, points)
             yield {
                 "part": "figure3",
                 "algorithm": self.algorithm,
@@ -239,15 +239,15 @@ def experiment(
     These are played by themselves, because their episodes are short: who is done waits.
     """
 
-    def found(agents: Sequence[Collector]) -> list[Outcome]:
+    def run_outcomes(agents: Sequence[Collector]) -> list[Outcome]:
         played = scores(agents, seeds, submissions, env)
         return [Outcome.of(one.epsilon, some) for one, some in zip(agents, played, strict=True)]
 
-    outcomes = found([learner(algorithm, epsilon) for epsilon in epsilons])
+    outcomes = run_outcomes([learner(algorithm, epsilon) for epsilon in epsilons])
     # Without noise and without gradients a model never moves, so there is no such control.
     noised = [one for one in epsilons if one is not None] if control else []
     zeros = [learner(algorithm, epsilon, control="zero") for epsilon in noised]
-    without = {one.epsilon: one for one in found(zeros)} if zeros else {}
+    without = {one.epsilon: one for one in run_outcomes(zeros)} if zeros else {}
     return Experiment(
         algorithm, tuple(outcomes), tuple(without.get(epsilon) for epsilon in epsilons)
     )
@@ -279,7 +279,7 @@ def figure_2(
     listed = [(mechanism, buffer) for mechanism in mechanisms for buffer in (1, 100)]
     agents = [learner(mechanism, 1.0, buffer=buffer) for mechanism, buffer in listed]
     played = scores(agents, seeds, submissions, env)
-    at = [n for n in _thinned(submissions, points) if n >= MEAN_OF]
+    at = [n for n in _evenly_spaced(submissions, points) if n >= MEAN_OF]
     for (mechanism, buffer), some in zip(listed, played, strict=True):
         yield {
             "part": "figure2",
@@ -313,7 +313,7 @@ def readings(
         }
 
 
-def _thinned(submissions: int, points: int) -> list[int]:
+def _evenly_spaced(submissions: int, points: int) -> list[int]:
     """So many numbers of submissions, evenly apart, the last of all included."""
     count = min(points, submissions)
     return [submissions * (place + 1) // count for place in range(count)]

@@ -63,18 +63,18 @@ class PGC(Collector):
     NON_NEGATIVE: ClassVar[tuple[str, ...]] = (*Collector.NON_NEGATIVE, "value_weight", "entropy")
 
     @property
-    def _bound(self) -> float:
+    def _clip_bound(self) -> float:
         return _CLIP[self.mechanism] if self.clip is None else self.clip
 
     @property
-    def _reporting(self) -> dict[str, Any]:
+    def _privatiser_options(self) -> dict[str, Any]:
         if self.mechanism == "laplace":
-            return {"norm": "clip", "radius": self._bound / 2.0}
-        return {"norm": "clip", "clip": self._bound, "debias": False}
+            return {"norm": "clip", "radius": self._clip_bound / 2.0}
+        return {"norm": "clip", "clip": self._clip_bound, "debias": False}
 
     @property
-    def _without_noise(self) -> Arm:
-        return Arm(None, "clip", self._bound / 2.0)
+    def _noiseless_arm(self) -> Arm:
+        return Arm(None, "clip", self._clip_bound / 2.0)
 
     def _defaults(self, dimension: int) -> dict[str, float]:
         buffer = float(_BUFFER[self.mechanism])
@@ -83,12 +83,15 @@ class PGC(Collector):
     def _promise_of(self, certificate: Certificate, privatiser: Privatiser) -> Promise:
         each = privatiser.report_epsilon
         claim = (
-            claims.ono2020_laplace(each, self._bound, self.submissions)
+            claims.ono2020_laplace(each, self._clip_bound, self.submissions)
             if self.mechanism == "laplace"
             else claims.ono2020_sign(each, privatiser.dimension, self.submissions)
         )
         covers = "It is for all that one agent sends in this run."
         return replace(claim, certified=certificate, covers=covers)
 
-    def _described(self, program: Any) -> dict[str, Any]:
-        return {**super()._described(program), "clip": self._bound if self.mechanism else self.clip}
+    def _settings_dict(self, program: Any) -> dict[str, Any]:
+        return {
+            **super()._settings_dict(program),
+            "clip": self._clip_bound if self.mechanism else self.clip,
+        }

@@ -6,7 +6,7 @@ from typing import ClassVar
 from privrl.control.pgc.learner import Collector
 from privrl.papers.ono2020.learner import PGC
 from privrl.run.lessons.pgc import CollectorLesson
-from privrl.run.parsing import ask
+from privrl.run.parsing import refuse_missing
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class OnoLesson(CollectorLesson):
 
     def _mechanism_of(self) -> str | None:
         if self.mechanism is None:
-            ask(
+            refuse_missing(
                 "mechanism",
                 "how gradients are randomised: laplace or sign",
                 "none is without noise, and protects nobody",

@@ -36,7 +36,7 @@ proven is in `privrl.control.prospect_q`.
 
 Released: nothing is certified. The paper's promise, of each single iteration, is a Claim, for the
 sigma and beta that Theorem 1 fixes together; a sigma of one's own has none. What is shown is Q + g
-(`learner.learned_q`), with the path of the last iteration.
+(`learner.make_result`), with the path of the last iteration.
 
 Randomness is an argument (`Chance`, the field g), so that `privrl.papers.rajabi2022.fast`, which
 does the same for many runs at once, is compared with this line by line.
@@ -87,7 +87,7 @@ class Step(NamedTuple):
     """What Q(s, a) is to meet: rho - g_a(s)."""
 
 
-class Seen(NamedTuple):
+class StepRecord(NamedTuple):
     """A step, as it is reported."""
 
     loss: float
@@ -115,34 +115,34 @@ class PPCPTRL:
         self.steps: list[Step] = []
         self.iterations = 0
 
-    def iteration(self, chance: Chance, g: Field) -> list[Seen]:
+    def iteration(self, prob: Chance, g: Field) -> list[StepRecord]:
         """Algorithm 2: B steps from a fresh start, then one update."""
         learner = self.learner
         if self.iterations % learner.target_every == 0:
             self.target = self.weights
-        x, seen = chance.begun[0], []
+        x, seen = prob.begun[0], []
         for k in range(learner.batch):
             # Choose a by Q + g.
             here = self.network.q(self.weights, x) + g(x)
             likely = np.full(self.actions, 1.0 / self.actions)
             if learner.behaviour == "acting":
                 likely = self.policy(here)
-            action = int(np.sum(chance.share[k] >= np.cumsum(likely)[:-1]))
+            action = int(np.sum(prob.share[k] >= np.cumsum(likely)[:-1]))
             # Estimate rho of (s, a), and find s*.
-            rho, after = self.cpt_value(x, action, chance.successors[k], g)
+            rho, after = self.cpt_value(x, action, prob.successors[k], g)
             # The loss of the step.
             self.steps.append(Step(x, action, rho - g(x)[action]))
-            seen.append(Seen(0.5 * (rho - here[action]) ** 2, after.reward))
-            x = chance.begun[k] if after.ends else after.x
+            seen.append(StepRecord(0.5 * (rho - here[action]) ** 2, after.reward))
+            x = prob.begun[k] if after.ends else after.x
         # One step of SGD.
-        self.update(chance.picks)
+        self.update(prob.picks)
         self.iterations += 1
         return seen
 
-    def cpt_value(self, x: Floats, action: int, chances: Any, g: Field) -> tuple[float, Outcome]:
+    def cpt_value(self, x: Floats, action: int, probs: Any, g: Field) -> tuple[float, Outcome]:
         """Algorithm 1: the CPT value of (s, a) from N_max successors, and which one is s*."""
         outcomes, values = [], []
-        for one in chances:
+        for one in probs:
             # Draw s_n and r_n; the noised Q there; X_n.
             after = self.world(x, action, one)
             there = self.network.q(self.target, after.x) + g(after.x)
@@ -177,7 +177,7 @@ class PPCPTRL:
             error = float(self.network.q(self.weights, x)[action]) - aim
             if learner.loss == "huber":
                 error = max(-1.0, min(1.0, error))
-            gradient += error * self.network.slope(self.weights, x, action) / len(batch)
+            gradient += error * self.network.gradient(self.weights, x, action) / len(batch)
         if learner.clamp is not None:
             gradient = np.clip(gradient, -learner.clamp, learner.clamp)
         if learner.optimiser == "rmsprop":

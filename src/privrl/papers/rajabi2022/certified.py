@@ -6,7 +6,7 @@ radius; its policy is then judged *exactly*, on the grid's tables and without a 
 - "cpt_value": the nested CPT value at the start (`privrl.risk.solve` of the policy);
 - "visits": how often each obstacle is entered in an episode of at most `HORIZON` steps, in the
   order of `ObstacleGrid.obstacles`, whose penalties are 50, 25, 10 and 5;
-- "reaches_target": the chance that the target is reached within that time.
+- "reaches_target": the probability that the target is reached within that time.
 
 Beside them are the CPT values of the best policy ("optimum"), of the best one for somebody who goes
 by the mean ("neutral"), and of taking any action equally often ("blind"), which needs no rewards.
@@ -32,7 +32,7 @@ from privrl.envs import ObstacleGrid, TabularMDP
 from privrl.papers.rajabi2022.printed import HORIZON
 from privrl.privacy.promise import Budget
 from privrl.privacy.session import PrivacySession
-from privrl.risk import Prospect, prospect_of, solve
+from privrl.risk import Prospect, parse_prospect, solve
 
 Row = dict[str, Any]
 
@@ -49,7 +49,7 @@ LEARNERS: dict[str, ProspectQ] = {
 """All without a budget yet. The noise of "updates" is the same for every radius."""
 
 
-def certified(
+def certified_rows(
     seeds: Sequence[int] = range(100, 120),
     *,
     epsilons: Iterable[float] = EPSILONS,
@@ -60,12 +60,12 @@ def certified(
 ) -> Iterator[Row]:
     """For each prospect, learner, budget and radius; "updates" have the widest radius only."""
     for prospect, name, epsilon in product(prospects, learners, epsilons):
-        learner = replace(LEARNERS[name], prospect=prospect_of(prospect))
+        learner = replace(LEARNERS[name], prospect=parse_prospect(prospect))
         modelled = learner.release == "reward-model"
         for radius in radii if modelled else (None,):
             paid = replace(learner, budget=Budget(epsilon, DELTA), reward_radius=radius)
             about = {"prospect": prospect, "learner": name, "epsilon": epsilon}
-            yield judged_runs(paid, seeds, {**about, "radius": paid.radius}, env)
+            yield evaluate_runs(paid, seeds, {**about, "radius": paid.radius}, env)
 
 
 def without_noise(
@@ -76,12 +76,12 @@ def without_noise(
 ) -> Row:
     """The same learner without a budget."""
     about = {"prospect": prospect, "learner": learner, "epsilon": None, "radius": None}
-    return judged_runs(
-        replace(LEARNERS[learner], prospect=prospect_of(prospect)), seeds, about, env
+    return evaluate_runs(
+        replace(LEARNERS[learner], prospect=parse_prospect(prospect)), seeds, about, env
     )
 
 
-def judged_runs(
+def evaluate_runs(
     learner: ProspectQ, seeds: Sequence[int], about: Row, env: ObstacleGrid | None = None
 ) -> Row:
     """Means over seeded runs of one learner, and what to compare them with."""
@@ -132,7 +132,8 @@ def start_value(env: TabularMDP, prospect: Prospect, policy: Floats) -> float:
 
 
 def visits(env: ObstacleGrid, policy: Floats, horizon: int = HORIZON) -> list[float]:
-    """Expected entries into each obstacle within so many steps, and last the chance to arrive."""
+    """Expected entries into each obstacle within so many steps, and last the probability to
+    arrive."""
     entries = env.visits(policy, horizon)
     target = env.num_states - 1
     cells = [*(env.cell(x, y) for x, y, _ in env.obstacles), target]

@@ -3,8 +3,8 @@
 What is printed: Table I, the mean number of visits to each of four obstacles in a roll-out of 400
 steps, with a prospect-theoretic objective and with the expectation, at three noise levels, acting
 greedily and in proportion; Figure 2, the loss while learning, at three noise levels. Both are means
-over 20 runs. Three observations are made of the table (`printed.SAID`); `verdicts` says which were
-reproduced here, and which the printed numbers themselves show.
+over 20 runs. Three observations are made of the table (`printed.STATEMENTS`); `verdicts` says which
+were reproduced here, and which the printed numbers themselves show.
 
 The printed weights, and the public code, raise negative numbers to fractional powers
 (`privrl.papers.rajabi2022.algorithm` has the list), so that what was run for the paper is not
@@ -43,8 +43,8 @@ from privrl.envs import ObstacleSquare
 from privrl.envs.grid import ObstacleGrid
 from privrl.papers.rajabi2022.fast import ProspectQRuns, train
 from privrl.papers.rajabi2022.learner import Acting, ProspectQ
-from privrl.papers.rajabi2022.printed import HORIZON, SAID, SIGMAS, TABLE_1, Objective
-from privrl.risk import Prospect, Solved, solve
+from privrl.papers.rajabi2022.printed import HORIZON, SIGMAS, STATEMENTS, TABLE_1, Objective
+from privrl.risk import CPTSolution, Prospect, solve
 
 Row = dict[str, Any]
 Preset = Literal["printed", "public-code"]
@@ -61,10 +61,10 @@ PROSPECTS: dict[Objective, Prospect] = {
 }
 
 
-def square(preset: Preset) -> ObstacleSquare:
+def make_env(preset: Preset) -> ObstacleSquare:
     """Where it is learned: as in the text, or as in the code."""
     if preset not in get_args(Preset):
-        raise InputError(f"preset must be 'printed' or 'public-code', not {preset!r}.")
+        raise InputError(f"must be 'printed' or 'public-code', not {preset!r}.", field="preset")
     return ObstacleSquare() if preset == "printed" else ObstacleSquare.published_code()
 
 
@@ -75,19 +75,19 @@ def learner(preset: Preset, objective: Objective, acting: Acting) -> ProspectQ:
 
 
 @lru_cache(maxsize=16)
-def _trained(
+def _train_runs(
     preset: Preset, objective: Objective, acting: Acting, seeds: tuple[int, ...]
 ) -> ProspectQRuns:
     """All noise levels, one after the other; a seed means the same world at each."""
     keys = jnp.stack([jax.random.key(seed) for seed in seeds] * len(SIGMAS))
     settings = {"sigma": np.repeat(SIGMAS, len(seeds))}
-    return train(keys, learner(preset, objective, acting), square(preset), settings)
+    return train(keys, learner(preset, objective, acting), make_env(preset), settings)
 
 
 # --- what a policy is worth -----------------------------------------------------------------------
 
 
-class Judge:
+class PolicyEvaluator:
     """Exact answers about policies of points, on the tables of a grid."""
 
     def __init__(self, env: ObstacleSquare, gamma: float) -> None:
@@ -100,27 +100,27 @@ class Judge:
         self.obstacles = [self.grid.cell(x, y) for x, y, _ in self.grid.obstacles]
 
     @cached_property
-    def best(self) -> dict[Objective, Solved]:
+    def best(self) -> dict[Objective, CPTSolution]:
         """The exact optimum of each objective."""
         return {name: solve(self.grid, rho, self.gamma) for name, rho in PROSPECTS.items()}
 
-    def tables(self, chances: Floats) -> Floats:
+    def tables(self, probs: Floats) -> Floats:
         """(..., cells, actions): means over the points of each cell, of (..., points, actions)."""
-        split = chances.reshape(*chances.shape[:-2], self.grid.num_states, -1, chances.shape[-1])
+        split = probs.reshape(*probs.shape[:-2], self.grid.num_states, -1, probs.shape[-1])
         return np.asarray(split.mean(axis=-2))
 
-    def occupied(self, policy: Floats, *, past_target: bool = False) -> Floats:
+    def cell_visits(self, policy: Floats, *, past_target: bool = False) -> Floats:
         """How many of the horizon's steps end in each cell: until the target, or also past it."""
         if not past_target:
             return self.grid.visits(policy, HORIZON)
-        matrix = self._onward(policy)
+        matrix = self._transitions_past_target(policy)
         now, total = self.grid.tables.start, np.zeros(self.grid.num_states)
         for _ in range(HORIZON):
             now = now @ matrix
             total += now
         return total
 
-    def _onward(self, policy: Floats) -> Floats:
+    def _transitions_past_target(self, policy: Floats) -> Floats:
         """The transition matrix of a roll-out that goes on past the target.
 
         The target is a corner like the start, turned by half a turn, which takes left for right and
@@ -128,9 +128,9 @@ class Judge:
         """
         tables, cells = self.grid.tables, self.grid.num_states
         matrix = np.zeros((cells, cells))
-        chances = policy[:, :, None] * tables.probabilities
-        rows = np.broadcast_to(np.arange(cells)[:, None, None], chances.shape)
-        np.add.at(matrix, (rows, tables.successors), chances)
+        probs = policy[:, :, None] * tables.probabilities
+        rows = np.broadcast_to(np.arange(cells)[:, None, None], probs.shape)
+        np.add.at(matrix, (rows, tables.successors), probs)
         turned = policy[-1, [1, 0, 3, 2], None] * tables.probabilities[0]
         matrix[-1] = 0.0
         np.add.at(matrix[-1], cells - 1 - tables.successors[0], turned)
@@ -138,10 +138,10 @@ class Judge:
 
     def row(self, policy: Floats, objective: Objective) -> Row:
         """What there is to say of a policy of cells."""
-        steps = self.occupied(policy)
+        steps = self.cell_visits(policy)
         best = self.best["CPT"].values
         own = self.best[objective]
-        there = self.grid.tables.start + self.occupied(own.policy)
+        there = self.grid.tables.start + self.cell_visits(own.policy)
         # Nobody acts at the target.
         there[-1] = 0.0
         good = own.action_values >= own.values[:, None] - 1e-9
@@ -149,7 +149,7 @@ class Judge:
         values = solve(self.grid, PROSPECTS["CPT"], self.gamma, policy).values
         return {
             "visits": steps[self.obstacles],
-            "visits_past_target": self.occupied(policy, past_target=True)[self.obstacles],
+            "visits_past_target": self.cell_visits(policy, past_target=True)[self.obstacles],
             "cpt_value": values[0],
             "cpt_shortfall": best[0] - values[0],
             "mean_cpt_shortfall": np.mean(best - values),
@@ -161,15 +161,15 @@ class Judge:
 def references(presets: Sequence[Preset] = get_args(Preset)) -> Iterator[Row]:
     """Exactly best policies for both objectives, and any action, all alike."""
     for preset in presets:
-        judge = Judge(square(preset), learner(preset, "CPT", "greedy").gamma)
+        judge = PolicyEvaluator(make_env(preset), learner(preset, "CPT", "greedy").gamma)
         for objective in get_args(Objective):
             found = judge.row(judge.best[objective].policy, objective)
-            yield _plain({"experiment": "exact", "preset": preset, "policy": objective, **found})
+            yield _to_json({"experiment": "exact", "preset": preset, "policy": objective, **found})
         found = judge.row(judge.grid.uniform(), "CPT")
-        yield _plain({"experiment": "exact", "preset": preset, "policy": "uniform", **found})
+        yield _to_json({"experiment": "exact", "preset": preset, "policy": "uniform", **found})
 
 
-def _plain(row: Row) -> Row:
+def _to_json(row: Row) -> Row:
     """In JSON's own types."""
     return {
         name: np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value
@@ -186,12 +186,12 @@ def table_1(seeds: Sequence[int], presets: Sequence[Preset] = get_args(Preset)) 
     for preset, objective, acting in product(presets, get_args(Objective), get_args(Acting)):
         # The public code learns once, and acts in both ways on that.
         learned = acting if preset == "printed" else "greedy"
-        run = _trained(preset, objective, learned, tuple(seeds))
-        judge = Judge(square(preset), run.program.learner.gamma)
+        run = _train_runs(preset, objective, learned, tuple(seeds))
+        judge = PolicyEvaluator(make_env(preset), run.program.learner.gamma)
         for shown in ("Q and noise", "Q alone"):
             noise = shown == "Q and noise"
-            chances = run.program.probabilities(run.state, judge.points, acting, noise=noise)
-            levels = np.split(judge.tables(chances), len(SIGMAS))
+            probs = run.program.probabilities(run.state, judge.points, acting, noise=noise)
+            levels = np.split(judge.tables(probs), len(SIGMAS))
             for sigma, policies in zip(SIGMAS, levels, strict=True):
                 if sigma == 0.0 and not noise:
                     continue
@@ -216,7 +216,7 @@ def table_1(seeds: Sequence[int], presets: Sequence[Preset] = get_args(Preset)) 
 def _summary(found: list[Row]) -> Row:
     """Means over runs, and the standard deviations of visits where there are several."""
     means = {name: np.mean([one[name] for one in found], axis=0) for name in found[0]}
-    row = _plain(means)
+    row = _to_json(means)
     if len(found) > 1:
         for name in _VISITS:
             row[f"{name}_deviation"] = np.std([one[name] for one in found], axis=0, ddof=1).tolist()
@@ -246,28 +246,28 @@ def verdicts(rows: Iterable[Row]) -> Iterator[Row]:
     about = {"experiment": "table 1, what is said"}
     for (preset, kind, counted), visits in kinds.items():
         own = {**about, "preset": preset, "shown": kind, "counted": counted}
-        yield from ({**own, **one} for one in _said(visits))
+        yield from ({**own, **one} for one in _check_findings(visits))
     paper = {key: np.asarray([value]) for key, value in TABLE_1.items()}
     own = {**about, "preset": "the paper's own numbers"}
-    yield from ({**own, **one} for one in _said(paper))
+    yield from ({**own, **one} for one in _check_findings(paper))
 
 
 _VISITS = ("visits", "visits_past_target")
 
 
-def _said(visits: dict[Any, Floats]) -> Iterator[Row]:
+def _check_findings(visits: dict[Any, Floats]) -> Iterator[Row]:
     """Of visits (runs, obstacles) by objective, acting and sigma."""
-    for said, chosen in zip(SAID[:2], (slice(None), slice(0, 2)), strict=True):
+    for said, chosen in zip(STATEMENTS[:2], (slice(None), slice(0, 2)), strict=True):
         saved = [
             (visits["expectation", acting, sigma] - visits["CPT", acting, sigma])[:, chosen].sum(1)
             for acting, sigma in product(get_args(Acting), SIGMAS)
         ]
-        mean, errors = _size(np.mean(saved, axis=0))
+        mean, errors = _mean_and_z(np.mean(saved, axis=0))
         yield {
             "said": said,
             "holds": errors > 2.0,
             "fewer_visits": round(mean, 4),
-            "standard_errors": _told(errors),
+            "standard_errors": _round_finite(errors),
             "each": [round(float(np.mean(one)), 4) for one in saved],
         }
     total = {
@@ -277,18 +277,18 @@ def _said(visits: dict[Any, Floats]) -> Iterator[Row]:
         )
         for sigma in SIGMAS
     }
-    whole, errors = _size(total[SIGMAS[-1]] - total[SIGMAS[0]])
-    steps = [_size(total[b] - total[a])[1] for a, b in ((0.0, 1.0), (1.0, 5.0))]
+    whole, errors = _mean_and_z(total[SIGMAS[-1]] - total[SIGMAS[0]])
+    steps = [_mean_and_z(total[b] - total[a])[1] for a, b in ((0.0, 1.0), (1.0, 5.0))]
     yield {
-        "said": SAID[2],
+        "said": STATEMENTS[2],
         "holds": errors > 2.0 and min(steps) > -2.0,
         "more_visits": round(whole, 4),
-        "standard_errors": _told(errors),
+        "standard_errors": _round_finite(errors),
         "each": [round(float(np.mean(total[sigma])), 4) for sigma in SIGMAS],
     }
 
 
-def _size(differences: Floats) -> tuple[float, float]:
+def _mean_and_z(differences: Floats) -> tuple[float, float]:
     """The mean over runs, and by how many standard errors it differs from 0; for one run the sign
     decides."""
     mean = float(np.mean(differences))
@@ -298,7 +298,7 @@ def _size(differences: Floats) -> tuple[float, float]:
     return mean, mean / max(error, 1e-9)
 
 
-def _told(errors: float) -> float | None:
+def _round_finite(errors: float) -> float | None:
     return round(errors, 2) if math.isfinite(errors) else None
 
 
@@ -308,7 +308,7 @@ def _told(errors: float) -> float | None:
 def figure_2(seeds: Sequence[int], presets: Sequence[Preset] = get_args(Preset)) -> Iterator[Row]:
     """Figure 2: the loss of the CPT objective, in 20 parts of the run, by noise level."""
     for preset in presets:
-        losses = _trained(preset, "CPT", "greedy", tuple(seeds)).losses
+        losses = _train_runs(preset, "CPT", "greedy", tuple(seeds)).losses
         for sigma, own in zip(SIGMAS, np.split(losses, len(SIGMAS)), strict=True):
             parts = np.stack([p.mean(axis=1) for p in np.array_split(own, _PARTS, axis=1)], axis=1)
             row: Row = {

@@ -29,7 +29,7 @@ from privrl.core.errors import InputError
 
 Kind = Literal["features", "cells"]
 # More weights would make each evaluation cost more than the learner.
-_MOST = 4096
+_MAX_WEIGHTS = 4096
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Field:
             raise InputError(f"noise must be 'features' or 'cells', not {self.kind!r}.")
         for name in ("side", "dimension"):
             checks.count(name, getattr(self, name))
-        if self.dimension * math.log(self.side) > math.log(_MOST) + 1e-9:
+        if self.dimension * math.log(self.side) > math.log(_MAX_WEIGHTS) + 1e-9:
             raise InputError(
                 f"{self.side} {self.kind} in each of {self.dimension} coordinates are too many: "
-                f"let there be at most {_MOST:,} in all."
+                f"let there be at most {_MAX_WEIGHTS:,} in all."
             )
 
     @property
@@ -77,30 +77,30 @@ class Field:
             found = jnp.moveaxis(jnp.tensordot(found, factor, ((axis,), (1,))), -1, axis)
         return found.reshape(normals.shape)
 
-    def at(self, weights: jax.Array, x: jax.Array) -> jax.Array:
+    def evaluate(self, weights: jax.Array, x: jax.Array) -> jax.Array:
         """The fields of weights (fields, count) at points (n, k) of the cube: (n, fields)."""
         if self.kind == "cells":
-            return weights.T[self._cells(x)]
+            return weights.T[self._cell_index(x)]
         if self.dimension > 2:
             return self.features(x) @ weights.T
         # Four times as fast as the product, but a long program to compile.
         found = [weights[:, j, None] for j in range(self.count)]
         for cosines in jnp.cos(math.pi * x).T[::-1]:
             parts = range(0, len(found), self.side)
-            found = [_series(found[j : j + self.side], cosines) for j in parts]
+            found = [_cosine_series(found[j : j + self.side], cosines) for j in parts]
         return found[0].T
 
     def features(self, x: jax.Array) -> jax.Array:
         """(n, count): what the weights are multiplied by, in `at`."""
         if self.kind == "cells":
-            return jax.nn.one_hot(self._cells(x), self.count, dtype=x.dtype)
+            return jax.nn.one_hot(self._cell_index(x), self.count, dtype=x.dtype)
         waves = jnp.cos(math.pi * x[:, :, None] * jnp.arange(self.side, dtype=x.dtype))
         found = waves[:, 0]
         for axis in range(1, self.dimension):
             found = (found[:, :, None] * waves[:, axis, None, :]).reshape(len(x), -1)
         return found
 
-    def _cells(self, x: jax.Array) -> jax.Array:
+    def _cell_index(self, x: jax.Array) -> jax.Array:
         place = jnp.clip(jnp.floor(x * self.side), 0, self.side - 1).astype(jnp.int32)
         number = place[:, 0]
         for axis in range(1, self.dimension):
@@ -108,7 +108,7 @@ class Field:
         return number
 
 
-def _series(terms: list[jax.Array], cosines: jax.Array) -> jax.Array:
+def _cosine_series(terms: list[jax.Array], cosines: jax.Array) -> jax.Array:
     """sum_j terms[j] cos(j t), (rows, n), from cos(t) (n,): Clenshaw's recurrence."""
     last = before = jnp.zeros_like(terms[0] * cosines)
     for term in terms[:0:-1]:

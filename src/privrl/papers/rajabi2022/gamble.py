@@ -3,14 +3,14 @@
 Rajabi et al. (2022) leave an actor-critic for cumulative prospect theory to future work.
 `ActorCritic(prospect=...)` is one, certified, and this is where it is judged: on choices between a
 sure amount and a gamble for which Tversky and Kahneman's (1992) median person chooses otherwise
-than the mean. All four of their pattern are here: small chances of gains are sought and small
-chances of losses shunned, and the other way round where chances are large.
+than the mean. All four of their pattern are here: small probabilities of gains are sought and small
+probabilities of losses shunned, and the other way round where probabilities are large.
 
-An episode is one choice of one person. If the gamble is taken with chance q, returns are the prize
-with chance q p, the sure amount with chance 1 - q, and nothing otherwise; their CPT value as a
-function of q is known exactly. It is not linear, so the best q may lie between 0 and 1
-(`best_chance`): somebody who overweighs small chances likes to leave it to chance whether to bet.
-An agent *chooses* the gamble if it takes it more often than not.
+An episode is one choice of one person. If the gamble is taken with probability q, returns are the
+prize with probability q p, the sure amount with probability 1 - q, and nothing otherwise; their CPT
+value as a function of q is known exactly. It is not linear, so the best q may lie between 0 and 1
+(`best_prob`): somebody who overweighs small probabilities likes to leave it to chance whether
+to bet. An agent *chooses* the gamble if it takes it more often than not.
 
 Rows are plain dictionaries, for JSON.
 """
@@ -47,11 +47,11 @@ _START, _PAID, _LOST = range(3)
 
 @dataclass(frozen=True)
 class Gamble:
-    """`prize` with `chance`, or else nothing; or `sure`."""
+    """`prize` with `prob`, or else nothing; or `sure`."""
 
     name: str
     prize: float
-    chance: float
+    prob: float
     sure: float
 
     @property
@@ -61,13 +61,13 @@ class Gamble:
     @cached_property
     def env(self) -> TabularMDP:
         """One choice, then the end."""
-        chances, rewards = np.zeros((2, 3, 2, 3))
-        chances[1:, :, _LOST] = 1.0
-        chances[_START, _SURE, _PAID], rewards[_START, _SURE, _PAID] = 1.0, self.sure
-        chances[_START, _BET, _PAID], rewards[_START, _BET, _PAID] = self.chance, self.prize
-        chances[_START, _BET, _LOST] = 1.0 - self.chance
+        probs, rewards = np.zeros((2, 3, 2, 3))
+        probs[1:, :, _LOST] = 1.0
+        probs[_START, _SURE, _PAID], rewards[_START, _SURE, _PAID] = 1.0, self.sure
+        probs[_START, _BET, _PAID], rewards[_START, _BET, _PAID] = self.prob, self.prize
+        probs[_START, _BET, _LOST] = 1.0 - self.prob
         return TabularMDP.from_dense(
-            chances,
+            probs,
             rewards,
             [False, True, True],
             start=[1.0, 0.0, 0.0],
@@ -76,19 +76,19 @@ class Gamble:
         )
 
     def value(self, prospect: Prospect, taken: Any) -> Floats:
-        """The CPT value of taking the gamble with each of these chances."""
+        """The CPT value of taking the gamble with each of these probabilities."""
         q = np.asarray(taken, np.float64)[..., None]
-        chances = np.concatenate([self.chance * q, 1.0 - q, (1.0 - self.chance) * q], axis=-1)
-        found = prospect.of_distribution(np.array([self.prize, self.sure, 0.0]), chances)
+        probs = np.concatenate([self.prob * q, 1.0 - q, (1.0 - self.prob) * q], axis=-1)
+        found = prospect.of_distribution(np.array([self.prize, self.sure, 0.0]), probs)
         return np.asarray(found, np.float64)
 
-    def chosen(self, prospect: Prospect) -> bool:
+    def is_worth_taking(self, prospect: Prospect) -> bool:
         """Whether the gamble is worth more than the sure amount."""
         sure, bet = self.value(prospect, [0.0, 1.0])
         return bool(bet > sure)
 
-    def best_chance(self, prospect: Prospect) -> float:
-        """With which chance it is best taken, to three digits."""
+    def best_prob(self, prospect: Prospect) -> float:
+        """With which probability it is best taken, to three digits."""
         grid = np.linspace(0.0, 1.0, 1001)
         return float(grid[np.argmax(self.value(prospect, grid))])
 
@@ -130,10 +130,10 @@ def choices(
     """What is chosen in each gamble, by each prospect, budget and number of people."""
     for gamble, name, count, epsilon in product(gambles, prospects, people, epsilons):
         prospect = PROSPECTS[name]
-        taken = learned(agent(gamble, prospect, epsilon, count), gamble, count, seeds)
+        taken = bet_probabilities(agent(gamble, prospect, epsilon, count), gamble, count, seeds)
         values = gamble.value(prospect, taken)
-        best = gamble.best_chance(prospect)
-        right = (taken > 0.5) == gamble.chosen(prospect)
+        best = gamble.best_prob(prospect)
+        right = (taken > 0.5) == gamble.is_worth_taking(prospect)
         spread = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else None
         yield {
             "gamble": gamble.name,
@@ -142,7 +142,7 @@ def choices(
             "delta": None if epsilon is None else DELTA,
             "people": count,
             "seeds": len(taken),
-            "should_bet": gamble.chosen(prospect),
+            "should_bet": gamble.is_worth_taking(prospect),
             "right": float(right.mean()),
             "bets": float(taken.mean()),
             "best_bets": best,
@@ -153,8 +153,10 @@ def choices(
         }
 
 
-def learned(agent: ActorCritic, gamble: Gamble, people: int, seeds: Sequence[int]) -> Floats:
-    """With which chance the gamble is taken after learning, for each seed; all at once."""
+def bet_probabilities(
+    agent: ActorCritic, gamble: Gamble, people: int, seeds: Sequence[int]
+) -> Floats:
+    """With which probability the gamble is taken after learning, for each seed; all at once."""
     program = CertifiedProgram(agent, gamble.env, people)
     with jax.enable_x64(True):
         keys = jax.vmap(jax.random.key)(np.asarray(seeds))

@@ -14,15 +14,15 @@ import numpy as np
 from privrl.control.heads import Head, Linear
 from privrl.control.learned_q import LearnedQ, mean_return
 from privrl.control.promises import Promise
-from privrl.control.walks import greedy
+from privrl.control.rollouts import greedy_policy
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
-from privrl.data import Cells, CosineProducts, Joined, NetworkOutputs
+from privrl.core.progress import StepProgress
+from privrl.data import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
 from privrl.envs.registry import make
 from privrl.papers import wang2019
 from privrl.papers.rajabi2022.field import Kind
-from privrl.papers.wang2019.learner import check_setting, last_state, one_of, promise_of
+from privrl.papers.wang2019.learner import check_choice, check_setting, last_state, promise_of
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import rajabi2022_theorem1
 from privrl.risk import Prospect
@@ -130,10 +130,12 @@ class ProspectQ:
 
     def __post_init__(self) -> None:
         if not isinstance(self.prospect, Prospect):
-            raise InputError("prospect must be one of privrl.risk, such as Prospect.rajabi2022().")
+            raise InputError(
+                "must be one of privrl.risk, such as Prospect.rajabi2022().", field="prospect"
+            )
         checks.positive("epsilon", self.epsilon)
         if checks.probability("delta", self.delta) == 0.0:
-            raise InputError("delta must be above 0: the theorem has no sigma without it.")
+            raise InputError("must be above 0: the theorem has no sigma without it.", field="delta")
         for name in ("gamma", "step"):
             check_setting(name, getattr(self, name))
         for name in ("lipschitz", "temperature"):
@@ -150,17 +152,19 @@ class ProspectQ:
             check_setting("sigma", self.sigma)
             check_setting("rate", self.rate)
         if not isinstance(self.hidden, tuple) or not self.hidden:
-            raise InputError("hidden must be the sizes of the hidden layers, such as (16, 16).")
+            raise InputError(
+                "must be the sizes of the hidden layers, such as (16, 16).", field="hidden"
+            )
         for size in self.hidden:
             checks.count("hidden", size)
-        for name, allowed in _WORDS.items():
-            one_of(name, getattr(self, name), allowed)
+        for name, allowed in _CHOICES.items():
+            check_choice(name, getattr(self, name), allowed)
         if self.replay != 0:
             most = checks.count("replay", self.replay)
             if not self.minibatch <= most < 2**16:
                 raise InputError(
-                    f"replay must be 0, or at least the minibatch of {self.minibatch} and below "
-                    "65,536."
+                    f"must be 0, or at least the minibatch of {self.minibatch} and below 65,536.",
+                    field="replay",
                 )
         if self.clamp is not None:
             checks.positive("clamp", self.clamp)
@@ -174,7 +178,7 @@ class ProspectQ:
         )
 
     @property
-    def scale(self) -> tuple[float, float]:
+    def noise_parameters(self) -> tuple[float, float]:
         """sigma and beta."""
         if self.sigma is not None and self.rate is not None:
             return float(self.sigma), float(self.rate)
@@ -222,7 +226,7 @@ class ProspectQ:
         *,
         seed: int | None = None,
         public: bool = False,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
     ) -> LearnedQ:
         """Run all iterations of Algorithm 2 in `env`, an environment or its name.
 
@@ -233,7 +237,7 @@ class ProspectQ:
 
         program = ProspectQProgram(self, make(env))
         state = last_state(program, self.iterations, seed, progress)
-        return learned_q(program, state, seed, public=public)
+        return make_result(program, state, seed, public=public)
 
 
 _PUBLIC_CODE: dict[str, Any] = {
@@ -248,7 +252,7 @@ _PUBLIC_CODE: dict[str, Any] = {
 }
 
 
-_WORDS: dict[str, tuple[str, ...]] = {
+_CHOICES: dict[str, tuple[str, ...]] = {
     "noise": ("features", "cells"),
     "resets": ("run", "iteration"),
     "acting": ("greedy", "proportional"),
@@ -260,7 +264,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def learned_q(
+def make_result(
     program: "ProspectQProgram",
     state: "ProspectQState",
     seed: int | None,
@@ -268,7 +272,7 @@ def learned_q(
     public: bool,
     noise: bool = True,
 ) -> LearnedQ:
-    """The result of a run, of its first lane: Q + g, its policy, and the paper's claim about it.
+    """The result of a run, of its first replica: Q + g, its policy, and the paper's claim about it.
 
     Without `noise` it is Q alone, which is what the public code acts by in the end; the scaling of
     observations then goes into the first layer, so that Q is of observations as they are.
@@ -289,13 +293,13 @@ def learned_q(
         box, side = (form.low, form.high), form.field.side
         waves = Cells(side, *box) if form.field.kind == "cells" else CosineProducts(side, *box)
         values = NetworkOutputs(tuple(network.layers(found)), *box, activation="relu")
-        head = Linear(Joined((values, waves)), network.outputs)
+        head = Linear(ConcatFeatures((values, waves)), network.outputs)
         parameters = np.concatenate([np.eye(network.outputs), path.T]).ravel()
     if learner.acting == "greedy":
-        policy = greedy(head, parameters)
+        policy = greedy_policy(head, parameters)
     else:
-        policy = head.policy(head.scaled(parameters, 1.0 / learner.temperature))
-    sigma, rate = learner.scale
+        policy = head.policy(head.scale_outputs(parameters, 1.0 / learner.temperature))
+    sigma, rate = learner.noise_parameters
     settings = {"env": env.name, "seed": seed, **asdict(learner)}
     own = {"hidden": list(learner.hidden), "prospect": learner.prospect.to_dict()}
     return LearnedQ(

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from privrl.control.learned_q import LearnedQ
 from privrl.papers.rajabi2022.fast import ProspectQProgram
-from privrl.papers.rajabi2022.learner import ProspectQ, learned_q
+from privrl.papers.rajabi2022.learner import ProspectQ, make_result
 from privrl.papers.wang2019.lesson import FunctionalNoiseLesson
-from privrl.risk import prospect_of
+from privrl.risk import parse_prospect
 from privrl.run.training import TrainingRun
 
 
@@ -33,7 +33,9 @@ class ProspectLesson(FunctionalNoiseLesson):
 
     def options(self) -> dict[str, Any]:
         given = super().options()
-        return given if self.prospect is None else given | {"prospect": prospect_of(self.prospect)}
+        return (
+            given if self.prospect is None else given | {"prospect": parse_prospect(self.prospect)}
+        )
 
     @property
     def count(self) -> int:
@@ -45,4 +47,4 @@ class ProspectLesson(FunctionalNoiseLesson):
         return ProspectQProgram(agent, env)
 
     def learned(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
-        return learned_q(program, trained.state, seed, public=self.public)
+        return make_result(program, trained.state, seed, public=self.public)

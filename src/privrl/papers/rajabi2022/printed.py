@@ -28,7 +28,7 @@ TABLE_1: dict[tuple[Objective, Acting, float], tuple[float, ...]] = {
 }
 """Table I: visits to the obstacles with penalties 50, 25, 10 and 5."""
 
-SAID = (
+STATEMENTS = (
     "The agent visits obstacles fewer times when maximising a CPT-based objective than when "
     "maximising an expected utility.",
     "The CPT-based objective is more effective in avoiding the obstacles with the highest "

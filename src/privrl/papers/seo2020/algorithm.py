@@ -103,7 +103,7 @@ def run(
                 gamma_after * (1.0 - lam) * float(w @ e_v)
             )
             if noisy_critic:
-                z, bound = scaled(config, z)
+                z, bound = scale_to_bound(config, z)
                 z += (sigma * bound) * rng.standard_normal(states)
             v += alpha_v * z
             w_s = w[s]
@@ -113,7 +113,7 @@ def run(
             # Update the actor, with noise in Algorithms 2 and 4.
             e_u *= rho * gamma * lam
             if noisy_actor:
-                gradient, bound = scaled(config, gradient)
+                gradient, bound = scale_to_bound(config, gradient)
                 e_u += (rho * sigma * bound) * rng.standard_normal((states, actions))
             e_u[s] += rho * gradient
             u += (alpha_u * delta) * e_u
@@ -152,7 +152,7 @@ def act(
     return a, rho, gradient
 
 
-def scaled(config: "ActorCritic", vector: Floats) -> tuple[Floats, float]:
+def scale_to_bound(config: "ActorCritic", vector: Floats) -> tuple[Floats, float]:
     """C x / ||x|| for a vector x, 0 for one that is 0, and C."""
     sizes = np.abs(vector[vector != 0.0]).tolist()
     bound = median(sizes or [0.0]) if config.clip == "median" else float(config.clip)

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from privrl.papers.seo2020 import parts
-from privrl.papers.seo2020.parts import Form, LearnerState, World
+from privrl.papers.seo2020.parts import LearnerState, StaticConfig, World
 
 
-class Dense(NamedTuple):
+class DenseState(NamedTuple):
     """All weights and traces: (actions, states, replicas) of the actor, (states, replicas) else."""
 
     u: jax.Array
@@ -24,7 +24,7 @@ class Dense(NamedTuple):
     critic_trace: jax.Array
 
 
-class Happened(NamedTuple):
+class Transition(NamedTuple):
     """A step, (replicas,) each, and the gradient of log pi at its state (actions, replicas)."""
 
     place: jax.Array
@@ -36,13 +36,13 @@ class Happened(NamedTuple):
 
 
 def dense_update(
-    form: Form,
+    form: StaticConfig,
     numbers: Mapping[str, jax.Array],
-    now: Dense,
-    step: Happened,
+    now: DenseState,
+    step: Transition,
     actor_normals: jax.Array | None,
     critic_normals: jax.Array | None,
-) -> Dense:
+) -> DenseState:
     """The weights and traces after a step.
 
     Noise is standard normal, (actions, S, replicas) and (S, replicas); None for an actor or a
@@ -63,7 +63,7 @@ def dense_update(
         unit = jnp.where(largest > 0.0, largest, 1.0)
         norm = largest * jnp.sqrt(jnp.sum((z / unit) ** 2, axis=0))
         bound = _sorted_median(sizes) if form.clip is None else jnp.full_like(norm, form.clip)
-        z = parts.ratio(bound, norm) * z + sigma * bound * critic_normals
+        z = parts.clip_ratio(bound, norm) * z + sigma * bound * critic_normals
     w_here = jnp.sum(here * now.w, axis=0)
 
     signal, actor_bound = parts.actor_signal(form, step.gradient)
@@ -71,7 +71,7 @@ def dense_update(
     if actor_bound is not None and actor_normals is not None:
         g = g + sigma * actor_bound * actor_normals
     actor_trace = step.ratio * (g + gamma * lambda_ * now.actor_trace)
-    return Dense(
+    return DenseState(
         now.u + numbers["actor_step"] * delta * actor_trace,
         now.v + numbers["critic_step"] * z,
         now.w + numbers["correction_step"] * (delta * critic_trace - w_here * here),
@@ -94,12 +94,12 @@ def _sorted_median(sizes: jax.Array) -> jax.Array:
 
 
 def dense_episode(
-    form: Form, world: World, state: LearnerState, keep: bool
+    form: StaticConfig, world: World, state: LearnerState, keep: bool
 ) -> tuple[LearnerState, Any]:
     """One episode in all replicas, every number of every row brought up to date in every step."""
     numbers, replicas = state.numbers, state.episode.shape[0]
-    row = parts.unpacked(form, state.rows.T)
-    begun = Dense(row.u, row.v, row.w, jnp.zeros_like(row.u), jnp.zeros_like(row.v))
+    row = parts.unpack_row(form, state.rows.T)
+    begun = DenseState(row.u, row.v, row.w, jnp.zeros_like(row.u), jnp.zeros_like(row.v))
     first, uniforms = parts.uniforms(form.blocks, state)
     replica = jnp.arange(replicas)
 
@@ -116,14 +116,14 @@ def dense_episode(
             form,
             numbers,
             now,
-            Happened(place, gradient, rho, reward, after, ended),
+            Transition(place, gradient, rho, reward, after, ended),
             normals[: form.actions] if form.noisy_actor else None,
             normals[count - 1] if form.noisy_critic else None,
         )
         over = ended | (time + 1 >= form.horizon)
         return (
             time + 1,
-            parts.pick(alive, moved, now),
+            parts.tree_where(alive, moved, now),
             jnp.where(alive, after, place),
             alive & ~over,
             total + jnp.where(alive, reward, 0.0),
@@ -134,14 +134,14 @@ def dense_episode(
     carry = (
         jnp.zeros((), jnp.int32),
         begun,
-        parts.begin(world, first),
+        parts.initial_states(world, first),
         jnp.ones((replicas,), bool),
     )
     counted = (zeros, jnp.zeros((replicas,), jnp.int32))
     _, last, _, _, total, length = lax.while_loop(
         lambda carry: jnp.any(carry[3]), step, (*carry, *counted)
     )
-    rows = parts.packed(row._replace(u=last.u, v=last.v, w=last.w)).T
+    rows = parts.pack_row(row._replace(u=last.u, v=last.v, w=last.w)).T
     after = state._replace(rows=rows, episode=state.episode + 1, steps=state.steps + length)
     kept = (jnp.moveaxis(last.actor_trace, 0, 1), last.critic_trace) if keep else None
     return after, ({"return": total, "length": length}, kept)

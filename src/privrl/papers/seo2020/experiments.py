@@ -84,7 +84,7 @@ def environment(name: str) -> TabularMDP:
         return MDP100()
     if name == "Taxi-v2":
         return Taxi(legacy_map=True)
-    raise InputError(f"name must be 'MDP-100' or 'Taxi-v2', not {name!r}.")
+    raise InputError(f"must be 'MDP-100' or 'Taxi-v2', not {name!r}.", field="name")
 
 
 Settings = Literal["printed", "best"]

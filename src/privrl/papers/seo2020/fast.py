@@ -15,11 +15,11 @@ from jax import lax
 from privrl.papers.seo2020 import lazy_noise, parts
 from privrl.papers.seo2020 import ranks as ranked
 from privrl.papers.seo2020.lazy_noise import Gap, Gaps
-from privrl.papers.seo2020.parts import BLOCK, Form, LearnerState, Row, World
+from privrl.papers.seo2020.parts import BLOCK, LearnerState, Row, StaticConfig, World
 from privrl.papers.seo2020.ranks import Ranks
 
 
-class _Now(NamedTuple):
+class _EpisodeState(NamedTuple):
     """In the midst of an episode."""
 
     time: jax.Array
@@ -49,13 +49,13 @@ class _Now(NamedTuple):
 
 
 def _step(
-    form: Form,
+    form: StaticConfig,
     world: World,
     numbers: Mapping[str, jax.Array],
-    now: _Now,
+    now: _EpisodeState,
     uniform: jax.Array,
     normals: jax.Array,
-) -> _Now:
+) -> _EpisodeState:
     """One step in all replicas that are alive.
 
     Entries of e_v are never negative. With them, ||e_v||^2 <- rho^2 (1 + 2 gamma lambda e_v[s] +
@@ -73,17 +73,17 @@ def _step(
     goes_on = jnp.where(ended, 0.0, numbers["gamma"])
 
     # The next state, as it was before this step.
-    met: Row = parts.pick(same, row, parts.read(form, now.rows, after))
+    met: Row = parts.tree_where(same, row, parts.read(form, now.rows, after))
     gap = None
     met_v, met_w, met_trace = met.v, met.w, jnp.zeros_like(met.v)
     if met.critic_trace is not None and met.mark is not None and now.gaps is not None:
-        gap = lazy_noise.since(now.gaps, met.mark, now.time // BLOCK)
-        gap = lazy_noise.select(same, _no_step(form, place.shape), gap)
+        gap = lazy_noise.gap_since(now.gaps, met.mark, now.time // BLOCK)
+        gap = lazy_noise.select(same, _identity_gap(form, place.shape), gap)
         met_v = met_v + critic_step * gap.values_push * met.critic_trace
         met_w = met_w + correction_step * gap.push * met.critic_trace
         met_trace = gap.keep * met.critic_trace
     if form.noisy_critic:
-        met_v = met_v + _root(now.critic_noise - met.critic_had) * normals[-2]
+        met_v = met_v + _safe_sqrt(now.critic_noise - met.critic_had) * normals[-2]
 
     # The critic.
     delta = reward + goes_on * met_v - row.v
@@ -101,12 +101,12 @@ def _step(
     critic_std = jnp.zeros_like(rho)
     if form.noisy_critic:
         if ranks is None:
-            norm, median = _of_two(printed | same, delta * trace, amount)
+            norm, median = _norm_and_median(printed | same, delta * trace, amount)
         else:
             ranks = ranked.visit(ranks, place, rho, decay)
-            norm, median = ranked.measure(ranks, delta, place if printed else after, amount)
+            norm, median = ranked.norm_and_median(ranks, delta, place if printed else after, amount)
         bound = median if form.clip is None else jnp.full_like(median, form.clip)
-        scale = parts.ratio(bound, norm)
+        scale = parts.clip_ratio(bound, norm)
         critic_std = critic_step * sigma * bound
         critic_noise = critic_noise + critic_std**2
     critic_rate = critic_step if scale is None else critic_step * scale
@@ -126,7 +126,7 @@ def _step(
         met_u = jnp.where(same, left.u, met.u)
         if actor_std is not None:
             actor_noise = actor_noise + (push * rho * actor_std) ** 2
-            met_u = met_u + _root(actor_noise - met.actor_had) * normals[: form.actions]
+            met_u = met_u + _safe_sqrt(actor_noise - met.actor_had) * normals[: form.actions]
         met = met._replace(u=met_u)
     else:
         kept = rho * (decay * row.actor_trace + signal)
@@ -138,17 +138,19 @@ def _step(
             critic_trace=trace,
             mark=jnp.broadcast_to(gaps.mark(now.time), place.shape),
         )
-        step = lazy_noise.one_step(rho, decay, delta, scale, actor_std)
-        pending = lazy_noise.select(same, lazy_noise.own_step(step), lazy_noise.then(gap, step))
+        step = lazy_noise.step_gap(rho, decay, delta, scale, actor_std)
+        pending = lazy_noise.select(
+            same, lazy_noise.own_step_gap(step), lazy_noise.compose(gap, step)
+        )
         met = met._replace(
             u=jnp.where(same, left.u, met.u),
-            actor_trace=parts.pick(same, kept, met.actor_trace),
+            actor_trace=parts.tree_where(same, kept, met.actor_trace),
         )
         variance = jnp.where(met.mark == 0, actor_noise - met.actor_had, 0.0)
         variance = jnp.where(same, 0.0, variance)
-        met = _actor_after(form, numbers, met, pending, variance, normals)
+        met = _advance_actor(form, numbers, met, pending, variance, normals)
         gaps = lazy_noise.record(
-            gaps, now.time, lazy_noise.select(alive, step, _no_step(form, alive.shape))
+            gaps, now.time, lazy_noise.select(alive, step, _identity_gap(form, alive.shape))
         )
         path = lax.dynamic_update_index_in_dim(path, place, now.time, 0)
     met_v = jnp.where(same, left_v, met_v)
@@ -163,10 +165,10 @@ def _step(
     )
 
     over = ended | (now.time + 1 >= form.horizon)
-    return _Now(
+    return _EpisodeState(
         now.time + 1,
-        parts.write(now.rows, place, parts.pick(alive, left, row)),
-        parts.pick(alive, met, row),
+        parts.write(now.rows, place, parts.tree_where(alive, left, row)),
+        parts.tree_where(alive, met, row),
         jnp.where(alive, after, place),
         alive & ~over,
         jnp.where(alive, actor_noise, now.actor_noise),
@@ -181,12 +183,12 @@ def _step(
     )
 
 
-def _root(variance: jax.Array) -> jax.Array:
+def _safe_sqrt(variance: jax.Array) -> jax.Array:
     """Of a difference of sums, which may be below 0 by rounding."""
     return jnp.sqrt(jnp.maximum(variance, 0.0))
 
 
-def _of_two(
+def _norm_and_median(
     together: jax.Array, first: jax.Array, second: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Norm, and median of the non-zero absolute entries, of (first, -second), or of their sum."""
@@ -196,12 +198,12 @@ def _of_two(
     return jnp.hypot(x, y), median
 
 
-def _no_step(form: Form, shape: tuple[int, ...]) -> Gap:
-    return lazy_noise.still(shape, form.noisy_actor, form.noisy_critic)
+def _identity_gap(form: StaticConfig, shape: tuple[int, ...]) -> Gap:
+    return lazy_noise.identity_gap(shape, form.noisy_actor, form.noisy_critic)
 
 
-def _actor_after(
-    form: Form,
+def _advance_actor(
+    form: StaticConfig,
     numbers: Mapping[str, jax.Array],
     row: Row,
     gap: Gap,
@@ -214,7 +216,7 @@ def _actor_after(
     u = row.u + rate * gap.push * row.actor_trace
     trace = gap.keep * row.actor_trace
     if form.noisy_actor:
-        a, b, c = lazy_noise.spread(gap)
+        a, b, c = lazy_noise.covariance_factor(gap)
         first, second = normals[: form.actions], normals[form.actions : 2 * form.actions]
         trace = trace + a * first
         u = u + rate * b * first + jnp.sqrt((rate * c) ** 2 + jnp.maximum(variance, 0.0)) * second
@@ -222,17 +224,17 @@ def _actor_after(
 
 
 def lazy_episode(
-    form: Form, world: World, state: LearnerState, keep: bool
+    form: StaticConfig, world: World, state: LearnerState, keep: bool
 ) -> tuple[LearnerState, Any]:
     """One episode in all replicas; with `keep`, also its last traces, of all states."""
     numbers, replicas = state.numbers, state.episode.shape[0]
     first, uniforms = parts.uniforms(form.blocks, state)
-    place = parts.begin(world, first)
+    place = parts.initial_states(world, first)
     row = parts.read(form, state.rows, place)
     zeros = jnp.zeros((replicas,))
     traces = form.traces
     noisy = (form.noisy_actor, form.noisy_critic)
-    now = _Now(
+    now = _EpisodeState(
         jnp.zeros((), jnp.int32),
         state.rows,
         row,
@@ -242,18 +244,18 @@ def lazy_episode(
         state.critic_noise,
         zeros,
         jnp.zeros((replicas,), jnp.int32),
-        lazy_noise.start(form.horizon, BLOCK, replicas, *noisy) if traces else None,
+        lazy_noise.initial_gaps(form.horizon, BLOCK, replicas, *noisy) if traces else None,
         jnp.zeros((form.blocks * BLOCK, replicas), jnp.int32) if traces else None,
         zeros if traces else None,
         zeros if traces else None,
-        ranked.start(form.horizon, replicas) if traces and form.noisy_critic else None,
+        ranked.initial_ranks(form.horizon, replicas) if traces and form.noisy_critic else None,
     )
 
-    def block(now: _Now) -> _Now:
+    def block(now: _EpisodeState) -> _EpisodeState:
         number, arriving = now.time // BLOCK, form.actions + 1
         normals = parts.normals(state, number, (arriving + BLOCK * form.normals,))
         settled = with_pending_noise(now.row, state, normals[:arriving])
-        now = now._replace(row=parts.pick(number == 0, settled, now.row))
+        now = now._replace(row=parts.tree_where(number == 0, settled, now.row))
         drawn = (
             lax.dynamic_slice_in_dim(uniforms, now.time, BLOCK, 0),
             normals[arriving:].reshape(BLOCK, form.normals, replicas),
@@ -261,7 +263,9 @@ def lazy_episode(
         now, _ = lax.scan(
             lambda now, drawn: (_step(form, world, numbers, now, *drawn), None), now, drawn
         )
-        return now if now.gaps is None else now._replace(gaps=lazy_noise.close(now.gaps, number))
+        return (
+            now if now.gaps is None else now._replace(gaps=lazy_noise.close_block(now.gaps, number))
+        )
 
     now = lax.while_loop(lambda now: jnp.any(now.alive), block, now)
     kept = None
@@ -284,8 +288,8 @@ def lazy_episode(
 def with_pending_noise(row: Row, state: LearnerState, normals: jax.Array) -> Row:
     """With all noise that is pending between episodes: (actions + 1, ..., replicas) normals."""
     return row._replace(
-        u=row.u + _root(state.actor_noise - row.actor_had) * normals[:-1],
-        v=row.v + _root(state.critic_noise - row.critic_had) * normals[-1],
+        u=row.u + _safe_sqrt(state.actor_noise - row.actor_had) * normals[:-1],
+        v=row.v + _safe_sqrt(state.critic_noise - row.critic_had) * normals[-1],
         actor_had=jnp.broadcast_to(state.actor_noise, row.v.shape),
         critic_had=jnp.broadcast_to(state.critic_noise, row.v.shape),
     )
@@ -303,7 +307,7 @@ def _without_traces(row: Row, had: jax.Array) -> Row:
     )
 
 
-def _critic_after(numbers: Mapping[str, jax.Array], row: Row, gap: Gap) -> Row:
+def _advance_critic(numbers: Mapping[str, jax.Array], row: Row, gap: Gap) -> Row:
     """The critic's part of a row after a gap."""
     assert row.critic_trace is not None
     return row._replace(
@@ -314,17 +318,19 @@ def _critic_after(numbers: Mapping[str, jax.Array], row: Row, gap: Gap) -> Row:
 
 
 def _episode_variance(
-    form: Form, numbers: Mapping[str, jax.Array], gaps: Gaps, replicas: int
+    form: StaticConfig, numbers: Mapping[str, jax.Array], gaps: Gaps, replicas: int
 ) -> jax.Array:
     """The variance that the episode gave to preferences it never met."""
     over = jnp.asarray(form.blocks)
-    gap = lazy_noise.since(gaps, jnp.zeros((replicas,), jnp.int32), over)
+    gap = lazy_noise.gap_since(gaps, jnp.zeros((replicas,), jnp.int32), over)
     if gap.weight is None:
         return jnp.zeros((replicas,))
     return numbers["actor_step"] ** 2 * gap.weight
 
 
-def _end_of_episode(form: Form, numbers: Mapping[str, jax.Array], now: _Now) -> _Now:
+def _end_of_episode(
+    form: StaticConfig, numbers: Mapping[str, jax.Array], now: _EpisodeState
+) -> _EpisodeState:
     """The end of an episode: all rows it met are up to date, and their noise stays pending."""
     gaps, path = now.gaps, now.path
     assert gaps is not None
@@ -343,11 +349,11 @@ def _end_of_episode(form: Form, numbers: Mapping[str, jax.Array], now: _Now) -> 
         # Of several visits to a state, the last one left the mark.
         last = (row.mark == gaps.mark(times)) & (times < now.length)
         marks = gaps.mark(jnp.broadcast_to(times, places.shape))
-        gap = lazy_noise.since(gaps, marks, jnp.asarray(form.blocks))
+        gap = lazy_noise.gap_since(gaps, marks, jnp.asarray(form.blocks))
         had = actor_noise
         if gap.weight is not None:
             had = actor_noise - numbers["actor_step"] ** 2 * gap.weight
-        row = _critic_after(numbers, row, gap)._replace(
+        row = _advance_critic(numbers, row, gap)._replace(
             u=row.u + numbers["actor_step"] * gap.push * row.actor_trace
         )
         row = _without_traces(row, jnp.broadcast_to(had, places.shape))
@@ -360,8 +366,8 @@ def _end_of_episode(form: Form, numbers: Mapping[str, jax.Array], now: _Now) -> 
 
 
 def _end_with_traces(
-    form: Form, state: LearnerState, now: _Now
-) -> tuple[_Now, tuple[jax.Array, jax.Array]]:
+    form: StaticConfig, state: LearnerState, now: _EpisodeState
+) -> tuple[_EpisodeState, tuple[jax.Array, jax.Array]]:
     """The end of an episode whose traces are wanted: all rows are read, and their traces given.
 
     (states, actions, replicas) and (states, replicas); traces and preferences are drawn together.
@@ -370,19 +376,19 @@ def _end_with_traces(
     assert gaps is not None
     replicas = now.place.shape[0]
     actor_noise = now.actor_noise + _episode_variance(form, numbers, gaps, replicas)
-    row = parts.unpacked(form, now.rows.T)
+    row = parts.unpack_row(form, now.rows.T)
     assert row.mark is not None
-    gap = lazy_noise.since(gaps, row.mark, jnp.asarray(form.blocks))
+    gap = lazy_noise.gap_since(gaps, row.mark, jnp.asarray(form.blocks))
     variance = jnp.where(row.mark == 0, now.actor_noise - row.actor_had, 0.0)
     count = 2 * form.actions * form.noisy_actor
     normals = parts.normals(state, form.blocks, (count, form.states))
-    row = _critic_after(numbers, _actor_after(form, numbers, row, gap, variance, normals), gap)
+    row = _advance_critic(numbers, _advance_actor(form, numbers, row, gap, variance, normals), gap)
     here = jnp.arange(form.states)[:, None] == now.place
     row = jax.tree.map(
         lambda all_rows, one: jnp.where(here, one[..., None, :], all_rows), row, now.row
     )
     kept = (jnp.moveaxis(row.actor_trace, 0, 1), row.critic_trace)
     had = jnp.broadcast_to(actor_noise, row.v.shape)
-    packed = parts.packed(_without_traces(row, had))
+    packed = parts.pack_row(_without_traces(row, had))
     rows = packed.T
     return now._replace(rows=rows, actor_noise=actor_noise), kept

@@ -16,7 +16,7 @@ all rows and entries that are not read meanwhile (a `Gap`):
     e' = p e + x,    u' = u + alpha (q e + y),    (x, y) ~ N(0, [[E, X], [X, U]]).
 
 One step has p = rho gamma lambda, q = delta p, E = (rho sigma C)^2, X = delta E, U = delta^2 E. A
-stretch 1 and then a stretch 2 have (`then`)
+stretch 1 and then a stretch 2 have (`compose`)
 
     p = p2 p1,    q = q1 + q2 p1,
     E = p2^2 E1 + E2,    X = p2 (X1 + q2 E1) + X2,    U = U1 + 2 q2 X1 + q2^2 E1 + U2.
@@ -33,8 +33,8 @@ reads rows whose scalars and choice depend on F_t and fresh draws only. *Reading
 of these rows from their law given F_t, which is what the dense algorithm holds there, in law; given
 what was read they are constants, and no other row's law changes, by independence. The step then
 applies to each row an affine map whose coefficients are functions of what was read, and adds
-independent Gaussian noise: rows stay independent and Gaussian, with gaps composed by `then`. So the
-law of the next reading is that of the dense algorithm, step by step, and so is the joint law of
+independent Gaussian noise: rows stay independent and Gaussian, with gaps composed by `compose`. So
+the law of the next reading is that of the dense algorithm, step by step, and so is the joint law of
 everything that is ever read, of weights and traces too, once all rows are read.
 
 Two things follow. The noise of the step in which a row is read can be left pending as well: the row
@@ -87,14 +87,14 @@ class Gap(NamedTuple):
         return self.push if self.scaled_push is None else self.scaled_push
 
 
-def still(shape: tuple[int, ...], actor: bool, critic: bool) -> Gap:
+def identity_gap(shape: tuple[int, ...], actor: bool, critic: bool) -> Gap:
     """No step at all: p = 1 and nothing else."""
     zeros = jnp.zeros(shape)
     noise = zeros if actor else None
     return Gap(jnp.ones(shape), zeros, zeros if critic else None, noise, noise, noise)
 
 
-def one_step(
+def step_gap(
     ratio: jax.Array,
     decay: jax.Array,
     error: jax.Array,
@@ -112,7 +112,7 @@ def one_step(
     return Gap(keep, push, scaled, trace, error * trace, error**2 * trace)
 
 
-def own_step(step: Gap) -> Gap:
+def own_step_gap(step: Gap) -> Gap:
     """Of a step's gap, what is pending for the row that the step itself was taken from."""
     return step._replace(
         keep=jnp.ones_like(step.keep),
@@ -121,7 +121,7 @@ def own_step(step: Gap) -> Gap:
     )
 
 
-def then(first: Gap, second: Gap) -> Gap:
+def compose(first: Gap, second: Gap) -> Gap:
     """The stretch `first`, followed by `second`."""
     keep = second.keep * first.keep
     push = first.push + second.push * first.keep
@@ -148,7 +148,7 @@ def then(first: Gap, second: Gap) -> Gap:
     )
 
 
-def spread(gap: Gap) -> tuple[jax.Array, jax.Array, jax.Array]:
+def covariance_factor(gap: Gap) -> tuple[jax.Array, jax.Array, jax.Array]:
     """(a, b, c) such that (a n1, b n1 + c n2) has the covariance [[E, X], [X, U]].
 
     A trace without variance has no covariance either, so b = 0 there. An E that has all but
@@ -196,39 +196,39 @@ class Gaps(NamedTuple):
         return time + self.block
 
 
-def start(steps: int, block: int, replicas: int, actor: bool, critic: bool) -> Gaps:
+def initial_gaps(steps: int, block: int, replicas: int, actor: bool, critic: bool) -> Gaps:
     """Before an episode of at most `steps` steps."""
     blocks = 1 + -(-steps // block)
-    inside = still((blocks, block, replicas), actor, critic)
-    return Gaps(inside, still((block + blocks, replicas), actor, critic))
+    inside = identity_gap((blocks, block, replicas), actor, critic)
+    return Gaps(inside, identity_gap((block + blocks, replicas), actor, critic))
 
 
 def record(gaps: Gaps, time: jax.Array, step: Gap) -> Gaps:
     """After step `time`, the same in all replicas: everything is a step further away.
 
-    A replica in which nothing happened hands over `still`.
+    A replica in which nothing happened hands over `identity_gap`.
     """
     block, live = gaps.block, gaps.live
     here, number = time % block, 1 + time // block
     index = jnp.arange(live.keep.shape[0], dtype=jnp.int32)[:, None]
     begun = (index < here) | ((index >= block) & (index < block + number))
-    extended = select(begun, then(live, step), live)
-    return gaps._replace(live=select(index == here, own_step(step), extended))
+    extended = select(begun, compose(live, step), live)
+    return gaps._replace(live=select(index == here, own_step_gap(step), extended))
 
 
-def close(gaps: Gaps, number: jax.Array) -> Gaps:
+def close_block(gaps: Gaps, number: jax.Array) -> Gaps:
     """After the last step of block `number`, counted from 0."""
 
-    def put(inside: jax.Array, live: jax.Array) -> jax.Array:
+    def write_block(inside: jax.Array, live: jax.Array) -> jax.Array:
         block = live[: gaps.block]
         written: jax.Array = lax.dynamic_update_index_in_dim(inside, block, 1 + number, 0)
         return written
 
-    inside: Gap = jax.tree.map(put, gaps.inside, gaps.live)
+    inside: Gap = jax.tree.map(write_block, gaps.inside, gaps.live)
     return gaps._replace(inside=inside)
 
 
-def since(gaps: Gaps, marks: jax.Array, number: jax.Array) -> Gap:
+def gap_since(gaps: Gaps, marks: jax.Array, number: jax.Array) -> Gap:
     """The gap from each mark to now, in block `number`; `marks` has its replicas last."""
     replica = jnp.arange(marks.shape[-1], dtype=marks.dtype)
     blocks, slot = marks // gaps.block, marks % gaps.block
@@ -240,4 +240,4 @@ def since(gaps: Gaps, marks: jax.Array, number: jax.Array) -> Gap:
     inside: Gap = jax.tree.map(
         lambda part: part.at[blocks, slot, replica].get(mode="promise_in_bounds"), gaps.inside
     )
-    return select(is_open, live, then(inside, live))
+    return select(is_open, live, compose(inside, live))

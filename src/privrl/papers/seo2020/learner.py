@@ -14,11 +14,11 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from privrl.control.actor_critic import NOT_PRIVATE, Diverged, Learned
+from privrl.control.actor_critic import NOT_PRIVATE, Diverged, LearnedActorCritic
 from privrl.control.heads import Table
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.envs.registry import make
 from privrl.papers.seo2020.parts import Acting, LearnerState, Variant
@@ -33,7 +33,7 @@ from privrl.privacy.claims import seo2020_equation3
 from privrl.privacy.noise import reproducible, secure
 
 # How often a run with a progress bar stops to report.
-_STOPS = 20
+_PROGRESS_REPORTS = 20
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,15 @@ class ActorCritic:
         _check_choice("correction", self.correction, ("next", "printed"))
         checks.positive("epsilon", self.epsilon)
         if checks.probability("delta", self.delta) == 0.0:
-            raise InputError("delta must be above 0: the formula for sigma has none without it.")
+            raise InputError(
+                "must be above 0: the formula for sigma has none without it.", field="delta"
+            )
         check_share("gamma", self.gamma)
         if self.clip != "median":
             checks.positive("clip", self.clip)
         if self.max_steps is not None:
             checks.count("max_steps", self.max_steps)
-        object.__setattr__(self, "dense", checks.switch("dense", self.dense))
+        object.__setattr__(self, "dense", checks.boolean("dense", self.dense))
         for name in SWEEPABLE:
             if name != "sigma" or self.sigma is not None:
                 check_setting(name, getattr(self, name))
@@ -128,8 +130,8 @@ class ActorCritic:
         *,
         seed: int | None = None,
         public: bool = False,
-        progress: Counted | None = None,
-    ) -> Learned:
+        progress: StepProgress | None = None,
+    ) -> LearnedActorCritic:
         """Learn for `episodes` episodes in `env`, a table of states or its name.
 
         `public` says that nobody in them needs protection, and lets the curve of their returns be
@@ -140,7 +142,7 @@ class ActorCritic:
         source = secure() if seed is None else reproducible(seed)
         with jax.enable_x64(True):
             state, done, returns = program.init(source.key()[None]), 0, []
-            stride = max(1, count // _STOPS) if progress is not None else count
+            stride = max(1, count // _PROGRESS_REPORTS) if progress is not None else count
             while done < count:
                 size = min(stride, count - done)
                 state, seen = program.advance(state, size)
@@ -148,16 +150,16 @@ class ActorCritic:
                 done += size
                 if progress is not None:
                     progress(done, count)
-        return result(program, state, count, np.concatenate(returns) if public else None, seed)
+        return make_result(program, state, count, np.concatenate(returns) if public else None, seed)
 
 
-def result(
+def make_result(
     program: ActorCriticProgram,
     state: LearnerState,
     episodes: int,
     returns: Floats | None,
     seed: int | None,
-) -> Learned:
+) -> LearnedActorCritic:
     """The actor and the critic at the end of a run, and the paper's claim."""
     config, form = program.config, program.form
     actor, critic, _ = program.weights(program.flush(state))
@@ -165,7 +167,7 @@ def result(
         raise Diverged
     # One person's episode is at most so many steps; other people's are noised on their own.
     claim = config.claim(form.horizon)
-    return Learned(
+    return LearnedActorCritic(
         promise=NOT_PRIVATE if claim is None else claim,
         variant=config.variant,
         actor=actor[0],
@@ -179,4 +181,4 @@ def result(
 
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise InputError(f"{name} must be {', '.join(map(repr, allowed))}, not {value!r}.")
+        raise InputError(f"must be {', '.join(map(repr, allowed))}, not {value!r}.", field=name)

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from privrl.control.actor_critic import Learned
+from privrl.control.actor_critic import LearnedActorCritic
 from privrl.control.program import Program
 from privrl.core.errors import InputError
-from privrl.papers.seo2020.learner import ActorCritic, result
+from privrl.papers.seo2020.learner import ActorCritic, make_result
 from privrl.papers.seo2020.program import ActorCriticProgram
 from privrl.run.lessons.actor_critic import curve_lines, write_policy
 from privrl.run.lessons.paper import PaperLesson
 from privrl.run.lessons.words import Job
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import ask, number
+from privrl.run.parsing import number, refuse_missing
 from privrl.run.training import TrainingRun
 
 # What the learner takes as it was given.
@@ -50,7 +50,9 @@ class ActorCriticLesson(PaperLesson):
     def count(self) -> int:
         """How many episodes are played."""
         if self.episodes is None:
-            ask("episodes", "how many episodes to play, such as 500", "The paper plays 500")
+            refuse_missing(
+                "episodes", "how many episodes to play, such as 500", "The paper plays 500"
+            )
         return self.episodes
 
     @property
@@ -80,26 +82,28 @@ class ActorCriticLesson(PaperLesson):
             raise InputError("The variant none spends nothing: leave --epsilon and --delta out.")
         if self.variant != "none" and noised:
             if self.epsilon is None:
-                ask(
+                refuse_missing(
                     "epsilon",
                     "how much is claimed for each step, such as 10",
                     "--variant none learns without noise, and protects nobody",
                 )
             if self.delta is None:
-                ask(
+                refuse_missing(
                     "delta",
                     "the failure probability that is claimed for each step, such as 1e-6",
                     "The paper takes 1e-6",
                 )
         return {name: value for name, value in given.items() if value is not None}
 
-    def learned(self, program: Program, trained: TrainingRun, seed: int | None) -> Learned:
+    def learned(
+        self, program: Program, trained: TrainingRun, seed: int | None
+    ) -> LearnedActorCritic:
         assert isinstance(program, ActorCriticProgram)
-        return result(program, trained.state, trained.episodes, self.returns(trained), seed)
+        return make_result(program, trained.state, trained.episodes, self.returns(trained), seed)
 
-    def write(self, learned: Learned, job: Job) -> dict[str, Path]:
+    def write(self, learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
         logs = {} if learned.curve is None else log_paths(job.folder, job.formats)
         return write_policy(learned, job) | logs
 
-    def told(self, learned: Learned) -> tuple[list[str], list[str]]:
+    def told(self, learned: LearnedActorCritic) -> tuple[list[str], list[str]]:
         return curve_lines(learned), []

@@ -22,7 +22,7 @@ BLOCK = 16
 
 
 @dataclass(frozen=True)
-class Form:
+class StaticConfig:
     """All that is known before compiling."""
 
     states: int
@@ -120,7 +120,7 @@ class Row(NamedTuple):
     are the two above."""
 
 
-def unpacked(form: Form, packed: jax.Array) -> Row:
+def unpack_row(form: StaticConfig, packed: jax.Array) -> Row:
     """From fields (fields, ..., replicas); all of a state's `rows` are `rows.T`."""
     a = form.actions
     u, (v, w, actor_had, critic_had) = packed[:a], packed[a : a + 4]
@@ -131,7 +131,7 @@ def unpacked(form: Form, packed: jax.Array) -> Row:
     )
 
 
-def packed(row: Row) -> jax.Array:
+def pack_row(row: Row) -> jax.Array:
     numbers = [row.v, row.w, row.actor_had, row.critic_had]
     parts = [row.u, jnp.stack(numbers)]
     if row.actor_trace is not None and row.critic_trace is not None and row.mark is not None:
@@ -140,17 +140,17 @@ def packed(row: Row) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def read(form: Form, rows: jax.Array, states: jax.Array) -> Row:
+def read(form: StaticConfig, rows: jax.Array, states: jax.Array) -> Row:
     """The rows of `states` (..., replicas)."""
     replica = jnp.arange(states.shape[-1])
     found = rows.at[replica, states].get(mode="promise_in_bounds")
-    return unpacked(form, jnp.moveaxis(found, -1, 0))
+    return unpack_row(form, jnp.moveaxis(found, -1, 0))
 
 
 def write(rows: jax.Array, states: jax.Array, row: Row) -> jax.Array:
     """With the rows of `states` (..., replicas) replaced; a state out of range is left alone."""
     replica = jnp.arange(states.shape[-1])
-    return rows.at[replica, states].set(jnp.moveaxis(packed(row), 0, -1), mode="drop")
+    return rows.at[replica, states].set(jnp.moveaxis(pack_row(row), 0, -1), mode="drop")
 
 
 # --- random draws, acting and gradients -----------------------------------------------------------
@@ -170,7 +170,7 @@ def uniforms(blocks: int, state: LearnerState) -> tuple[jax.Array, jax.Array]:
     return drawn[0, :, 0], jnp.transpose(drawn[:, :, 1:], (2, 0, 1))
 
 
-def begin(world: World, uniform: jax.Array) -> jax.Array:
+def initial_states(world: World, uniform: jax.Array) -> jax.Array:
     """(replicas,) first states of the episode."""
     found = jnp.searchsorted(world.start, uniform, side="right", method="scan_unrolled")
     return found.astype(jnp.int32)
@@ -186,7 +186,7 @@ def normals(state: LearnerState, part: jax.Array | int, shape: tuple[int, ...]) 
 
 
 def move(
-    form: Form, world: World, place: jax.Array, action: jax.Array, uniform: jax.Array
+    form: StaticConfig, world: World, place: jax.Array, action: jax.Array, uniform: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Where an action leads, the reward, and whether the episode terminates."""
     pair = place * form.actions + action
@@ -198,7 +198,7 @@ def move(
 
 
 def act(
-    form: Form, exploration: jax.Array, u: jax.Array, uniform: jax.Array
+    form: StaticConfig, exploration: jax.Array, u: jax.Array, uniform: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Action and rho (replicas,), and grad log pi (actions, replicas), by the preferences `u`.
 
@@ -237,7 +237,7 @@ def median(sizes: jax.Array) -> jax.Array:
     return jnp.where(count > 0, jnp.sum(chosen, axis=0) / 2.0, 0.0)
 
 
-def actor_signal(form: Form, gradient: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+def actor_signal(form: StaticConfig, gradient: jax.Array) -> tuple[jax.Array, jax.Array | None]:
     """What goes into the trace of the row, and C; None without noise."""
     if not form.noisy_actor:
         return gradient, None
@@ -250,12 +250,12 @@ def actor_signal(form: Form, gradient: jax.Array) -> tuple[jax.Array, jax.Array 
     return unit * (bound / jnp.where(length > 0.0, length, 1.0)), bound
 
 
-def ratio(bound: jax.Array, norm: jax.Array) -> jax.Array:
+def clip_ratio(bound: jax.Array, norm: jax.Array) -> jax.Array:
     """k = C / ||z||, and 0 for z = 0, which has no direction. Never infinite, for k times 0."""
     k = jnp.minimum(bound / jnp.where(norm > 0.0, norm, 1.0), np.finfo(np.float64).max)
     return jnp.where(norm > 0.0, k, 0.0)
 
 
-def pick(condition: jax.Array, yes: Any, no: Any) -> Any:
+def tree_where(condition: jax.Array, yes: Any, no: Any) -> Any:
     """One of two trees, by replica."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -3,7 +3,7 @@
 The grid that was searched (Table 1), the settings found best for DP-Actor (Table 2), standard
 deviations of the performance (Table 3), cosine similarities of eligibility traces (Table 4).
 Learning curves are printed as figures only, so there is no number to compare them with; what the
-text says of their order is in `SAID`.
+text says of their order is in `STATEMENTS`.
 """
 
 STEPS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5)
@@ -42,7 +42,7 @@ TABLE_4: dict[str, dict[str, dict[str, float]]] = {
 }
 """Mean cosine similarity with the trace of the run without noise: by variant, then by trace."""
 
-SAID = (
+STATEMENTS = (
     "DP-Critic does best of the private variants, in both environments.",
     "DP-Actor is about as good at smaller budgets: down to 0.5 in MDP-100 and to 1 in Taxi-v2.",
     "DP-Critic is about as good down to 1 in MDP-100 and to 5 in Taxi-v2.",

@@ -24,7 +24,7 @@ from privrl.envs.tabular import TabularMDP
 from privrl.papers.seo2020 import parts
 from privrl.papers.seo2020.dense import dense_episode
 from privrl.papers.seo2020.fast import lazy_episode, with_pending_noise
-from privrl.papers.seo2020.parts import Form, LearnerState, World
+from privrl.papers.seo2020.parts import LearnerState, StaticConfig, World
 
 if TYPE_CHECKING:
     from privrl.papers.seo2020.learner import ActorCritic
@@ -36,7 +36,7 @@ SWEEPABLE = ("actor_step", "critic_step", "correction_step", "lambda_", "sigma",
 def check_share(name: str, value: object) -> None:
     """Refuse what is not from 0 to 1."""
     if checks.non_negative(name, value) > 1.0:
-        raise InputError(f"{name} must be at most 1.")
+        raise InputError("must be at most 1.", field=name)
 
 
 def check_setting(name: str, value: object) -> None:
@@ -47,14 +47,14 @@ def check_setting(name: str, value: object) -> None:
     try:
         entries = np.asarray(value).ravel().tolist()
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, or an array of numbers.") from None
+        raise InputError("must be a number, or an array of numbers.", field=name) from None
     for entry in entries:
         check(name, entry)
 
 
 @partial(jax.jit, static_argnames=("form", "episodes"))
 def _advance(
-    form: Form, world: World, state: LearnerState, episodes: int
+    form: StaticConfig, world: World, state: LearnerState, episodes: int
 ) -> tuple[LearnerState, dict[str, jax.Array]]:
     def body(now: LearnerState, _: None) -> tuple[LearnerState, dict[str, jax.Array]]:
         play = dense_episode if form.dense else lazy_episode
@@ -67,7 +67,7 @@ def _advance(
 
 @partial(jax.jit, static_argnames=("form", "episodes"))
 def _advance_with_traces(
-    form: Form, world: World, state: LearnerState, episodes: int
+    form: StaticConfig, world: World, state: LearnerState, episodes: int
 ) -> tuple[LearnerState, tuple[jax.Array, jax.Array]]:
     """(episodes, S, A) and (episodes, S): the traces at the end of each, averaged over replicas."""
 
@@ -80,11 +80,11 @@ def _advance_with_traces(
 
 
 @partial(jax.jit, static_argnames="form")
-def _flush(form: Form, state: LearnerState) -> LearnerState:
-    row = parts.unpacked(form, state.rows.T)
+def _flush(form: StaticConfig, state: LearnerState) -> LearnerState:
+    row = parts.unpack_row(form, state.rows.T)
     # Of the coming episode, a part that no episode draws from.
     normals = parts.normals(state, 1 + form.blocks, (form.actions + 1, form.states))
-    packed = parts.packed(with_pending_noise(row, state, normals))
+    packed = parts.pack_row(with_pending_noise(row, state, normals))
     return state._replace(rows=packed.T)
 
 
@@ -130,7 +130,7 @@ class ActorCriticProgram:
             raise InputError(f"{env.name} sets no limit to an episode: say max_steps.")
         self.config = config
         self.env = env
-        self.form = Form(
+        self.form = StaticConfig(
             states=env.num_states,
             actions=env.num_actions,
             horizon=min(limits),
@@ -167,7 +167,9 @@ class ActorCriticProgram:
         every = {**own, **given, "gamma": self.config.gamma}
         for name, value in every.items():
             if np.shape(value) not in ((), (replicas,)):
-                raise InputError(f"{name} must be one number, or one for each of {replicas} keys.")
+                raise InputError(
+                    f"must be one number, or one for each of {replicas} keys.", field=name
+                )
         with jax.enable_x64(True):
             numbers = {
                 name: jnp.broadcast_to(jnp.asarray(value, jnp.float64), (replicas,))

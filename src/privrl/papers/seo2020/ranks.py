@@ -29,7 +29,7 @@ class Ranks(NamedTuple):
     """(replicas,)."""
 
 
-def start(places: int, replicas: int) -> Ranks:
+def initial_ranks(places: int, replicas: int) -> Ranks:
     """All traces 0."""
     return Ranks(
         jnp.zeros((places, replicas)),
@@ -48,7 +48,7 @@ def visit(ranks: Ranks, state: jax.Array, ratio: jax.Array, decay: jax.Array) ->
     new = ratio * (1.0 + decay * before)
     target = jnp.sum((index != source) & (sizes > new), axis=0, dtype=jnp.int32)
 
-    def moved(values: jax.Array, inserted: jax.Array) -> jax.Array:
+    def shift(values: jax.Array, inserted: jax.Array) -> jax.Array:
         later = jnp.roll(values, -1, axis=0)
         earlier = jnp.roll(values, 1, axis=0)
         up = (index >= source) & (index < target)
@@ -57,10 +57,10 @@ def visit(ranks: Ranks, state: jax.Array, ratio: jax.Array, decay: jax.Array) ->
         return jnp.where(index == target, inserted, rest)
 
     taken = jnp.maximum(ranks.taken, source + 1)
-    return Ranks(moved(sizes, new), moved(ranks.state, state), taken)
+    return Ranks(shift(sizes, new), shift(ranks.state, state), taken)
 
 
-def measure(
+def norm_and_median(
     ranks: Ranks, error: jax.Array, state: jax.Array, amount: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Norm, and median of the non-zero absolute entries, of delta e - amount x_state.
@@ -77,17 +77,17 @@ def measure(
     changed = jnp.abs(error * trace - amount)
     sizes = jnp.where(was, 0.0, jnp.abs(error) * ranks.size)
 
-    def ranked(k: jax.Array) -> jax.Array:
+    def kth_largest(k: jax.Array) -> jax.Array:
         place = k + (k >= skipped)
         found = jnp.take_along_axis(ranks.size, jnp.clip(place, 0, places - 1)[None], axis=0)[0]
         return jnp.where(k < 0, jnp.inf, jnp.where(place < places, jnp.abs(error) * found, 0.0))
 
-    def merged(k: jax.Array) -> jax.Array:
-        return jnp.minimum(ranked(k - 1), jnp.maximum(ranked(k), changed))
+    def merged_kth_largest(k: jax.Array) -> jax.Array:
+        return jnp.minimum(kth_largest(k - 1), jnp.maximum(kth_largest(k), changed))
 
     count = jnp.sum(sizes > 0.0, axis=0, dtype=jnp.int32) + (changed > 0.0)
-    middle = (merged((count - 1) // 2) + merged(count // 2)) / 2.0
-    largest = merged(jnp.zeros_like(count))
+    middle = (merged_kth_largest((count - 1) // 2) + merged_kth_largest(count // 2)) / 2.0
+    largest = merged_kth_largest(jnp.zeros_like(count))
     unit = jnp.where(largest > 0.0, largest, 1.0)
     squares = jnp.sum((sizes / unit) ** 2, axis=0) + (changed / unit) ** 2
     return largest * jnp.sqrt(squares), jnp.where(count > 0, middle, 0.0)

@@ -21,7 +21,7 @@ departure is a field of `FunctionalQ`. What the paper leaves open or prints othe
 - The network is that of the public code, and starts as there: uniform weights and biases, within
   1 / sqrt(inputs) of a layer.
 - A step limit cuts an episode off, and y_t bootstraps there; the public code takes it for terminal.
-- An episode that terminates before that stays where it is: lanes, which are runs side by side,
+- An episode that terminates before that stays where it is: replicas, which are runs side by side,
   begin each episode together.
 
 Released: nothing is certified. The paper's promise is a Claim: theta is never noised, only what is
@@ -151,12 +151,12 @@ class Algorithm1:
         self.fresh_path, self.g = fresh_path, fresh_path()
         self.samples: list[Sample] = []
 
-    def episode(self, chance: Chance) -> float:
+    def episode(self, prob: Chance) -> float:
         """The lines of the inner loop for each sample, and those after it when they are due.
 
         Returns the sum of the rewards.
         """
-        learner, x, earned = self.learner, float(chance.start), 0.0
+        learner, x, earned = self.learner, float(prob.start), 0.0
         self.g.insert(x)
         for k in range(self.horizon):
             t = len(self.samples)
@@ -168,10 +168,10 @@ class Algorithm1:
             action = int(np.argmax(self.q(self.weights, x) + self.g(x)[0]))
             first, last, decay = EXPLORATION
             rate = last + (first - last) * math.exp(-t / decay)
-            if learner.acting == "epsilon-greedy" and chance.explores[k] < rate:
-                action = int(chance.any_action[k])
+            if learner.acting == "epsilon-greedy" and prob.explores[k] < rate:
+                action = int(prob.any_action[k])
             # Receive r_t and s_{t+1}.
-            after, reward = self.world(x, action, float(chance.moves[k]))
+            after, reward = self.world(x, action, float(prob.moves[k]))
             # For each action: insert s_{t+1} into the list, and sample g_a there.
             self.g.insert(after)
             ends = learner.terminal and k == self.horizon - 1
@@ -181,7 +181,7 @@ class Algorithm1:
             number = len(self.samples)
             due = number % learner.batch == 0 if learner.updates == "batch" else True
             if due and learner.batch <= number <= learner.samples:
-                self.update([self.samples[int(i)] for i in chance.picks[k]])
+                self.update([self.samples[int(i)] for i in prob.picks[k]])
         return earned
 
     def update(self, batch: list[Sample]) -> None:
@@ -194,7 +194,7 @@ class Algorithm1:
             error = float(self.q(self.weights, s.x)[s.action] + self.g(s.x)[0][s.action] - y)
             if learner.loss == "huber":
                 error = max(-1.0, min(1.0, error))
-            slope = self.network.slope(self.weights, np.array([s.x]), s.action)
+            slope = self.network.gradient(self.weights, np.array([s.x]), s.action)
             gradient += error * slope / len(batch)
         if learner.clamp is not None:
             gradient = np.clip(gradient, -learner.clamp, learner.clamp)
@@ -215,11 +215,11 @@ class Network:
 
     def q(self, weights: Floats, x: Floats) -> Floats:
         """(actions,): the values at a state."""
-        return self._layers(weights, x)[-1]
+        return self._activations(weights, x)[-1]
 
-    def slope(self, weights: Floats, x: Floats, action: int) -> Floats:
+    def gradient(self, weights: Floats, x: Floats, action: int) -> Floats:
         """dQ(x, action) / dtheta, by backpropagation."""
-        kept = self._layers(weights, x)
+        kept = self._activations(weights, x)
         back = np.zeros(self.shapes[-1][1])
         back[action] = 1.0
         found: list[Floats] = []
@@ -228,7 +228,7 @@ class Network:
             back = (matrix @ back) * (kept[number] > 0.0)
         return np.concatenate(found)
 
-    def _layers(self, weights: Floats, x: Floats) -> list[Floats]:
+    def _activations(self, weights: Floats, x: Floats) -> list[Floats]:
         """What goes into each layer, and last Q."""
         *hidden, (matrix, bias) = self._parameters(weights)
         kept = [x]

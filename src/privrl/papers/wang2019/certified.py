@@ -41,9 +41,9 @@ DELTA = 1e-4
 EPSILONS = (0.9, 0.45)
 RADII = (0.01, 0.03, 0.1, 0.3, 1.0)
 REWARD_RANGE = (0.0, 0.5)
-BLIND = 12.5
+BLIND_RETURN = 12.5
 STEPS = 50
-JUDGED = 2000
+EVAL_EPISODES = 2000
 """Fresh episodes for each learned policy."""
 
 # Policies are looked up at so many positions, 0 and 1 included.
@@ -79,7 +79,7 @@ LEARNERS: dict[str, FunctionalQ] = {
 """All without a budget yet. The last three are the baselines of Figure 2, in a form that holds."""
 
 
-def certified(
+def certified_rows(
     seeds: Sequence[int] = range(100, 120),
     *,
     epsilons: Iterable[float] = EPSILONS,
@@ -102,7 +102,7 @@ def _row(learner: FunctionalQ, seeds: Sequence[int], about: Row) -> Row:
     returns = np.array(
         [
             [
-                judged(task, learner.learn(task, session=PrivacySession(seed=s)).policy, s)
+                mean_return(task, learner.learn(task, session=PrivacySession(seed=s)).policy, s)
                 for task in TASKS
             ]
             for s in seeds
@@ -121,7 +121,7 @@ def _row(learner: FunctionalQ, seeds: Sequence[int], about: Row) -> Row:
         "error": None if math.isnan(error) else float(error),
         "task": float(returns[:, 0].mean()),
         "mirror": float(returns[:, 1].mean()),
-        "blind": BLIND,
+        "blind": BLIND_RETURN,
         "optimum": sum(best) / 2,
         "ceiling": None if budget is None or radius is None else ceiling(budget, radius),
     }
@@ -130,7 +130,7 @@ def _row(learner: FunctionalQ, seeds: Sequence[int], about: Row) -> Row:
 # --- judging --------------------------------------------------------------------------------------
 
 
-def judged(task: Interval, policy: Policy, seed: int) -> float:
+def mean_return(task: Interval, policy: Policy, seed: int) -> float:
     """The mean return of fresh episodes, the policy looked up on a fine grid of positions."""
     positions = np.linspace(0.0, 1.0, _POSITIONS)[:, None]
     table = np.asarray(policy.probabilities(positions), np.float32)
@@ -143,11 +143,11 @@ def judged(task: Interval, policy: Policy, seed: int) -> float:
 def _returns(task: Interval, table: jax.Array, key: jax.Array) -> jax.Array:
     def act(key: jax.Array, observation: jax.Array) -> jax.Array:
         at = jnp.round(observation[0] * (_POSITIONS - 1)).astype(jnp.int32)
-        chances = table[at]
-        chosen = choose(jnp, chances, jax.random.uniform(key, (), chances.dtype))
+        probs = table[at]
+        chosen = choose(jnp, probs, jax.random.uniform(key, (), probs.dtype))
         return jnp.asarray(chosen, jnp.int32)
 
-    played = episodes(task, act, key, JUDGED)
+    played = episodes(task, act, key, EVAL_EPISODES)
     earned = jnp.where(played.valid, played.transitions.reward, 0.0)
     return jnp.asarray(jnp.mean(jnp.sum(earned, axis=1)))
 
@@ -177,7 +177,7 @@ def optima() -> tuple[float, float]:
 def ceiling(budget: Budget, radius: float) -> float:
     """The best mean over both tasks that any learner with this budget and radius can have."""
     task, mirror = optima()
-    total = 2.0 * BLIND
+    total = 2.0 * BLIND_RETURN
     worth = [[task, total - mirror], [total - task, mirror]]
     apart = limits.steps_between(REWARD_RANGE[1] - REWARD_RANGE[0], radius)
     return limits.ceiling(worth, budget, [[1, apart], [apart, 1]])

@@ -1,4 +1,4 @@
-"""Random words, normals and minibatches for many lanes, in few calls of the generator.
+"""Random words, normals and minibatches for many replicas, in few calls of the generator.
 
 For learners that certify nothing: numbers are 32-bit.
 """
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 
-def words(key: jax.Array, count: int) -> jax.Array:
+def random_words(key: jax.Array, count: int) -> jax.Array:
     """So many random words of 32 bits, from a key that is used once.
 
     The generator makes two words at a time; `jax.random.bits` gives one for them, `split` both.
@@ -30,7 +30,7 @@ def uniform(bits: jax.Array) -> jax.Array:
     return (bits >> 8).astype(jnp.float32) * 2.0**-24
 
 
-def below(bits: jax.Array, limit: jax.Array | int) -> jax.Array:
+def integers_below(bits: jax.Array, limit: jax.Array | int) -> jax.Array:
     """Whole numbers from 0 below a limit of less than 2^16, from 32 random bits each.
 
     (bits * limit) / 2^32 in halves of 16 bits.
@@ -53,7 +53,7 @@ def subsets(key: jax.Array, number: jax.Array, size: int) -> jax.Array:
     order = jnp.arange(size, dtype=jnp.int32)
     cells = jnp.maximum(number - size + 1, 1)[:, None]
     # A uniform one of m + k: below m it is a cell, and above it the number of a former entry.
-    urn = below(words(key, number.shape[0] * size).reshape(-1, size), cells + order)
+    urn = integers_below(random_words(key, number.shape[0] * size).reshape(-1, size), cells + order)
 
     def follow(loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         further = jnp.take_along_axis(loop[0], loop[0], axis=1, mode="promise_in_bounds")

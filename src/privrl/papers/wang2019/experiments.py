@@ -2,8 +2,8 @@
 
 What is printed: Figure 1, learning curves at six noise levels with one path for the whole run
 (J = 1) and with a fresh one for each batch (J = T / B), averaged over ten seeds. There is no number
-to compare them with; what the text says of their order is in `printed.SAID`, and `verdicts` says
-whether it holds here.
+to compare them with; what the text says of their order is in `printed.STATEMENTS`, and `verdicts`
+says whether it holds here.
 
 What is not printed, and what stands here for it: everything about the task, the network and its
 learning is from the authors' public code (`FunctionalQ.public_code`), which differs from
@@ -31,7 +31,7 @@ from privrl.envs import Interval
 from privrl.papers.wang2019.fast import train
 from privrl.papers.wang2019.learner import FunctionalQ
 from privrl.papers.wang2019.path import Edge
-from privrl.papers.wang2019.printed import SAID, SIGMAS
+from privrl.papers.wang2019.printed import SIGMAS, STATEMENTS
 
 Row = dict[str, Any]
 Preset = Literal["printed", "public-code"]
@@ -50,7 +50,7 @@ OPTIMUM = 20.71
 def learner(preset: Preset, resets: int, edge: Edge = "correct") -> FunctionalQ:
     """The settings of a curve but for its sigma."""
     if preset not in get_args(Preset):
-        raise InputError(f"preset must be 'printed' or 'public-code', not {preset!r}.")
+        raise InputError(f"must be 'printed' or 'public-code', not {preset!r}.", field="preset")
     make = FunctionalQ.printed if preset == "printed" else FunctionalQ.public_code
     return make(resets=resets, sigma=0.0, rate=1.0, edge=edge)
 
@@ -108,12 +108,12 @@ def verdicts(rows: Iterable[Row]) -> Iterator[Row]:
         about = {"experiment": "figure 1, what is said", "preset": preset, "edge": edge}
         for resets in many:
             # The mean over the whole curve: who learns later has less of it.
-            falls = [_above(curves[resets, a], curves[resets, b], "mean") for a, b in _STEPS]
-            whole = _above(curves[resets, SIGMAS[0]], curves[resets, SIGMAS[-1]], "mean")
+            falls = [_z_score(curves[resets, a], curves[resets, b], "mean") for a, b in _STEPS]
+            whole = _z_score(curves[resets, SIGMAS[0]], curves[resets, SIGMAS[-1]], "mean")
             yield {
                 **about,
                 "resets": resets,
-                "said": SAID[0],
+                "said": STATEMENTS[0],
                 "holds": whole > 2.0 and min(falls) > -2.0,
                 "standard_errors": [round(one, 2) for one in falls],
             }
@@ -122,15 +122,15 @@ def verdicts(rows: Iterable[Row]) -> Iterator[Row]:
             yield {
                 **about,
                 "resets": resets,
-                "said": SAID[1],
-                "holds": share > _LIMITED,
+                "said": STATEMENTS[1],
+                "holds": share > _LIMITED_SHARE,
                 "share": round(share, 3),
             }
-            gains = [_above(curves[resets, s], curves[1, s], "last") for s in SIGMAS[1:]]
+            gains = [_z_score(curves[resets, s], curves[1, s], "last") for s in SIGMAS[1:]]
             yield {
                 **about,
                 "resets": resets,
-                "said": SAID[2],
+                "said": STATEMENTS[2],
                 # One number for all levels: a sum of so many of variance 1.
                 "holds": sum(gains) / math.sqrt(len(gains)) > 2.0,
                 "standard_errors": [round(one, 2) for one in gains],
@@ -139,10 +139,10 @@ def verdicts(rows: Iterable[Row]) -> Iterator[Row]:
 
 _STEPS = tuple(pairwise(SIGMAS))
 # What is left of the best return, for the loss to be called limited.
-_LIMITED = 0.9
+_LIMITED_SHARE = 0.9
 
 
-def _above(first: Row, second: Row, name: str) -> float:
+def _z_score(first: Row, second: Row, name: str) -> float:
     """By how many standard errors the first is above the second."""
     variances = [row[f"{name}_deviation"] ** 2 / row["runs"] for row in (first, second)]
     difference: float = first[f"{name}_return"] - second[f"{name}_return"]

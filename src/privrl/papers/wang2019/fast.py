@@ -1,7 +1,7 @@
 """Algorithm 1 of Wang and Hegde (2019) compiled, for many runs side by side.
 
 `privrl.papers.wang2019.algorithm` says what it does, line by line, and what the paper leaves open;
-tests hold the two equal. Lanes are runs, each with its own key, sigma, beta, alpha and gamma.
+tests hold the two equal. Replicas are runs, each with its own key, sigma, beta, alpha and gamma.
 
 The path is drawn as states come up, with the exact law (`privrl.papers.wang2019.path`): after a
 reset at all states so far in one pass, then at new ones given their neighbours. Between resets and
@@ -25,8 +25,8 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike
 
-from privrl.control.lanes import by_parts
-from privrl.control.walks import Env
+from privrl.control.replicas import run_in_parts
+from privrl.control.rollouts import Env
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -39,11 +39,11 @@ from privrl.papers.wang2019.path import Path
 
 Tree = TypeVar("Tree")
 
-# So many lanes are compiled together; more are further calls of the same, on as many cores as there
-# are. Larger arrays would not stay in a core's cache.
-_LANES = 16
-# Settings that compiled code does not see: numbers that each lane has for itself, and a promise.
-_UNSEEN: dict[str, Any] = {
+# So many replicas are compiled together; more are further calls of the same, on as many cores as
+# there are. Larger arrays would not stay in a core's cache.
+_REPLICAS = 16
+# Settings that compiled code does not see: numbers that each replica has for itself, and a promise.
+_DYNAMIC_SETTINGS: dict[str, Any] = {
     "sigma": 0.0,
     "rate": 1.0,
     "step": 1.0,
@@ -57,7 +57,7 @@ _UNSEEN: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Form:
+class StaticConfig:
     """All that compiled code must know beforehand."""
 
     learner: FunctionalQ
@@ -88,7 +88,8 @@ class Form:
         return tuple(pairwise(sizes))
 
     def layers(self, weights: jax.Array) -> Iterator[tuple[jax.Array, jax.Array]]:
-        """(lanes, inputs, outputs) and (lanes, outputs) of each layer, from (lanes, all)."""
+        """(replicas, inputs, outputs) and (replicas, outputs) of each layer, from (replicas,
+        all)."""
         at = 0
         for rows, columns in self.shapes:
             matrix = weights[:, at : at + rows * columns].reshape(-1, rows, columns)
@@ -96,14 +97,14 @@ class Form:
             yield matrix, weights[:, at : at + columns]
             at += columns
 
-    def scaled(self, observations: jax.Array) -> jax.Array:
+    def scale_observations(self, observations: jax.Array) -> jax.Array:
         """(..., 1) observations as numbers in [0, 1]."""
         share = (observations[..., 0] - self.low) / (self.high - self.low)
         return jnp.clip(share, 0.0, 1.0).astype(jnp.float32)
 
 
-def _mixed(weights: jax.Array, rows: jax.Array) -> jax.Array:
-    """The sum over i of weights[i, j] rows[i], for each j: (lanes, j, n).
+def _matmul(weights: jax.Array, rows: jax.Array) -> jax.Array:
+    """The sum over i of weights[i, j] rows[i], for each j: (replicas, j, n).
 
     Points come last, so that they fill vector registers; a dot of one or two rows does not pay.
     """
@@ -113,26 +114,26 @@ def _mixed(weights: jax.Array, rows: jax.Array) -> jax.Array:
     return sum(terms[1:], terms[0])
 
 
-def values_of(form: Form, weights: jax.Array, x: jax.Array) -> list[jax.Array]:
-    """What goes into each layer, (lanes, units, n), and last Q, (lanes, actions, n)."""
+def forward(form: StaticConfig, weights: jax.Array, x: jax.Array) -> list[jax.Array]:
+    """What goes into each layer, (replicas, units, n), and last Q, (replicas, actions, n)."""
     kept = [x[:, None]]
     for number, (matrix, bias) in enumerate(form.layers(weights)):
-        out = _mixed(matrix, kept[-1]) + bias[:, :, None]
+        out = _matmul(matrix, kept[-1]) + bias[:, :, None]
         kept.append(out if number == len(form.shapes) - 1 else jnp.maximum(out, 0.0))
     return kept
 
 
-def gradient_of(
-    form: Form, weights: jax.Array, kept: list[jax.Array], errors: jax.Array
+def backward(
+    form: StaticConfig, weights: jax.Array, kept: list[jax.Array], errors: jax.Array
 ) -> jax.Array:
-    """The sum over points of errors' dQ / dweights, (lanes, all), by hand: errors like Q."""
+    """The sum over points of errors' dQ / dweights, (replicas, all), by hand: errors like Q."""
     found: list[jax.Array] = []
-    lanes = weights.shape[0]
+    replicas = weights.shape[0]
     for number, (matrix, _) in reversed(list(enumerate(form.layers(weights)))):
         slopes = jnp.einsum("lin,ljn->lij", kept[number], errors)
-        found = [slopes.reshape(lanes, -1), jnp.sum(errors, axis=2), *found]
+        found = [slopes.reshape(replicas, -1), jnp.sum(errors, axis=2), *found]
         if number > 0:
-            back = _mixed(jnp.swapaxes(matrix, 1, 2), errors)
+            back = _matmul(jnp.swapaxes(matrix, 1, 2), errors)
             errors = jnp.where(kept[number] > 0.0, back, 0.0)
     return jnp.concatenate(found, axis=1)
 
@@ -141,46 +142,47 @@ def gradient_of(
 
 
 class FunctionalQState(NamedTuple):
-    """Where runs stand; lanes first. Sample t is in row t, and its state in slot t + t // horizon
-    of the path, followed by the state it led to."""
+    """Where runs stand; replicas first. Sample t is in row t, and its state in slot t + t //
+    horizon of the path, followed by the state it led to."""
 
     weights: jax.Array
-    """(lanes, all)."""
+    """(replicas, all)."""
 
     squares: jax.Array
-    """(lanes, all): running means of squared gradients, for RMSprop."""
+    """(replicas, all): running means of squared gradients, for RMSprop."""
 
     target: jax.Array
-    """(lanes, all): weights of the network that y_t comes from, if it is another."""
+    """(replicas, all): weights of the network that y_t comes from, if it is another."""
 
     target_values: jax.Array
-    """(lanes, actions, slots): what that network gives, without noise; no slots without it."""
+    """(replicas, actions, slots): what that network gives, without noise; no slots without it."""
 
     late_values: jax.Array
-    """(lanes, actions, window): the same, of slots that wait to be merged."""
+    """(replicas, actions, window): the same, of slots that wait to be merged."""
 
     path: Path
     rows: jax.Array
-    """(lanes, samples, fields): see `Row`."""
+    """(replicas, samples, fields): see `Row`."""
 
     place: Any
-    """The environments' states, (lanes,)."""
+    """The environments' states, (replicas,)."""
 
     x: jax.Array
-    """(lanes,): the state, scaled."""
+    """(replicas,): the state, scaled."""
 
     here: jax.Array
-    """(lanes, components): the path there."""
+    """(replicas, components): the path there."""
 
     time: jax.Array
-    """(lanes,): samples so far, the same for all."""
+    """(replicas,): samples so far, the same for all."""
 
     world: jax.Array
     actor: jax.Array
     replay: jax.Array
     noise: jax.Array
     resets: jax.Array
-    """(lanes,) keys of the random streams, the last two for noise: a state tells what will come."""
+    """(replicas,) keys of the random streams, the last two for noise: a state tells what will
+    come."""
 
     numbers: dict[str, jax.Array]
 
@@ -205,43 +207,45 @@ class Row(NamedTuple):
     """g(s_{t+1}), an action each."""
 
 
-def _packed(row: Row) -> jax.Array:
-    """(lanes, ..., fields)."""
+def _pack_row(row: Row) -> jax.Array:
+    """(replicas, ..., fields)."""
     numbers = [row.x, row.action, row.aim, row.goes_on, row.reward]
     if row.after is None or row.ahead is None:
         return jnp.stack(numbers, axis=-1)
     return jnp.concatenate([jnp.stack([*numbers, row.after], axis=-1), row.ahead], axis=-1)
 
 
-def _unpacked(form: Form, rows: jax.Array) -> Row:
+def _unpack_row(form: StaticConfig, rows: jax.Array) -> Row:
     numbers = [rows[..., field] for field in range(5)]
     return Row(*numbers, *((rows[..., 5], rows[..., 6:]) if form.paths == 1 else (None, None)))
 
 
-class Drawn(NamedTuple):
-    """All chance of an episode, drawn beforehand."""
+class Randomness(NamedTuple):
+    """All probability of an episode, drawn beforehand."""
 
     begun: Any
-    """A fresh state of the environment, (lanes,)."""
+    """A fresh state of the environment, (replicas,)."""
 
-    chance: Any
-    """(steps, lanes): where actions lead."""
+    prob: Any
+    """(steps, replicas): where actions lead."""
 
     explores: jax.Array
-    """(steps, lanes), from [0, 1): below the rate of exploration, any action is taken."""
+    """(steps, replicas), from [0, 1): below the rate of exploration, any action is taken."""
 
     any_action: jax.Array
-    """(steps, lanes), uniform."""
+    """(steps, replicas), uniform."""
 
     picks: jax.Array
-    """(steps, lanes, batch): which samples an update takes."""
+    """(steps, replicas, batch): which samples an update takes."""
 
     normals: jax.Array
-    """(1 + steps, lanes, components): for the first state, and where each action leads."""
+    """(1 + steps, replicas, components): for the first state, and where each action leads."""
 
 
-def drawn(form: Form, env: Environment[Any, Any], state: FunctionalQState) -> Drawn:
-    """The chance of the coming episode, in each lane from its keys alone.
+def draw_randomness(
+    form: StaticConfig, env: Environment[Any, Any], state: FunctionalQState
+) -> Randomness:
+    """The probability of the coming episode, in each replica from its keys alone.
 
     In few calls, because each takes most of a second to compile.
     """
@@ -249,28 +253,28 @@ def drawn(form: Form, env: Environment[Any, Any], state: FunctionalQState) -> Dr
     episode = state.time[0] // steps
     words = max(2 * (1 + steps), (1 + steps) * components)
 
-    def one(keys: jax.Array) -> Drawn:
+    def one(keys: jax.Array) -> Randomness:
         own = jax.vmap(jax.random.fold_in, (0, None))(keys, episode)
-        bits = jax.vmap(partial(draws.words, count=words))(own[:3])
+        bits = jax.vmap(partial(draws.random_words, count=words))(own[:3])
         each = jax.random.wrap_key_data(bits[0, : 2 * (1 + steps)].reshape(1 + steps, 2))
         number = episode * steps + 1 + jnp.arange(steps, dtype=jnp.int32)
-        return Drawn(
+        return Randomness(
             env.reset(each[0])[0],
             jax.vmap(env._draw)(each[1:]),
             draws.uniform(bits[1, :steps]),
-            draws.below(bits[1, steps : 2 * steps], form.actions),
-            _picks(form.learner, own[3], number),
+            draws.integers_below(bits[1, steps : 2 * steps], form.actions),
+            _minibatch_indices(form.learner, own[3], number),
             draws.normal(bits[2, : (1 + steps) * components].reshape(1 + steps, components)),
         )
 
     # Axes in the places of arrays: `vmap` takes a tree of them, of the same shape as what it gives.
-    lanes_second = Drawn(0, 1, 1, 1, 1, 1)  # type: ignore[arg-type]
+    replicas_second = Randomness(0, 1, 1, 1, 1, 1)  # type: ignore[arg-type]
     keys = jnp.stack([state.world, state.actor, state.noise, state.replay], axis=1)
-    found: Drawn = jax.vmap(one, out_axes=lanes_second)(keys)
+    found: Randomness = jax.vmap(one, out_axes=replicas_second)(keys)
     return found
 
 
-def _picks(learner: FunctionalQ, key: jax.Array, number: jax.Array) -> jax.Array:
+def _minibatch_indices(learner: FunctionalQ, key: jax.Array, number: jax.Array) -> jax.Array:
     """(steps, batch): the samples of an update when there are `number` (steps,) of them."""
     if learner.replay == 0:
         last = number[:, None] - learner.batch + jnp.arange(learner.batch, dtype=jnp.int32)
@@ -279,7 +283,7 @@ def _picks(learner: FunctionalQ, key: jax.Array, number: jax.Array) -> jax.Array
     return draws.subsets(key, there, learner.batch) + (number - there)[:, None]
 
 
-def _once(due: jax.Array, work: Callable[[Tree], Tree], now: Tree) -> Tree:
+def _run_if(due: jax.Array, work: Callable[[Tree], Tree], now: Tree) -> Tree:
     """`work` if it is due. A loop of at most one round, because a condition would copy `now`."""
 
     def body(loop: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
@@ -289,21 +293,21 @@ def _once(due: jax.Array, work: Callable[[Tree], Tree], now: Tree) -> Tree:
     return done
 
 
-def _settled(
-    form: Form, resets: jax.Array, copies: jax.Array, state: FunctionalQState
+def _merge_and_refresh(
+    form: StaticConfig, resets: jax.Array, copies: jax.Array, state: FunctionalQState
 ) -> FunctionalQState:
     """With nothing that waits; with a fresh path or a new second network, where they are due."""
     at, kept = state.path.merged[0], state.target_values
     if form.paths == 2:
         kept = lax.dynamic_update_slice_in_dim(kept, state.late_values, at, axis=2)
     state = state._replace(path=paths.merge(state.path), target_values=kept)
-    state = _once(resets, partial(_reset, form), state)
+    state = _run_if(resets, partial(_redraw_path, form), state)
     if form.paths == 2:
-        state = _once(copies, partial(_copy, form), state)
-    return _once(resets | copies, partial(_aimed, form), state)
+        state = _run_if(copies, partial(_copy_target, form), state)
+    return _run_if(resets | copies, partial(_recompute_targets, form), state)
 
 
-def _reset(form: Form, state: FunctionalQState) -> FunctionalQState:
+def _redraw_path(form: StaticConfig, state: FunctionalQState) -> FunctionalQState:
     """With a fresh path, at all states so far."""
     sigma, rate = state.numbers["sigma"], state.numbers["rate"]
     keys = jax.vmap(jax.random.fold_in, (0, None))(state.resets, state.time[0])
@@ -313,21 +317,21 @@ def _reset(form: Form, state: FunctionalQState) -> FunctionalQState:
     return state._replace(path=path, here=here)
 
 
-def _copy(form: Form, state: FunctionalQState) -> FunctionalQState:
+def _copy_target(form: StaticConfig, state: FunctionalQState) -> FunctionalQState:
     """The second network becomes what the first is; it is evaluated at all states so far."""
     points = jnp.where(jnp.isfinite(state.path.points), state.path.points, 0.0)
-    found = values_of(form, state.weights, points)[-1]
+    found = forward(form, state.weights, points)[-1]
     return state._replace(target=state.weights, target_values=found)
 
 
-def _aimed(form: Form, state: FunctionalQState) -> FunctionalQState:
+def _recompute_targets(form: StaticConfig, state: FunctionalQState) -> FunctionalQState:
     """With the aims of all samples anew."""
-    lanes, size = state.rows.shape[:2]
-    lane, number = jnp.arange(lanes)[:, None], jnp.arange(size, dtype=jnp.int32)
+    replicas, size = state.rows.shape[:2]
+    replica, number = jnp.arange(replicas)[:, None], jnp.arange(size, dtype=jnp.int32)
     slot = number + number // form.horizon
-    row = _unpacked(form, state.rows)
+    row = _unpack_row(form, state.rows)
     values = state.path.values
-    noise = values.at[lane, slot, row.action.astype(jnp.int32)].get(mode="promise_in_bounds")
+    noise = values.at[replica, slot, row.action.astype(jnp.int32)].get(mode="promise_in_bounds")
     row = row._replace(aim=row.reward - noise)
     if form.paths == 1:
         row = row._replace(ahead=values[:, slot + 1])
@@ -337,24 +341,24 @@ def _aimed(form: Form, state: FunctionalQState) -> FunctionalQState:
         )
         row = row._replace(aim=row.aim + row.goes_on * jnp.max(after, axis=1))
     known = (number < state.time[0])[:, None]
-    return state._replace(rows=jnp.where(known, _packed(row), state.rows))
+    return state._replace(rows=jnp.where(known, _pack_row(row), state.rows))
 
 
-def _arrived(
-    form: Form, state: FunctionalQState, x: jax.Array, normals: jax.Array
+def _add_state(
+    form: StaticConfig, state: FunctionalQState, x: jax.Array, normals: jax.Array
 ) -> FunctionalQState:
     """At one more state, with the path there, and the second network's values."""
     sigma, rate, waits = state.numbers["sigma"], state.numbers["rate"], state.path.waits[0]
     path, here = paths.insert(state.path, x, normals, sigma, rate, form.learner.edge)
     late = state.late_values
     if form.paths == 2:
-        there = values_of(form, state.target, x[:, None])[-1]
+        there = forward(form, state.target, x[:, None])[-1]
         late = lax.dynamic_update_slice_in_dim(late, there, waits, axis=2)
     return state._replace(path=path, late_values=late, x=x, here=here)
 
 
-def _sample(
-    form: Form, env: Environment[Any, Any], state: FunctionalQState, chance: Drawn
+def _take_sample(
+    form: StaticConfig, env: Environment[Any, Any], state: FunctionalQState, prob: Randomness
 ) -> tuple[FunctionalQState, jax.Array]:
     """One sample and what is learned at it."""
     learner, numbers, time = form.learner, state.numbers, state.time[0]
@@ -363,24 +367,24 @@ def _sample(
         copies = (time % learner.target == 0) & (time > 0)
     # Before the next check there is room for this sample's point and a new episode's first.
     settles = resets | copies | (state.path.waits[0] > form.horizon)
-    state = _once(settles, partial(_settled, form, resets, copies), state)
+    state = _run_if(settles, partial(_merge_and_refresh, form, resets, copies), state)
 
     x, noise = state.x, state.here[:, : form.actions]
-    noised = values_of(form, state.weights, x[:, None])[-1][:, :, 0] + noise
+    noised = forward(form, state.weights, x[:, None])[-1][:, :, 0] + noise
     action = jnp.argmax(noised, axis=1).astype(jnp.int32)
     if learner.acting == "epsilon-greedy":
         first, last, decay = EXPLORATION
         share = (first - last) * jnp.exp(-time / decay)
-        action = jnp.where(chance.explores < last + share, chance.any_action, action)
+        action = jnp.where(prob.explores < last + share, prob.any_action, action)
     step = jax.vmap(env._advance, (0, 0, 0, None))(
-        chance.chance, state.place, action, env.default_params
+        prob.prob, state.place, action, env.default_params
     )
     reward = step.reward.astype(jnp.float32)
     ends = step.terminated | step.truncated if learner.terminal else step.terminated
     goes_on = jnp.where(ends, 0.0, numbers["gamma"])
-    after = form.scaled(step.observation)
+    after = form.scale_observations(step.observation)
     slot = state.path.waits[0]
-    state = _arrived(form, state._replace(place=step.state), after, chance.normals)
+    state = _add_state(form, state._replace(place=step.state), after, prob.normals)
 
     taken = jnp.arange(form.actions) == action[:, None]
     aim = reward - jnp.sum(jnp.where(taken, noise, 0.0), axis=1)
@@ -392,7 +396,7 @@ def _sample(
         best = jnp.max(there + state.here[:, form.actions :], axis=1)
         row = row._replace(aim=aim + goes_on * best)
     state = state._replace(
-        rows=lax.dynamic_update_slice_in_dim(state.rows, _packed(row)[:, None], time, axis=1),
+        rows=lax.dynamic_update_slice_in_dim(state.rows, _pack_row(row)[:, None], time, axis=1),
         time=state.time + 1,
     )
     number = time + 1
@@ -400,29 +404,32 @@ def _sample(
     due = due & (number <= learner.samples)
     weights, squares = lax.cond(
         due,
-        lambda: update(form, state, chance.picks),
+        lambda: update(form, state, prob.picks),
         lambda: (state.weights, state.squares),
     )
     return state._replace(weights=weights, squares=squares), reward
 
 
-def update(form: Form, state: FunctionalQState, picks: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Weights, and running means of squares, after one update with those samples (lanes, batch)."""
+def update(
+    form: StaticConfig, state: FunctionalQState, picks: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Weights, and running means of squares, after one update with those samples (replicas,
+    batch)."""
     learner, weights, squares = form.learner, state.weights, state.squares
-    lane = jnp.arange(picks.shape[0])[:, None]
-    found = state.rows.at[lane, picks].get(mode="promise_in_bounds")
-    row = _unpacked(form, found)
+    replica = jnp.arange(picks.shape[0])[:, None]
+    found = state.rows.at[replica, picks].get(mode="promise_in_bounds")
+    row = _unpack_row(form, found)
     aim = row.aim
     if row.after is not None and row.ahead is not None:
-        ahead = values_of(form, weights, row.after)[-1] + jnp.moveaxis(row.ahead, 2, 1)
+        ahead = forward(form, weights, row.after)[-1] + jnp.moveaxis(row.ahead, 2, 1)
         aim = aim + row.goes_on * jnp.max(ahead, axis=1)
-    kept = values_of(form, weights, row.x)
+    kept = forward(form, weights, row.x)
     taken = jnp.arange(form.actions)[:, None] == row.action[:, None]
     error = jnp.sum(jnp.where(taken, kept[-1], 0.0), axis=1) - aim
     if learner.loss == "huber":
         error = jnp.clip(error, -1.0, 1.0)
     errors = jnp.where(taken, error[:, None] / learner.batch, 0.0)
-    gradient = gradient_of(form, weights, kept, errors)
+    gradient = backward(form, weights, kept, errors)
     if learner.clamp is not None:
         gradient = jnp.clip(gradient, -learner.clamp, learner.clamp)
     if learner.optimiser == "rmsprop":
@@ -434,15 +441,15 @@ def update(form: Form, state: FunctionalQState, picks: jax.Array) -> tuple[jax.A
 
 @partial(jax.jit, static_argnames=("form", "env"), donate_argnames="state")
 def _episode(
-    form: Form, env: Environment[Any, Any], state: FunctionalQState
+    form: StaticConfig, env: Environment[Any, Any], state: FunctionalQState
 ) -> tuple[FunctionalQState, jax.Array]:
-    """A round of samples, and the sum of its rewards (lanes,)."""
-    chance = drawn(form, env, state)
-    state = state._replace(place=chance.begun)
+    """A round of samples, and the sum of its rewards (replicas,)."""
+    prob = draw_randomness(form, env, state)
+    state = state._replace(place=prob.begun)
     observed = jax.vmap(env._observe, (0, None))(state.place.inner, env.default_params)
-    state = _arrived(form, state, form.scaled(observed), chance.normals[0])
-    steps = chance._replace(begun=None, normals=chance.normals[1:])
-    state, rewards = lax.scan(partial(_sample, form, env), state, steps)
+    state = _add_state(form, state, form.scale_observations(observed), prob.normals[0])
+    steps = prob._replace(begun=None, normals=prob.normals[1:])
+    state, rewards = lax.scan(partial(_take_sample, form, env), state, steps)
     return state, jnp.sum(rewards, axis=0)
 
 
@@ -472,38 +479,40 @@ class FunctionalQProgram:
             raise InputError(f"Algorithm 1 needs finite bounds of what {env.name} shows.")
         self.learner = learner
         self.env = env
-        seen = replace(learner, **_UNSEEN)
-        self.form = Form(seen, env.num_actions, env.step_limit, kind.low[0], kind.high[0])
+        seen = replace(learner, **_DYNAMIC_SETTINGS)
+        self.form = StaticConfig(seen, env.num_actions, env.step_limit, kind.low[0], kind.high[0])
 
     def init(
         self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None
     ) -> FunctionalQState:
-        """Before the first episode of each of the `keys` (lanes,)."""
+        """Before the first episode of each of the `keys` (replicas,)."""
         given = dict(settings or {})
         for name, value in given.items():
             check_setting(name, value)
-        lanes, form = keys.shape[0], self.form
+        replicas, form = keys.shape[0], self.form
         # A row of the sample, and its place in each path.
         each = 4.0 * (6 + form.paths * form.actions)
         what, remedy = f"{self.learner.samples:,} samples", "use fewer samples, or fewer replicas"
-        resources.refuse_above(each * lanes * self.learner.samples, what, remedy)
-        sigma, rate = self.learner.noise
+        resources.check_memory(each * replicas * self.learner.samples, what, remedy)
+        sigma, rate = self.learner.noise_parameters
         own = {"sigma": sigma, "rate": rate, "step": self.learner.step, "gamma": self.learner.gamma}
         for name, value in given.items():
-            if np.shape(value) not in ((), (lanes,)):
-                raise InputError(f"{name} must be one number, or one for each of {lanes} keys.")
+            if np.shape(value) not in ((), (replicas,)):
+                raise InputError(
+                    f"must be one number, or one for each of {replicas} keys.", field=name
+                )
         with jax.enable_x64(False):
             numbers = {
-                name: jnp.broadcast_to(jnp.asarray(np.asarray(value), jnp.float32), (lanes,))
+                name: jnp.broadcast_to(jnp.asarray(np.asarray(value), jnp.float32), (replicas,))
                 for name, value in (own | given).items()
             }
-            begun: FunctionalQState = _begun(form, self.env, keys, numbers)
+            begun: FunctionalQState = _initial_state(form, self.env, keys, numbers)
             return begun
 
     def advance(
         self, state: FunctionalQState, episodes: int
     ) -> tuple[FunctionalQState, dict[str, jax.Array]]:
-        """Play `episodes` more: "return" and "length", (lanes, episodes) each."""
+        """Play `episodes` more: "return" and "length", (replicas, episodes) each."""
         number = checks.count("episodes", episodes)
         played = int(state.time[0]) // self.form.horizon
         if played + number > self.form.episodes:
@@ -512,28 +521,28 @@ class FunctionalQProgram:
                 "say more samples to play on."
             )
         with jax.enable_x64(False):
-            after, returns = by_parts(_episode, (self.form, self.env), state, number, _LANES)
+            after, returns = run_in_parts(_episode, (self.form, self.env), state, number, _REPLICAS)
             length = jnp.full(returns.shape, self.form.horizon, jnp.int32)
         return after, {"return": returns, "length": length}
 
     def values(self, state: FunctionalQState, states: ArrayLike) -> Floats:
-        """Q_theta without noise, (lanes, n, actions), at observations (n,) or (n, 1)."""
+        """Q_theta without noise, (replicas, n, actions), at observations (n,) or (n, 1)."""
         points = np.asarray(states, np.float64).reshape(-1, 1)
         with jax.enable_x64(False):
-            x = self.form.scaled(jnp.asarray(points, jnp.float32))
+            x = self.form.scale_observations(jnp.asarray(points, jnp.float32))
             every = jnp.broadcast_to(x, (state.weights.shape[0], len(points)))
-            found = values_of(self.form, state.weights, every)[-1]
+            found = forward(self.form, state.weights, every)[-1]
         return np.asarray(np.moveaxis(np.asarray(found), 1, 2), np.float64)
 
 
 @partial(jax.jit, static_argnames=("form", "env"))
-def _begun(
-    form: Form, env: Environment[Any, Any], keys: jax.Array, numbers: dict[str, jax.Array]
+def _initial_state(
+    form: StaticConfig, env: Environment[Any, Any], keys: jax.Array, numbers: dict[str, jax.Array]
 ) -> FunctionalQState:
-    lanes = keys.shape[0]
+    replicas = keys.shape[0]
     streams = jax.vmap(lambda key: jax.random.split(key, 6))(keys)
 
-    def first(key: jax.Array) -> jax.Array:
+    def init_weights(key: jax.Array) -> jax.Array:
         parts = []
         for rows, columns in form.shapes:
             key, own = jax.random.split(key)
@@ -542,24 +551,24 @@ def _begun(
             parts.append(jax.random.uniform(own, (size,), jnp.float32, -bound, bound))
         return jnp.concatenate(parts)
 
-    weights = jax.vmap(first)(streams[:, 0])
+    weights = jax.vmap(init_weights)(streams[:, 0])
     components = form.paths * form.actions
     most = form.episodes * (form.horizon + 1)
-    path = paths.init(lanes, most, form.window, components)
+    path = paths.init(replicas, most, form.window, components)
     slots = path.points.shape[1] if form.paths == 2 else 0
     fields = 5 if form.paths == 2 else 6 + form.actions
     return FunctionalQState(
         weights=weights,
         squares=jnp.zeros_like(weights),
         target=weights if form.paths == 2 else weights[:, :0],
-        target_values=jnp.zeros((lanes, form.actions, slots), jnp.float32),
-        late_values=jnp.zeros((lanes, form.actions, min(slots, form.window)), jnp.float32),
+        target_values=jnp.zeros((replicas, form.actions, slots), jnp.float32),
+        late_values=jnp.zeros((replicas, form.actions, min(slots, form.window)), jnp.float32),
         path=path,
-        rows=jnp.zeros((lanes, form.episodes * form.horizon, fields), jnp.float32),
+        rows=jnp.zeros((replicas, form.episodes * form.horizon, fields), jnp.float32),
         place=jax.vmap(lambda key: env.reset(key)[0])(streams[:, 1]),
-        x=jnp.zeros((lanes,), jnp.float32),
-        here=jnp.zeros((lanes, components), jnp.float32),
-        time=jnp.zeros((lanes,), jnp.int32),
+        x=jnp.zeros((replicas,), jnp.float32),
+        here=jnp.zeros((replicas, components), jnp.float32),
+        time=jnp.zeros((replicas,), jnp.int32),
         world=streams[:, 1],
         actor=streams[:, 2],
         replay=streams[:, 3],
@@ -570,11 +579,11 @@ def _begun(
 
 
 class FunctionalQRuns(NamedTuple):
-    """What `train` gives back, of each lane. Nothing here is certified."""
+    """What `train` gives back, of each replica. Nothing here is certified."""
 
     state: FunctionalQState
     returns: Floats
-    """(lanes, episodes), undiscounted."""
+    """(replicas, episodes), undiscounted."""
 
 
 def train(
@@ -583,7 +592,7 @@ def train(
     env: Environment[Any, Any],
     settings: Mapping[str, jax.Array] | None = None,
 ) -> FunctionalQRuns:
-    """Learn for all T samples, a lane for each of the `keys` (lanes,)."""
+    """Learn for all T samples, a replica for each of the `keys` (replicas,)."""
     program = FunctionalQProgram(learner, env)
     state, seen = program.advance(program.init(keys, settings), program.form.episodes)
     return FunctionalQRuns(state, np.asarray(seen["return"], np.float64))

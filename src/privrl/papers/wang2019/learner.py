@@ -16,10 +16,10 @@ import numpy as np
 from privrl.control.heads import Layers
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
 from privrl.control.promises import Promise
-from privrl.control.walks import greedy
+from privrl.control.rollouts import greedy_policy
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.envs.registry import make
 from privrl.papers.wang2019.path import Edge
 from privrl.privacy.certificate import Claim
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
 
 # How often `learn` reports progress.
-_REPORTS = 20
+_PROGRESS_REPORTS = 20
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class FunctionalQ:
     def __post_init__(self) -> None:
         checks.positive("epsilon", self.epsilon)
         if checks.probability("delta", self.delta) == 0.0:
-            raise InputError("delta must be above 0: the theorem has no sigma without it.")
+            raise InputError("must be above 0: the theorem has no sigma without it.", field="delta")
         for name in ("gamma", "step"):
             check_setting(name, getattr(self, name))
         for name in ("batch", "samples", "resets"):
@@ -118,28 +118,33 @@ class FunctionalQ:
             check_setting("sigma", self.sigma)
             check_setting("rate", self.rate)
         if not isinstance(self.hidden, tuple) or not self.hidden:
-            raise InputError("hidden must be the sizes of the hidden layers, such as (16, 16).")
+            raise InputError(
+                "must be the sizes of the hidden layers, such as (16, 16).", field="hidden"
+            )
         for size in self.hidden:
             checks.count("hidden", size)
-        one_of("acting", self.acting, ("greedy", "epsilon-greedy"))
-        one_of("updates", self.updates, ("batch", "step"))
-        one_of("loss", self.loss, ("squared", "huber"))
-        one_of("optimiser", self.optimiser, ("sgd", "rmsprop"))
-        one_of("edge", self.edge, ("correct", "public-code"))
+        check_choice("acting", self.acting, ("greedy", "epsilon-greedy"))
+        check_choice("updates", self.updates, ("batch", "step"))
+        check_choice("loss", self.loss, ("squared", "huber"))
+        check_choice("optimiser", self.optimiser, ("sgd", "rmsprop"))
+        check_choice("edge", self.edge, ("correct", "public-code"))
         if self.replay != 0 and not self.batch <= checks.count("replay", self.replay) < 2**16:
             raise InputError(
-                f"replay must be 0, or at least the batch of {self.batch} and below 65,536."
+                f"must be 0, or at least the batch of {self.batch} and below 65,536.",
+                field="replay",
             )
         if self.clamp is not None:
             checks.positive("clamp", self.clamp)
         if self.target is not None:
             checks.count("target", self.target)
-        object.__setattr__(self, "terminal", checks.switch("terminal", self.terminal))
+        object.__setattr__(self, "terminal", checks.boolean("terminal", self.terminal))
         if self.samples < self.batch:
-            raise InputError(f"samples must be at least the batch of {self.batch}.")
+            raise InputError(f"must be at least the batch of {self.batch}.", field="samples")
         most = self.samples if self.updates == "step" else self.samples // self.batch
         if self.resets > most:
-            raise InputError(f"resets must be at most {most}: there are no more to choose from.")
+            raise InputError(
+                f"must be at most {most}: there are no more to choose from.", field="resets"
+            )
 
     @property
     def count(self) -> int:
@@ -161,7 +166,7 @@ class FunctionalQ:
         )
 
     @property
-    def noise(self) -> tuple[float, float]:
+    def noise_parameters(self) -> tuple[float, float]:
         """sigma and beta."""
         if self.sigma is not None and self.rate is not None:
             return float(self.sigma), float(self.rate)
@@ -208,7 +213,7 @@ class FunctionalQ:
         *,
         seed: int | None = None,
         public: bool = False,
-        progress: Counted | None = None,
+        progress: StepProgress | None = None,
     ) -> LearnedQ:
         """Run Algorithm 1 for all of its samples in `env`, an environment or its name.
 
@@ -218,7 +223,7 @@ class FunctionalQ:
 
         program = FunctionalQProgram(self, make(env))
         state = last_state(program, program.form.episodes, seed, progress)
-        return learned_q(program, state, seed, public=public)
+        return make_result(program, state, seed, public=public)
 
 
 _PUBLIC_CODE: dict[str, Any] = {
@@ -236,12 +241,12 @@ _PUBLIC_CODE: dict[str, Any] = {
 }
 
 
-def last_state(program: Any, episodes: int, seed: int | None, progress: Counted | None) -> Any:
+def last_state(program: Any, episodes: int, seed: int | None, progress: StepProgress | None) -> Any:
     """The state of one run of a compiled program after so many episodes."""
     source = secure() if seed is None else reproducible(seed)
     with jax.enable_x64(True):
         state = program.init(source.key()[None])
-        stride = max(1, episodes // _REPORTS) if progress is not None else episodes
+        stride = max(1, episodes // _PROGRESS_REPORTS) if progress is not None else episodes
         for done in range(0, episodes, stride):
             size = min(stride, episodes - done)
             state, _ = program.advance(state, size)
@@ -250,10 +255,10 @@ def last_state(program: Any, episodes: int, seed: int | None, progress: Counted 
     return state
 
 
-def learned_q(
+def make_result(
     program: "FunctionalQProgram", state: "FunctionalQState", seed: int | None, *, public: bool
 ) -> LearnedQ:
-    """The result of a run, of its first lane: Q without noise, and the paper's claim about it.
+    """The result of a run, of its first replica: Q without noise, and the paper's claim about it.
 
     The scaling of observations goes into the first layer, so that Q is of observations as they are.
     """
@@ -267,8 +272,8 @@ def learned_q(
     parameters = np.concatenate(
         [slopes, parameters[first : 2 * first] - slopes * form.low, parameters[2 * first :]]
     )
-    policy = greedy(head, parameters)
-    sigma, rate = learner.noise
+    policy = greedy_policy(head, parameters)
+    sigma, rate = learner.noise_parameters
     settings = {"env": env.name, "seed": seed, **asdict(learner)}
     return LearnedQ(
         promise=learner.promise,
@@ -288,9 +293,9 @@ def promise_of(sigma: float | None, theorem: Callable[[], Claim]) -> Promise:
     return NO_CLAIM if sigma else NOT_PRIVATE
 
 
-def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise InputError(f"{name} must be {', '.join(map(repr, allowed))}, not {value!r}.")
+        raise InputError(f"must be {', '.join(map(repr, allowed))}, not {value!r}.", field=name)
 
 
 def check_setting(name: str, value: object) -> None:
@@ -301,7 +306,7 @@ def check_setting(name: str, value: object) -> None:
     try:
         entries = np.asarray(value).ravel().tolist()
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, or an array of numbers.") from None
+        raise InputError("must be a number, or an array of numbers.", field=name) from None
     for entry in entries:
         if check(name, entry) > 1.0 and name == "gamma":
-            raise InputError("gamma must be at most 1.")
+            raise InputError("must be at most 1.", field="gamma")

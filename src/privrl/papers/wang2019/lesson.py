@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from privrl.control.learned_q import LearnedQ
 from privrl.core.errors import InputError
 from privrl.papers.wang2019.fast import FunctionalQProgram
-from privrl.papers.wang2019.learner import FunctionalQ, learned_q
+from privrl.papers.wang2019.learner import FunctionalQ, make_result
 from privrl.privacy.certificate import Claim
 from privrl.run.lessons.paper import PaperLesson
 from privrl.run.lessons.words import Job
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import ask
+from privrl.run.parsing import refuse_missing
 from privrl.run.training import TrainingRun
 
 
@@ -53,7 +53,7 @@ class FunctionalNoiseLesson(PaperLesson):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def agent(self, swept: Sequence[str] = ()) -> Any:
-        """The learner, but for the settings that lanes have."""
+        """The learner, but for the settings that replicas have."""
         own = self.preset_of().sigma is not None or self.sigma is not None or "sigma" in swept
         if own and (self.epsilon is not None or self.delta is not None):
             raise InputError(
@@ -61,7 +61,7 @@ class FunctionalNoiseLesson(PaperLesson):
                 "--epsilon and --delta out."
             )
         if not own and self.epsilon is None:
-            ask(
+            refuse_missing(
                 "epsilon",
                 f"how much is claimed for {self.CLAIMED}, such as 0.9",
                 "With --sigma and --rate the noise is your own, and nothing is claimed",
@@ -71,14 +71,14 @@ class FunctionalNoiseLesson(PaperLesson):
                 raise InputError(
                     "A sweep over sigma needs a rate too: say --set rate=1, or sweep over it."
                 )
-            ask(
+            refuse_missing(
                 "rate",
                 "how fast the path of the noise forgets, such as 1",
                 f"With a sigma of one's own it does not follow from {self.THEOREM}",
             )
-        # Stands in for those of the lanes.
-        lanes = {name: 1.0 for name in ("sigma", "rate") if name in swept}
-        return self.preset_of(**lanes | self.options())
+        # Stands in for those of the replicas.
+        replicas = {name: 1.0 for name in ("sigma", "rate") if name in swept}
+        return self.preset_of(**replicas | self.options())
 
     @property
     def why_no_curve(self) -> str | None:
@@ -128,4 +128,4 @@ class FunctionalQLesson(FunctionalNoiseLesson):
         return FunctionalQProgram(agent, env)
 
     def learned(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
-        return learned_q(program, trained.state, seed, public=self.public)
+        return make_result(program, trained.state, seed, public=self.public)

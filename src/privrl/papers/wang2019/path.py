@@ -1,9 +1,9 @@
 """Paths of noise that many runs draw side by side as they go: the lazy path of wang2019, compiled.
 
-Each lane has a Gaussian process of K independent components on [0, 1], with mean 0 and covariance
-sigma^2 exp(-rate |x - y|), known at the points drawn so far; all lanes have drawn equally many. The
-n-th point asked for is in *slot* n, and so is its value, so that what belongs to a set of slots is
-one gather away.
+Each replica has a Gaussian process of K independent components on [0, 1], with mean 0 and
+covariance sigma^2 exp(-rate |x - y|), known at the points drawn so far; all replicas have drawn
+equally many. The n-th point asked for is in *slot* n, and so is its value, so that what belongs to
+a set of slots is one gather away.
 
 - `insert` draws the path at a new point. The process is Markov: given the two nearest points drawn
   so far nothing else counts (`functional.bridge`). At a point that repeats an old one the distance
@@ -45,50 +45,51 @@ Edge = Literal["correct", "public-code"]
 _BLOCK = 32
 _CHUNK = 1024
 # How many comparisons the compiler sees at a time in `merge`: the more, the fewer passes.
-_UNROLLED = 13
+_UNROLL = 13
 
 
 class Path(NamedTuple):
-    """Lanes first. The first `merged` slots are sorted; the next `waits` are still apart.
+    """Replicas first. The first `merged` slots are sorted; the next `waits` are still apart.
 
     So what every new point changes is small, and what is large stays as it is between merges.
     """
 
     points: jax.Array
-    """(lanes, slots): of merged slots; infinite in all others."""
+    """(replicas, slots): of merged slots; infinite in all others."""
 
     ranks: jax.Array
-    """(lanes, slots): where a slot is in the sorted order; those that are not merged come last."""
+    """(replicas, slots): where a slot is in the sorted order; those that are not merged come
+    last."""
 
     ordered: jax.Array
-    """(lanes, slots): the merged points, sorted, then infinity."""
+    """(replicas, slots): the merged points, sorted, then infinity."""
 
     slots: jax.Array
-    """(lanes, slots): whose point each of `ordered` is."""
+    """(replicas, slots): whose point each of `ordered` is."""
 
     values: jax.Array
-    """(lanes, slots, K): of merged slots."""
+    """(replicas, slots, K): of merged slots."""
 
     late_points: jax.Array
-    """(lanes, window): of the slots that wait, then infinity."""
+    """(replicas, window): of the slots that wait, then infinity."""
 
     late_values: jax.Array
-    """(lanes, window, K)."""
+    """(replicas, window, K)."""
 
     merged: jax.Array
-    """(lanes,), the same for all."""
+    """(replicas,), the same for all."""
 
     waits: jax.Array
-    """(lanes,), the same for all."""
+    """(replicas,), the same for all."""
 
 
-def init(lanes: int, most: int, window: int, components: int) -> Path:
+def init(replicas: int, most: int, window: int, components: int) -> Path:
     """Paths drawn nowhere, with room for `most` points, of which `window` may wait."""
     size = _sizes(most + window)[0]
-    empty = jnp.full((lanes, size), jnp.inf, jnp.float32)
-    each = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (lanes, size))
-    none = jnp.zeros((lanes,), jnp.int32)
-    values = jnp.zeros((lanes, size, components), jnp.float32)
+    empty = jnp.full((replicas, size), jnp.inf, jnp.float32)
+    each = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (replicas, size))
+    none = jnp.zeros((replicas,), jnp.int32)
+    values = jnp.zeros((replicas, size, components), jnp.float32)
     late = (empty[:, :window], values[:, :window])
     return Path(empty, each, empty, each, values, *late, none, none)
 
@@ -103,15 +104,15 @@ def _sizes(least: int) -> tuple[int, int]:
 def insert(
     path: Path, x: jax.Array, noise: jax.Array, sigma: jax.Array, rate: jax.Array, edge: Edge
 ) -> tuple[Path, jax.Array]:
-    """With the path drawn at one more point x (lanes,), from standard normals (lanes, K).
+    """With the path drawn at one more point x (replicas,), from standard normals (replicas, K).
 
-    Also the value there, (lanes, K).
+    Also the value there, (replicas, K).
     """
-    lane, late = jnp.arange(x.shape[0]), path.late_points
+    replica, late = jnp.arange(x.shape[0]), path.late_points
     last = path.points.shape[1] - 1
 
     def of(rows: jax.Array, places: jax.Array) -> jax.Array:
-        return rows.at[lane, places].get(mode="promise_in_bounds")
+        return rows.at[replica, places].get(mode="promise_in_bounds")
 
     place = jax.vmap(_search)(path.ordered, x)
     before, here = jnp.maximum(place - 1, 0), jnp.minimum(place, last)
@@ -163,13 +164,13 @@ def _search(ordered: jax.Array, x: jax.Array) -> jax.Array:
 def merge(path: Path) -> Path:
     """With all points in sorted order."""
     merged, late = path.merged[0], path.late_points
-    (lanes, size), window = path.points.shape, late.shape[1]
+    (replicas, size), window = path.points.shape, late.shape[1]
     slot = merged + jnp.arange(window, dtype=jnp.int32)
 
-    def passed(ranks: jax.Array, new: jax.Array) -> tuple[jax.Array, None]:
+    def shift_ranks(ranks: jax.Array, new: jax.Array) -> tuple[jax.Array, None]:
         return ranks + (new[:, None] < path.points).astype(jnp.int32), None
 
-    ranks, _ = lax.scan(passed, path.ranks, late.T, unroll=min(window, _UNROLLED))
+    ranks, _ = lax.scan(shift_ranks, path.ranks, late.T, unroll=min(window, _UNROLL))
     ranks = jnp.where(jnp.arange(size) < merged, ranks, path.ranks)
     old = jax.vmap(_search)(path.ordered, late)
     earlier = slot[:, None] < slot
@@ -179,13 +180,13 @@ def merge(path: Path) -> Path:
     )
     ranks = lax.dynamic_update_slice_in_dim(ranks, own, merged, axis=1)
     points = lax.dynamic_update_slice_in_dim(path.points, late, merged, axis=1)
-    lane = jnp.arange(lanes)[:, None]
+    replica = jnp.arange(replicas)[:, None]
 
     def by_rank(rows: jax.Array) -> jax.Array:
-        put = jnp.zeros_like(rows).at[lane, ranks]
+        put = jnp.zeros_like(rows).at[replica, ranks]
         return put.set(rows, mode="promise_in_bounds", unique_indices=True)
 
-    each = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (lanes, size))
+    each = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (replicas, size))
     return path._replace(
         points=points,
         ranks=ranks,
@@ -201,15 +202,15 @@ def merge(path: Path) -> Path:
 def redraw(
     path: Path, keys: jax.Array, sigma: jax.Array, rate: jax.Array, actions: int, edge: Edge
 ) -> Path:
-    """A fresh path at all points of a path that is merged; `keys` (lanes,) are used once.
+    """A fresh path at all points of a path that is merged; `keys` (replicas,) are used once.
 
     The components come in groups of `actions`, each asked for in an order of its own.
     """
-    lanes, size, components = path.values.shape
+    replicas, size, components = path.values.shape
     blocks = _sizes(size)[1]
     chunk = blocks * _BLOCK
     before = jnp.concatenate(
-        [jnp.full((lanes, 1), -jnp.inf, jnp.float32), path.ordered[:, :-1]], axis=1
+        [jnp.full((replicas, 1), -jnp.inf, jnp.float32), path.ordered[:, :-1]], axis=1
     )
     real = jnp.arange(size) < path.merged[0]
     # Slots that are not used repeat the last point.
@@ -220,10 +221,10 @@ def redraw(
     ) -> tuple[jax.Array, jax.Array]:
         end, drawn = now
         key = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
-        noise = draws.normal(jax.vmap(partial(draws.words, count=chunk * components))(key))
-        noise = jnp.moveaxis(noise.reshape(lanes, _BLOCK, blocks, components), 1, 0)
+        noise = draws.normal(jax.vmap(partial(draws.random_words, count=chunk * components))(key))
+        noise = jnp.moveaxis(noise.reshape(replicas, _BLOCK, blocks, components), 1, 0)
         gap = lax.dynamic_slice_in_dim(gaps, number * chunk, chunk, axis=1)
-        gap = jnp.moveaxis(gap.reshape(lanes, blocks, _BLOCK), 2, 0)
+        gap = jnp.moveaxis(gap.reshape(replicas, blocks, _BLOCK), 2, 0)
         keeps, fresh = jnp.exp(-gap), jnp.sqrt(-jnp.expm1(-2.0 * gap))
 
         def along(now: tuple[jax.Array, jax.Array], row: tuple[jax.Array, ...]) -> Any:
@@ -232,7 +233,7 @@ def redraw(
             product = row[0] * product
             return (value, product), (value, product)
 
-        begun = (jnp.zeros((lanes, blocks, components), jnp.float32), jnp.ones_like(gap[0]))
+        begun = (jnp.zeros((replicas, blocks, components), jnp.float32), jnp.ones_like(gap[0]))
         (ends, products), (values, shares) = lax.scan(along, begun, (keeps, fresh, noise))
 
         def across(now: jax.Array, row: tuple[jax.Array, jax.Array]) -> Any:
@@ -241,17 +242,17 @@ def redraw(
         rows = (jnp.moveaxis(ends, 1, 0), jnp.moveaxis(products, 1, 0))
         end, entering = lax.scan(across, end, rows)
         values = values + shares[..., None] * jnp.moveaxis(entering, 0, 1)
-        values = jnp.moveaxis(values, 0, 2).reshape(lanes, chunk, components)
+        values = jnp.moveaxis(values, 0, 2).reshape(replicas, chunk, components)
         return end, lax.dynamic_update_slice_in_dim(drawn, values, number * chunk, axis=1)
 
-    begun = (jnp.zeros((lanes, components), jnp.float32), path.values)
+    begun = (jnp.zeros((replicas, components), jnp.float32), path.values)
     count = (path.merged[0] + chunk - 1) // chunk
     _, drawn = lax.fori_loop(0, count, of_chunk, begun)
     drawn = sigma[:, None, None] * drawn
     if edge == "public-code":
         drawn = _wrong_edge(path, drawn, keys, sigma, rate, actions)
-    lane = jnp.arange(lanes)[:, None]
-    values = drawn.at[lane, path.ranks].get(mode="promise_in_bounds")
+    replica = jnp.arange(replicas)[:, None]
+    values = drawn.at[replica, path.ranks].get(mode="promise_in_bounds")
     return path._replace(values=jnp.where(real[:, None], values, path.values))
 
 
@@ -273,7 +274,7 @@ def _wrong_edge(
     def of_one(
         x: jax.Array, values: jax.Array, key: jax.Array, sigma: jax.Array, rate: jax.Array
     ) -> jax.Array:
-        """One lane and one group of components: (slots,) and (slots, actions)."""
+        """One replica and one group of components: (slots,) and (slots, actions)."""
         order_key, noise_key = jax.random.split(key)
         new = jnp.concatenate([jnp.ones((1,), bool), x[1:] != x[:-1]])
         head = lax.cummax(jnp.where(new, place, 0))

@@ -7,7 +7,7 @@ order.
 SIGMAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """The noise levels of Figure 1."""
 
-SAID = (
+STATEMENTS = (
     "The more noise there is, the more samples it takes to reach the same return.",
     "With a fresh path for each round the return converges with limited sub-optimality, at sigma "
     "of at most 0.4.",

@@ -26,7 +26,7 @@ from privrl.evaluation.dplsl import DPLSL
 from privrl.evaluation.dplsw import DPLSW
 from privrl.evaluation.gpope import GPOPE
 from privrl.evaluation.private_gtd import PrivateGTD
-from privrl.evaluation.private_lstd import PrivateLSTD, weighed_sum
+from privrl.evaluation.private_lstd import PrivateLSTD, weighted_sum
 from privrl.papers.xie2019 import gpope as printed
 from privrl.papers.xie2019 import output_perturbation
 from privrl.privacy import Budget
@@ -47,7 +47,7 @@ SETTINGS: dict[int, dict[str, Any]] = {
 # For PrivateGTD at m = 10^4, set before seeds from 100 up were looked at; 0 to 9 gave 1.5e-5.
 TOLERANCE = 1e-4
 # Variants of PrivateGTD are run on these only where m is large.
-FEWER = range(100, 105)
+FEWER_SEEDS = range(100, 105)
 # People in a step of a single pass, on average; chosen on seeds 0 to 4, clip bound and step with
 # larger steps on seeds 0 to 2.
 ONE_PASS = {10_000: 25, 100_000: 250}
@@ -100,7 +100,7 @@ def gpope(m: int, as_printed: bool = False) -> GPOPE:
     return estimator(FEATURES, BUDGET, clip, step, GAMMA)
 
 
-def _judges(m: int) -> dict[str, Any]:
+def _estimators(m: int) -> dict[str, Any]:
     # Nothing is ever seen of the absorbing state, which everybody knows.
     weights = np.append(np.full(STATES - 1, 1.0 / (STATES - 1)), 0.0)
     given: dict[str, Any] = {
@@ -136,7 +136,7 @@ def _judges(m: int) -> dict[str, Any]:
 
 def _lstd(data: Trajectories) -> Any:
     units = unit_moments(data, None, FEATURES, GAMMA, certified=False)
-    total = weighed_sum(units, 1.0, np.ones(units.count))
+    total = weighted_sum(units, 1.0, np.ones(units.count))
     return np.linalg.lstsq(total[:STATES], total[STATES], rcond=None)[0]
 
 
@@ -145,13 +145,13 @@ def run(sizes: tuple[int, ...] = SIZES, seeds: range = SEEDS) -> Iterator[dict[s
     for m in sizes:
         errors: dict[str, list[float]] = {}
         times: dict[str, list[float]] = {}
-        judges = _judges(m)
+        judges = _estimators(m)
         kinds = {"certified": gpope(m), "paper": gpope(m, as_printed=True)}
         sigmas = {kind: one.noise(m).noise_multiplier for kind, one in kinds.items()}
         for seed in seeds:
             data = simulate(m, seed)
             for name, judge in judges.items():
-                if "," in name and "GTD" in name and m > 10_000 and seed not in FEWER:
+                if "," in name and "GTD" in name and m > 10_000 and seed not in FEWER_SEEDS:
                     continue
                 begun = time.perf_counter()
                 weights = judge.fit(data, session=PrivacySession(seed=seed)).weights

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control import Learned, QLearning
+from privrl.control import LearnedQValues, QLearning
 from privrl.data import (
     Features,
     Fourier,
@@ -53,9 +53,9 @@ from privrl.evaluation.dplsw import DPLSW
 from privrl.evaluation.gpope import GPOPE
 from privrl.evaluation.gtd_iterations import Form
 from privrl.evaluation.lstd import LSTD
-from privrl.evaluation.precondition import change_of, public_gram
+from privrl.evaluation.precondition import public_gram, whitening_matrix
 from privrl.evaluation.private_gtd import PrivateGTD
-from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solved, weighed_sum
+from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solve_ridge, weighted_sum
 from privrl.evaluation.steps import steps
 from privrl.papers.xie2019 import gpope as printed
 from privrl.papers.xie2019 import output_perturbation
@@ -172,7 +172,7 @@ CAR_SETTINGS: dict[str, Any] = {
 }
 
 
-def treatment() -> Learned:
+def treatment() -> LearnedQValues:
     """Of a random doctor's experience; settings, and the seed, chosen among 0 to 9."""
     agent = QLearning(
         steps=20_000,
@@ -187,7 +187,7 @@ def treatment() -> Learned:
     return agent.learn(HIV(), seed=4)
 
 
-def tasks() -> Iterator[tuple[Task, Learned]]:
+def tasks() -> Iterator[tuple[Task, LearnedQValues]]:
     """All three, with the policies learned."""
     car = QLearning(**CAR_SETTINGS).learn(MountainCar(), seed=0)
     uniform = FunctionPolicy(lambda states: np.full((len(states), 3), 1.0 / 3.0), 3)
@@ -229,7 +229,7 @@ def tasks() -> Iterator[tuple[Task, Learned]]:
 # --- output perturbation -------------------------------------------------------------------------
 
 
-def cells(data: Trajectories) -> Trajectories:
+def discretise(data: Trajectories) -> Trajectories:
     """The same trajectories of the car with CELLS x CELLS discrete states, without what follows."""
     at = (np.asarray(data.states) - CAR.low) / (np.array(CAR.high) - CAR.low)
     index = np.clip((at * CELLS).astype(int), 0, CELLS - 1)
@@ -245,7 +245,7 @@ def cells(data: Trajectories) -> Trajectories:
     )
 
 
-def of_cells(states: Any) -> Floats:
+def cell_features(states: Any) -> Floats:
     """The features of the middle of each cell."""
     index = np.stack([states // CELLS, states % CELLS], axis=1)
     middles = CAR.low + (index + 0.5) / CELLS * (np.array(CAR.high) - CAR.low)
@@ -255,10 +255,10 @@ def of_cells(states: Any) -> Floats:
 CONSTANTS = {"calibrated": DPLSW, "published": output_perturbation.DPLSW}
 
 
-def output_perturbed(epsilon: float, constants: str) -> DPLSW:
+def dp_lsw(epsilon: float, constants: str) -> DPLSW:
     """DP-LSW on cells, where no episode is longer than 200 steps."""
     return CONSTANTS[constants](
-        FunctionFeatures(of_cells, CAR.dimension, CAR.norm_bound),
+        FunctionFeatures(cell_features, CAR.dimension, CAR.norm_bound),
         (-1.0, 0.0),
         Budget(epsilon, DELTA),
         0.99,
@@ -270,7 +270,7 @@ def output_perturbed(epsilon: float, constants: str) -> DPLSW:
 # --- moments, once for all estimators ------------------------------------------------------------
 
 
-def grouped(task: Task, data: Trajectories) -> UnitMoments:
+def trajectory_moments(task: Task, data: Trajectories) -> UnitMoments:
     """What `unit_moments` gives for dense features and a trajectory each: a product for each."""
     at = steps(data, task.target, task.features, task.gamma, task.weight_cap)
     count, d = at.num_units, task.features.dimension
@@ -286,7 +286,7 @@ def grouped(task: Task, data: Trajectories) -> UnitMoments:
     return UnitMoments(A.reshape(-1, d), b, None, C.reshape(-1, d), Unit.TRAJECTORY)
 
 
-def changed(units: UnitMoments, change: Floats, dual: bool) -> UnitMoments:
+def transform_moments(units: UnitMoments, change: Floats, dual: bool) -> UnitMoments:
     """The moments of linearly changed features."""
     n, d = units.b.shape
     A = change @ units.A.reshape(n, d, d) @ change.T
@@ -343,27 +343,27 @@ def private_lstd(task: Task, size: int, epsilon: float, gram: Floats) -> Private
     )
 
 
-def released_lstd(judge: PrivateLSTD, units: UnitMoments, seed: int) -> Floats:
+def fit_private_lstd(judge: PrivateLSTD, units: UnitMoments, seed: int) -> Floats:
     """theta, of changed features, as `PrivateLSTD.fit` computes it."""
     assert judge.clip is not None
     assert judge.matrix_weight is not None
     d, n, clip, a = units.dimension, units.count, judge.clip, judge.matrix_weight
-    mechanism = GaussianMechanism.calibrated(1.0, judge.budget)
-    total = weighed_sum(units, a, clip_factors(units, a, clip))
+    mechanism = GaussianMechanism.from_budget(1.0, judge.budget)
+    total = weighted_sum(units, a, clip_factors(units, a, clip))
     released, _ = mechanism.release(total / clip, reproducible(seed))
     noised = np.asarray(released * (clip / n), dtype=np.float64)
     ridge = judge.ridge * d * (mechanism.std * clip / (a * n)) ** 2
-    return solved(noised[:d] / a, noised[d], ridge)
+    return solve_ridge(noised[:d] / a, noised[d], ridge)
 
 
-def solution(units: UnitMoments) -> Floats:
+def lstd_weights(units: UnitMoments) -> Floats:
     """LSTD, each trajectory averaged over its steps, as the error is."""
     d = units.dimension
     A = units.A.reshape(-1, d, d).mean(axis=0)
     return np.asarray(np.linalg.lstsq(A, units.b.mean(axis=0), rcond=None)[0])
 
 
-class Table:
+class ErrorTable:
     """Errors by estimator, budget and step factor."""
 
     def __init__(self, truth: Moments) -> None:
@@ -377,21 +377,19 @@ class Table:
         self.errors.setdefault((name, epsilon, factor), []).append(error)
 
 
-def add_output_perturbed(table: Table, data: Trajectories, seeds: range) -> None:
+def add_dp_lsw(table: ErrorTable, data: Trajectories, seeds: range) -> None:
     """DP-LSW with both of its constants."""
     for seed in seeds:
         for epsilon in EPSILONS:
             for constants in CONSTANTS:
-                fitted = output_perturbed(epsilon, constants).fit(
-                    data, session=PrivacySession(seed=seed)
-                )
+                fitted = dp_lsw(epsilon, constants).fit(data, session=PrivacySession(seed=seed))
                 assert fitted.weights is not None
                 table.add(f"DP-LSW on cells, {constants}", epsilon, 1.0, fitted.weights)
 
 
-def judged(task: Task, size: int, truth: Moments, gram: Floats) -> Table:
+def error_table(task: Task, size: int, truth: Moments, gram: Floats) -> ErrorTable:
     """All estimators on all seeds."""
-    table, change = Table(truth), change_of(task.features, gram)
+    table, change = ErrorTable(truth), whitening_matrix(task.features, gram)
     # Robustness where it is cheap.
     factors = FACTORS if size == task.sizes[0] else (1.0,)
     plans = {
@@ -405,23 +403,23 @@ def judged(task: Task, size: int, truth: Moments, gram: Floats) -> Table:
         for kind in ("certified", "paper")
     ]
     for group, data in datasets(task, size, SEEDS):
-        units = grouped(task, data)
-        found = solution(units)
+        units = trajectory_moments(task, data)
+        found = lstd_weights(units)
         for _ in group:
             table.add("zero weights", None, 1.0, np.zeros(units.dimension))
             table.add("LSTD, not private", None, 1.0, found)
         keys = jnp.stack([reproducible(seed).key() for seed in group])
         for name, epsilon, judge in judges:
-            walked = judge._run(units, judge.noise(size), keys, [judge.step * f for f in factors])
-            for of_seed in walked:
+            rollout = judge._run(units, judge.noise(size), keys, [judge.step * f for f in factors])
+            for of_seed in rollout:
                 for factor, weights in zip(factors, of_seed, strict=True):
                     table.add(name, epsilon, factor, weights)
-        whitened = changed(units, change, task.form == "primal-dual")
+        whitened = transform_moments(units, change, task.form == "primal-dual")
         if task.name == ON:
-            add_output_perturbed(table, cells(data), group)
+            add_dp_lsw(table, discretise(data), group)
         for seed in group:
             for epsilon in EPSILONS:
-                theta = released_lstd(private_lstd(task, size, epsilon, gram), whitened, seed)
+                theta = fit_private_lstd(private_lstd(task, size, epsilon, gram), whitened, seed)
                 table.add("PrivateLSTD", epsilon, 1.0, change.T @ theta)
             for (epsilon, factor), plan in plans.items():
                 theta = plan.run(whitened, reproducible(seed))
@@ -458,7 +456,7 @@ def run() -> Iterator[dict[str, object]]:
         }
         for size in task.sizes:
             begun = time.perf_counter()
-            table = judged(task, size, truth, gram)
+            table = error_table(task, size, truth, gram)
             taken = time.perf_counter() - begun
             for (name, epsilon, factor), errors in table.errors.items():
                 yield {
@@ -494,7 +492,7 @@ def settings(
     if epsilon is None:
         return None
     if name.startswith("DP-LSW"):
-        return {"cells": CELLS**2, "return_bound": output_perturbed(1.0, "published").return_bound}
+        return {"cells": CELLS**2, "return_bound": dp_lsw(1.0, "published").return_bound}
     if name == "PrivateGTD":
         iterations, step, clip = GTD[task.name, size, epsilon]
         return {"iterations": iterations, "step": step * factor, "clip": clip, "form": task.form}
@@ -513,23 +511,23 @@ def settings(
 def differences(task: Task, data: Trajectories, gram: Floats) -> dict[str, float]:
     """Between the weights found here and by `fit`, relative to the largest weight."""
     size, seed = task.sizes[0], 0
-    units, change = grouped(task, data), change_of(task.features, gram)
-    whitened = changed(units, change, task.form == "primal-dual")
+    units, change = trajectory_moments(task, data), whitening_matrix(task.features, gram)
+    whitened = transform_moments(units, change, task.form == "primal-dual")
     gtd, lstd = private_gtd(task, size, 1.0, 1.0, gram), private_lstd(task, size, 1.0, gram)
     # Few iterations: what is compared is the arithmetic, and saddle points amplify rounding.
-    walk = replace(gpope(task, size, 1.0, "certified"), iterations=20)
+    estimator = replace(gpope(task, size, 1.0, "certified"), iterations=20)
     keys = jnp.stack([reproducible(seed).key()])
     pairs = {
         "LSTD": (
-            solution(units),
+            lstd_weights(units),
             LSTD(task.features, task.gamma, "trajectories").fit(data, task.target).weights,
         ),
         "GPOPE": (
-            walk._run(units, walk.noise(len(units.b)), keys, [walk.step])[0, 0],
-            walk.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
+            estimator._run(units, estimator.noise(len(units.b)), keys, [estimator.step])[0, 0],
+            estimator.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
         ),
         "PrivateLSTD": (
-            change.T @ released_lstd(lstd, whitened, seed),
+            change.T @ fit_private_lstd(lstd, whitened, seed),
             lstd.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
         ),
         "PrivateGTD": (

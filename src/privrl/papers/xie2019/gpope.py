@@ -15,7 +15,7 @@ from privrl.evaluation import gpope as certified
 from privrl.evaluation.result import Promise
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.claims import xie2019_lemma1
-from privrl.privacy.plan import NoisyPlan, SingleUnits
+from privrl.privacy.plan import NoisyPlan, SingleSamples
 from privrl.privacy.promise import Budget
 
 
@@ -34,7 +34,7 @@ class GPOPE(certified.GPOPE):
     def noise(self, count: int) -> NoisyPlan:
         times = self.iterations or count
         sigma = self.sigma or lemma1_sigma(self.budget, count, times)
-        return NoisyPlan(sigma, SingleUnits(count, times))
+        return NoisyPlan(sigma, SingleSamples(count, times))
 
     def _promise(self, certificate: Certificate, noisy: NoisyPlan, count: int) -> Promise:
         times, sigma = self.iterations or count, noisy.noise_multiplier

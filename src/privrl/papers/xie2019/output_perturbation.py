@@ -14,35 +14,36 @@ import numpy as np
 
 from privrl.core.errors import InputError
 from privrl.evaluation import dplsl, dplsw
-from privrl.evaluation.dplsw import OutputPerturbed
+from privrl.evaluation.dplsw import OutputPerturbation
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
 
 
 @dataclass(frozen=True)
-class _Published(OutputPerturbed):
+class _PublishedConstants(OutputPerturbation):
     def mechanism(self) -> SmoothMechanism:
-        return SmoothMechanism.published(self.budget, self.features.dimension)
+        return SmoothMechanism.from_paper(self.budget, self.features.dimension)
 
-    def smooth(self, local: Any, mechanism: SmoothMechanism, count: int) -> float:
+    def smooth_sensitivity(self, local: Any, mechanism: SmoothMechanism, count: int) -> float:
         # e^(-k beta) on squares is e^(-k beta / 2) on the sensitivity itself.
         with np.errstate(all="ignore"):
             return smooth_bound(local, mechanism.beta / 2.0, count)
 
 
 @dataclass(frozen=True)
-class DPLSW(_Published, dplsw.DPLSW):
+class DPLSW(_PublishedConstants, dplsw.DPLSW):
     """DP-LSW as published."""
 
 
 @dataclass(frozen=True)
-class DPLSL(_Published, dplsl.DPLSL):
+class DPLSL(_PublishedConstants, dplsl.DPLSL):
     """DP-LSL as published; `ridge` must be above ||Phi||^2 ||rho||_inf."""
 
     def denominator(self, ridge: float, norm: float, largest: float) -> float:
         left = ridge - norm**2 * largest
         if left <= 0.0:
             raise InputError(
-                f"ridge must be above ||Phi||^2 ||rho||_inf, {norm**2 * largest:g}, for the "
-                "published constants."
+                f"must be above ||Phi||^2 ||rho||_inf, {norm**2 * largest:g}, for the "
+                "published constants.",
+                field="ridge",
             )
         return left

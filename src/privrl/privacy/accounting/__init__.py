@@ -19,11 +19,11 @@ from privrl.privacy.accounting.privacy_profile import (
     GRID,
     Account,
     account,
+    basic_composition,
     check,
     delta,
     epsilon,
     gaussian_mu,
-    sums,
 )
 from privrl.privacy.accounting.worst_cases import sensitivity
 
@@ -31,11 +31,11 @@ __all__ = [
     "GRID",
     "Account",
     "account",
+    "basic_composition",
     "calibrate",
     "check",
     "delta",
     "epsilon",
     "gaussian_mu",
     "sensitivity",
-    "sums",
 ]

@@ -55,7 +55,7 @@ Complexes = NDArray[np.complex128]
 _ROUNDING = 16.0 * np.finfo(np.float64).eps
 # Points of the FFT, and the most of them; a window leaves out e^-_LEFT_OUT of the tilted mass.
 POINTS, _MOST_POINTS = 2**16, 2**20
-_LEFT_OUT = 36.0
+_TAIL_EXPONENT = 36.0
 # The share of the answer that may be cut off above, roughly.
 _CUT = 1e-4
 # Changes of tilt, in standard deviations, that Chernoff's bounds are tried with.
@@ -76,7 +76,7 @@ class _Term:
     down: float
     rest: float
 
-    def at(self, z: Array) -> Array:
+    def value(self, z: Array) -> Array:
         half = self.mu**2 / 2
         return np.asarray(
             self.up * np.exp(self.mu * z - half)
@@ -84,7 +84,7 @@ class _Term:
             - self.rest
         )
 
-    def where(self, x: Array) -> Array:
+    def inverse(self, x: Array) -> Array:
         """The z at which X is x; infinite where X is above or below it for all z."""
         y = (x + self.rest) * math.exp(self.mu**2 / 2)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -97,14 +97,14 @@ class _Term:
             return np.asarray(np.log(t) / self.mu)
 
 
-def replaced(mu: float, steps: int, epsilon: float, points: int = POINTS) -> float:
+def replace_delta(mu: float, steps: int, epsilon: float, points: int = POINTS) -> float:
     """At least the delta at `epsilon` if a unit is replaced: infinite where there is no figure."""
     gamma = math.exp(min(epsilon, 300.0))
     low = _max_test(mu, -mu, steps, gamma)
     return _mean_excess(_Term(mu, 1.0, gamma, 0.0), steps, low, points)
 
 
-def removed_or_added(mu: float, steps: int, epsilon: float, points: int = POINTS) -> float:
+def add_remove_delta(mu: float, steps: int, epsilon: float, points: int = POINTS) -> float:
     """At least the delta at `epsilon` if a unit is removed, or added: the larger of the two."""
     gamma = math.exp(min(epsilon, 300.0))
     low = _max_test(mu, 0.0, steps, gamma)
@@ -139,9 +139,9 @@ def _mean_excess(term: _Term, steps: int, low: float, points: int) -> float:
         near = min(_FAR, reach(term.down))
     if term.mu * max(far, near) > 300.0 or term.down > 1e120 or term.rest > 1e120:
         return math.inf  # beyond the range of doubles
-    bottom = float(term.at(np.array(-near)))
-    top = float(term.at(np.array(far))) if term.up > 0.0 else -term.rest
-    rough = _Rough(term, near, far, top)
+    bottom = float(term.value(np.array(-near)))
+    top = float(term.value(np.array(far))) if term.up > 0.0 else -term.rest
+    rough = _RoughCumulants(term, near, far, top)
     tilt = rough.best_tilt()
     start, end, spread = rough.window(tilt, steps)
     start, end = max(start, steps * bottom), min(end, steps * top)
@@ -149,16 +149,16 @@ def _mean_excess(term: _Term, steps: int, low: float, points: int) -> float:
     while (end - start) / points > 0.1 * spread and points < _MOST_POINTS:
         points *= 2
     interval = max(1.01 * (end - start) / points, (top - bottom) / (4 * points))
-    law = _spread_out(term, interval, bottom, top)
-    return cut + _convolved(law, tilt, steps, start, end, interval) / steps
+    law = _discretise(term, interval, bottom, top)
+    return cut + _mean_positive_part(law, tilt, steps, start, end, interval) / steps
 
 
-class _Rough:
+class _RoughCumulants:
     """Cumulants of X to choose a tilt and a window by; nothing rests on their accuracy."""
 
     def __init__(self, term: _Term, near: float, far: float, top: float) -> None:
         z = np.linspace(-near, far, 2001)
-        self.x = np.minimum(term.at(z), top)
+        self.x = np.minimum(term.value(z), top)
         self.log_weights = -(z**2) / 2
         self.log_weights -= math.log(float(np.exp(self.log_weights).sum()))
         self.scale = math.sqrt(float(np.exp(self.log_weights) @ self.x**2)) or 1.0
@@ -187,8 +187,8 @@ class _Rough:
         mean = float(weights @ self.x)
         spread = math.sqrt(max(float(weights @ (self.x - mean) ** 2), 1e-300))
         moves = _STEPS / (spread * math.sqrt(steps))
-        ends = [(steps * (self.cumulant(tilt + d) - at) + _LEFT_OUT) / d for d in moves]
-        starts = [-(steps * (self.cumulant(tilt - d) - at) + _LEFT_OUT) / d for d in moves]
+        ends = [(steps * (self.cumulant(tilt + d) - at) + _TAIL_EXPONENT) / d for d in moves]
+        starts = [-(steps * (self.cumulant(tilt - d) - at) + _TAIL_EXPONENT) / d for d in moves]
         # The window has points on both sides of 0 in any case: the answer is about those above.
         return min(max(starts), -10.0 * spread), max(min(ends), 10.0 * spread), spread
 
@@ -201,13 +201,13 @@ class _Law:
     masses: Array
 
 
-def _spread_out(term: _Term, interval: float, bottom: float, top: float) -> _Law:
+def _discretise(term: _Term, interval: float, bottom: float, top: float) -> _Law:
     """X on the grid: every cell's mass is split between its ends, so that the mean stays."""
     from scipy.special import ndtr
 
     first, last = math.floor(bottom / interval), math.ceil(top / interval)
     x = np.arange(first, last + 1) * interval
-    z = np.clip(term.where(x), -40.0, 40.0)
+    z = np.clip(term.inverse(x), -40.0, 40.0)
 
     def between(shift: float) -> Array:
         """N(shift, 1) of each cell, from the smaller of its tails."""
@@ -227,7 +227,7 @@ def _spread_out(term: _Term, interval: float, bottom: float, top: float) -> _Law
     return _Law(first, masses * (1.0 + _ROUNDING))
 
 
-def _convolved(
+def _mean_positive_part(
     law: _Law, tilt: float, steps: int, start: float, end: float, interval: float
 ) -> float:
     """At least E[(sum)_+] of `steps` independent draws from `law`."""
@@ -285,12 +285,12 @@ def _power(base: Complexes, exponent: int) -> Complexes:
 @lru_cache(maxsize=4096)
 def delta(mu: float, steps: int, epsilon: float, replace: bool, points: int = POINTS) -> float:
     """At least the delta of random allocation; `mu` is one contribution over the noise."""
-    found = (replaced if replace else removed_or_added)(mu, steps, epsilon, points)
+    found = (replace_delta if replace else add_remove_delta)(mu, steps, epsilon, points)
     return min(found, 1.0)
 
 
 @dataclass(frozen=True)
-class Allocated(Loss):
+class AllocationLoss(Loss):
     """Random allocation to one of `steps` steps, `mu` being one contribution over the noise.
 
     (1/T) sum of N(mu e_k, I) against (1/T) sum of N(-mu e_k, I) if a unit is replaced
@@ -304,21 +304,21 @@ class Allocated(Loss):
     exchanged: bool
 
     @property
-    def known(self) -> GaussianShift:
+    def known_step_loss(self) -> GaussianShift:
         """The loss if the step is told."""
         return GaussianShift(2.0 * self.mu if self.exchanged else self.mu)
 
     @property
-    def far(self) -> float:
-        return self.known.far
+    def upper_truncation(self) -> float:
+        return self.known_step_loss.upper_truncation
 
     @property
     def spread(self) -> float:
         chi = math.sqrt(math.expm1(min(self.mu, 3.0) ** 2) / self.steps)
-        return min(self.known.mu, 2.0 * chi if self.exchanged else chi)
+        return min(self.known_step_loss.mu, 2.0 * chi if self.exchanged else chi)
 
     def delta(self, epsilon: float, points: int = POINTS) -> float:
-        known = gaussian_delta(self.known.mu, epsilon)
+        known = gaussian_delta(self.known_step_loss.mu, epsilon)
         if known < _NEGLIGIBLE:
             return known
         return min(known, delta(self.mu, self.steps, epsilon, self.exchanged, points))
@@ -351,14 +351,16 @@ class Allocated(Loss):
         """At least delta at each epsilon >= 0: between nodes by chords in e^epsilon."""
         fine = self.spread / _NODES
         straight = fine * np.arange(_NODES**2 + 1)
-        further = math.log(max(self.far / straight[-1], 1.0 + 1e-9))
+        further = math.log(max(self.upper_truncation / straight[-1], 1.0 + 1e-9))
         wider = straight[-1] * np.exp(np.linspace(0.0, further, 2 + math.ceil(_NODES**2 * further)))
         nodes = np.append(straight, wider[1:])
-        nodes = np.append(nodes[nodes < self.far], max(self.far, float(epsilons[-1])))
+        nodes = np.append(
+            nodes[nodes < self.upper_truncation], max(self.upper_truncation, float(epsilons[-1]))
+        )
         deltas = np.array([self.delta(float(node), _POINTS_OF_NODES) for node in nodes])
         # The true curve is convex in e^epsilon; so it lies below the convex hull of any bound.
         x = np.exp(nodes)
         return np.interp(np.exp(epsilons), x, lower_hull(x, deltas))
 
     def on_grid(self, interval: float) -> GridPair:
-        return grid.from_profile(self.profile, self.far, interval)
+        return grid.from_profile(self.profile, self.upper_truncation, interval)

@@ -50,7 +50,7 @@ class Response(Atoms):
         return self.epsilon if self.told == 0.0 else math.inf
 
     @property
-    def far(self) -> float:
+    def upper_truncation(self) -> float:
         return self.epsilon
 
     @property
@@ -121,7 +121,7 @@ class DiscreteGaussianShift(Atoms):
         return self.steps / self.std
 
     @property
-    def far(self) -> float:
+    def upper_truncation(self) -> float:
         return self.steps * (self.steps + 2.0 * TAIL_SDS * self.std + 4.0) / (2.0 * self.std**2)
 
     @property
@@ -174,7 +174,7 @@ class Law(NamedTuple):
         return max(0.0, float(candidates[fits[0]])) if fits.size else 0.0
 
 
-def sum_of(loss: Atoms, times: int) -> tuple[Array, Array] | None:
+def self_compose(loss: Atoms, times: int) -> tuple[Array, Array] | None:
     """Values and log probabilities of the sum of `times` such losses, or None if too many."""
     if times == 1:
         values, masses = loss.atoms()

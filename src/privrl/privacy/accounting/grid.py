@@ -25,7 +25,7 @@ from privrl.core.types import Array
 
 # A window of the FFT leaves out at most e^-36 of the tilted mass at either end, and has at most
 # this many points; laws with fewer points in all are composed whole.
-_LEFT_OUT = 36.0
+_TAIL_EXPONENT = 36.0
 _MOST_POINTS = 2**22
 # Rounding errors per operation, counted generously: masses, FFT butterflies, powers.
 _ROUNDING = 16.0 * np.finfo(np.float64).eps
@@ -142,7 +142,7 @@ def from_profile(profile: Callable[[Array], Array], far: float, interval: float)
     return GridPair(GridLaw(interval, -size, probs, float(deltas[-1])))
 
 
-class _Composed(NamedTuple):
+class _ComposedLaw(NamedTuple):
     """A composed law around the tilted mean: losses, and delta at each of them as an epsilon.
 
     Between two losses delta is linear in e^epsilon: `upper` minus e^(epsilon - centre) `lower`,
@@ -215,7 +215,7 @@ class Composition:
         return min(1.0, self._delta_at(law, at, epsilon))
 
     @staticmethod
-    def _delta_at(law: _Composed, at: int, epsilon: float) -> float:
+    def _delta_at(law: _ComposedLaw, at: int, epsilon: float) -> float:
         """delta at an epsilon between the losses `at - 1` and `at`."""
         gain = law.upper[at] - math.exp(epsilon - law.centre) * law.lower[at]
         return float(math.exp(law.log_unit) * max(gain, 0.0) + law.extra[max(at - 1, 0)])
@@ -233,13 +233,13 @@ class Composition:
         for _ in range(12):
             at = found
             tilt = self._best_tilt(lambda t: self._cumulant_at(t)[0] - t * at)  # noqa: B023
-            better = self._solved(self._composed_at(tilt), delta)
+            better = self._solve_epsilon(self._composed_at(tilt), delta)
             if better > found * (1.0 - 1e-7):
                 return min(found, better)
             found = better
         return found
 
-    def _solved(self, law: _Composed, delta: float) -> float:
+    def _solve_epsilon(self, law: _ComposedLaw, delta: float) -> float:
         """The smallest epsilon that a composed law shows to be enough; infinite if none."""
         low, high = int(np.searchsorted(law.losses, 0.0)), law.losses.size - 1
         if low > high or self._delta_at(law, high, float(law.losses[high])) > delta:
@@ -270,14 +270,14 @@ class Composition:
         for steps in _STEPS / spread:
             up = self._cumulant_at(tilt + steps)[0] - value
             down = self._cumulant_at(tilt - steps)[0] - value
-            highest = min(highest, (up + _LEFT_OUT) / steps)
-            lowest = max(lowest, -(down + _LEFT_OUT) / steps)
+            highest = min(highest, (up + _TAIL_EXPONENT) / steps)
+            lowest = max(lowest, -(down + _TAIL_EXPONENT) / steps)
         low = max(first, math.floor(lowest / self._interval) - 1)
         high = min(last, math.ceil(highest / self._interval) + 1)
         middle = round(mean / self._interval)
         return max(low, middle - _MOST_POINTS // 2), min(high, middle + _MOST_POINTS // 2)
 
-    def _above(self, tilt: float, high: int) -> float:
+    def _tail_mass(self, tilt: float, high: int) -> float:
         """The mass beyond the grid index `high`, by Chernoff's bound."""
         if high >= sum(n * (law.first + law.probs.size - 1) for law, n in self._parts):
             return 0.0
@@ -286,7 +286,7 @@ class Composition:
         exponent = min(self._cumulant_at(t)[0] - t * high * self._interval for t in tilts)
         return math.exp(min(exponent, 0.0))
 
-    def _compose(self, tilt: float) -> _Composed:
+    def _compose(self, tilt: float) -> _ComposedLaw:
         from scipy.fft import irfft, next_fast_len, rfft
 
         value, mean, _ = self._cumulant_at(tilt)
@@ -295,7 +295,9 @@ class Composition:
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
         first = 0
         for (law, n), log_masses in zip(self._parts, self._log_masses, strict=True):
-            tilted = np.exp(log_masses + tilt * law.losses - self._single(law, log_masses, tilt))
+            tilted = np.exp(
+                log_masses + tilt * law.losses - self._law_cumulant(law, log_masses, tilt)
+            )
             folded = np.zeros(size)
             np.add.at(folded, np.arange(tilted.size) % size, tilted)
             spectrum *= rfft(folded) ** n
@@ -325,11 +327,11 @@ class Composition:
         lower = np.append(np.cumsum(lower_terms[::-1])[::-1], 0.0)
         beyond = np.append(np.cumsum(weights[::-1])[::-1], 0.0) * error
         unit = math.exp(log_unit)
-        extra = self._leak + unit * (beyond[1:] + in_full) + self._above(tilt, high)
-        return _Composed(losses, upper, lower, extra, log_unit, mean)
+        extra = self._leak + unit * (beyond[1:] + in_full) + self._tail_mass(tilt, high)
+        return _ComposedLaw(losses, upper, lower, extra, log_unit, mean)
 
     @staticmethod
-    def _single(law: GridLaw, log_masses: Array, tilt: float) -> float:
+    def _law_cumulant(law: GridLaw, log_masses: Array, tilt: float) -> float:
         exponents = log_masses + tilt * law.losses
         top = float(exponents.max())
         return top + math.log(float(np.exp(exponents - top).sum()))

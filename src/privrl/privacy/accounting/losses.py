@@ -27,9 +27,9 @@ TAIL_SDS = 14.0
 class Loss(ABC):
     """A privacy-loss law.
 
-    `largest` is its essential supremum; `spread` is roughly its deviation; `near` and `far` are the
-    ends between which all but a negligible mass lies; `symmetric` says that the reversed pair has
-    the same law.
+    `largest` is its essential supremum; `spread` is roughly its deviation; `lower_truncation` and
+    `upper_truncation` are the ends between which all but a negligible mass lies; `symmetric` says
+    that the reversed pair has the same law.
     """
 
     symmetric: ClassVar[bool] = True
@@ -43,12 +43,12 @@ class Loss(ABC):
     def spread(self) -> float: ...
 
     @property
-    def far(self) -> float:
+    def upper_truncation(self) -> float:
         return self.largest
 
     @property
-    def near(self) -> float:
-        return -self.far
+    def lower_truncation(self) -> float:
+        return -self.upper_truncation
 
     @abstractmethod
     def on_grid(self, interval: float) -> GridPair:
@@ -64,7 +64,9 @@ class Pair(Loss):
         """The probabilities of losses above these, under either law."""
 
     def on_grid(self, interval: float) -> GridPair:
-        return grid.from_tails(self.tails, self.near, self.far, self.symmetric, interval)
+        return grid.from_tails(
+            self.tails, self.lower_truncation, self.upper_truncation, self.symmetric, interval
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class GaussianShift(Pair):
         return self.mu
 
     @property
-    def far(self) -> float:
+    def upper_truncation(self) -> float:
         return self.mu**2 / 2 + TAIL_SDS * self.mu
 
     def tails(self, losses: Array) -> Tails:
@@ -128,7 +130,7 @@ class Concentrated(Loss):
         return math.sqrt(2.0 * self.rho)
 
     @property
-    def far(self) -> float:
+    def upper_truncation(self) -> float:
         return self.rho + TAIL_SDS * math.sqrt(2.0 * self.rho)
 
     def profile(self, epsilons: Array) -> Array:
@@ -143,7 +145,7 @@ class Concentrated(Loss):
         return lower_hull(np.exp(epsilons), deltas)
 
     def on_grid(self, interval: float) -> GridPair:
-        return grid.from_profile(self.profile, self.far, interval)
+        return grid.from_profile(self.profile, self.upper_truncation, interval)
 
 
 def gaussian_tails(x: Array, mean: float, other: float, share: float) -> Tails:

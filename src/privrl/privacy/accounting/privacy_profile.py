@@ -17,8 +17,8 @@ import numpy as np
 
 from privrl.core import checks
 from privrl.core.errors import InputError, UnsupportedError
-from privrl.privacy.accounting.allocation import Allocated
-from privrl.privacy.accounting.finite_losses import MOST_ATOMS, Atoms, Law, Response, sum_of
+from privrl.privacy.accounting.allocation import AllocationLoss
+from privrl.privacy.accounting.finite_losses import MOST_ATOMS, Atoms, Law, Response, self_compose
 from privrl.privacy.accounting.grid import Composition
 from privrl.privacy.accounting.losses import (
     Concentrated,
@@ -32,10 +32,10 @@ from privrl.privacy.accounting.sampled_losses import (
     FixedSize,
     PoissonAddRemove,
     PoissonReplace,
-    amplified,
-    before_sampling,
+    amplified_epsilon,
+    unamplified_losses,
 )
-from privrl.privacy.accounting.worst_cases import Case, distinct, worst_cases
+from privrl.privacy.accounting.worst_cases import Case, distinct_cases, worst_cases
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.promise import Relation
 
@@ -66,7 +66,7 @@ def account(
     found = [_account_case(tuple(case.items()), delta) for case in cases]
     worst = max(found, key=lambda item: item.epsilon)
     if math.isinf(worst.epsilon):
-        raise InputError(_why_infinite(listed, delta, worst.method))
+        raise InputError(_infinite_message(listed, delta, worst.method))
     return worst
 
 
@@ -97,22 +97,22 @@ def gaussian_mu(events: Event | Iterable[Event], relation: Relation) -> float:
     A random allocation is, given the step, which is independent of the data.
     """
     cases = worst_cases(as_events(events), Relation.parse(relation))
-    (case, *others) = distinct(map(_told, cases))
+    (case, *others) = distinct_cases(map(_reveal_allocations, cases))
     only = next(iter(case), None)
     if others or case.total() > 1 or not isinstance(only, GaussianShift | None):
         raise UnsupportedError("These events are not all Gaussian noise, which this filter needs.")
     return 0.0 if only is None else only.mu
 
 
-def _told(case: Case) -> Case:
+def _reveal_allocations(case: Case) -> Case:
     """The case if the steps of random allocations are told."""
     told: Case = Counter()
     for loss, times in case.items():
-        told[loss.known if isinstance(loss, Allocated) else loss] += times
+        told[loss.known_step_loss if isinstance(loss, AllocationLoss) else loss] += times
     return told
 
 
-def sums(events: Event | Iterable[Event], relation: Relation) -> tuple[float, float]:
+def basic_composition(events: Event | Iterable[Event], relation: Relation) -> tuple[float, float]:
     """The sums of epsilons and of deltas of `events` of pure or approximate DP."""
     worst = 0.0, 0.0
     for case in worst_cases(as_events(events), Relation.parse(relation)):
@@ -145,13 +145,13 @@ def _account_case(losses: tuple[tuple[Loss, int], ...], delta: float) -> Account
         return pure
     only = next(iter(case)) if case.total() == 1 else None
     if isinstance(only, PoissonAddRemove | FixedSize | PoissonReplace):
-        found = _sampled_once(only, delta)
+        found = _sampled_step_epsilon(only, delta)
         once = Account(found, delta, "exact trade-off of one sampled step")
         return min(pure, once, key=lambda item: item.epsilon)
-    if isinstance(only, GaussianShift | Allocated):
-        mu = only.mu if isinstance(only, GaussianShift) else only.known.mu
+    if isinstance(only, GaussianShift | AllocationLoss):
+        mu = only.mu if isinstance(only, GaussianShift) else only.known_step_loss.mu
         high = mu**2 / 2 + mu * math.sqrt(-2.0 * math.log(delta))
-        if isinstance(only, Allocated):
+        if isinstance(only, AllocationLoss):
             return Account(only.epsilon(delta, high), delta, "random allocation's own trade-off")
         found = _smallest_epsilon(lambda e: gaussian_delta(mu, e), delta, high)
         return Account(found, delta, "exact Gaussian trade-off")
@@ -167,22 +167,24 @@ def _account_case(losses: tuple[tuple[Loss, int], ...], delta: float) -> Account
             lambda e: float(concentrated_delta(rho, np.array([e]))[0]), delta, high
         )
         return Account(found, delta, "zCDP conversion")
-    law = _enumerated(case)
+    law = _enumerate_law(case)
     if law is not None:
         found = law.epsilon(delta)
         numeric = Account(found, delta, "exact finite loss distribution")
     else:
-        found = max(law.epsilon(delta) for law in _composed(frozenset(case.items())))
+        found = max(law.epsilon(delta) for law in _compositions(frozenset(case.items())))
         numeric = Account(found, delta, "privacy loss distribution")
     return min(pure, numeric, key=lambda item: item.epsilon)
 
 
-def _sampled_once(loss: PoissonAddRemove | FixedSize | PoissonReplace, delta: float) -> float:
+def _sampled_step_epsilon(
+    loss: PoissonAddRemove | FixedSize | PoissonReplace, delta: float
+) -> float:
     """The epsilon of a single sampled step, rounded up: closed forms, at any rate."""
     if isinstance(loss, PoissonReplace):
         mu = loss.mu
         # One law exceeds x = mu + sqrt(2 ln 1/delta) with a probability below delta.
-        high = amplified(mu**2 / 2 + mu * math.sqrt(-2.0 * math.log(delta)), loss.rate)
+        high = amplified_epsilon(mu**2 / 2 + mu * math.sqrt(-2.0 * math.log(delta)), loss.rate)
         return _smallest_epsilon(
             lambda e: float(loss.profile(np.array([e]))[0]), delta, high - math.log1p(-loss.rate)
         )
@@ -190,7 +192,7 @@ def _sampled_once(loss: PoissonAddRemove | FixedSize | PoissonReplace, delta: fl
     if inner >= 1.0:
         return 0.0
     base = _account_case(((loss.base, 1),), inner).epsilon
-    return amplified(base, loss.rate) * (1.0 + 2.0**-49)
+    return amplified_epsilon(base, loss.rate) * (1.0 + 2.0**-49)
 
 
 @lru_cache(maxsize=1024)
@@ -202,20 +204,20 @@ def _delta_of_case(losses: tuple[tuple[Loss, int], ...], epsilon: float) -> floa
     if isinstance(only, PoissonReplace):
         return float(only.profile(np.array([epsilon]))[0])
     if isinstance(only, PoissonAddRemove | FixedSize):
-        inner = float(before_sampling(np.array([epsilon]), only.rate)[0]) * (1.0 - 2.0**-49)
+        inner = float(unamplified_losses(np.array([epsilon]), only.rate)[0]) * (1.0 - 2.0**-49)
         return only.rate * _delta_of_case(((only.base, 1),), inner) * (1.0 + 2.0**-49)
     if isinstance(only, GaussianShift):
         return gaussian_delta(only.mu, epsilon)
-    if isinstance(only, Allocated):
+    if isinstance(only, AllocationLoss):
         return only.delta(epsilon)
     if isinstance(only, LaplaceShift):
         return float(only.profile(np.array([epsilon]))[0])
     if isinstance(only, Concentrated):
         return float(concentrated_delta(only.rho, np.array([epsilon]))[0])
-    law = _enumerated(case)
+    law = _enumerate_law(case)
     if law is not None:
         return law.delta(epsilon)
-    return max(law.delta(epsilon) for law in _composed(frozenset(case.items())))
+    return max(law.delta(epsilon) for law in _compositions(frozenset(case.items())))
 
 
 def largest_loss(case: Case) -> float:
@@ -223,7 +225,7 @@ def largest_loss(case: Case) -> float:
     return sum((n * loss.largest for loss, n in case.items()), 0.0)
 
 
-def _why_infinite(events: tuple[Event, ...], delta: float, method: str) -> str:
+def _infinite_message(events: tuple[Event, ...], delta: float, method: str) -> str:
     if delta == 0.0:
         return "delta must be above 0: these events have no finite epsilon at delta 0."
     return (
@@ -251,11 +253,11 @@ def _smallest_epsilon(delta_at: Callable[[float], float], delta: float, high: fl
 # --- cases of finite losses, and cases on a grid --------------------------------------------------
 
 
-def _enumerated(case: Case) -> Law | None:
+def _enumerate_law(case: Case) -> Law | None:
     """The exact law of a case made of finite losses, or None when it is not, or is too large."""
     values, log_masses, log_kept = np.zeros(1), np.zeros(1), 0.0
     for loss, times in case.items():
-        part = sum_of(loss, times) if isinstance(loss, Atoms) else None
+        part = self_compose(loss, times) if isinstance(loss, Atoms) else None
         if not isinstance(loss, Atoms) or part is None or values.size * part[0].size > MOST_ATOMS:
             return None
         values = np.add.outer(values, part[0]).ravel()
@@ -269,7 +271,7 @@ def _interval(case: Case) -> float:
     smallest = min(loss.spread for loss in case)
     mean = sum(n * loss.spread**2 / 2 for loss, n in case.items())
     reach = 24.0 * math.sqrt(2.0 * mean)
-    widest = max(loss.far - loss.near for loss in case)
+    widest = max(loss.upper_truncation - loss.lower_truncation for loss in case)
     wanted = min(max(smallest / 10.0, _FINEST), GRID)
     wanted = max(wanted, reach / (2 * _MOST_POINTS), widest / _MOST_POINTS)
     # A round figure, so that the same events always meet the same grid.
@@ -278,7 +280,7 @@ def _interval(case: Case) -> float:
 
 
 @lru_cache(maxsize=64)
-def _composed(case: frozenset[tuple[Loss, int]]) -> tuple[Composition, ...]:
+def _compositions(case: frozenset[tuple[Loss, int]]) -> tuple[Composition, ...]:
     """The composition of a case, and that of the reversed pairs if it is another."""
     interval = _interval(Counter(dict(case)))
     pairs = [(loss.on_grid(interval), times) for loss, times in sorted(case, key=repr)]

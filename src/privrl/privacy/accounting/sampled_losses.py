@@ -43,14 +43,14 @@ class PoissonAddRemove(Pair):
 
     @property
     def largest(self) -> float:
-        return amplified(self.base.largest, self.rate)
+        return amplified_epsilon(self.base.largest, self.rate)
 
     @property
-    def far(self) -> float:
-        return amplified(self.base.far, self.rate)
+    def upper_truncation(self) -> float:
+        return amplified_epsilon(self.base.upper_truncation, self.rate)
 
     @property
-    def near(self) -> float:
+    def lower_truncation(self) -> float:
         return math.log1p(-self.rate)
 
     @property
@@ -58,7 +58,7 @@ class PoissonAddRemove(Pair):
         return _sampled_spread(self.base, self.rate)
 
     def tails(self, losses: Array) -> Tails:
-        base = self.base.tails(before_sampling(losses, self.rate))
+        base = self.base.tails(unamplified_losses(losses, self.rate))
         some, rest = self.rate, 1.0 - self.rate
         p_above = some * base.p_above + rest * base.q_above
         p_below = some * base.p_below + rest * base.q_below
@@ -80,10 +80,10 @@ class PoissonReplace(Pair):
     rate: float
 
     @property
-    def far(self) -> float:
+    def upper_truncation(self) -> float:
         # Above both losses that the mixture is made of: drawn against absent, absent against drawn.
-        once = GaussianShift(self.mu).far
-        return amplified(once, self.rate) - math.log1p(-self.rate)
+        once = GaussianShift(self.mu).upper_truncation
+        return amplified_epsilon(once, self.rate) - math.log1p(-self.rate)
 
     @property
     def spread(self) -> float:
@@ -94,10 +94,10 @@ class PoissonReplace(Pair):
         from scipy.special import expit, log_ndtr
 
         mu, log_in, log_out = self.mu, math.log(self.rate), math.log1p(-self.rate)
-        x = self._where(epsilons)
+        x = self._inverse_loss(epsilons)
         for _ in range(2):  # Newton's steps restore the digits that small losses lose above
             up, down = (side * mu * x - mu**2 / 2 for side in (1.0, -1.0))
-            loss = _amplified(up, self.rate) - _amplified(down, self.rate)
+            loss = _amplified_losses(up, self.rate) - _amplified_losses(down, self.rate)
             slope = mu * (expit(up + log_in - log_out) + expit(down + log_in - log_out))
             x = x - np.divide(loss - epsilons, slope, where=slope > 0.0, out=np.zeros_like(x))
         with np.errstate(divide="ignore"):
@@ -109,12 +109,12 @@ class PoissonReplace(Pair):
         return np.exp(log_surplus(log_in + log_ndtr(mu - x), costs, doubt))
 
     def tails(self, losses: Array) -> Tails:
-        x = self._where(losses)
+        x = self._inverse_loss(losses)
         p = gaussian_tails(x, self.mu, 0.0, self.rate)
         q = gaussian_tails(x, -self.mu, 0.0, self.rate)
         return Tails(p.p_above, p.p_below, q.p_above, q.p_below)
 
-    def _where(self, losses: Array) -> Array:
+    def _inverse_loss(self, losses: Array) -> Array:
         """The x at which the loss is that."""
         # With a = rate e^(-mu^2/2) and t = e^(mu x), the loss is
         # log((1 - rate + a t) / (1 - rate + a / t)); solve for t at |loss|, in logarithms.
@@ -140,11 +140,11 @@ class FixedSize(Loss):
 
     @property
     def largest(self) -> float:
-        return amplified(self.base.largest, self.rate)
+        return amplified_epsilon(self.base.largest, self.rate)
 
     @property
-    def far(self) -> float:
-        return amplified(self.base.far, self.rate)
+    def upper_truncation(self) -> float:
+        return amplified_epsilon(self.base.upper_truncation, self.rate)
 
     @property
     def spread(self) -> float:
@@ -152,13 +152,13 @@ class FixedSize(Loss):
 
     def profile(self, epsilons: Array) -> Array:
         """delta at each epsilon >= 0."""
-        return self.rate * self.base.profile(before_sampling(epsilons, self.rate))
+        return self.rate * self.base.profile(unamplified_losses(epsilons, self.rate))
 
     def on_grid(self, interval: float) -> GridPair:
-        return grid.from_profile(self.profile, self.far, interval)
+        return grid.from_profile(self.profile, self.upper_truncation, interval)
 
 
-def amplified(epsilon: float, rate: float) -> float:
+def amplified_epsilon(epsilon: float, rate: float) -> float:
     """log(1 + rate (e^epsilon - 1)), without overflow."""
     if math.isinf(epsilon):
         return math.inf
@@ -167,14 +167,15 @@ def amplified(epsilon: float, rate: float) -> float:
     return epsilon + math.log(rate + (1.0 - rate) * math.exp(-epsilon))
 
 
-def _amplified(losses: Array, rate: float) -> Array:
-    """`amplified` of each loss, of either sign."""
+def _amplified_losses(losses: Array, rate: float) -> Array:
+    """`amplified_epsilon` of each loss, of either sign."""
     large = np.logaddexp(math.log1p(-rate), math.log(rate) + losses)
     return np.where(losses < 500.0, np.log1p(rate * np.expm1(np.minimum(losses, 500.0))), large)
 
 
-def before_sampling(losses: Array, rate: float) -> Array:
-    """The inverse of `amplified`: log((e^l - 1 + rate) / rate), -inf from log(1 - rate) down."""
+def unamplified_losses(losses: Array, rate: float) -> Array:
+    """The inverse of `amplified_epsilon`: log((e^l - 1 + rate) / rate), -inf from log(1 - rate)
+    down."""
     with np.errstate(divide="ignore", over="ignore"):
         small = np.log1p(np.maximum(np.expm1(np.minimum(losses, 1.0)) / rate, -1.0))
         large = losses - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(losses, 1.0)))

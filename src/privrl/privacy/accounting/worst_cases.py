@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import combinations_with_replacement, product
 
 from privrl.core.errors import InputError, UnsupportedError
-from privrl.privacy.accounting.allocation import Allocated
+from privrl.privacy.accounting.allocation import AllocationLoss
 from privrl.privacy.accounting.finite_losses import (
     MOST_ATOMS,
     DiscreteGaussianShift,
@@ -69,9 +69,9 @@ def worst_cases(events: tuple[Event, ...], relation: Relation) -> list[Case]:
             common.update(parts[0])
         else:
             choices.append(parts)
-    cases = distinct([common])
+    cases = distinct_cases([common])
     for parts in choices:
-        cases = distinct(a + b for a, b in product(cases, parts))
+        cases = distinct_cases(a + b for a, b in product(cases, parts))
     return cases
 
 
@@ -81,15 +81,15 @@ def _cases_of(event: Event, times: int, relation: Relation) -> list[Case]:
     if isinstance(event, Disjoint):
         return _cases_of_groups(event, times, relation)
     if isinstance(event, PoissonSampled | FixedSizeSampled):
-        return _sampled(event, times, relation)
+        return _sampled_cases(event, times, relation)
     if isinstance(event, RandomAllocation):
-        return [Counter({_allocated(event, relation): times})]
+        return [Counter({_allocation_loss(event, relation): times})]
     loss = _loss_of(event, relation)
     return [Counter() if loss is None else Counter({loss: times})]
 
 
 def _cases_of_groups(event: Disjoint, times: int, relation: Relation) -> list[Case]:
-    groups = distinct(case for part in event.events for case in _cases_of(part, 1, relation))
+    groups = distinct_cases(case for part in event.events for case in _cases_of(part, 1, relation))
     if len(groups) > 1 and math.comb(times + len(groups) - 1, times) > _MOST_COMBINATIONS:
         raise UnsupportedError(
             "Too many ways to belong to the groups of Disjoint events: give the groups equal "
@@ -98,14 +98,14 @@ def _cases_of_groups(event: Disjoint, times: int, relation: Relation) -> list[Ca
     if len(groups) == 1:
         return [Counter({loss: n * times for loss, n in groups[0].items()})]
     chosen = combinations_with_replacement(groups, times)
-    return distinct(sum(choice, Counter()) for choice in chosen)
+    return distinct_cases(sum(choice, Counter()) for choice in chosen)
 
 
-def distinct(cases: Iterable[Case]) -> list[Case]:
+def distinct_cases(cases: Iterable[Case]) -> list[Case]:
     """Cases without repetition, Gaussian-only ones reduced to the worst of them."""
     found: dict[frozenset[tuple[Loss, int]], Case] = {}
     for case in cases:
-        merged = _merged(case)
+        merged = _merge_losses(case)
         found.setdefault(frozenset(merged.items()), merged)
         if len(found) > _MOST_COMBINATIONS:
             raise UnsupportedError(
@@ -118,7 +118,7 @@ def distinct(cases: Iterable[Case]) -> list[Case]:
     return others if worst is None or (not worst and others) else [worst, *others]
 
 
-def _merged(case: Case) -> Case:
+def _merge_losses(case: Case) -> Case:
     """All Gaussians as one, all zCDP as one; both are exact."""
     squares = sum(n * x.mu**2 for x, n in case.items() if isinstance(x, GaussianShift))
     rho = sum(n * x.rho for x, n in case.items() if isinstance(x, Concentrated))
@@ -156,13 +156,13 @@ def _loss_of(event: Event, relation: Relation) -> Loss | None:
                 return Response(_ratio(event, steps, scale))
             return DiscreteLaplaceShift(_ratio(event, 1.0, scale), steps)
         case RandomizedResponse(epsilon, categories=categories):
-            _same_relation(event, event.relation, relation)
+            _check_relation(event, event.relation, relation)
             return Response(epsilon, categories)
         case PureDP(epsilon):
-            _same_relation(event, event.relation, relation)
+            _check_relation(event, event.relation, relation)
             return Response(epsilon)
         case ApproxDP(epsilon, delta):
-            _same_relation(event, event.relation, relation)
+            _check_relation(event, event.relation, relation)
             return Response(epsilon, told=delta)
     raise UnsupportedError(f"{type(event).__name__} is not an event the accountant knows.")
 
@@ -175,7 +175,7 @@ def _ratio(event: Event, moved: float, noise: float) -> float:
     return ratio
 
 
-def _same_relation(event: Event, held: Relation, asked: Relation) -> None:
+def _check_relation(event: Event, held: Relation, asked: Relation) -> None:
     # A locally private report is also private under replace-one: one unit, one report.
     if held is asked or (held is Relation.LOCAL and asked is Relation.REPLACE_ONE):
         return
@@ -184,7 +184,7 @@ def _same_relation(event: Event, held: Relation, asked: Relation) -> None:
     )
 
 
-def _sampled(
+def _sampled_cases(
     event: PoissonSampled | FixedSizeSampled, times: int, relation: Relation
 ) -> list[Case]:
     kind = type(event).__name__
@@ -205,7 +205,7 @@ def _sampled(
     # Under Poisson sampling a unit that is not drawn is simply absent, so the conditional laws are
     # one contribution apart, not two; `PoissonReplace` puts the two sides together.
     inner = Relation.ADD_REMOVE if poisson_replace else relation
-    case, *others = distinct(_cases_of(event.event, 1, inner))
+    case, *others = distinct_cases(_cases_of(event.event, 1, inner))
     base = next(iter(case), None)
     if base is None and not others:
         return [case]  # nothing to lose, sampled or not
@@ -232,7 +232,7 @@ def _sampled(
 _LARGEST_ALLOCATED = 10.0
 
 
-def _allocated(event: RandomAllocation, relation: Relation) -> Loss:
+def _allocation_loss(event: RandomAllocation, relation: Relation) -> Loss:
     if relation in (Relation.LOCAL, Relation.REWARD_RADIUS):
         raise InputError(
             f"RandomAllocation means nothing under {relation}: every report or reward may change."
@@ -245,5 +245,5 @@ def _allocated(event: RandomAllocation, relation: Relation) -> Loss:
     exchanged = relation is Relation.REPLACE_ONE
     moved = sensitivity(event.event.bound, relation) / (2.0 if exchanged else 1.0)
     mu = _ratio(event, moved, event.event.std)
-    loss = Allocated(mu, event.steps, exchanged)
-    return loss.known if event.steps == 1 or mu > _LARGEST_ALLOCATED else loss
+    loss = AllocationLoss(mu, event.steps, exchanged)
+    return loss.known_step_loss if event.steps == 1 or mu > _LARGEST_ALLOCATED else loss

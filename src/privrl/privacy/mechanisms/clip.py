@@ -41,15 +41,15 @@ _PASSES = 3
 
 def l2(rows: A, bound: float) -> A:
     """Each row with its L2 norm at most `bound`."""
-    return _clipped(rows, bound, lambda xp, x: xp.sqrt(xp.sum(x * x, axis=-1, keepdims=True)))
+    return _clip(rows, bound, lambda xp, x: xp.sqrt(xp.sum(x * x, axis=-1, keepdims=True)))
 
 
 def l1(rows: A, bound: float) -> A:
     """Each row with its L1 norm at most `bound`."""
-    return _clipped(rows, bound, lambda xp, x: xp.sum(xp.abs(x), axis=-1, keepdims=True))
+    return _clip(rows, bound, lambda xp, x: xp.sum(xp.abs(x), axis=-1, keepdims=True))
 
 
-def _clipped(rows: A, bound: float, norm: Callable[[ModuleType, Any], Any]) -> A:
+def _clip(rows: A, bound: float, norm: Callable[[ModuleType, Any], Any]) -> A:
     bound = checks.positive("bound", bound)
     xp, x = _as_rows(rows)
     info = xp.finfo(x.dtype)

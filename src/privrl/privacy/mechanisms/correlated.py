@@ -74,7 +74,7 @@ from privrl.privacy.mechanisms.correlated_factorisations import (
     tree_weights,
 )
 from privrl.privacy.mechanisms.correlated_sensitivity import sensitivity
-from privrl.privacy.noise import Source, finite, numbers, secure
+from privrl.privacy.noise import Source, as_finite_float64, as_float64, secure
 from privrl.privacy.promise import Budget, NoiseOrigin, Relation
 
 __all__ = ["LONGEST", "CorrelatedMechanism", "Step", "Strategy", "Stream"]
@@ -116,14 +116,16 @@ class CorrelatedMechanism:
         for name in ("horizon", "participations", "separation"):
             object.__setattr__(self, name, checks.count(name, getattr(self, name)))
         if self.horizon > LONGEST:
-            raise InputError(f"horizon must be at most {LONGEST}, not {self.horizon}.")
+            raise InputError(f"must be at most {LONGEST}, not {self.horizon}.", field="horizon")
         if self.strategy is Strategy.OPTIMAL and self.horizon > LONGEST_OPTIMAL:
             raise InputError(
                 f"The strategy optimal is for at most {LONGEST_OPTIMAL} steps, not {self.horizon}: "
                 "use square-root-toeplitz."
             )
         if (self.band is not None) != (self.strategy is Strategy.BANDED):
-            raise InputError("band belongs to the strategy banded: give it there and only there.")
+            raise InputError(
+                "belongs to the strategy banded: give it there and only there.", field="band"
+            )
         if self.band is not None:
             object.__setattr__(self, "band", checks.count("band", self.band))
             if self.band > self.horizon:
@@ -132,7 +134,7 @@ class CorrelatedMechanism:
                 )
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         bound: float,
         budget: Budget,
@@ -149,7 +151,7 @@ class CorrelatedMechanism:
         def plan(std: float) -> CorrelatedMechanism:
             return cls(std, bound, horizon, strategy, band, participations, separation)
 
-        moved = plan(1.0)._moved
+        moved = plan(1.0)._l2_sensitivity
         unit = calibrate(lambda std: Gaussian(std, 1.0), budget, relation)
         return plan(math.nextafter(unit * moved, math.inf))
 
@@ -163,15 +165,15 @@ class CorrelatedMechanism:
     @property
     def event(self) -> Event:
         """What all the steps together do: one event for the whole horizon."""
-        return Gaussian(self.std, self._moved)
+        return Gaussian(self.std, self._l2_sensitivity)
 
     @property
-    def _moved(self) -> float:
+    def _l2_sensitivity(self) -> float:
         return self.bound * self.sensitivity
 
     def errors(self) -> Array:
         """The standard deviation of the noise on each of the `horizon` running sums."""
-        if self.strategy.tree:
+        if self.strategy.is_tree:
             steps = np.arange(1, self.horizon + 1)
             _, _, variances = tree_weights(self.horizon.bit_length(), self.strategy)
             per_level = [((steps >> level) & 1) * v for level, v in enumerate(variances)]
@@ -195,9 +197,11 @@ class CorrelatedMechanism:
         A row is one step's sum of clipped contributions. There may be fewer rows than steps in the
         horizon; the event is the same.
         """
-        rows = finite("increments", increments)
+        rows = as_finite_float64("increments", increments)
         if rows.ndim != 2 or rows.shape[1] == 0:
-            raise InputError("increments must have a row for each step and a column or more.")
+            raise InputError(
+                "must have a row for each step and a column or more.", field="increments"
+            )
         if len(rows) > self.horizon:
             raise InputError(f"{len(rows)} rows are more than the horizon of {self.horizon} steps.")
         stream = self.start(source, rows.shape[1])
@@ -208,7 +212,7 @@ class CorrelatedMechanism:
 
 
 class Stream:
-    """Running sums on their way. What it holds is secret, but for `released` and `step`."""
+    """Running sums on their way. What it holds is secret, but for `last_total` and `step`."""
 
     def __init__(self, plan: CorrelatedMechanism, source: Source, dimension: int = 1) -> None:
         self.plan = plan
@@ -229,7 +233,7 @@ class Stream:
         self._released: Array = np.zeros(self.dimension)
 
     @property
-    def released(self) -> Array:
+    def last_total(self) -> Array:
         """The running sum released last; zeros before the first step."""
         return self._released.copy()
 
@@ -238,19 +242,22 @@ class Stream:
 
         Each row is clipped to the plan's bound; a row with NaN or infinity in it counts as zero.
         """
-        rows = numbers("contributions", contributions)
+        rows = as_float64("contributions", contributions)
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise InputError(
-                f"contributions must have a row for each unit and {self.dimension} columns, "
-                f"not shape {rows.shape}."
+                f"must have a row for each unit and {self.dimension} columns, "
+                f"not shape {rows.shape}.",
+                field="contributions",
             )
         return self.next_sum(clip.l2(rows, self.plan.bound).sum(axis=0))
 
     def next_sum(self, increment: ArrayLike) -> Step:
         """The next step, from a sum of contributions that the caller has clipped."""
-        exact = finite("increment", increment)
+        exact = as_finite_float64("increment", increment)
         if exact.shape != (self.dimension,):
-            raise InputError(f"increment must have shape ({self.dimension},), not {exact.shape}.")
+            raise InputError(
+                f"must have shape ({self.dimension},), not {exact.shape}.", field="increment"
+            )
         noised = exact + self._next_noise()
         self._released = self._released + noised
         return Step(self._released.copy(), noised)
@@ -271,12 +278,12 @@ class Stream:
             )
         within = self.step % self._recurrence.block
         if within == 0:
-            self._run(self.source.normal(self.plan.std, self._block.shape))
+            self._fill_block(self.source.normal(self.plan.std, self._block.shape))
         before, self._noise = self._noise, self._block[within].copy()
         self.step += 1
         return self._noise - before
 
-    def _run(self, z: Array) -> None:
+    def _fill_block(self, z: Array) -> None:
         """Make the noise of the block in which the next step is."""
         self._z = z
         # Blocks of one step are never left half used, and need no copy.
@@ -340,7 +347,7 @@ def _digest(arrays: dict[str, AnyArray]) -> AnyArray:
 
 def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
     try:
-        content = files.content(path)
+        content = files.read_bytes(path)
     except OSError as error:
         raise InputError(f"The state {path} cannot be read: {files.reason(error)}.") from None
     try:
@@ -365,18 +372,18 @@ def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
         stream = plan.start(source, header["dimension"])
         stream.step = checks.count("step", header["step"] + 1) - 1
         for name in ("memory", "noise", "released"):
-            old, new = getattr(stream, f"_{name}"), finite(name, arrays[name])
+            old, new = getattr(stream, f"_{name}"), as_finite_float64(name, arrays[name])
             if old.shape != new.shape or stream.step > plan.horizon:
                 raise ValueError
             setattr(stream, f"_{name}", new)
-        z, block = finite("z", arrays["z"]), stream._recurrence.block
+        z, block = as_finite_float64("z", arrays["z"]), stream._recurrence.block
         within = stream.step % block
         saved = block if within and source.origin is NoiseOrigin.REPRODUCIBLE else within
         if z.shape != (saved, stream.dimension):
             raise ValueError
         if within:
             fresh = source.normal(plan.std, (block - len(z), stream.dimension))
-            stream._run(np.concatenate([z, fresh]))
+            stream._fill_block(np.concatenate([z, fresh]))
     except Exception:
         raise InputError(f"{path} is not a whole, unedited state of a stream.") from None
     return stream

@@ -24,7 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from privrl.core.types import Array
-from privrl.privacy.promise import Word
+from privrl.privacy.promise import WordEnum
 
 # The longest for which the optimal strategy is computed, in a tenth of a second of one processor.
 LONGEST_OPTIMAL = 256
@@ -35,7 +35,7 @@ _BLOCK = 256
 _ROUNDS = 10
 
 
-class Strategy(Word):
+class Strategy(WordEnum):
     """How the noise of different steps is correlated; the module says what each does."""
 
     INDEPENDENT = "independent"
@@ -51,7 +51,7 @@ class Strategy(Word):
         return cls.OPTIMAL if horizon <= LONGEST_OPTIMAL else cls.SQUARE_ROOT_TOEPLITZ
 
     @property
-    def tree(self) -> bool:
+    def is_tree(self) -> bool:
         """Whether the noise is that of dyadic intervals."""
         return self in (Strategy.BINARY_TREE, Strategy.REFINED_TREE)
 
@@ -73,7 +73,7 @@ class Recurrence(Protocol):
 @lru_cache(maxsize=16)
 def recurrence(strategy: Strategy, horizon: int, band: int | None) -> Recurrence:
     """The recurrence that makes the noise of a strategy."""
-    if strategy.tree:
+    if strategy.is_tree:
         return _Tree(horizon, strategy)
     if strategy is Strategy.SQUARE_ROOT_TOEPLITZ:
         return _SquareRoot(horizon)
@@ -95,7 +95,7 @@ class _Banded:
         self.block = min(_BLOCK, horizon) if column.size > 1 else 1
         lags = np.arange(self.block)[:, None] + np.arange(column.size - 1, 0, -1)
         reach = np.append(column, 0.0)[np.minimum(lags, column.size)]
-        solved = _lower(inverse(column, self.block))
+        solved = _lower_toeplitz(inverse(column, self.block))
         self._product = np.hstack([-solved @ reach, solved])
 
     def run(self, memory: Array, z: Array, step: int) -> Array:
@@ -114,7 +114,7 @@ class _SquareRoot:
         loss, weight = quadrature(horizon)
         self.rows, self.block = loss.size, min(_BLOCK, horizon)
         powers = np.exp(np.arange(self.block + 1)[:, None] * np.log1p(-loss))
-        now = np.hstack([powers[1:] * weight, _lower(square_root(self.block))])
+        now = np.hstack([powers[1:] * weight, _lower_toeplitz(square_root(self.block))])
         later = np.hstack([np.diag(powers[-1]), powers[-2::-1].T])
         self._product = np.vstack([now, later])
 
@@ -196,9 +196,9 @@ def optimal(horizon: int) -> tuple[Array, Array]:
     G = A.T @ A
     v = np.sqrt(np.arange(horizon, 0, -1.0))
     for _ in range(_ROUNDS):
-        R = _root_of(G, v)
+        R = _scaled_sqrtm(G, v)
         v = np.diagonal(R) ** 2 / v
-    R = _root_of(G, v)
+    R = _scaled_sqrtm(G, v)
     scale = np.sqrt(np.diagonal(R))
     X = R / np.outer(scale, scale)
     M = np.linalg.cholesky(X[::-1, ::-1]).T[::-1, ::-1].copy()
@@ -206,7 +206,7 @@ def optimal(horizon: int) -> tuple[Array, Array]:
     return B, M
 
 
-def _root_of(G: Array, v: Array) -> Array:
+def _scaled_sqrtm(G: Array, v: Array) -> Array:
     """(D^(1/2) G D^(1/2))^(1/2) for D = diag(v)."""
     scale = np.sqrt(v)
     values, vectors = np.linalg.eigh(G * np.outer(scale, scale))
@@ -229,7 +229,7 @@ def inverse(column: Array, size: int) -> Array:
     return found
 
 
-def _lower(column: Array) -> Array:
+def _lower_toeplitz(column: Array) -> Array:
     """The lower triangular Toeplitz matrix with this first column."""
     lags = np.subtract.outer(np.arange(column.size), np.arange(column.size))
     return np.where(lags >= 0, column[np.maximum(lags, 0)], 0.0)

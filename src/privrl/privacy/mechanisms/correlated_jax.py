@@ -73,13 +73,13 @@ def init(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> StreamSta
 
 def next(state: StreamState) -> tuple[StreamState, jax.Array]:
     """The next state, and the noise of the next step's sum; NaN beyond the horizon."""
-    return fed(state, state.plan.std * _normal(state.key, state.step, state.noise.size))
+    return advance(state, state.plan.std * _normal(state.key, state.step, state.noise.size))
 
 
-def fed(state: StreamState, z: jax.Array) -> tuple[StreamState, jax.Array]:
+def advance(state: StreamState, z: jax.Array) -> tuple[StreamState, jax.Array]:
     """`next` with the independent noise `z` of this step given."""
     plan = state.plan
-    if plan.strategy.tree:
+    if plan.strategy.is_tree:
         memory, noise = _tree(plan, state.memory, z, state.step + 1)
     elif plan.strategy is Strategy.SQUARE_ROOT_TOEPLITZ:
         loss, weight = (jnp.asarray(array) for array in quadrature(plan.horizon))
@@ -103,7 +103,7 @@ def fed(state: StreamState, z: jax.Array) -> tuple[StreamState, jax.Array]:
 def all_noise(plan: CorrelatedMechanism, key: jax.Array, dimension: int) -> jax.Array:
     """The noise of every step's sum, (horizon, dimension): what `next` would give, one by one."""
     dimension = checks.count("dimension", dimension)
-    if plan.strategy.tree:
+    if plan.strategy.is_tree:
         state = init(plan, key, dimension)
         return jax.lax.scan(lambda s, _: next(s), state, length=plan.horizon)[1]
     z = jax.vmap(lambda step: _normal(key, step, dimension))(jnp.arange(plan.horizon))

@@ -24,7 +24,7 @@ exact if the largest P is known:
 - refined tree: what is released is computed from the noisy sums of all dyadic intervals, several of
   which may end at a step; the theorem holds for them as for one, and so does the bound with all
   intervals counted (post-processing). With one participation the exact column norm of M = B^-1 A,
-  which is smaller, is used: see `_refined_column`;
+  which is smaller, is used: see `_refined_column_norm`;
 - optimal: the largest column norm for one participation. For more, an upper bound: the sum over
   i, j in P is at most the sum over i in P of r_i, where r_i is the largest sum of |M'M|_ij over j
   in any admissible P, and that is at most the largest sum of r_i over any admissible P. Both
@@ -54,13 +54,13 @@ def sensitivity(
     """S of the theorem; never rounded down."""
     slots = min(participations, (horizon - 1) // separation + 1)
     if strategy is Strategy.INDEPENDENT:
-        return _root_up(slots)
-    if strategy.tree:
-        counted = _root_up(_tree_squares(strategy, horizon, slots, separation))
+        return _sqrt_up(slots)
+    if strategy.is_tree:
+        counted = _sqrt_up(_tree_squares(strategy, horizon, slots, separation))
         if strategy is Strategy.BINARY_TREE:
             return counted
         # Also at most `slots` columns, by the triangle inequality.
-        return min(counted, slots * _refined_column(horizon) * (1.0 + _MARGIN))
+        return min(counted, slots * _refined_column_norm(horizon) * (1.0 + _MARGIN))
     if strategy is Strategy.OPTIMAL:
         M = optimal(horizon)[1]
         moved = float(np.linalg.norm(M, axis=0).max())
@@ -70,11 +70,11 @@ def sensitivity(
         return moved * (1.0 + _MARGIN)
     column = np.zeros(horizon)
     column[: band or horizon] = square_root(band or horizon)
-    total = _over_slots(column, slots, separation)
+    total = _sum_over_slots(column, slots, separation)
     return math.sqrt(float(total @ total)) * (1.0 + _MARGIN)
 
 
-def _over_slots(column: Array, slots: int, separation: int) -> Array:
+def _sum_over_slots(column: Array, slots: int, separation: int) -> Array:
     """The sum over i < slots of the column moved down by i separation.
 
     By doubling: twice as many slots are the same sum and the same moved further down. All terms are
@@ -112,7 +112,7 @@ def _largest_sums(rows: Array, slots: int, separation: int) -> Array:
     return np.asarray(after[:, slots])
 
 
-def _root_up(square: int) -> float:
+def _sqrt_up(square: int) -> float:
     root = math.isqrt(square)
     return float(root) if root * root == square else math.nextafter(math.sqrt(square), math.inf)
 
@@ -131,7 +131,7 @@ def _tree_squares(strategy: Strategy, horizon: int, slots: int, separation: int)
     return squares
 
 
-def _refined_column(horizon: int) -> float:
+def _refined_column_norm(horizon: int) -> float:
     """The largest column norm of M = B^-1 A of the refined tree.
 
     Step t ends an interval I of level l, and z_t is what its estimate has beyond its left halves.

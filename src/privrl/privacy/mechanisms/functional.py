@@ -77,7 +77,7 @@ from privrl.core.types import Array
 from privrl.privacy.events import Event, Gaussian
 from privrl.privacy.exact import Integers
 from privrl.privacy.mechanisms.gaussian import GaussianMechanism
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Budget, Relation
 
 # Points per block of the sorted store: a block is split in two when it reaches twice that.
@@ -147,7 +147,7 @@ class Grid:
         return self.high if y >= self.most else y
 
 
-class _Sites:
+class _SortedSites:
     """Sorted distinct numbers, each with the number of its row: blocks of bounded size in order.
 
     Finding and inserting one takes a bisection over the blocks and one within a block, and moves at
@@ -161,7 +161,7 @@ class _Sites:
         # The first block takes everything that is left of all others.
         self._heads = [-math.inf, *(block[0] for block in self._sites[1:])]
 
-    def sorted(self) -> tuple[Array, Integers]:
+    def to_arrays(self) -> tuple[Array, Integers]:
         """All numbers in order, and their rows."""
         sites = np.concatenate([np.array(block) for block in self._sites])
         return sites, np.concatenate([np.array(block) for block in self._rows])
@@ -226,8 +226,8 @@ class NoisePath:
         actions: int | None = None,
     ) -> None:
         self.std = checks.positive("std", std)
-        self.rate, self.low, self.high = _interval(rate, low, high)
-        self.actions = None if actions is None else components(actions)
+        self.rate, self.low, self.high = _check_interval(rate, low, high)
+        self.actions = None if actions is None else check_components(actions)
         self._grid = Grid(self.rate, self.low, self.high)
         self.source = source
         self.reset()
@@ -243,9 +243,9 @@ class NoisePath:
         """At how many points the path has been drawn."""
         return self._count
 
-    def inside(self, points: ArrayLike) -> Array:
+    def to_domain(self, points: ArrayLike) -> Array:
         """`points` as they are understood: on the grid, NaN at the interval's lower end."""
-        return np.asarray(self._grid.nearest(numbers("points", points), np))
+        return np.asarray(self._grid.nearest(as_float64("points", points), np))
 
     def __call__(self, points: ArrayLike | float) -> Array:
         """The path at `points`."""
@@ -255,7 +255,7 @@ class NoisePath:
                 return np.array(self._flat[row] * self.std)
             values: Array = self._values[row] * self.std
             return values
-        inside = self.inside(points)
+        inside = self.to_domain(points)
         rows = self._rows(inside.ravel())
         tail = (self.actions,) if self.actions else ()
         return (self._values[rows] * self.std).reshape(inside.shape + tail)
@@ -266,7 +266,7 @@ class NoisePath:
         The file is *secret*: who has it can take the noise off. It is in place as a whole or not
         at all. The source is not in it: `load` is given one for the points still to be drawn.
         """
-        sites, rows = self._store.sorted()
+        sites, rows = self._store.to_arrays()
         content = io.BytesIO()
         np.savez(
             content,
@@ -286,7 +286,7 @@ class NoisePath:
         and whoever sees one function under both sees it with less noise than was promised.
         """
         try:
-            with np.load(io.BytesIO(files.content(file)), allow_pickle=False) as saved:
+            with np.load(io.BytesIO(files.read_bytes(file)), allow_pickle=False) as saved:
                 std, rate, low, high = saved["plan"].tolist()
                 actions, sites, values = int(saved["actions"]), saved["sites"], saved["values"]
             path = cls(std, rate, low, high, source, actions=actions or None)
@@ -295,7 +295,7 @@ class NoisePath:
                 and sites.ndim == 1
                 and values.shape == (len(sites), actions or 1)
                 and np.all(np.diff(sites) > 0.0)
-                and np.array_equal(path.inside(sites), sites)
+                and np.array_equal(path.to_domain(sites), sites)
                 and np.all(np.isfinite(values))
             )
         except FileNotFoundError:
@@ -312,12 +312,12 @@ class NoisePath:
     def _fill(self, sites: Array, values: Array) -> None:
         """Let the path be drawn at `sites` (sorted), with `values`."""
         self._count = len(sites)
-        self._store = _Sites(sites, np.arange(len(sites)))
+        self._store = _SortedSites(sites, np.arange(len(sites)))
         # Rows in order of arrival, at std 1, with room for more. All are finite numbers at all
         # times: a neighbour that does not exist has row -1 and weight zero.
         self._values = np.zeros((max(8, len(sites)), self.actions or 1))
         self._values[: len(sites)] = values
-        self._flat = _flat(self._values)
+        self._flat = _flat_view(self._values)
 
     def _reserve(self, more: int) -> None:
         """Make room for so many more rows, by doubling."""
@@ -325,7 +325,7 @@ class NoisePath:
             size = max(self._count + more, 2 * len(self._values))
             grown = np.zeros((size, self._values.shape[1]))
             grown[: self._count] = self._values[: self._count]
-            self._values, self._flat = grown, _flat(grown)
+            self._values, self._flat = grown, _flat_view(grown)
 
     def _row(self, x: float) -> int:
         """The row of one point, drawn if it is new."""
@@ -355,7 +355,7 @@ class NoisePath:
         asked, back = np.unique(points, return_inverse=True)
         if len(asked) * _OLD_PER_NEW < self._count:
             return np.array([self._row(x) for x in asked.tolist()], dtype=np.int64)[back]
-        sites, rows = self._store.sorted()
+        sites, rows = self._store.to_arrays()
         place = np.searchsorted(sites, asked)
         known = np.zeros(len(asked), dtype=np.bool_)
         inner = place < len(sites)
@@ -373,7 +373,7 @@ class NoisePath:
             self._reserve(len(new))
             self._values[self._count : self._count + len(new)] = values[at]
             self._count += len(new)
-            self._store = _Sites(merged, rows)
+            self._store = _SortedSites(merged, rows)
             place += np.cumsum(~known) - ~known
         return rows[place][back]
 
@@ -407,7 +407,7 @@ class NoisePath:
             from_left, from_right, spread = (w[:, None] for w in bridge(u, v, np))
             noise = self.source.normal(1.0, (len(middle), components))
             values[middle] = from_left * values[left] + from_right * values[right] + spread * noise
-            # In order of place, so that the next round walks through memory and does not jump.
+            # In order of place, so that the next round rollouts through memory and does not jump.
             left = np.column_stack([left, middle]).ravel()
             right = np.column_stack([middle, right]).ravel()
 
@@ -415,7 +415,7 @@ class NoisePath:
 class Noise(Protocol):
     """What a function is noised by: `NoisePath`, or a field of `functional_fields`."""
 
-    def inside(self, points: ArrayLike) -> Array:
+    def to_domain(self, points: ArrayLike) -> Array:
         """The points as they are understood, whatever was given."""
 
     def __call__(self, points: ArrayLike) -> Array:
@@ -435,9 +435,9 @@ class NoisedFunction:
 
     def __call__(self, points: ArrayLike) -> Array:
         """The noised function at `points`."""
-        inside = self.noise.inside(points)
+        inside = self.noise.to_domain(points)
         noise = self.noise(inside)
-        exact = numbers("What the function gives", self.function(inside))
+        exact = as_float64("What the function gives", self.function(inside))
         if exact.shape != noise.shape:
             raise InputError(
                 f"For points of shape {inside.shape} the function must give an array of shape "
@@ -460,7 +460,7 @@ class FunctionalMechanism:
     bound: float
 
     def __post_init__(self) -> None:
-        rate, low, high = _interval(self.rate, self.low, self.high)
+        rate, low, high = _check_interval(self.rate, self.low, self.high)
         object.__setattr__(self, "std", checks.positive("std", self.std))
         object.__setattr__(self, "rate", rate)
         object.__setattr__(self, "low", low)
@@ -468,7 +468,7 @@ class FunctionalMechanism:
         object.__setattr__(self, "bound", checks.positive("bound", self.bound))
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         rate: float,
         low: float,
@@ -480,7 +480,7 @@ class FunctionalMechanism:
         times: int = 1,
     ) -> "FunctionalMechanism":
         """The least noise with which `times` released functions stay within `budget`."""
-        plan = GaussianMechanism.calibrated(bound, budget, relation, times=times)
+        plan = GaussianMechanism.from_budget(bound, budget, relation, times=times)
         return cls(plan.std, rate, low, high, plan.bound)
 
     @property
@@ -510,12 +510,12 @@ def rkhs_norm(knots: ArrayLike, values: ArrayLike, rate: float) -> float:
     On each piece int f'^2 and int f^2 are elementary, so that this is exact but for rounding.
     """
     rate = checks.positive("rate", rate)
-    x, f = numbers("knots", knots), numbers("values", values)
+    x, f = as_float64("knots", knots), as_float64("values", values)
     if x.ndim != 1 or len(x) < 2 or f.ndim not in (1, 2) or len(f) != len(x):
-        raise InputError("knots must be two numbers or more, and values a row for each.")
+        raise InputError("must be two numbers or more, and values a row for each.", field="knots")
     gaps = np.diff(x)
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(f)) and np.all(gaps > 0.0)):
-        raise InputError("knots must increase, and knots and values be finite.")
+        raise InputError("must increase, and knots and values be finite.", field="knots")
     # Scaled to values of at most 1, so that their squares neither overflow nor vanish.
     size = float(np.max(np.abs(f), initial=0.0)) or 1.0
     f = f.reshape(len(x), -1) / size
@@ -525,7 +525,7 @@ def rkhs_norm(knots: ArrayLike, values: ArrayLike, rate: float) -> float:
         slopes = np.sum((after - before) ** 2 / gaps[:, None])
         squares = np.sum((before**2 + before * after + after**2) * gaps[:, None]) / 3.0
         square = float(ends + slopes / (2.0 * rate) + squares * rate / 2.0)
-    return _representable("The norm", size * math.sqrt(square))
+    return _check_finite("The norm", size * math.sqrt(square))
 
 
 def rkhs_bound(sup: float, lipschitz: float, rate: float, length: float) -> float:
@@ -539,7 +539,7 @@ def rkhs_bound(sup: float, lipschitz: float, rate: float, length: float) -> floa
     # Roots before products: no square overflows or vanishes unless the bound itself does.
     flat = sup * math.sqrt(1.0 + rate * length / 2.0)
     steep = slope * math.sqrt(length / 2.0) / math.sqrt(rate)
-    return _representable("The bound", math.hypot(flat, steep))
+    return _check_finite("The bound", math.hypot(flat, steep))
 
 
 def best_rate(sup: float, lipschitz: float) -> float:
@@ -552,29 +552,31 @@ def best_rate(sup: float, lipschitz: float) -> float:
     return checks.positive("The rate lipschitz / sup", rate)
 
 
-def _representable(name: str, value: float) -> float:
+def _check_finite(name: str, value: float) -> float:
     if not math.isfinite(value):
-        raise InputError(f"{name} is too large for a 64-bit number.")
+        raise InputError("is too large for a 64-bit number.", field=name)
     return value
 
 
-def components(actions: int) -> int:
+def check_components(actions: int) -> int:
     """A number of components that memory may hold."""
     if checks.count("actions", actions) > _MOST_ACTIONS:
-        raise InputError(f"actions must be at most 2^24, not {actions}.")
+        raise InputError(f"must be at most 2^24, not {actions}.", field="actions")
     return int(actions)
 
 
-def _flat(values: Array) -> "memoryview[float]":
+def _flat_view(values: Array) -> "memoryview[float]":
     """The same numbers, to be read and written one by one without the way through NumPy."""
     return cast("memoryview[float]", memoryview(cast(Any, values.ravel())))
 
 
-def _interval(rate: float, low: float, high: float) -> tuple[float, float, float]:
+def _check_interval(rate: float, low: float, high: float) -> tuple[float, float, float]:
     rate = checks.positive("rate", rate)
     low, high = checks.number("low", low), checks.number("high", high)
     if not -math.inf < low < high < math.inf:
-        raise InputError(f"low must be below high and both finite, not {low:g} and {high:g}.")
+        raise InputError(
+            f"must be below high and both finite, not {low:g} and {high:g}.", field="low"
+        )
     if not rate * (high - low) <= _LARGEST_GAP:
         raise InputError(f"rate ({rate:g}) times the length of the interval is too large.")
     if rate * (high - low) < 4.0 * 2.0**_RESOLUTION:

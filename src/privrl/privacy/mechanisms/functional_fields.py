@@ -51,9 +51,9 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy.events import Event, Gaussian
-from privrl.privacy.mechanisms.functional import NoisedFunction, components
+from privrl.privacy.mechanisms.functional import NoisedFunction, check_components
 from privrl.privacy.mechanisms.gaussian import GaussianMechanism
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Budget, Relation
 
 # New points are worked off in groups of this size, by products of matrices.
@@ -64,9 +64,9 @@ NUGGET = 2.0**-26
 _LARGEST = 1e100
 
 
-def _total(name: str, values: ArrayLike) -> Array:
+def _clip_finite(name: str, values: ArrayLike) -> Array:
     """Numbers within the range of computation, NaN as 0: whatever is asked has an answer."""
-    return np.clip(np.nan_to_num(numbers(name, values)), -_LARGEST, _LARGEST)
+    return np.clip(np.nan_to_num(as_float64(name, values)), -_LARGEST, _LARGEST)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ class ProductExponential:
     def __post_init__(self) -> None:
         rates = tuple(checks.positive("each rate", rate) for rate in self.rates)
         if not rates or max(rates) > _LARGEST:
-            raise InputError(f"rates must be at least one number, and at most {_LARGEST:g} each.")
+            raise InputError(
+                f"must be at least one number, and at most {_LARGEST:g} each.", field="rates"
+            )
         object.__setattr__(self, "rates", rates)
 
     @property
@@ -109,9 +111,11 @@ class FeatureKernel:
 
     def rows(self, x: Array) -> Array:
         """The features of every row of `x`."""
-        found = _total("features", self.features(x))
+        found = _clip_finite("features", self.features(x))
         if found.ndim != 2 or len(found) != len(x):
-            raise InputError(f"features must give a row for each point, not shape {found.shape}.")
+            raise InputError(
+                f"must give a row for each point, not shape {found.shape}.", field="features"
+            )
         return found
 
     def __call__(self, x: Array, y: Array) -> Array:
@@ -131,27 +135,28 @@ class _Field:
         self.std = checks.positive("std", std)
         self.kernel = kernel
         self.source = source
-        self.actions = None if actions is None else components(actions)
+        self.actions = None if actions is None else check_components(actions)
         self.reset()
 
     def reset(self) -> None:
         """Forget the path. What is drawn from now on is another one, and a new event."""
         raise NotImplementedError
 
-    def inside(self, points: ArrayLike) -> Array:
+    def to_domain(self, points: ArrayLike) -> Array:
         """`points` as they are understood: NaN as 0, and no coordinate beyond 1e100."""
-        found = _total("points", points)
+        found = _clip_finite("points", points)
         if found.ndim == 0 or found.shape[-1] != self.kernel.dimension:
             raise InputError(
-                f"points must have {self.kernel.dimension} coordinates along the last axis, "
-                f"not shape {found.shape}."
+                f"must have {self.kernel.dimension} coordinates along the last axis, "
+                f"not shape {found.shape}.",
+                field="points",
             )
         # Zero has two signs in floating point; as a point it is one.
         return found + 0.0
 
     def __call__(self, points: ArrayLike) -> Array:
         """The path at `points`: their shape without the last axis, then `actions` if given."""
-        inside = self.inside(points)
+        inside = self.to_domain(points)
         values = self._at(inside.reshape(-1, inside.shape[-1])) * self.std
         tail = (self.actions,) if self.actions else ()
         return values.reshape(inside.shape[:-1] + tail)
@@ -258,7 +263,9 @@ class WeightsPath(_Field):
             shape = (phi.shape[1], self.actions or 1)
             self._weights = self.source.normal(1.0, shape)
         if phi.shape[1] != len(self._weights):
-            raise InputError("features must give the same number of features for all points.")
+            raise InputError(
+                "must give the same number of features for all points.", field="features"
+            )
         values = np.zeros((len(rows), self._weights.shape[1]))
         # Not a product of matrices: its rounding would depend on which points are asked together.
         for feature, weights in zip(phi.T, self._weights, strict=True):
@@ -282,7 +289,7 @@ class FieldMechanism:
         object.__setattr__(self, "bound", checks.positive("bound", self.bound))
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         kernel: Kernel,
         bound: float,
@@ -292,7 +299,7 @@ class FieldMechanism:
         times: int = 1,
     ) -> "FieldMechanism":
         """The least noise with which `times` released functions stay within `budget`."""
-        plan = GaussianMechanism.calibrated(bound, budget, relation, times=times)
+        plan = GaussianMechanism.from_budget(bound, budget, relation, times=times)
         return cls(plan.std, kernel, plan.bound)
 
     @property

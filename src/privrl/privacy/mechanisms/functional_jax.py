@@ -27,7 +27,7 @@ import numpy as np
 
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.privacy.mechanisms.functional import FunctionalMechanism, Grid, bridge, components
+from privrl.privacy.mechanisms.functional import FunctionalMechanism, Grid, bridge, check_components
 from privrl.privacy.noise import jax_normal
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -44,7 +44,7 @@ class PathState(NamedTuple):
 
 def init(capacity: int, actions: int) -> PathState:
     """A path of so many components, drawn nowhere yet, with room for `capacity` points."""
-    capacity, actions = checks.count("capacity", capacity), components(actions)
+    capacity, actions = checks.count("capacity", capacity), check_components(actions)
     sites = jnp.asarray(np.full(capacity, math.inf))
     if sites.dtype != jnp.float64:
         raise InputError("A path is drawn in 64 bits: run inside `with jax.enable_x64(True):`.")
@@ -60,7 +60,7 @@ def query(
     points = Grid(plan.rate, plan.low, plan.high).nearest(x.astype(jnp.float64), jnp)
     # One draw for each point asked, used or not: the stream does not tell which were repeats.
     noise = jax_normal(key, (*x.shape, state.values.shape[1]))
-    one = functools.partial(_one, plan)
+    one = functools.partial(_query_one, plan)
     if x.ndim == 0:
         state, values = one(state, (points, noise))
     else:
@@ -78,7 +78,7 @@ def check(state: PathState) -> None:
         )
 
 
-def _one(
+def _query_one(
     plan: FunctionalMechanism, state: PathState, asked: tuple[jax.Array, jax.Array]
 ) -> tuple[PathState, jax.Array]:
     """One point with its noise; see `NoisePath._row`, of which this is the pure form."""

@@ -15,7 +15,7 @@ from privrl.core import checks
 from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate, epsilon
 from privrl.privacy.events import Event, Gaussian, Repeated
-from privrl.privacy.noise import Source, finite
+from privrl.privacy.noise import Source, as_finite_float64
 from privrl.privacy.promise import Budget, Relation
 
 
@@ -31,7 +31,7 @@ class GaussianMechanism:
         object.__setattr__(self, "bound", checks.positive("bound", self.bound))
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         bound: float,
         budget: Budget,
@@ -59,5 +59,5 @@ class GaussianMechanism:
 
     def release(self, value: ArrayLike, source: Source) -> tuple[Array, Event]:
         """`value` with noise from `source`, and what was done."""
-        exact = finite("value", value)
+        exact = as_finite_float64("value", value)
         return exact + source.normal(self.std, exact.shape), self.event

@@ -15,7 +15,7 @@ from privrl.core import checks
 from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Event, Laplace, Repeated
-from privrl.privacy.noise import Source, finite
+from privrl.privacy.noise import Source, as_finite_float64
 from privrl.privacy.promise import Budget, Relation
 
 
@@ -31,7 +31,7 @@ class LaplaceMechanism:
         object.__setattr__(self, "bound", checks.positive("bound", self.bound))
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         bound: float,
         budget: Budget,
@@ -51,5 +51,5 @@ class LaplaceMechanism:
 
     def release(self, value: ArrayLike, source: Source) -> tuple[Array, Event]:
         """`value` with noise from `source`, and what was done."""
-        exact = finite("value", value)
+        exact = as_finite_float64("value", value)
         return exact + source.laplace(self.scale, exact.shape), self.event

@@ -7,7 +7,7 @@ sum is exact in 64-bit integers, and exact discrete noise is added to it. Multip
 again is post-processing.
 
 What cutting off costs. A coordinate loses less than one step, always towards zero. So a row loses
-less than dimension step of its L1 norm, and over n units the losses add up. `calibrated` takes a
+less than dimension step of its L1 norm, and over n units the losses add up. `from_budget` takes a
 step of at most bound / (4096 dimension), with which no more than 1/4096 of a full row is lost,
 where that slows no sampler and loosens no account: for Laplace noise always, but for several
 releases in more than 120 dimensions (the accountant composes up to 2 10^6 steps of sensitivity
@@ -37,7 +37,7 @@ from privrl.privacy.accounting.finite_losses import MOST_ATOMS
 from privrl.privacy.events import DiscreteGaussian, DiscreteLaplace, Event, Repeated
 from privrl.privacy.exact import Integers
 from privrl.privacy.mechanisms import clip
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Budget, Relation
 
 # The noise is at least this many grid steps wide, and a row of norm `bound` so many for each
@@ -45,13 +45,13 @@ from privrl.privacy.promise import Budget, Relation
 _RESOLUTION = 4096
 
 
-def _power(value: float, rounded: Callable[[float], int]) -> float:
+def _power_of_two(value: float, rounded: Callable[[float], int]) -> float:
     """The power of two next to `value`, below or above it."""
     return math.ldexp(1.0, rounded(math.log2(value)))
 
 
 @dataclass(frozen=True)
-class _OnGrid:
+class _GridMechanism:
     """Noise of `width` grid steps on a sum of `dimension` coordinates of contributions <= bound."""
 
     width: int
@@ -69,12 +69,12 @@ class _OnGrid:
         object.__setattr__(self, "bound", checks.positive("bound", self.bound))
         object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
         if math.frexp(self.step)[0] != 0.5:
-            raise InputError(f"step must be a power of two, not {self.step:g}.")
+            raise InputError(f"must be a power of two, not {self.step:g}.", field="step")
         if not 2.0**-1000 < self.step < 2.0**1000:
             raise InputError(f"step {self.step:g} is out of range.")
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         bound: float,
         budget: Budget,
@@ -86,34 +86,35 @@ class _OnGrid:
         """The least noise, and a grid for it, with which `times` releases stay within `budget`."""
         bound, dimension = checks.positive("bound", bound), checks.count("dimension", dimension)
 
-        def fitted(noise_over_bound: float) -> tuple[int, float]:
+        def fit_grid(noise_over_bound: float) -> tuple[int, float]:
             noise = noise_over_bound * bound
-            step = _power(noise / _RESOLUTION, math.floor)
-            fine = _power(bound / _RESOLUTION / dimension, math.floor)
+            step = _power_of_two(noise / _RESOLUTION, math.floor)
+            fine = _power_of_two(bound / _RESOLUTION / dimension, math.floor)
             if times > 1:  # the accountant composes tightly up to so many steps of sensitivity
-                fine = max(fine, _power(2.0 * bound / MOST_ATOMS, math.ceil))
-            quick = _power(noise / cls.widest, math.ceil)
+                fine = max(fine, _power_of_two(2.0 * bound / MOST_ATOMS, math.ceil))
+            quick = _power_of_two(noise / cls.widest, math.ceil)
             # A step beyond the bound would leave nothing of anybody, and cost nothing.
-            step = min(max(min(step, fine), quick), _power(bound, math.floor))
+            step = min(max(min(step, fine), quick), _power_of_two(bound, math.floor))
             return math.ceil(noise / step), step
 
         def build(noise_over_bound: float) -> Event:
-            return Repeated(cls(*fitted(noise_over_bound), bound, dimension).event, times)
+            return Repeated(cls(*fit_grid(noise_over_bound), bound, dimension).event, times)
 
-        return cls(*fitted(calibrate(build, budget, relation)), bound, dimension)
+        return cls(*fit_grid(calibrate(build, budget, relation)), bound, dimension)
 
     @property
     def event(self) -> Event:
         """What one release does, in grid units."""
         raise NotImplementedError
 
-    def integers(self, contributions: ArrayLike) -> Integers:
+    def to_grid(self, contributions: ArrayLike) -> Integers:
         """Each row of `contributions` clipped to `bound` and cut off to the grid, as integers."""
-        rows = numbers("contributions", contributions)
+        rows = as_float64("contributions", contributions)
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise InputError(
-                f"contributions must have a row for each unit and {self.dimension} columns, "
-                f"not shape {rows.shape}."
+                f"must have a row for each unit and {self.dimension} columns, "
+                f"not shape {rows.shape}.",
+                field="contributions",
             )
         if self.bound / self.step >= 2.0**53 or len(rows) * self.bound / self.step >= 2.0**62:
             raise InputError("The sum does not fit into 64-bit integers: use a coarser grid.")
@@ -126,20 +127,22 @@ class _OnGrid:
 
         `contributions` has a row for each unit. Rows with NaN or infinity count as zero.
         """
-        rows, event = self.releases(contributions, 1, source)
+        rows, event = self.release_many(contributions, 1, source)
         return rows[0], event
 
-    def releases(self, contributions: ArrayLike, times: int, source: Source) -> tuple[Array, Event]:
+    def release_many(
+        self, contributions: ArrayLike, times: int, source: Source
+    ) -> tuple[Array, Event]:
         """The sum released `times` times with fresh noise, a row each, and what *one* of them did.
 
         For audits and simulations; whoever publishes all rows pays for `Repeated(event, times)`.
         """
-        total = self.integers(contributions).sum(axis=0, dtype=np.int64)
+        total = self.to_grid(contributions).sum(axis=0, dtype=np.int64)
         noise = self._noise(source, (checks.count("times", times), self.dimension))
         return (total + noise) * self.step, self.event
 
     def release_sum(self, whole: Integers, source: Source) -> Array:
-        """A sum of `integers`, which somebody else added up, with noise from `source`."""
+        """A sum of `to_grid`, which somebody else added up, with noise from `source`."""
         return (whole + self._noise(source, whole.shape)) * self.step
 
     def _noise(self, source: Source, shape: tuple[int, ...]) -> Integers:
@@ -147,7 +150,7 @@ class _OnGrid:
 
 
 @dataclass(frozen=True)
-class GridGaussianMechanism(_OnGrid):
+class GridGaussianMechanism(_GridMechanism):
     """Discrete Gaussian noise on a sum of contributions of L2 norm at most `bound`."""
 
     norm: ClassVar[str] = "L2"
@@ -163,7 +166,7 @@ class GridGaussianMechanism(_OnGrid):
 
 
 @dataclass(frozen=True)
-class GridLaplaceMechanism(_OnGrid):
+class GridLaplaceMechanism(_GridMechanism):
     """Discrete Laplace noise on a sum of contributions of L1 norm at most `bound`."""
 
     norm: ClassVar[str] = "L1"

@@ -41,8 +41,13 @@ from privrl.privacy import exact
 from privrl.privacy.events import Event, PureDP
 from privrl.privacy.exact import Integers
 from privrl.privacy.mechanisms.report_laplace import as_rows
-from privrl.privacy.mechanisms.sign import parts_of, rounded_sign, share, truthful
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.mechanisms.sign import (
+    bernoulli_sigmoid,
+    epsilon_share,
+    num_parts,
+    stochastic_sign,
+)
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Relation
 
 CELLS = 2**40
@@ -69,23 +74,23 @@ class PiecewiseMechanism:
         object.__setattr__(self, "radius", checks.positive("radius", self.radius))
         if not 2.0**-500 < self.radius < 2.0**500:
             raise InputError(f"radius {self.radius:g} is out of range.")
-        if self.each < Fraction(1, 1_000_000):
+        if self.epsilon_per_part < Fraction(1, 1_000_000):
             raise InputError(f"epsilon {self.epsilon:g} is too small for a report to say anything.")
 
     @property
-    def sampled(self) -> int:
+    def num_sampled(self) -> int:
         """How many coordinates a report tells about: k."""
-        return parts_of(self.epsilon, self.dimension)
+        return num_parts(self.epsilon, self.dimension)
 
     @property
-    def each(self) -> Fraction:
+    def epsilon_per_part(self) -> Fraction:
         """What one of these coordinates spends: epsilon / k, rounded down."""
-        return share(self.epsilon, self.sampled)
+        return epsilon_share(self.epsilon, self.num_sampled)
 
     @property
     def growth(self) -> float:
         """e^(x/2), or a number beyond which it makes no difference."""
-        return math.exp(min(float(self.each) / 2.0, 300.0))
+        return math.exp(min(float(self.epsilon_per_part) / 2.0, 300.0))
 
     @property
     def window(self) -> int:
@@ -106,26 +111,26 @@ class PiecewiseMechanism:
     def variance(self, t: ArrayLike) -> Array:
         """The variance of one coordinate's report about t in [-1, 1]."""
         square, constant = self._variance()
-        return numbers("t", t) ** 2 * square + constant
+        return as_float64("t", t) ** 2 * square + constant
 
     def error(self, row: ArrayLike) -> float:
         """E |report - row|^2 for a row within the radius."""
         t = as_rows(row, self.dimension) / self.radius
-        second = np.sum(self.variance(t) + t**2) * self.dimension / self.sampled
+        second = np.sum(self.variance(t) + t**2) * self.dimension / self.num_sampled
         return float(self.radius**2 * (second - np.sum(t**2)))
 
     def release(self, rows: ArrayLike, source: Source) -> tuple[Array, Event]:
         """A report for each row, and what each of them cost its agent."""
         finite = as_rows(rows, self.dimension)
         t = np.clip(finite, -self.radius, self.radius).reshape(-1, self.dimension) / self.radius
-        chosen = _without_replacement(source, len(t), self.dimension, self.sampled)
-        values = self._numbers(np.take_along_axis(t, chosen, axis=1).ravel(), source)
+        chosen = _sample_coordinates(source, len(t), self.dimension, self.num_sampled)
+        values = self._report_numbers(np.take_along_axis(t, chosen, axis=1).ravel(), source)
         reports = np.zeros_like(t)
-        scale = self.radius * self.dimension / self.sampled
+        scale = self.radius * self.dimension / self.num_sampled
         np.put_along_axis(reports, chosen, scale * values.reshape(chosen.shape), axis=1)
         return reports.reshape(finite.shape), self.event
 
-    def _numbers(self, t: Array, source: Source) -> Array:
+    def _report_numbers(self, t: Array, source: Source) -> Array:
         """One report for each number."""
         return self.values(self.cells(t, source))
 
@@ -140,8 +145,8 @@ class PiecewiseMechanism:
         place = (1.0 + t) * (0.5 * (CELLS - w))
         below = np.floor(place)
         # place - below is exact; the coin has it rounded to a multiple of 2^-52.
-        first = below.astype(np.int64) + rounded_sign(generator, 2.0 * (place - below) - 1.0)
-        inside = truthful(generator, self.each / 2, t.size)
+        first = below.astype(np.int64) + stochastic_sign(generator, 2.0 * (place - below) - 1.0)
+        inside = bernoulli_sigmoid(generator, self.epsilon_per_part / 2, t.size)
         within = first + generator.integers(0, w, t.size, dtype=np.int64)
         outside = generator.integers(0, CELLS - w, t.size, dtype=np.int64)
         outside += np.where(outside >= first, w, 0)
@@ -160,31 +165,31 @@ class HybridMechanism(PiecewiseMechanism):
     """
 
     @property
-    def bit(self) -> float:
+    def bit_size(self) -> float:
         """The size of a one-bit report: (e^x + 1) / (e^x - 1)."""
-        return 1.0 / math.tanh(float(self.each) / 2.0)
+        return 1.0 / math.tanh(float(self.epsilon_per_part) / 2.0)
 
-    def _numbers(self, t: Array, source: Source) -> Array:
-        wanted = rounded_sign(source.generator, t)
-        bits = wanted == truthful(source.generator, self.each, t.size)
-        signed = np.where(bits, self.bit, -self.bit)
-        if float(self.each) <= THRESHOLD:
+    def _report_numbers(self, t: Array, source: Source) -> Array:
+        wanted = stochastic_sign(source.generator, t)
+        bits = wanted == bernoulli_sigmoid(source.generator, self.epsilon_per_part, t.size)
+        signed = np.where(bits, self.bit_size, -self.bit_size)
+        if float(self.epsilon_per_part) <= THRESHOLD:
             return signed
-        one_bit = exact.bernoulli_exp(source.generator, self.each / 2, t.size)
-        return np.where(one_bit, signed, super()._numbers(t, source))
+        one_bit = exact.bernoulli_exp(source.generator, self.epsilon_per_part / 2, t.size)
+        return np.where(one_bit, signed, super()._report_numbers(t, source))
 
     def _variance(self) -> tuple[float, float]:
-        if float(self.each) <= THRESHOLD:
-            return -1.0, self.bit**2
+        if float(self.epsilon_per_part) <= THRESHOLD:
+            return -1.0, self.bit_size**2
         one_bit = 1.0 / self.growth
         square, constant = super()._variance()
         return (
             (1.0 - one_bit) * square - one_bit,
-            (1.0 - one_bit) * constant + one_bit * self.bit**2,
+            (1.0 - one_bit) * constant + one_bit * self.bit_size**2,
         )
 
 
-def _without_replacement(source: Source, rows: int, dimension: int, count: int) -> Integers:
+def _sample_coordinates(source: Source, rows: int, dimension: int, count: int) -> Integers:
     """`count` distinct coordinates for each row."""
     if count == dimension:
         return np.tile(np.arange(dimension), (rows, 1))

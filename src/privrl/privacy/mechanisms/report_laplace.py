@@ -30,7 +30,7 @@ from privrl.privacy.events import Event
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.mechanisms.laplace import LaplaceMechanism
 from privrl.privacy.mechanisms.on_grid import GridLaplaceMechanism
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Budget, Relation
 
 # Grid reports beyond this never happen (the noise would be 10^12 scales out) and are refused.
@@ -39,23 +39,24 @@ _LARGEST = 2**53
 
 def as_rows(rows: ArrayLike, dimension: int) -> Array:
     """`rows` as 64-bit rows of the given dimension, those that are not finite as zeros."""
-    array = numbers("rows", rows)
+    array = as_float64("rows", rows)
     if array.ndim not in (1, 2) or array.shape[-1] != dimension:
         raise InputError(
-            f"rows must be one vector of {dimension} numbers or have one in each row, "
-            f"not shape {array.shape}."
+            f"must be one vector of {dimension} numbers or have one in each row, "
+            f"not shape {array.shape}.",
+            field="rows",
         )
     return np.where(np.all(np.isfinite(array), axis=-1, keepdims=True), array, 0.0)
 
 
 def to_bytes(report: ArrayLike, dimension: int) -> bytes:
     """One report as little-endian 64-bit floating-point numbers."""
-    return _report(report, dimension).astype("<f8").tobytes()
+    return _check_report(report, dimension).astype("<f8").tobytes()
 
 
-def _report(report: ArrayLike, dimension: int) -> Array:
+def _check_report(report: ArrayLike, dimension: int) -> Array:
     """One report as it may be sent."""
-    array = numbers("A report", report)
+    array = as_float64("A report", report)
     if array.shape != (dimension,):
         raise InputError(f"A report has {dimension} numbers, not shape {array.shape}.")
     if not np.all(np.isfinite(array)):
@@ -65,14 +66,14 @@ def _report(report: ArrayLike, dimension: int) -> Array:
 
 def from_bytes(data: bytes, dimension: int) -> Array:
     """The report that `to_bytes` wrote; wrong lengths, NaN and infinities are refused."""
-    _of_length(data, 8 * dimension)
+    _check_length(data, 8 * dimension)
     array = np.frombuffer(data, dtype="<f8").astype(np.float64)
     if not np.all(np.isfinite(array)):
         raise InputError("A report must be finite, and this one is not.")
     return array
 
 
-def _of_length(data: bytes, length: int) -> None:
+def _check_length(data: bytes, length: int) -> None:
     if not isinstance(data, bytes) or len(data) != length:
         raise InputError(f"A report of this plan has {length} bytes, and this one does not.")
 
@@ -92,7 +93,7 @@ class LaplaceReport:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
         object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
-        object.__setattr__(self, "radius", _radius(self.radius, self.dimension))
+        object.__setattr__(self, "radius", _check_radius(self.radius, self.dimension))
         scale = checks.positive("2 radius / epsilon", 2.0 * self.radius / self.epsilon)
         # Rounded up until the quotient of the rounded numbers is within epsilon.
         while 2 * Fraction(self.radius) > Fraction(self.epsilon) * Fraction(scale):
@@ -142,8 +143,8 @@ class GridLaplaceReport:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
         object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
-        object.__setattr__(self, "radius", _radius(self.radius, self.dimension))
-        mechanism = GridLaplaceMechanism.calibrated(
+        object.__setattr__(self, "radius", _check_radius(self.radius, self.dimension))
+        mechanism = GridLaplaceMechanism.from_budget(
             self.radius, Budget(self.epsilon), Relation.LOCAL, dimension=self.dimension
         )
         # Two rows are so many steps apart at most. In floating point their number over the width
@@ -169,28 +170,28 @@ class GridLaplaceReport:
     def release(self, rows: ArrayLike, source: Source) -> tuple[Array, Event]:
         """A report for each row, and what each of them cost its agent."""
         finite = as_rows(rows, self.dimension)
-        integers = self.mechanism.integers(finite.reshape(-1, self.dimension))
+        integers = self.mechanism.to_grid(finite.reshape(-1, self.dimension))
         noise = source.discrete_laplace(self.mechanism.width, integers.shape)
         return ((integers + noise) * self.mechanism.step).reshape(finite.shape), self.event
 
     def encode(self, report: ArrayLike) -> bytes:
         """One report as a 64-bit integer of grid steps per coordinate."""
         with np.errstate(over="ignore"):
-            steps = _report(report, self.dimension) / self.mechanism.step
+            steps = _check_report(report, self.dimension) / self.mechanism.step
         if np.any(steps != np.floor(steps)) or np.any(np.abs(steps) > _LARGEST):
             raise InputError("A report on this grid has whole numbers of steps, at most 2^53.")
         return steps.astype("<i8").tobytes()
 
     def decode(self, data: bytes) -> Array:
         """The report in `data`; what is beyond any possible report is refused."""
-        _of_length(data, 8 * self.dimension)
+        _check_length(data, 8 * self.dimension)
         integers = np.frombuffer(data, dtype="<i8").astype(np.int64)
         if np.any(integers > _LARGEST) or np.any(integers < -_LARGEST):
             raise InputError("A report on this grid is within 2^53 steps, and this one is not.")
         return integers * self.mechanism.step
 
 
-def _radius(radius: object, dimension: int) -> float:
+def _check_radius(radius: object, dimension: int) -> float:
     """A positive radius that clipping rows of this dimension can work with."""
     checked = checks.positive("radius", radius)
     clip.l1(np.zeros((1, dimension)), checked)  # raises if out of range, here and not later

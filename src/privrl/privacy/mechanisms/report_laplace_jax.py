@@ -17,14 +17,16 @@ from numpy.typing import ArrayLike
 from privrl.core.errors import InputError
 from privrl.privacy.mechanisms import clip
 from privrl.privacy.mechanisms.report_laplace import LaplaceReport
-from privrl.privacy.noise import jax_normal, numbers
+from privrl.privacy.noise import as_float64, jax_normal
 
 
 def reports(plan: LaplaceReport, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
-    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(numbers("rows", rows))
+    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(as_float64("rows", rows))
     if rows.ndim != 2 or rows.shape[1] != plan.dimension:
-        raise InputError(f"rows must have {plan.dimension} columns, not shape {rows.shape}.")
+        raise InputError(
+            f"must have {plan.dimension} columns, not shape {rows.shape}.", field="rows"
+        )
     return _noised(rows, key, plan.radius, plan.mechanism.scale)
 
 

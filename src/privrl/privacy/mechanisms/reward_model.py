@@ -2,7 +2,7 @@
 
 Unit: a reward function. Relation: `REWARD_RADIUS`; r and r' are neighbours if |r(x) - r'(x)| <= R
 at every point x = s or (s, a). Let nu be a *public* probability measure with weights w_i at public
-points x_i (a quadrature rule, or the points visited by a walk that did not look at rewards), and
+points x_i (a quadrature rule, or the points visited by a rollout that did not look at rewards), and
 psi_1, ..., psi_q functions that are orthonormal in L2(nu). Released are, once,
 
     c_k = sum_i w_i r(x_i) psi_k(x_i) + N(0, std^2),    k = 1, ..., q.
@@ -56,19 +56,19 @@ from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Event, Gaussian, Repeated
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Budget, Relation, Unit
 
 Features = Callable[[Any], Any]
 
 # A column is dropped if less than this share of it is new; it also bounds how much evaluation away
 # from the points magnifies rounding errors.
-_NEW = 1e-8
+_MIN_NEW_SHARE = 1e-8
 _ROUNDOFF = float(np.finfo(np.float64).epsneg)
 # Within this no product and no sum overflows.
-_ANY_REWARD = (-1e300, 1e300)
+_UNBOUNDED_RANGE = (-1e300, 1e300)
 _FORMAT, _VERSION = "privrl reward model", 1
-_EARLIER = "tacit reward model"  # by the package's name before
+_OLD_FORMAT = "tacit reward model"  # by the package's name before
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class RewardModel:
                 "std": self.std,
                 "coefficients": self.coefficients.tolist(),
                 "transform": self.transform.tolist(),
-                "features": _described(self.features),
+                "features": _describe_features(self.features),
             },
             allow_nan=False,
         )
@@ -125,8 +125,8 @@ class RewardModel:
     def load(cls, path: str | Path, features: Features) -> "RewardModel":
         """The model in `path`, with the `features` it was made with, which no file can hold."""
         try:
-            data = files.parse_json(files.text(path))
-            if data["format"] not in (_FORMAT, _EARLIER) or data["version"] != _VERSION:
+            data = files.parse_json(files.read_text(path))
+            if data["format"] not in (_FORMAT, _OLD_FORMAT) or data["version"] != _VERSION:
                 raise KeyError
             coefficients = np.array(data["coefficients"], dtype=np.float64)
             transform = np.array(data["transform"], dtype=np.float64)
@@ -138,7 +138,7 @@ class RewardModel:
         fit = coefficients.ndim == 1 and transform.shape[1:] == coefficients.shape
         if not (fit and np.all(np.isfinite(coefficients)) and np.all(np.isfinite(transform))):
             raise InputError(f"{path} is not a reward model: its numbers do not fit together.")
-        if description is not None and description != _described(features):
+        if description is not None and description != _describe_features(features):
             raise InputError(f"{path} was made with other features: {description}.")
         return cls(coefficients, transform, features, checks.non_negative("std", std))
 
@@ -166,12 +166,14 @@ class RewardModelMechanism:
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", checks.positive("std", self.std))
         object.__setattr__(self, "radius", checks.positive("radius", self.radius))
-        object.__setattr__(self, "reward_range", _range(self.reward_range))
-        points = _public("points", self.points)
+        object.__setattr__(self, "reward_range", _check_range(self.reward_range))
+        points = _finite_array("points", self.points)
         if points.ndim not in (1, 2) or points.size == 0:
-            raise InputError("points must be a list of numbers or a table with a row for each.")
-        weights = _probabilities(self.weights, len(points))
-        phi = _public("features", self.features(points))
+            raise InputError(
+                "must be a list of numbers or a table with a row for each.", field="points"
+            )
+        weights = _normalise_weights(self.weights, len(points))
+        phi = _finite_array("features", self.features(points))
         if phi.ndim != 2 or len(phi) != len(points):
             raise InputError(
                 f"The features gave the shape {phi.shape} for {len(points)} points, not (n, d)."
@@ -188,7 +190,7 @@ class RewardModelMechanism:
             object.__setattr__(self, name, array)
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         radius: float,
         budget: Budget,
@@ -215,14 +217,14 @@ class RewardModelMechanism:
     def coefficients(self, rewards: ArrayLike | Callable[[Any], ArrayLike]) -> Array:
         """M r, *without noise*: a private vector, for proofs and tests, never for release."""
         values = rewards(self.points) if callable(rewards) else rewards
-        r = numbers("rewards", values)
+        r = as_float64("rewards", values)
         if r.shape != self.matrix.shape[1:]:
             raise InputError(
-                f"rewards must be {self.matrix.shape[1]} numbers, one for each point, "
-                f"not shape {r.shape}."
+                f"must be {self.matrix.shape[1]} numbers, one for each point, not shape {r.shape}.",
+                field="rewards",
             )
         r = np.where(np.isfinite(r), r, 0.0)
-        return np.asarray(self.matrix @ np.clip(r, *(self.reward_range or _ANY_REWARD)))
+        return np.asarray(self.matrix @ np.clip(r, *(self.reward_range or _UNBOUNDED_RANGE)))
 
     def release(
         self, rewards: ArrayLike | Callable[[Any], ArrayLike], source: Source
@@ -269,7 +271,7 @@ def _orthonormal(phi: Array, weights: Array) -> tuple[Array, Array]:
     lengths = np.sqrt((scaled**2).sum(axis=0))
     columns = scaled / np.where(lengths > 0.0, lengths, 1.0)
     _, triangle, order = linalg.qr(columns, mode="economic", pivoting=True)
-    kept = np.sort(order[: np.count_nonzero(np.abs(np.diagonal(triangle)) > _NEW)])
+    kept = np.sort(order[: np.count_nonzero(np.abs(np.diagonal(triangle)) > _MIN_NEW_SHARE)])
     if kept.size == 0:
         raise InputError("The features are zero at every point: there is nothing to release.")
     basis, triangle = linalg.qr(columns[:, kept], mode="economic")
@@ -302,14 +304,14 @@ class _Box:
     def __post_init__(self) -> None:
         if self.order != 0:
             object.__setattr__(self, "order", checks.count("order", self.order))
-        low, high = _box(self.low, self.high)
+        low, high = _check_box(self.low, self.high)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
     def __call__(self, points: Any) -> Any:
         """(n, (order + 1)^k) features of (n,) or (n, k) points, in NumPy or JAX."""
-        xp, x = _array(points)
-        low, high = _box(self.low, self.high)
+        xp, x = _as_float_array(points)
+        low, high = _check_box(self.low, self.high)
         if len(low) == 1 and (x.ndim < 2 or x.shape[-1] != 1):
             x = x[..., None]
         if x.ndim == 0 or x.shape[-1] != len(low):
@@ -329,7 +331,7 @@ class _Box:
 
     def to_dict(self) -> dict[str, Any]:
         """What `RewardModel.save` writes down, to know the features again."""
-        low, high = _box(self.low, self.high)
+        low, high = _check_box(self.low, self.high)
         kind = type(self).__name__.lower()
         return {"kind": kind, "order": self.order, "low": list(low), "high": list(high)}
 
@@ -363,7 +365,7 @@ def quadrature(
 
     Exact for polynomials of degree up to 2 count - 1 in each coordinate.
     """
-    lows, highs = _box(low, high)
+    lows, highs = _check_box(low, high)
     nodes, masses = np.polynomial.legendre.leggauss(checks.count("count", count))
     axes = [a + (b - a) * (nodes + 1.0) / 2.0 for a, b in zip(lows, highs, strict=True)]
     points = np.array(list(itertools.product(*axes)))
@@ -374,42 +376,46 @@ def quadrature(
 # --- reading what was given -----------------------------------------------------------------------
 
 
-def _public(name: str, value: object) -> Array:
-    array = numbers(name, value).copy()
+def _finite_array(name: str, value: object) -> Array:
+    array = as_float64(name, value).copy()
     if not np.all(np.isfinite(array)):
-        raise InputError(f"{name} must be finite.")
+        raise InputError("must be finite.", field=name)
     return array
 
 
-def _probabilities(weights: ArrayLike | None, points: int) -> Array:
+def _normalise_weights(weights: ArrayLike | None, points: int) -> Array:
     if weights is None:
         return np.full(points, 1.0 / points)
-    given = _public("weights", weights)
+    given = _finite_array("weights", weights)
     if given.shape != (points,):
-        raise InputError(f"weights must be {points} numbers, one for each point.")
+        raise InputError(f"must be {points} numbers, one for each point.", field="weights")
     if np.any(given < 0.0) or not np.any(given > 0.0):
-        raise InputError("weights must not be negative, and not all zero.")
+        raise InputError("must not be negative, and not all zero.", field="weights")
     # In two steps, so that the sum of huge weights does not overflow.
     scaled = given / given.max()
     return np.asarray(scaled / math.fsum(scaled))
 
 
-def _range(given: tuple[float, float] | None) -> tuple[float, float] | None:
+def _check_range(given: tuple[float, float] | None) -> tuple[float, float] | None:
     if given is None:
         return None
     if not isinstance(given, Sequence | np.ndarray) or len(given) != 2:
-        raise InputError("reward_range must be two numbers: the least and the largest reward.")
+        raise InputError(
+            "must be two numbers: the least and the largest reward.", field="reward_range"
+        )
     low, high = (checks.number("reward_range", bound) for bound in given)
     if not -math.inf < low < high < math.inf:
-        raise InputError("reward_range must be finite, the least reward below the largest.")
+        raise InputError(
+            "must be finite, the least reward below the largest.", field="reward_range"
+        )
     return low, high
 
 
-def _box(
+def _check_box(
     low: float | Sequence[float], high: float | Sequence[float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     lows, highs = (
-        tuple(np.atleast_1d(_public("low and high", end)).tolist()) for end in (low, high)
+        tuple(np.atleast_1d(_finite_array("low and high", end)).tolist()) for end in (low, high)
     )
     if len(lows) != len(highs) or not all(
         a < b and math.isfinite(b - a) for a, b in zip(lows, highs, strict=False)
@@ -418,7 +424,7 @@ def _box(
     return lows, highs
 
 
-def _array(points: Any) -> tuple[ModuleType, Any]:
+def _as_float_array(points: Any) -> tuple[ModuleType, Any]:
     """The module to compute with, and the points as a floating-point array of it."""
     xp: ModuleType = np
     if type(points).__module__.partition(".")[0] in ("jax", "jaxlib"):
@@ -426,12 +432,12 @@ def _array(points: Any) -> tuple[ModuleType, Any]:
 
         xp = jnp
     elif not (isinstance(points, np.ndarray) and np.issubdtype(points.dtype, np.floating)):
-        points = numbers("points", points)
+        points = as_float64("points", points)
     x = xp.asarray(points)
     return xp, x if xp.issubdtype(x.dtype, xp.floating) else x.astype(float)
 
 
-def _described(features: Features) -> Any:
+def _describe_features(features: Features) -> Any:
     """The features' own description, if they have one that can be written down."""
     describe = getattr(features, "to_dict", None)
     if describe is None:

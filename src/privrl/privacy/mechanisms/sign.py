@@ -61,7 +61,7 @@ _GRAIN = 2**40
 _BLOCK = 2**22
 
 
-def share(epsilon: float, parts: int) -> Fraction:
+def epsilon_share(epsilon: float, parts: int) -> Fraction:
     """epsilon / parts, rounded down to a fraction with which exact coins are quick."""
     rounded = Fraction(math.floor(Fraction(epsilon) / parts * _GRAIN), _GRAIN)
     if rounded <= 0:
@@ -69,12 +69,12 @@ def share(epsilon: float, parts: int) -> Fraction:
     return rounded
 
 
-def parts_of(epsilon: float, dimension: int) -> int:
+def num_parts(epsilon: float, dimension: int) -> int:
     """How many parts a budget is best split into: max(1, min(d, floor(epsilon / 2.5)))."""
     return max(1, min(dimension, math.floor(epsilon / 2.5)))
 
 
-def truthful(generator: np.random.Generator, x: Fraction, size: int) -> Booleans:
+def bernoulli_sigmoid(generator: np.random.Generator, x: Fraction, size: int) -> Booleans:
     """True with probability 1 / (1 + exp(-x)), exactly.
 
     Heads of a fair coin says true; tails says false with probability exp(-x), and otherwise the
@@ -90,7 +90,7 @@ def truthful(generator: np.random.Generator, x: Fraction, size: int) -> Booleans
     return result
 
 
-def rounded_sign(generator: np.random.Generator, t: Array) -> Booleans:
+def stochastic_sign(generator: np.random.Generator, t: Array) -> Booleans:
     """True with probability (1 + t) / 2, for t in [-1, 1] rounded to a multiple of 2^-52."""
     threshold = np.rint((1.0 + t) * 2.0**52).astype(np.int64)
     said: Booleans = generator.integers(0, 2**53, t.shape, dtype=np.int64) < threshold
@@ -128,29 +128,29 @@ class ProjectedSign:
             raise InputError(f"clip {self.clip:g} is out of range.")
         if not 1e-9 < self.clip / self.radius < 1e9:
             raise InputError("clip and radius must be within a factor of 10^9 of each other.")
-        object.__setattr__(self, "debias", checks.switch("debias", self.debias))
-        share(self.epsilon, self.bits)
+        object.__setattr__(self, "debias", checks.boolean("debias", self.debias))
+        epsilon_share(self.epsilon, self.bits)
 
     @property
     def bits(self) -> int:
         """How many bits a report has."""
-        return parts_of(self.epsilon, self.dimension)
+        return num_parts(self.epsilon, self.dimension)
 
     @property
-    def each(self) -> Fraction:
+    def epsilon_per_part(self) -> Fraction:
         """What one bit spends: epsilon / bits, rounded down."""
-        return share(self.epsilon, self.bits)
+        return epsilon_share(self.epsilon, self.bits)
 
     @property
-    def shrink(self) -> float:
+    def shrinkage(self) -> float:
         """E[report] = shrink * row as printed, if the row's projections are N(0, radius^2)."""
         kappa = math.erf(self.clip / (self.radius * math.sqrt(2.0)))
-        return self.bits * math.tanh(float(self.each) / 2.0) * kappa
+        return self.bits * math.tanh(float(self.epsilon_per_part) / 2.0) * kappa
 
     @property
     def size(self) -> float:
         """What each signed direction (entries -1, 0, 1) is multiplied by in a report."""
-        return math.sqrt(3.0) * self.clip / (self.shrink if self.debias else 1.0)
+        return math.sqrt(3.0) * self.clip / (self.shrinkage if self.debias else 1.0)
 
     @property
     def event(self) -> Event:
@@ -164,10 +164,10 @@ class ProjectedSign:
         With s = shrink, b bits and the factor f = 1 (as printed) or 1/s, the report f C sum b_i m_i
         has E |report|^2 = f^2 (C^2 b d + (b - 1)/b s^2 radius^2) and E report = f s row.
         """
-        factor = 1.0 / self.shrink if self.debias else 1.0
+        factor = 1.0 / self.shrinkage if self.debias else 1.0
         noise = self.clip**2 * self.bits * self.dimension
-        signal = (1.0 - 1.0 / self.bits) * (self.shrink * self.radius) ** 2
-        cross = (1.0 - 2.0 * factor * self.shrink) * self.radius**2
+        signal = (1.0 - 1.0 / self.bits) * (self.shrinkage * self.radius) ** 2
+        cross = (1.0 - 2.0 * factor * self.shrinkage) * self.radius**2
         return factor**2 * (noise + signal) + cross
 
     def release(self, rows: ArrayLike, source: Source) -> tuple[Array, Event]:
@@ -181,8 +181,10 @@ class ProjectedSign:
         finite = as_rows(rows, self.dimension).reshape(-1, self.dimension)
         drawn = source.generator.bytes(_SEED_BYTES * len(finite))
         seeds = [drawn[i : i + _SEED_BYTES] for i in range(0, len(drawn), _SEED_BYTES)]
-        wanted = rounded_sign(source.generator, self.positions(finite, seeds))
-        truth = truthful(source.generator, self.each, wanted.size).reshape(wanted.shape)
+        wanted = stochastic_sign(source.generator, self.positions(finite, seeds))
+        truth = bernoulli_sigmoid(source.generator, self.epsilon_per_part, wanted.size).reshape(
+            wanted.shape
+        )
         bits = (wanted == truth).tolist()
         return [SignReport(s, tuple(b)) for s, b in zip(seeds, bits, strict=True)], self.event
 

@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike
 
 from privrl.core.errors import InputError
 from privrl.privacy.mechanisms.sign import ProjectedSign
-from privrl.privacy.noise import jax_normal, numbers
+from privrl.privacy.noise import as_float64, jax_normal
 
 _GRAIN = 2**62
 _MARGIN = 1e-12  # far more than the error of the exponential below
 
 
-def lies(x: Fraction) -> int:
+def flip_count(x: Fraction) -> int:
     """How many of 2^62 equally likely outcomes turn a bit around: at least 2^62 / (1 + e^x).
 
     But never more than half of them: more would be the opposite bit, with odds of its own.
@@ -32,17 +32,19 @@ def lies(x: Fraction) -> int:
     return math.ceil(_GRAIN * min(share, 0.5))
 
 
-def truthful(key: jax.Array, x: Fraction, shape: tuple[int, ...]) -> jax.Array:
-    """Coins that are true with odds of e^x, rounded down as `lies` is."""
-    honest: jax.Array = jax.random.bits(key, shape, jnp.uint64) >> 2 >= jnp.uint64(lies(x))
+def bernoulli_sigmoid(key: jax.Array, x: Fraction, shape: tuple[int, ...]) -> jax.Array:
+    """Coins that are true with odds of e^x, rounded down as `flip_count` is."""
+    honest: jax.Array = jax.random.bits(key, shape, jnp.uint64) >> 2 >= jnp.uint64(flip_count(x))
     return honest
 
 
 def reports(plan: ProjectedSign, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
-    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(numbers("rows", rows))
+    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(as_float64("rows", rows))
     if rows.ndim != 2 or rows.shape[1] != plan.dimension:
-        raise InputError(f"rows must have {plan.dimension} columns, not shape {rows.shape}.")
+        raise InputError(
+            f"must have {plan.dimension} columns, not shape {rows.shape}.", field="rows"
+        )
     jax_normal(key, ())  # refuses to work in 32 bits
     shape = (rows.shape[0], plan.bits)
     draw, wanted, truth = jax.random.split(key, 3)
@@ -52,7 +54,7 @@ def reports(plan: ProjectedSign, rows: jax.Array | ArrayLike, key: jax.Array) ->
         rows.astype(jnp.float64),
         directions=jnp.where(sixths == 0, -1.0, jnp.where(sixths == 1, 1.0, 0.0)),
         wanted=jax.random.bits(wanted, shape, jnp.uint64) >> 11,
-        truth=truthful(truth, plan.each, shape),
+        truth=bernoulli_sigmoid(truth, plan.epsilon_per_part, shape),
     )
 
 

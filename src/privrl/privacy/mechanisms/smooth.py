@@ -24,12 +24,12 @@ are both at most delta. Let d be the dimension. Under two conditions, which are 
 this is so *if and only if* wide(e^beta, m) <= delta, and that is checked whenever a mechanism is
 made.
 
-1. *Both rise with |v|.* The best A of `wide` is the outside of a ball round v / (1 - r^-2), which
-   lies beyond v as seen from 0; moving v a little towards the centre puts more of N(v, I) into the
-   ball, so the same A does better. The best A of `narrow` is a ball round -v / (r^2 - 1), on the
-   other side of 0; moving v away from it takes mass out of A. So |v| = m is the worst.
-2. *`wide` rises with r.* By (i) log(dP/dQ) - epsilon is not positive at x = 0, so 0 is in the ball,
-   and widening N(0, r^2 I) moves mass out of the ball, into A. So r = e^beta is the worst.
+1. *Both rise with |v|.* The best A of `wide_delta` is the outside of a ball round v / (1 - r^-2),
+   which lies beyond v as seen from 0; moving v a little towards the centre puts more of N(v, I)
+   into the ball, so the same A does better. The best A of `narrow` is a ball round -v / (r^2 - 1),
+   on the other side of 0; moving v away from it takes mass out of A. So |v| = m is the worst.
+2. *`wide_delta` rises with r.* By (i) log(dP/dQ) - epsilon is not positive at x = 0, so 0 is in the
+   ball, and widening N(0, r^2 I) moves mass out of the ball, into A. So r = e^beta is the worst.
 3. *`narrow` falls with r.* Let A be the best set at r, a ball round c of radius rho, and let
    1 <= s <= r. A ray from v that meets A does so from distance s w to s w', say, and the product
    of the two is the square of the tangent from v: s^2 w w' = |v - c|^2 - rho^2, which works out as
@@ -37,9 +37,9 @@ made.
    ray N(v, s^2 I) has P(w <= chi_d <= w'), whose derivative in s has the sign of g(w) - g(w'),
    g(w) = w^d e^(-w^2/2); and with w' / w = e^(2 t), log g(w) - log g(w') = w w' sinh(2 t) - 2 d t
    >= 0. So N(v, s^2 I)(A) rises with s, and A serves a smaller s at least as well as r.
-   At r = 1, `narrow` and `wide` are the same, the plain Gaussian mechanism's.
+   At r = 1, `narrow` and `wide_delta` are the same, the plain Gaussian mechanism's.
 
-The two probabilities in `wide` are noncentral chi-square tails, summed as Poisson mixtures of
+The two probabilities in `wide_delta` are noncentral chi-square tails, summed as Poisson mixtures of
 central ones: all terms are positive, and each sum is widened by a part in 10^8, more than its
 rounding errors, in the direction that asks for more noise.
 
@@ -59,7 +59,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy.events import ApproxDP, Event
-from privrl.privacy.noise import Source, numbers
+from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Budget, Relation
 
 # Tails are widened by this much, relatively. With a noncentrality of at most _FARTHEST the weights
@@ -89,14 +89,14 @@ class SmoothMechanism:
     relation: Relation = field(default=Relation.REPLACE_ONE, kw_only=True)
 
     def __post_init__(self) -> None:
-        budget, dimension = _checked(Budget(self.epsilon, self.delta), self.dimension)
+        budget, dimension = _check_budget(Budget(self.epsilon, self.delta), self.dimension)
         object.__setattr__(self, "epsilon", budget.epsilon)
         object.__setattr__(self, "delta", budget.delta)
         object.__setattr__(self, "dimension", dimension)
         object.__setattr__(self, "alpha", checks.positive("alpha", self.alpha))
         object.__setattr__(self, "beta", checks.positive("beta", self.beta))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
-        if not _holds(1.0 / self.alpha, self.beta, self.dimension, self.epsilon, self.delta):
+        if not _is_private(1.0 / self.alpha, self.beta, self.dimension, self.epsilon, self.delta):
             raise InputError(
                 f"Noise of alpha {self.alpha:g} at beta {self.beta:g} was not found to be "
                 f"({self.epsilon:g}, {self.delta:g})-DP in dimension {self.dimension}: "
@@ -104,17 +104,17 @@ class SmoothMechanism:
             )
 
     @classmethod
-    def published(
+    def from_paper(
         cls, budget: Budget, dimension: int, *, relation: Relation = Relation.REPLACE_ONE
     ) -> "SmoothMechanism":
         """The constants of the paper: 5 sqrt(2 ln(2/delta))/epsilon and `published_beta`."""
-        budget, dimension = _checked(budget, dimension)
+        budget, dimension = _check_budget(budget, dimension)
         alpha = 5.0 * math.sqrt(2.0 * math.log(2.0 / budget.delta)) / budget.epsilon
         beta = published_beta(budget, dimension)
         return cls(budget.epsilon, budget.delta, dimension, alpha, beta, relation=relation)
 
     @classmethod
-    def calibrated(
+    def from_budget(
         cls,
         budget: Budget,
         dimension: int,
@@ -127,15 +127,15 @@ class SmoothMechanism:
         A larger beta makes S(X) smaller and alpha larger. Which is best depends on the data, so
         `beta` must be chosen without looking at them.
         """
-        budget, dimension = _checked(budget, dimension)
+        budget, dimension = _check_budget(budget, dimension)
         beta = published_beta(budget, dimension) if beta is None else checks.positive("beta", beta)
 
-        def holds(alpha: float) -> bool:
-            return _holds(1.0 / alpha, beta, dimension, budget.epsilon, budget.delta)
+        def is_private(alpha: float) -> bool:
+            return _is_private(1.0 / alpha, beta, dimension, budget.epsilon, budget.delta)
 
         low = 1.0 / math.sqrt(2.0 * budget.epsilon) * (1.0 - 1e-9)  # below this none is accepted
         high = low * 2.0
-        while not holds(high):
+        while not is_private(high):
             low, high = high, high * 2.0
             if high > _LARGEST_ALPHA:
                 raise InputError(
@@ -145,7 +145,7 @@ class SmoothMechanism:
                 )
         while high > low * (1.0 + 1e-6):
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if holds(middle) else (middle, high)
+            low, high = (low, middle) if is_private(middle) else (middle, high)
         return cls(budget.epsilon, budget.delta, dimension, high, beta, relation=relation)
 
     @property
@@ -162,12 +162,14 @@ class SmoothMechanism:
         in `value` counts as 0 (a function with a smooth bound has neither). Results too large for
         64 bits are cut off, so that an infinite bound gives a random sign and tells nothing.
         """
-        exact = numbers("value", value)
+        exact = as_float64("value", value)
         if exact.shape != (self.dimension,):
-            raise InputError(f"value must have {self.dimension} entries, not shape {exact.shape}.")
-        scale = numbers("smooth_sensitivity", smooth_sensitivity)
+            raise InputError(
+                f"must have {self.dimension} entries, not shape {exact.shape}.", field="value"
+            )
+        scale = as_float64("smooth_sensitivity", smooth_sensitivity)
         if scale.shape != ():
-            raise InputError("smooth_sensitivity must be one number.")
+            raise InputError("must be one number.", field="smooth_sensitivity")
         exact = np.where(np.isfinite(exact), exact, 0.0)
         scale = np.where(scale >= 0.0, scale, math.inf)
         noise = source.normal(1.0, exact.shape)
@@ -178,7 +180,7 @@ class SmoothMechanism:
 
 def published_beta(budget: Budget, dimension: int) -> float:
     """epsilon / (4 (d + ln(2/delta))), the smoothness that goes with the published alpha."""
-    budget, dimension = _checked(budget, dimension)
+    budget, dimension = _check_budget(budget, dimension)
     return budget.epsilon / (4.0 * (dimension + math.log(2.0 / budget.delta)))
 
 
@@ -198,12 +200,15 @@ def smooth_bound(
     """
     beta = checks.positive("beta", beta)
     if checks.count("max_distance", max_distance) > _FARTHEST_DISTANCE:
-        raise InputError(f"max_distance must be at most {_FARTHEST_DISTANCE}, not {max_distance}.")
+        raise InputError(
+            f"must be at most {_FARTHEST_DISTANCE}, not {max_distance}.", field="max_distance"
+        )
     distances = np.arange(max_distance + 1)
-    local = numbers("local_at_distance", local_at_distance(distances))
+    local = as_float64("local_at_distance", local_at_distance(distances))
     if local.shape != distances.shape:
         raise InputError(
-            f"local_at_distance must give {distances.size} numbers, not shape {local.shape}."
+            f"must give {distances.size} numbers, not shape {local.shape}.",
+            field="local_at_distance",
         )
     local = np.where(local >= 0.0, local, math.inf)
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
@@ -214,7 +219,7 @@ def smooth_bound(
 # --- the proof, in numbers ------------------------------------------------------------------------
 
 
-def wide(shift: float, beta: float, dimension: int, epsilon: float) -> float:
+def wide_delta(shift: float, beta: float, dimension: int, epsilon: float) -> float:
     """At least wide(e^beta, shift), rounded up; see above.
 
     A is where |x - c|^2 > rho^2, with c = v / k, k = 1 - e^(-2 beta) and
@@ -223,13 +228,13 @@ def wide(shift: float, beta: float, dimension: int, epsilon: float) -> float:
     k, narrower = -math.expm1(-2.0 * beta), math.exp(-2.0 * beta)
     center = shift / k
     square = center**2 + (2.0 * dimension * beta + 2.0 * epsilon - shift**2) / k
-    p = _tail(square * narrower, dimension, center**2 * narrower)
+    p = _ncx2_sf(square * narrower, dimension, center**2 * narrower)
     # |v - c| without cancellation: shift (1/k - 1).
-    q = _tail(square, dimension, (center * narrower) ** 2)
+    q = _ncx2_sf(square, dimension, (center * narrower) ** 2)
     return p * (1.0 + _SLACK) + _FLOOR - math.exp(epsilon) * q * (1.0 - _SLACK)
 
 
-def _tail(x: float, dimension: int, noncentrality: float) -> float:
+def _ncx2_sf(x: float, dimension: int, noncentrality: float) -> float:
     """P(noncentral chi-square > x): central ones of d + 2 n degrees, n Poisson of mean nc/2."""
     from scipy import special
 
@@ -241,25 +246,25 @@ def _tail(x: float, dimension: int, noncentrality: float) -> float:
     return float(weights @ special.gammaincc(dimension / 2.0 + terms, x / 2.0))
 
 
-def _smooth_enough(beta: float, dimension: int, epsilon: float) -> bool:
+def _is_smooth_enough(beta: float, dimension: int, epsilon: float) -> bool:
     """Condition (ii)."""
     return dimension * (beta + math.expm1(min(2.0 * beta, 700.0)) / 2.0) <= epsilon
 
 
-def _holds(shift: float, beta: float, dimension: int, epsilon: float, delta: float) -> bool:
+def _is_private(shift: float, beta: float, dimension: int, epsilon: float, delta: float) -> bool:
     """Whether the theorem of this module's docstring is verified for these numbers."""
     # A product, since a power that overflows is an error and not infinite.
-    if shift * shift / 2.0 > epsilon or not _smooth_enough(beta, dimension, epsilon):
+    if shift * shift / 2.0 > epsilon or not _is_smooth_enough(beta, dimension, epsilon):
         return False
-    # `wide` rises with the ratio, so one too close to 1 for the sums may be raised.
-    return wide(shift, max(beta, shift / math.sqrt(_FARTHEST)), dimension, epsilon) <= delta
+    # `wide_delta` rises with the ratio, so one too close to 1 for the sums may be raised.
+    return wide_delta(shift, max(beta, shift / math.sqrt(_FARTHEST)), dimension, epsilon) <= delta
 
 
-def _checked(budget: Budget, dimension: int) -> tuple[Budget, int]:
+def _check_budget(budget: Budget, dimension: int) -> tuple[Budget, int]:
     if budget.delta == 0.0:
-        raise InputError("delta must be above 0: Gaussian noise is never pure.")
+        raise InputError("must be above 0: Gaussian noise is never pure.", field="delta")
     if budget.delta <= _FLOOR:
-        raise InputError(f"delta must be above {_FLOOR:g} here, not {budget.delta:g}.")
+        raise InputError(f"must be above {_FLOOR:g} here, not {budget.delta:g}.", field="delta")
     if budget.epsilon > _LARGEST_EPSILON:
-        raise InputError(f"epsilon must be at most {_LARGEST_EPSILON:g} here.")
+        raise InputError(f"must be at most {_LARGEST_EPSILON:g} here.", field="epsilon")
     return budget, checks.count("dimension", dimension)

@@ -122,14 +122,15 @@ class PrivUnit:
         object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
         object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
         object.__setattr__(self, "radius", checks.positive("radius", self.radius))
-        object.__setattr__(self, "padded", checks.switch("padded", self.padded))
+        object.__setattr__(self, "padded", checks.boolean("padded", self.padded))
         if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
             raise InputError(
-                f"epsilon must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} here, "
-                f"not {self.epsilon:g}."
+                f"must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} here, "
+                f"not {self.epsilon:g}.",
+                field="epsilon",
             )
         if self.dimension > _MOST_DIMENSIONS:
-            raise InputError(f"dimension must be at most {_MOST_DIMENSIONS}.")
+            raise InputError(f"must be at most {_MOST_DIMENSIONS}.", field="dimension")
         if self.sphere < 2:
             raise InputError("dimension 1 has two directions only: use padded=True.")
         clip.l2(np.zeros((1, self.dimension)), self.radius)  # raises if out of range
@@ -174,7 +175,7 @@ class PrivUnit:
         """E |report - row|^2 for a row of this norm, at most `radius`; with padding only."""
         norm = checks.non_negative("norm", norm) / self.radius
         if norm > 1.0:
-            raise InputError(f"norm must be at most the radius, {self.radius:g}.")
+            raise InputError(f"must be at most the radius, {self.radius:g}.", field="norm")
         square = 1.0
         if self.padded:
             D = self.sphere

@@ -19,7 +19,7 @@ from scipy.special import xlogy
 
 from privrl.core.types import Floats
 from privrl.privacy.second_accountant.pair_floor import MARGIN, law_of
-from privrl.privacy.second_accountant.pairs import Pair, log_sum
+from privrl.privacy.second_accountant.pairs import Pair, logsumexp
 
 _TAIL = 2e-4  # share of delta that the largest losses may have to be dropped: they cost resolution
 _SIZES = 2**14, 2**20  # smallest and largest number of grid points in the FFT's window
@@ -51,7 +51,7 @@ class _Grid:
     variance: float  # of the moves
 
     def cumulant(self, tilt: float) -> float:
-        return float(log_sum(self.mass + tilt * (self.origin + self.step * self.index)))
+        return float(logsumexp(self.mass + tilt * (self.origin + self.step * self.index)))
 
 
 def composed_floor(
@@ -59,17 +59,17 @@ def composed_floor(
 ) -> float:
     """An epsilon at which `parts` surely lose more than `delta`; any number if below `enough`."""
     counts = [n for _, n in parts]
-    rough = [_rough(pair, backward, _TAIL * delta / (n * len(parts))) for pair, n in parts]
+    rough = [_coarse_law(pair, backward, _TAIL * delta / (n * len(parts))) for pair, n in parts]
     windows = _windows(rough, counts, delta)
     if not windows or 1.01 * windows[0].top < enough:
         return 0.0
 
     def attempt(window: _Window, size: int) -> tuple[float, float]:
-        shown = [_shown(law, n, window.tilt) for law, n in zip(rough, counts, strict=True)]
+        shown = [_loss_range(law, n, window.tilt) for law, n in zip(rough, counts, strict=True)]
         step = max(window.end - window.start, *((high - low) / 16 for low, high in shown)) / size
-        step = _step(rough[counts.index(max(counts))], step)
+        step = _grid_step(rough[counts.index(max(counts))], step)
         grids = [
-            _grid(pair, backward, law, ends, step)
+            _build_grid(pair, backward, law, ends, step)
             for (pair, _), law, ends in zip(parts, rough, shown, strict=True)
         ]
         # Bernstein's inequality for the moves, none of which is more than a step from its mean.
@@ -82,12 +82,12 @@ def composed_floor(
     # A cell of width h hides about h^2 / 12 of a part's variance, hence the size to start with.
     size = max(_SIZES[0], 2 ** math.ceil(math.log2(200 * math.sqrt(sum(counts)))))
 
-    def promise(window: _Window) -> float:
+    def coarse_floor(window: _Window) -> float:
         reached, moved = attempt(window, min(size, 2**17) // 2)
         return reached - min(moved, reached / 2)
 
     # Every tilt gives a floor; which one a good one shows at low resolution.
-    window = max(windows, key=promise)
+    window = max(windows, key=coarse_floor)
     while True:
         size = min(size, _SIZES[1])
         reached, moved = attempt(window, size)
@@ -96,7 +96,7 @@ def composed_floor(
         size *= 4
 
 
-def _rough(pair: Pair, backward: bool, ignored: float) -> tuple[Floats, Floats]:
+def _coarse_law(pair: Pair, backward: bool, ignored: float) -> tuple[Floats, Floats]:
     """The law in cells of all magnitudes, without the largest losses, of total mass `ignored`."""
     side = 1.1 * pair.limits.reach * np.geomspace(1e-13, 1, 2500)
     mass, loss = law_of(pair, backward, np.r_[-math.inf, -side[::-1], side, math.inf])
@@ -115,7 +115,7 @@ def _windows(
     """Windows for some tilts up to the one of Chernoff's bound; none if no epsilon is above 0."""
     cumulant = np.zeros_like(_TILTS)
     for (mass, loss), n in zip(laws, counts, strict=True):
-        cumulant += n * np.array([log_sum(mass + tilt * loss) for tilt in _TILTS])
+        cumulant += n * np.array([logsumexp(mass + tilt * loss) for tilt in _TILTS])
     # delta(epsilon) <= e^{cumulant(t) - t epsilon + peak(t)} for every t > 0.
     zero = len(_TILTS) - len(_POSITIVE) - 1
     tops = (cumulant[zero + 1 : -1] - math.log(delta) + _peak(_POSITIVE[:-1])) / _POSITIVE[:-1]
@@ -135,24 +135,24 @@ def _windows(
     return windows
 
 
-def _step(law: tuple[Floats, Floats], step: float) -> float:
+def _grid_step(law: tuple[Floats, Floats], step: float) -> float:
     """At most `step`, at least half; divides half the gap between the largest two atoms."""
     mass, loss = law
     gap = float(np.ptp(loss[np.argsort(mass)[-2:]])) / 2
     return gap / math.ceil(gap / step) if gap > step else step
 
 
-def _shown(law: tuple[Floats, Floats], n: int, tilt: float) -> tuple[float, float]:
+def _loss_range(law: tuple[Floats, Floats], n: int, tilt: float) -> tuple[float, float]:
     """The losses that matter under the tilted law; those outside are dropped."""
     mass, loss = law
     tilted = mass + tilt * loss
-    shown = loss[tilted > log_sum(tilted) - math.log(n) - 35]
+    shown = loss[tilted > logsumexp(tilted) - math.log(n) - 35]
     # A rough cell is 1.2 % of its loss wide.
     low, high = float(shown.min()), float(shown.max())
     return low - 0.02 * abs(low), high + 0.02 * abs(high)
 
 
-def _grid(
+def _build_grid(
     pair: Pair,
     backward: bool,
     rough: tuple[Floats, Floats],
@@ -166,7 +166,7 @@ def _grid(
     mass, loss = law_of(pair, backward, cuts)
     index = np.rint((loss - centre) / step).astype(np.int64)
     # Mean and variance of the moves, given that nothing dropped occurs.
-    moves, weights = loss - centre - step * index, np.exp(mass - log_sum(mass))
+    moves, weights = loss - centre - step * index, np.exp(mass - logsumexp(mass))
     mean = float(np.sum(weights * moves))
     return _Grid(mass, index, centre + mean, step, float(np.sum(weights * (moves - mean) ** 2)))
 

@@ -20,7 +20,7 @@ from privrl.privacy.events import (
     Repeated,
 )
 from privrl.privacy.promise import Relation
-from privrl.privacy.second_accountant.allotted_pair import AllottedPair
+from privrl.privacy.second_accountant.allocation_pair import AllocationPair
 from privrl.privacy.second_accountant.pairs import (
     DiscreteLaplacePair,
     DiscreteNormalPair,
@@ -29,7 +29,7 @@ from privrl.privacy.second_accountant.pairs import (
     Pair,
     ResponsePair,
 )
-from privrl.privacy.second_accountant.sampled_pairs import ExchangedPair, SampledPair
+from privrl.privacy.second_accountant.sampled_pairs import PoissonReplacePair, SampledPair
 
 
 def _pair(event: Event, relation: Relation) -> Pair:
@@ -74,16 +74,16 @@ def _rate(event: _Sampling, relation: Relation) -> float:
     return event.batch / event.population if isinstance(event, FixedSizeSampled) else event.rate
 
 
-def simplified(event: Event, relation: Relation) -> Event:
+def simplify(event: Event, relation: Relation) -> Event:
     """The event itself, or what it samples if everybody is drawn."""
     while isinstance(event, _Sampling) and _rate(event, relation) == 1:
         event = event.event
-    if isinstance(event, RandomAllocation) and _allotted(event, relation).steps == 1:
+    if isinstance(event, RandomAllocation) and _allocation_pair(event, relation).steps == 1:
         return event.event
     return event
 
 
-def _allotted(event: RandomAllocation, relation: Relation) -> AllottedPair:
+def _allocation_pair(event: RandomAllocation, relation: Relation) -> AllocationPair:
     if relation not in (Relation.REPLACE_ONE, Relation.ADD_REMOVE):
         raise InputError(f"RandomAllocation has no meaning under {relation}.")
     if not isinstance(event.event, Gaussian):
@@ -91,23 +91,23 @@ def _allotted(event: RandomAllocation, relation: Relation) -> AllottedPair:
             f"The second accountant has no bound for {event}: allocate a Gaussian event."
         )
     ratio = event.event.bound / event.event.std
-    return AllottedPair(ratio, event.steps, relation == Relation.REPLACE_ONE)
+    return AllocationPair(ratio, event.steps, relation == Relation.REPLACE_ONE)
 
 
 def pairs_of(event: Event, relation: Relation) -> list[Pair]:
     """The pair of an event that is neither Repeated nor Disjoint, for each group that it knows."""
     if isinstance(event, RandomAllocation):
-        return [_allotted(event, relation)]
+        return [_allocation_pair(event, relation)]
     if not isinstance(event, _Sampling):
         return [_pair(event, relation)]
     rate, fixed = _rate(event, relation), isinstance(event, FixedSizeSampled)
     pairs: list[Pair] = []
-    for base in _bases(event.event, relation):
+    for base in _base_pairs(event.event, relation):
         if (fixed and base.limits.leak == 0) or relation == Relation.ADD_REMOVE:
             pairs.append(SampledPair(base, rate, fixed))
         elif isinstance(base, NormalPair) and not fixed:
             # The base moves by two contributions, but a draw brings in one.
-            pairs.append(ExchangedPair(base.mu / 2, rate))
+            pairs.append(PoissonReplacePair(base.mu / 2, rate))
         else:
             raise UnsupportedError(
                 f"The second accountant has no bound for {event} under {relation}."
@@ -115,15 +115,15 @@ def pairs_of(event: Event, relation: Relation) -> list[Pair]:
     return pairs
 
 
-def _bases(event: Event, relation: Relation) -> list[Pair]:
+def _base_pairs(event: Event, relation: Relation) -> list[Pair]:
     """The pairs, one for each group of units, of all that happens to one and the same draw."""
-    event = simplified(event, relation)
+    event = simplify(event, relation)
     if isinstance(event, _Sampling):
         raise UnsupportedError("The second accountant has no bound for a sample of a sample.")
     if isinstance(event, Disjoint):
-        return _maximal(pair for part in event.events for pair in _bases(part, relation))
+        return _maximal_pairs(pair for part in event.events for pair in _base_pairs(part, relation))
     if isinstance(event, Repeated):
-        bases = _bases(event.event, relation)
+        bases = _base_pairs(event.event, relation)
         if event.times == 1:
             return bases
         # Gaussians, adaptive ones too, are one with the root of the sum of the squares of their mu
@@ -135,11 +135,11 @@ def _bases(event: Event, relation: Relation) -> list[Pair]:
             raise UnsupportedError(
                 "Of events repeated on one draw the second accountant bounds Gaussian ones."
             )
-        return _maximal(normals)
+        return _maximal_pairs(normals)
     return [_pair(event, relation)]
 
 
-def _maximal(pairs: Iterable[Pair]) -> list[Pair]:
+def _maximal_pairs(pairs: Iterable[Pair]) -> list[Pair]:
     """The different ones among `pairs`; of Gaussians the largest, their worst."""
     unique = list(dict.fromkeys(pairs))
     largest = max((pair.mu for pair in unique if isinstance(pair, NormalPair)), default=0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr
 
 from privrl.core.types import Floats
-from privrl.privacy.second_accountant.allotted_pair import AllottedPair
+from privrl.privacy.second_accountant.allocation_pair import AllocationPair
 from privrl.privacy.second_accountant.pairs import FAR, Pair
 from privrl.privacy.second_accountant.sampled_pairs import SampledPair
 
@@ -20,7 +20,9 @@ MARGIN = 1e-5  # share of delta set aside, once for rounding and once for Bernst
 
 def has_mirror(pair: Pair) -> bool:
     """Whether the mirror image is another pair."""
-    return isinstance(pair, SampledPair) or (isinstance(pair, AllottedPair) and not pair.exchanged)
+    return isinstance(pair, SampledPair) or (
+        isinstance(pair, AllocationPair) and not pair.exchanged
+    )
 
 
 def leak_of(pair: Pair, backward: bool) -> float:
@@ -36,8 +38,8 @@ def law_of(pair: Pair, backward: bool, cuts: Floats) -> tuple[Floats, Floats]:
     """
     if backward and isinstance(pair, SampledPair):
         q, p = (logs[::-1] for logs in pair.cells(-cuts[::-1]))
-    elif backward and isinstance(pair, AllottedPair):
-        p, q = pair.mirrored(cuts)
+    elif backward and isinstance(pair, AllocationPair):
+        p, q = pair.mirror_cells(cuts)
     else:  # every other pair is its own mirror image
         p, q = pair.cells(cuts)
     keep = (p > -np.inf) & (q > -np.inf)
@@ -54,7 +56,7 @@ def normal_floor(mu: float, delta: float) -> float:
         second = math.log(erfcx((u + mu) / math.sqrt(2)) / 2) - u**2 / 2
         return second < first and first + math.log(-math.expm1(second - first)) > goal
 
-    return mu * (_last(exceeds, -mu / 2, FAR) + mu / 2)
+    return mu * (_bisect_last(exceeds, -mu / 2, FAR) + mu / 2)
 
 
 def single_floor(pair: Pair, delta: float, backward: bool) -> float:
@@ -67,10 +69,10 @@ def single_floor(pair: Pair, delta: float, backward: bool) -> float:
             return False
         return bool(mass[-1] + math.log(-math.expm1(epsilon - loss[-1])) > goal)
 
-    return _last(exceeds, 0.0, 2 * pair.limits.reach)
+    return _bisect_last(exceeds, 0.0, 2 * pair.limits.reach)
 
 
-def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
+def _bisect_last(holds: Callable[[float], bool], low: float, high: float) -> float:
     """Where `holds` ends, going up from `low`; approached from below."""
     for _ in range(100):
         middle = (low + high) / 2

@@ -39,14 +39,14 @@ class Pair(ABC):
         """The logs of P and Q of {cuts[i] <= L < cuts[i+1]}, which must be one event for both."""
 
 
-def log_gaps(tails: Floats) -> Floats:
+def log_diff_exp(tails: Floats) -> Floats:
     """log(e^t[i] - e^t[i+1]) for falling log tails t; keeps its digits near 0 and near 1."""
     with np.errstate(invalid="ignore", divide="ignore"):
         gaps = tails[:-1] + np.log(-np.expm1(tails[1:] - tails[:-1]))
     return np.nan_to_num(gaps, nan=-np.inf, neginf=-np.inf)
 
 
-def log_sum(logs: Floats) -> Floats:
+def logsumexp(logs: Floats) -> Floats:
     """log sum e^logs along the last axis, -inf for nothing (without the overhead of SciPy's)."""
     most = np.maximum(logs.max(axis=-1, keepdims=True), -1e300)
     with np.errstate(divide="ignore"):
@@ -74,7 +74,7 @@ class NormalPair(Pair):
 
     def cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         x = cuts / self.mu
-        return log_gaps(log_ndtr(self.mu / 2 - x)), log_gaps(log_ndtr(-self.mu / 2 - x))
+        return log_diff_exp(log_ndtr(self.mu / 2 - x)), log_diff_exp(log_ndtr(-self.mu / 2 - x))
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ class DiscreteNormalPair(Pair):
 
     def cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         least = np.ceil(cuts * self.std**2 / self.shift + self.shift / 2)
-        return log_gaps(self._tail(least - self.shift)), log_gaps(self._tail(least))
+        return log_diff_exp(self._tail(least - self.shift)), log_diff_exp(self._tail(least))
 
     def _tail(self, k: Floats) -> Floats:
         """log P(noise >= k), by symmetry from k >= 1."""
-        upper = self._upper(np.maximum(k, 1 - k))
+        upper = self._upper_tail(np.maximum(k, 1 - k))
         return np.where(k > 0, upper, np.log1p(-np.exp(upper)))
 
-    def _upper(self, k: Floats) -> Floats:
+    def _upper_tail(self, k: Floats) -> Floats:
         if self.std >= 500:
             # Euler-Maclaurin to the fifth derivative. As z / std is at most 0.3 where it matters
             # (see `_pair`), the next term is below 1e-9; the normaliser is exact.
@@ -129,11 +129,11 @@ def _discrete_tails(size: int, std: float) -> Floats:
     return logs
 
 
-def _bounded(cuts: Floats, most: float, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+def _bounded_cells(cuts: Floats, most: float, p: Floats, q: Floats) -> tuple[Floats, Floats]:
     """Cells from the log tails p and q of a loss between -most and most."""
     below, above = cuts <= -most, cuts > most
     one, other = (np.where(below, 0.0, np.where(above, -np.inf, tails)) for tails in (p, q))
-    return log_gaps(one), log_gaps(other)
+    return log_diff_exp(one), log_diff_exp(other)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class LaplacePair(Pair):
     def cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         x = np.clip((cuts + self.shift) / 2, 0, self.shift)
         p, q = np.log1p(-np.exp(x - self.shift) / 2), -math.log(2) - x
-        return _bounded(cuts, self.shift, p, q)
+        return _bounded_cells(cuts, self.shift, p, q)
 
 
 @dataclass(frozen=True)
@@ -173,23 +173,26 @@ class DiscreteLaplacePair(Pair):
         return Limits(0.0, self.charge / self.scale, most, most)
 
     @property
-    def _end(self) -> float:
+    def _log_upper_half(self) -> float:
         """log P(noise >= 0)."""
         return -math.log1p(math.exp(-1 / self.scale))
 
     def log_moment(self, orders: Floats) -> Floats:
         # The sum of Q e^{a L}: both ends, where L is constant, and the geometric series between.
         pure, y = self.charge / self.scale, (2 * orders - 1) / self.scale
-        point = self._end + math.log(-math.expm1(-1 / self.scale))
+        point = self._log_upper_half + math.log(-math.expm1(-1 / self.scale))
         between = point - orders * pure + y + log_expm1((self.charge - 1) * y) - log_expm1(y)
-        ends = self._end + np.logaddexp((orders - 1) * pure, -orders * pure)
+        ends = self._log_upper_half + np.logaddexp((orders - 1) * pure, -orders * pure)
         return np.maximum(np.logaddexp(ends, between), 0.0)
 
     def cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         s, b, most = self.shift, self.scale, self.limits.most
         least = np.ceil((np.clip(cuts, -most, most) * b + s) / 2)
-        p, q = np.log1p(-np.exp((least - s - 1) / b + self._end)), self._end - least / b
-        return _bounded(cuts, most, p, q)
+        p, q = (
+            np.log1p(-np.exp((least - s - 1) / b + self._log_upper_half)),
+            self._log_upper_half - least / b,
+        )
+        return _bounded_cells(cuts, most, p, q)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ The log moment K(a) = (a - 1) D_a of every part is bounded at each order a in bo
 summed (Mironov 2017, Prop. 1) and turned into epsilon (Balle et al. 2020, Theorem 21; Canonne,
 Kamath, Steinke 2020, Prop. 12). K is convex in a, so that chords bound it between orders. Where
 every loss is bounded, the sum of the bounds is proven too, and the smaller counts. An
-(epsilon, delta) part may tell all with probability delta; the chance that any part does is taken
-off the delta that was asked for.
+(epsilon, delta) part may tell all with probability delta; the probability that any part does is
+taken off the delta that was asked for.
 """
 
 import math
@@ -20,7 +20,7 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.privacy.events import Disjoint, Event, Repeated, as_events
 from privrl.privacy.promise import Relation
-from privrl.privacy.second_accountant.events_to_pairs import pairs_of, simplified
+from privrl.privacy.second_accountant.events_to_pairs import pairs_of, simplify
 from privrl.privacy.second_accountant.pairs import Pair
 from privrl.privacy.second_accountant.sampled_pairs import INTEGERS
 
@@ -34,7 +34,7 @@ def ceiling(
 ) -> float:
     """A proven epsilon, usually larger than the certified one; infinite if none is proven."""
     delta, relation = checks.probability("delta", delta), Relation.parse(relation)
-    return sum((cost_of(event, relation) for event in as_events(events)), NOTHING).epsilon(delta)
+    return sum((cost_of(event, relation) for event in as_events(events)), ZERO_COST).epsilon(delta)
 
 
 def ceiling_over(
@@ -46,10 +46,10 @@ def ceiling_over(
     that adds up, order by order (`totals.py` has the proof).
     """
     delta, relation = checks.probability("delta", delta), Relation.parse(relation)
-    total = NOTHING
+    total = ZERO_COST
     for slots in places:
         costs = (
-            sum((cost_of(event, relation) * times for event, times in slot.items()), NOTHING)
+            sum((cost_of(event, relation) * times for event, times in slot.items()), ZERO_COST)
             for slot in slots
         )
         total += reduce(Cost.__or__, costs)
@@ -59,14 +59,15 @@ def ceiling_over(
 def renyi(
     events: Event | Iterable[Event], order: int, relation: Relation = Relation.REPLACE_ONE
 ) -> tuple[float, float]:
-    """A proven Rényi divergence at `order` if nothing is told, and the chance that anything is.
+    """A proven Rényi divergence at `order` if nothing is told, and the probability that anything
+    is.
 
     Both add up over events, adaptive ones too; the divergence is infinite where none is proven.
     """
     if checks.count("order", order) < 2:
-        raise InputError(f"order must be at least 2, not {order}.")
+        raise InputError(f"must be at least 2, not {order}.", field="order")
     relation = Relation.parse(relation)
-    cost = sum((cost_of(event, relation) for event in as_events(events)), NOTHING)
+    cost = sum((cost_of(event, relation) for event in as_events(events)), ZERO_COST)
     moment = float(np.interp(order, ORDERS, cost.moments, right=math.inf))
     return min(moment / (order - 1), cost.pure), -math.expm1(-cost.leaking)
 
@@ -93,7 +94,7 @@ class Cost:
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon that these bounds prove at `delta`."""
-        rest = without_leak(delta, self.leaking)
+        rest = remaining_delta(delta, self.leaking)
         if rest <= 0:
             return self.pure if rest == 0 else math.inf
         a = ORDERS
@@ -101,7 +102,7 @@ class Cost:
         return max(0.0, min(self.pure, float(np.min(epsilons))))
 
 
-NOTHING = Cost(np.zeros_like(ORDERS), 0.0, 0.0)
+ZERO_COST = Cost(np.zeros_like(ORDERS), 0.0, 0.0)
 
 
 @lru_cache(maxsize=256)
@@ -112,7 +113,7 @@ def pair_cost(pair: Pair) -> Cost:
 
 def cost_of(event: Event, relation: Relation) -> Cost:
     """What an event adds, whichever groups of `Disjoint` events a unit is in."""
-    event = simplified(event, relation)
+    event = simplify(event, relation)
     if isinstance(event, Repeated):
         return cost_of(event.event, relation) * event.times
     if isinstance(event, Disjoint):
@@ -121,6 +122,6 @@ def cost_of(event: Event, relation: Relation) -> Cost:
     return reduce(Cost.__or__, map(pair_cost, pairs_of(event, relation)))
 
 
-def without_leak(delta: float, leaking: float) -> float:
+def remaining_delta(delta: float, leaking: float) -> float:
     """What is left of delta for the rest: 1 - (1 - delta) / P(no leak)."""
     return -math.expm1(math.log1p(-delta) + leaking)

@@ -13,9 +13,9 @@ from privrl.privacy.second_accountant.pairs import (
     Limits,
     NormalPair,
     Pair,
+    log_diff_exp,
     log_expm1,
-    log_gaps,
-    log_sum,
+    logsumexp,
 )
 
 # Orders of the ceiling. Sampled parts have formulas for integers only, and none above the last.
@@ -23,7 +23,7 @@ INTEGERS: Floats = np.unique(np.r_[2.0:101.0, np.geomspace(101, 2048, 60).round(
 
 
 @dataclass(frozen=True)
-class ExchangedPair(Pair):
+class PoissonReplacePair(Pair):
     """(1-q) N(0, 1) + q N(m, 1) and (1-q) N(0, 1) + q N(-m, 1): Poisson sampling, one replaced.
 
     It dominates: if a test has level x given that the unit is not drawn, its power against the one
@@ -42,7 +42,7 @@ class ExchangedPair(Pair):
 
     def _log_ratio(self, x: Floats) -> Floats:
         """The log density of the first law against N(0, 1) at x, and so of the second at -x."""
-        return _mixed(self.rate, self.m * x - self.m**2 / 2)
+        return _mixture_loss(self.rate, self.m * x - self.m**2 / 2)
 
     def log_moment(self, orders: Floats) -> Floats:
         # Closed bounds, used for large m: e^K is jointly convex, and its pair a mixture over the
@@ -50,7 +50,9 @@ class ExchangedPair(Pair):
         # than for a unit that is removed.
         q, m = self.rate, self.m
         drawn = np.logaddexp(0, math.log(q) + log_expm1(2 * orders * (orders - 1) * m**2))
-        removed = _chords(orders, _binomial(q, NormalPair(m))) - (orders - 1) * math.log1p(-q)
+        removed = _interpolate_moments(orders, _poisson_moments(q, NormalPair(m))) - (
+            orders - 1
+        ) * math.log1p(-q)
         moment = np.minimum(drawn, removed)
         for i in np.flatnonzero((orders * m <= 150) & (m <= 8)):
             moment[i] = min(moment[i], self._quadrature(float(orders[i])))
@@ -66,7 +68,7 @@ class ExchangedPair(Pair):
         x = np.arange(-14.0, (2 * order - 1) * self.m + 14.0, step)
         exponent = order * self._log_ratio(x) - (order - 1) * self._log_ratio(-x) - x**2 / 2
         # 1e-13 covers the round-off of the sum.
-        return float(log_sum(exponent)) + math.log(step / math.sqrt(2 * math.pi)) + 1e-13
+        return float(logsumexp(exponent)) + math.log(step / math.sqrt(2 * math.pi)) + 1e-13
 
     def cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         # The loss is odd and rising in x; for a loss c >= 0, e^{m x} is the root of a quadratic.
@@ -76,7 +78,7 @@ class ExchangedPair(Pair):
             log_b = math.log1p(-q) + np.log(-np.expm1(-c))
         root = np.logaddexp(2 * log_b, 2 * (math.log(2) + log_a) - c) / 2
         x = np.sign(cuts) * (c - math.log(2) - log_a + np.logaddexp(log_b, root)) / m
-        out, one, other = (log_gaps(log_ndtr(mean - x)) for mean in (0.0, m, -m))
+        out, one, other = (log_diff_exp(log_ndtr(mean - x)) for mean in (0.0, m, -m))
         out = math.log1p(-q) + out
         return np.logaddexp(out, math.log(q) + one), np.logaddexp(out, math.log(q) + other)
 
@@ -95,15 +97,15 @@ class SampledPair(Pair):
     @property
     def limits(self) -> Limits:
         leak, *losses = self.base.limits
-        pure, most, reach = (float(loss) for loss in _mixed(self.rate, np.array(losses)))
+        pure, most, reach = (float(loss) for loss in _mixture_loss(self.rate, np.array(losses)))
         # Balle, Barthe, Gaboardi 2018, Theorems 8 and 9: what is sampled is (pure, leak)-DP.
         return Limits(self.rate * leak, pure, most, max(reach, -math.log1p(-self.rate)))
 
     def log_moment(self, orders: Floats) -> Floats:
         if self.fixed:
-            series = _chords(orders, self._without_replacement())
+            series = _interpolate_moments(orders, self._fixed_size_moments())
             return np.minimum(series, self.base.log_moment(orders))
-        moment, told, q = _binomial(self.rate, self.base), self.base.limits.leak, self.rate
+        moment, told, q = _poisson_moments(self.rate, self.base), self.base.limits.leak, self.rate
         if told > 0:
             # Beside the leak there is an outcome that tells of Q: of probability `told` under Q and
             # (1-q) `told` under the mixture.
@@ -111,15 +113,15 @@ class SampledPair(Pair):
             ahead = np.logaddexp(log_told + INTEGERS * math.log1p(-q), rest)
             back = np.logaddexp(log_told - (INTEGERS - 1) * math.log1p(-q), rest)
             moment = np.maximum(ahead - math.log1p(-q * told), back)
-        return _chords(orders, moment)
+        return _interpolate_moments(orders, moment)
 
-    def _without_replacement(self) -> Floats:
+    def _fixed_size_moments(self) -> Floats:
         """Wang, Balle, Kasiviswanathan 2019, Theorem 9, at the integers."""
         j = np.arange(2, INTEGERS[-1] + 1)
         base = self.base.log_moment(j)
         terms = base + np.minimum(math.log(2), j * log_expm1(np.array(self.base.limits.pure)))
         terms[0] = min(terms[0], math.log(4) + log_expm1(base[0]))
-        return np.logaddexp(0, log_sum(_log_choose() + j * math.log(self.rate) + terms))
+        return np.logaddexp(0, logsumexp(_log_choose() + j * math.log(self.rate) + terms))
 
     def cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         # The cut in the loss L of the base is where log(1 - q + q e^L) = cut.
@@ -130,7 +132,7 @@ class SampledPair(Pair):
         return np.logaddexp(miss + q, hit + p), q
 
 
-def _mixed(rate: float, loss: Floats) -> Floats:
+def _mixture_loss(rate: float, loss: Floats) -> Floats:
     """log(1 - rate + rate e^loss), the loss of (1 - rate) Q + rate P against Q."""
     near = np.log1p(rate * np.expm1(np.minimum(loss, 1.0)))
     return np.where(loss < 1, near, np.logaddexp(math.log1p(-rate), math.log(rate) + loss))
@@ -144,7 +146,7 @@ def _log_choose() -> Floats:
     return np.where(j <= a, logs, -np.inf)
 
 
-def _binomial(q: float, base: Pair) -> Floats:
+def _poisson_moments(q: float, base: Pair) -> Floats:
     """K of (1-q) Q + q P against Q at the integers: E_Q[(1 - q + q e^L)^a] as a binomial series.
 
     The terms j = 0 and 1, and 1 out of E_Q[e^{jL}] in each other, sum to 1. The mirror image has no
@@ -153,9 +155,9 @@ def _binomial(q: float, base: Pair) -> Floats:
     j = np.arange(2, INTEGERS[-1] + 1)
     drawn = j * math.log(q) + np.maximum(INTEGERS[:, None] - j, 0) * math.log1p(-q)
     terms = _log_choose() + drawn + log_expm1(base.log_moment(j))
-    return np.logaddexp(0, log_sum(terms))
+    return np.logaddexp(0, logsumexp(terms))
 
 
-def _chords(orders: Floats, at_integers: Floats) -> Floats:
+def _interpolate_moments(orders: Floats, at_integers: Floats) -> Floats:
     """K between the integers, by convexity and K(1) = 0; infinite beyond the last."""
     return np.interp(orders, np.r_[1, INTEGERS], np.r_[0, at_integers], right=math.inf)

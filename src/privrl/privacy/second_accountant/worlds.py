@@ -16,9 +16,9 @@ import numpy as np
 from privrl.core import checks
 from privrl.privacy.events import Disjoint, Event, Repeated, as_events
 from privrl.privacy.promise import Relation
-from privrl.privacy.second_accountant.allotted_pair import AllottedPair
+from privrl.privacy.second_accountant.allocation_pair import AllocationPair
 from privrl.privacy.second_accountant.composed_floor import composed_floor
-from privrl.privacy.second_accountant.events_to_pairs import pairs_of, simplified
+from privrl.privacy.second_accountant.events_to_pairs import pairs_of, simplify
 from privrl.privacy.second_accountant.pair_floor import (
     has_mirror,
     leak_of,
@@ -26,7 +26,12 @@ from privrl.privacy.second_accountant.pair_floor import (
     single_floor,
 )
 from privrl.privacy.second_accountant.pairs import NormalPair, Pair
-from privrl.privacy.second_accountant.renyi_ceiling import NOTHING, Cost, pair_cost, without_leak
+from privrl.privacy.second_accountant.renyi_ceiling import (
+    ZERO_COST,
+    Cost,
+    pair_cost,
+    remaining_delta,
+)
 
 _WORLDS, _LOOKS = 64, 8  # choices of groups that the floor keeps in mind, and those it looks into
 # How often each pair occurs, if the unit is in certain groups.
@@ -40,7 +45,7 @@ def floor(
     delta, relation = checks.probability("delta", delta), Relation.parse(relation)
     worlds: list[_World] = [frozenset()]
     for event in as_events(events):
-        worlds = _few(map(_merged, product(worlds, _worlds(event, relation))))
+        worlds = _prune_worlds(map(_merge_worlds, product(worlds, _worlds(event, relation))))
     # Every world gives a floor; a world whose ceiling is below the best floor cannot raise it.
     ceilings = [_world_cost(world).epsilon(delta) for world in worlds]
     best = 0.0
@@ -52,19 +57,19 @@ def floor(
 
 
 def _worlds(event: Event, relation: Relation) -> list[_World]:
-    event = simplified(event, relation)
+    event = simplify(event, relation)
     if isinstance(event, Repeated):
         worlds, times = _worlds(event.event, relation), event.times
         if len(worlds) > 1 and math.comb(len(worlds) + times - 1, times) <= _WORLDS:
-            return _few(map(_merged, combinations_with_replacement(worlds, times)))
-        return [_merged([world], times) for world in worlds]
+            return _prune_worlds(map(_merge_worlds, combinations_with_replacement(worlds, times)))
+        return [_merge_worlds([world], times) for world in worlds]
     if isinstance(event, Disjoint):
         parts = dict.fromkeys(event.events)
-        return _few(world for part in parts for world in _worlds(part, relation))
+        return _prune_worlds(world for part in parts for world in _worlds(part, relation))
     return [frozenset({(pair, 1)}) for pair in pairs_of(event, relation)]
 
 
-def _merged(worlds: Iterable[_World], times: int = 1) -> _World:
+def _merge_worlds(worlds: Iterable[_World], times: int = 1) -> _World:
     """One world of several, `times` times over; its Gaussians are one, and exactly so."""
     counts: Counter[Pair] = Counter()
     for world in worlds:
@@ -74,7 +79,7 @@ def _merged(worlds: Iterable[_World], times: int = 1) -> _World:
     return frozenset(others | ({(NormalPair(math.sqrt(square)), 1)} if square else set()))
 
 
-def _few(worlds: Iterable[_World]) -> list[_World]:
+def _prune_worlds(worlds: Iterable[_World]) -> list[_World]:
     """The different ones among `worlds`, the costliest if they are many: a floor needs no more."""
     unique = list(dict.fromkeys(worlds))
     if len(unique) <= _WORLDS:
@@ -83,7 +88,7 @@ def _few(worlds: Iterable[_World]) -> list[_World]:
 
 
 def _world_cost(world: _World) -> Cost:
-    return sum((pair_cost(pair) * n for pair, n in world), NOTHING)
+    return sum((pair_cost(pair) * n for pair, n in world), ZERO_COST)
 
 
 def _world_floor(world: _World, delta: float, backward: bool, enough: float) -> float:
@@ -93,7 +98,9 @@ def _world_floor(world: _World, delta: float, backward: bool, enough: float) -> 
     """
     if backward and not any(has_mirror(pair) for pair, _ in world):
         return 0.0  # nothing new in the other direction
-    rest = without_leak(delta, sum(-n * math.log1p(-leak_of(pair, backward)) for pair, n in world))
+    rest = remaining_delta(
+        delta, sum(-n * math.log1p(-leak_of(pair, backward)) for pair, n in world)
+    )
     parts = [(pair, n) for pair, n in world if pair.limits.most > 0]
     if rest < 0:
         return math.inf
@@ -105,7 +112,7 @@ def _world_floor(world: _World, delta: float, backward: bool, enough: float) -> 
     if isinstance(pair, NormalPair):
         return normal_floor(pair.mu, rest)
     found = single_floor(pair, rest, backward)
-    if isinstance(pair, AllottedPair) and pair.exchanged:
+    if isinstance(pair, AllocationPair) and pair.exchanged:
         for _ in range(3):
             found = max(found, single_floor(replace(pair, lean=min(found, 50.0)), rest, backward))
     return found

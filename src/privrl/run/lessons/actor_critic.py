@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privrl.control.actor_critic import STATE, ActorCritic, CertifiedProgram, Learned
+from privrl.control.actor_critic import STATE, ActorCritic, CertifiedProgram, LearnedActorCritic
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -15,13 +15,13 @@ from privrl.envs.base import Box, Discrete
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Budget
-from privrl.privacy.resuming import KEY
-from privrl.risk import prospect_of
+from privrl.privacy.resuming import KEY_FILE
+from privrl.risk import parse_prospect
 from privrl.run.lessons.playing import play_agent
 from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import ask, pair
+from privrl.run.parsing import pair, refuse_missing
 
 # What the agent takes as it was said.
 _SETTINGS = (
@@ -67,7 +67,7 @@ class ActorCriticLesson(FeaturesLesson):
     no_preflight: bool = False
     """Waives the pre-flight of an environment of Gymnasium's."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY)
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
     LISTS: ClassVar[tuple[str, ...]] = ("return_range",)
 
     @property
@@ -77,7 +77,7 @@ class ActorCriticLesson(FeaturesLesson):
             raise InputError("--people and --episodes say the same in two ways: leave one out.")
         found = self.episodes if self.people is None else self.people
         if found is None:
-            ask("people", "how many people play an episode each, such as 500", _EPISODES)
+            refuse_missing("people", "how many people play an episode each, such as 500", _EPISODES)
         return found
 
     @property
@@ -95,9 +95,9 @@ class ActorCriticLesson(FeaturesLesson):
         if self.return_range is not None:
             given["return_range"] = pair("return_range", self.return_range)
         if self.prospect is not None:
-            given["prospect"] = prospect_of(self.prospect)
+            given["prospect"] = parse_prospect(self.prospect)
             if self.return_range is None:
-                ask(
+                refuse_missing(
                     "return_range",
                     "what the return of an episode could be, the lowest first, such as -500,0",
                     "A prospect counts returns between its ends",
@@ -113,7 +113,7 @@ class ActorCriticLesson(FeaturesLesson):
             if getattr(self, name) is not None:
                 given[name] = self.features_of(env, getattr(self, name))
         if self.features is None and isinstance(env.observation, Box):
-            ask(
+            refuse_missing(
                 "features",
                 "in which form to see the states, such as fourier:2, polynomial:2 or network:16",
                 f"{env.name} observes {len(env.observation.low)} numbers, so there is no table",
@@ -121,7 +121,7 @@ class ActorCriticLesson(FeaturesLesson):
         return ActorCritic(budget=self._budget(noised), **given)
 
     def program(self, swept: Sequence[str] = ()) -> Program:
-        """The learner as a program, of which `swept` are the settings that lanes have."""
+        """The learner as a program, of which `swept` are the settings that replicas have."""
         env = self.environment()
         agent = self.agent(env, noised="sigma" not in swept)
         if isinstance(env, HostEnvironment):
@@ -145,13 +145,13 @@ class ActorCriticLesson(FeaturesLesson):
                 1e-6 if self.delta is None else self.delta,
             )
         if self.epsilon is None:
-            ask(
+            refuse_missing(
                 "epsilon",
                 "the privacy budget for each person, such as 1",
                 "--variant none learns without noise, and protects nobody",
             )
         if self.delta is None:
-            ask(
+            refuse_missing(
                 "delta",
                 "the failure probability of the promise, such as 1e-6",
                 "It should be well below one divided by the number of people",
@@ -166,7 +166,7 @@ class ActorCriticLesson(FeaturesLesson):
         env, people = self.environment(), self.count
         agent = self.agent(env)
         if agent.return_range is None and agent.actor_step is None:
-            ask(
+            refuse_missing(
                 "return_range",
                 "what the return of an episode could be, the lowest first, such as -500,0",
                 "Steps and bounds are in units of its width; with an --actor-step of your own it "
@@ -175,21 +175,21 @@ class ActorCriticLesson(FeaturesLesson):
         tried = not self.no_preflight
         return play_agent(self, agent, env, job, "people", people=people, preflight=tried)
 
-    def write(self, learned: Learned, job: Job) -> dict[str, Path]:
+    def write(self, learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
         written = write_policy(learned, job)
         if learned.curve is not None:
             written |= log_paths(job.folder, job.formats)
             Logs.open(job.folder, job.formats).write(_curve_rows(learned, learned.curve))
         return written
 
-    def told(self, learned: Learned) -> tuple[list[str], list[str]]:
+    def told(self, learned: LearnedActorCritic) -> tuple[list[str], list[str]]:
         lines = curve_lines(learned)
         prospect = learned.prospect
         if prospect is not None:
             value = learned.prospect_value
             lines.append(
                 f"  CPT value of the last returns {value:.4g}, as much as "
-                f"{float(prospect.equivalent(value)):.4g} for certain"
+                f"{float(prospect.certainty_equivalent(value)):.4g} for certain"
             )
         notes = []
         if isinstance(learned.promise, Certificate) and self.public:
@@ -199,7 +199,7 @@ class ActorCriticLesson(FeaturesLesson):
         return lines, notes
 
 
-def write_policy(learned: Learned, job: Job) -> dict[str, Path]:
+def write_policy(learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
     """The file of the policy, if it is given away and can be saved."""
     if learned.actor is None or not hasattr(learned.policy, "save"):
         return {}
@@ -208,7 +208,7 @@ def write_policy(learned: Learned, job: Job) -> dict[str, Path]:
     return {"policy": path}
 
 
-def curve_lines(learned: Learned) -> list[str]:
+def curve_lines(learned: LearnedActorCritic) -> list[str]:
     """What was learned from, and how returns went where they may be shown."""
     settings, curve = learned.settings, learned.curve
     lines = [f"{settings['env']}: an actor-critic from {settings['people']:,} episodes."]
@@ -221,7 +221,7 @@ def curve_lines(learned: Learned) -> list[str]:
     return lines
 
 
-def _curve_rows(learned: Learned, curve: Floats) -> list[Row]:
+def _curve_rows(learned: LearnedActorCritic, curve: Floats) -> list[Row]:
     """A row for each person, if they are public, else for each batch that was paid for."""
     people, batch = learned.settings["people"], learned.settings["batch"]
     each = 1 if curve.size == people else batch

@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from privrl.control.actor_critic import STATE
-from privrl.control.course import STATE as RELEASED
+from privrl.control.run_context import STATE as RELEASED
 from privrl.core import files
 from privrl.core.errors import InputError
-from privrl.core.progress import Progress, silent
+from privrl.core.progress import Progress, no_progress
 from privrl.data import marks
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
-from privrl.privacy.resuming import KEY
+from privrl.privacy.resuming import KEY_FILE
 from privrl.run.lessons.words import Job, Lesson, Result, refuse_modules
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import not_empty
-from privrl.run.training import CHECKPOINT, never
+from privrl.run.parsing import check_not_empty
+from privrl.run.training import CHECKPOINT, never_stop
 
 RUN, RESULT = "run.json", "result.json"
 CERTIFICATE, CLAIM = "certificate.json", "claim.json"
@@ -67,8 +67,8 @@ def teach(
     name: str | None = None,
     seed: int | None = None,
     formats: Sequence[str] | None = None,
-    progress: Progress = silent,
-    stop: Callable[[], bool] = never,
+    progress: Progress = no_progress,
+    stop: Callable[[], bool] = never_stop,
 ) -> Taught:
     """Play a lesson into an empty folder; see the module for what is in there afterwards.
 
@@ -76,7 +76,7 @@ def teach(
     run's `name`, by default the folder's. Without a `seed` all randomness is secret. `formats` are
     those of the logs.
     """
-    with files.alone(folder):
+    with files.lock_folder(folder):
         return _begun(lesson, Path(folder), ledger, name, seed, formats, progress, stop)
 
 
@@ -93,7 +93,7 @@ def _begun(
     if _finished(place):
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
     # A key without run.json is that of an evaluation.
-    if not _failed_start(place) if (place / RUN).exists() else (place / KEY).exists():
+    if not _failed_start(place) if (place / RUN).exists() else (place / KEY_FILE).exists():
         raise InputError(
             f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
         )
@@ -101,11 +101,11 @@ def _begun(
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
-    run = place.resolve().name if name is None else not_empty("--name", name)
+    run = place.resolve().name if name is None else check_not_empty("--name", name)
     if ledger is not None:
         # Its certificate is that of all entries under the name, which is more than was asked for.
         with Ledger.open(ledger) as opened:
-            opened.refuse_taken(run)
+            opened.refuse_existing_run(run)
     refused = lesson.why_no_curve
     if formats and refused is not None:
         raise InputError(refused)
@@ -123,7 +123,7 @@ def _begun(
         "ledger": None if ledger is None else os.path.realpath(ledger),
         "name": run,
         "seed": seed,
-        "id": marks.new_run(seed, [Path(one) for one in getattr(lesson, "table", ())]),
+        "id": marks.new_run_id(seed, [Path(one) for one in getattr(lesson, "table", ())]),
         "formats": listed,
     }
     files.write_json(place / RUN, {"kind": _KIND, "format": _FORMAT, **words})
@@ -141,8 +141,8 @@ def teach_on(
     folder: str | Path,
     *,
     env: str | None = None,
-    progress: Progress = silent,
-    stop: Callable[[], bool] = never,
+    progress: Progress = no_progress,
+    stop: Callable[[], bool] = never_stop,
 ) -> Taught:
     """Go on with a run that was stopped or killed.
 
@@ -151,7 +151,7 @@ def teach_on(
     """
     if not Path(folder).is_dir():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
-    with files.alone(folder):
+    with files.lock_folder(folder):
         return _gone_on(Path(folder), env, progress, stop)
 
 
@@ -259,7 +259,7 @@ def _forgotten(folder: Path) -> None:
     this, and what run.json says is not needed for it: whoever goes on, or begins, in the folder of
     a finished run does it again.
     """
-    for name in (STATE, RELEASED, CHECKPOINT, KEY):
+    for name in (STATE, RELEASED, CHECKPOINT, KEY_FILE):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError as error:

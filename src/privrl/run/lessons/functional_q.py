@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privrl.control.functional_q import FunctionalQ
-from privrl.control.noised_q import DESCENTS, Descent
+from privrl.control.noised_q import DEFAULT_DESCENTS, Descent
 from privrl.run.lessons.secret_reward import SecretRewardLesson
 
 
@@ -23,7 +23,7 @@ class FunctionalQLesson(SecretRewardLesson):
 
     EXAMPLE: ClassVar[str] = "Interval"
     AGENT: ClassVar[type[FunctionalQ]] = FunctionalQ
-    DESCENTS: ClassVar[Mapping[str, Descent]] = DESCENTS
+    DESCENTS: ClassVar[Mapping[str, Descent]] = DEFAULT_DESCENTS
     SETTINGS: ClassVar[tuple[str, ...]] = (
         *SecretRewardLesson.SETTINGS,
         *("iterations", "actor_step", "evaluations", "horizon"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from privrl.core.errors import InputError
 from privrl.run.lessons.words import Lesson, spoken
-from privrl.run.parsing import number, whole
+from privrl.run.parsing import number, positive_integer
 from privrl.run.sweep import SweepPlan
 
 
@@ -37,7 +37,7 @@ def planned(
     given = spoken(words, config)
     in_file = given.pop("grid", {})
     if not isinstance(in_file, Mapping):
-        raise InputError("grid must be a table of settings, each with a list of values.")
+        raise InputError("must be a table of settings, each with a list of values.", field="grid")
     values = {name: _values(name, listed) for name, listed in in_file.items()} | grid_of(grid)
     for option in options:
         name, equals, value = option.partition("=")
@@ -47,8 +47,8 @@ def planned(
     for name in ("ledger", "logs", "name", "seed"):
         if name in given:
             raise InputError(f"{name} is no option of a sweep: leave it out.")
-    plan = {name: given.pop(name) for name in ("seeds", "lanes", "segment") if name in given}
-    wholes = {name: whole(name, value) for name, value in plan.items()}
+    plan = {name: given.pop(name) for name in ("seeds", "replicas", "segment") if name in given}
+    wholes = {name: positive_integer(name, value) for name, value in plan.items()}
     curves = given.pop("curves", False)
     if not isinstance(curves, bool):
         raise InputError(f"curves must be true or false, not {curves!r}.")
@@ -56,8 +56,9 @@ def planned(
     episodes = lesson.count
     if not values:
         raise InputError(
-            "grid is needed: say with --grid a setting and its values, such as "
-            "actor_step=0.1,0.5, once for each setting."
+            "is needed: say with --grid a setting and its values, such as "
+            "actor_step=0.1,0.5, once for each setting.",
+            field="grid",
         )
     return lesson, SweepPlan(values, episodes=episodes, curves=curves, **{"seeds": 10} | wholes)
 

@@ -20,10 +20,10 @@ from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.data import Features, Polynomial, marks
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.resuming import KEY
+from privrl.privacy.resuming import KEY_FILE
 from privrl.run.lessons.words import FeaturesLesson, Job, Played, network_of
 from privrl.run.option_values import option_value
-from privrl.run.parsing import ask, box
+from privrl.run.parsing import box, refuse_missing
 from privrl.run.request import BY_TRAJECTORY, Request
 
 # What the learner takes as it was said.
@@ -67,7 +67,7 @@ class LoggedQLesson(FeaturesLesson):
     optimiser: str | None = None
     average: float | None = None
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY,)
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY_FILE,)
 
     @classmethod
     def _word(cls, name: str, kind: Any, value: Any) -> Any:
@@ -88,12 +88,12 @@ class LoggedQLesson(FeaturesLesson):
     def agent(self) -> LoggedQ:
         """The learner; what it needs and was not said is asked for."""
         asked = self.request
-        budget, reward_range = asked.budget(), asked.rewards()
+        budget, reward_range = asked.budget(), asked.parse_reward_range()
         if budget is not None and budget.delta == 0.0:
             raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
         count = self.num_actions if self.actions is None else len(self.actions)
         if count is None:
-            ask(
+            refuse_missing(
                 "num_actions",
                 "how many actions there can be, such as 3",
                 "If they are words, or other numbers than 0, 1, 2, list them with --actions",
@@ -109,11 +109,11 @@ class LoggedQLesson(FeaturesLesson):
         )
 
     def _num_states(self, asked: Request) -> int | None:
-        if asked.is_vectors(None):
+        if asked.has_vector_states(None):
             return None
         count = self.num_states if self.states is None else len(self.states)
         if count is None:
-            ask(
+            refuse_missing(
                 "num_states",
                 "how many states there can be, such as 10",
                 "If they are words, list them with --states; if they are numbers on a scale, say "
@@ -122,9 +122,9 @@ class LoggedQLesson(FeaturesLesson):
         return count
 
     def _features(self, asked: Request) -> Features | Network | None:
-        vectors = asked.is_vectors(None)
+        vectors = asked.has_vector_states(None)
         if vectors and self.state_range is None:
-            ask(
+            refuse_missing(
                 "state_range",
                 "what each state could be, in the order of --state, such as 30:200,40:140",
                 "It is not measured, because that would give somebody away",
@@ -210,7 +210,7 @@ class LoggedQLesson(FeaturesLesson):
         lines = [f"{source}: values of actions from {learned.settings['people']:,} {owners}."]
         notes = []
         if isinstance(learned.promise, Certificate):
-            notes += [learned.protects, "What rewards are given for is not protected."]
+            notes += [learned.privacy_statement, "What rewards are given for is not protected."]
             if self.user is None:
                 notes.append(BY_TRAJECTORY)
         notes.append("Judge the policy by privrl evaluate on other people before it is used.")

@@ -8,7 +8,7 @@ from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.run.lessons.playing import play_program
 from privrl.run.lessons.words import Job, Lesson, Played, Result
-from privrl.run.training import CHECKPOINT, TrainingRun, forget
+from privrl.run.training import CHECKPOINT, TrainingRun, delete_checkpoint
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PaperLesson(Lesson):
         try:
             learned = self.learned(program, trained, job.seed)
         except InputError:
-            forget(job.folder)  # It would end the same way again.
+            delete_checkpoint(job.folder)  # It would end the same way again.
             raise
         return Played(learned, trained.episodes, trained.planned)
 

@@ -18,8 +18,8 @@ from privrl.privacy.certificate import Claim
 from privrl.run.lessons.playing import play_program
 from privrl.run.lessons.words import Env, Job, Lesson, Played
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import ask, number, whole
-from privrl.run.training import CHECKPOINT, forget
+from privrl.run.parsing import number, positive_integer, refuse_missing
+from privrl.run.training import CHECKPOINT, delete_checkpoint
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class CollectorLesson(Lesson):
     @property
     def count(self) -> int:
         if self.agents is None:
-            ask(
+            refuse_missing(
                 "agents",
                 "how many agents report, such as 20000",
                 "The less each may give away, the more of them it takes",
@@ -97,7 +97,7 @@ class CollectorLesson(Lesson):
         given["mechanism"] = self._mechanism_of()
         if self.hidden is not None:
             sizes = self.hidden.split(",")
-            given["hidden"] = tuple(whole("A size in hidden", size) for size in sizes)
+            given["hidden"] = tuple(positive_integer("A size in hidden", size) for size in sizes)
         if self.scale is not None:
             each = self.scale.split(",")
             given["scale"] = tuple(number("A number in scale", one) for one in each)
@@ -115,7 +115,7 @@ class CollectorLesson(Lesson):
                 raise InputError("The mechanism none spends nothing: leave --epsilon out.")
             return None
         if self.epsilon is None:
-            ask(
+            refuse_missing(
                 "epsilon",
                 "the privacy budget of each agent, such as 1",
                 "--mechanism none learns without noise, and protects nobody",
@@ -138,7 +138,7 @@ class CollectorLesson(Lesson):
         env = self.environment()
         agent = self.agent(env)
         if "buffer" in swept:
-            # Stands in for those of the lanes.
+            # Stands in for those of the replicas.
             agent = replace(agent, buffer=1)
         if "baseline" in swept and isinstance(agent, PGC):
             agent = replace(agent, baseline=0.0)
@@ -157,7 +157,7 @@ class CollectorLesson(Lesson):
             self,
             program,
             job,
-            enough=partial(agent.stops, program),
+            enough=partial(agent.should_stop, program),
             # Where agents answer, a run can end after each batch of answers.
             segment=None if program.answers is None else program.batch,
         )
@@ -165,10 +165,10 @@ class CollectorLesson(Lesson):
             return Played(None, found.episodes, found.planned)
         scores = np.asarray(found.seen["return"][0], np.float64) if found.seen else None
         try:
-            learned = agent.learned(program, found.state, scores, job.seed)
+            learned = agent.make_result(program, found.state, scores, job.seed)
         except InputError:
             # It would end the same way again.
-            forget(job.folder)
+            delete_checkpoint(job.folder)
             raise
         return Played(learned, found.episodes, found.planned)
 
@@ -201,7 +201,7 @@ class CollectorLesson(Lesson):
         elif scores is None:
             lines.append("  how well it does was not asked: see --target, or --public")
         promise = learned.promise
-        notes = [] if isinstance(promise, str) else [learned.protects]
+        notes = [] if isinstance(promise, str) else [learned.privacy_statement]
         if isinstance(promise, Claim):
             notes.append(f"The claim itself is no certificate: {promise.why_not}")
         return lines, notes

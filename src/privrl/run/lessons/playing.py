@@ -5,7 +5,7 @@ from typing import Any
 from privrl.control.program import Program
 from privrl.privacy.noise import reproducible, secure
 from privrl.run.lessons.words import Env, Job, Lesson, Played
-from privrl.run.training import Enough, Lanes, TrainingRun, resume, train
+from privrl.run.training import EarlyStop, Replicas, TrainingRun, resume, train
 
 
 def play_program(
@@ -13,10 +13,10 @@ def play_program(
     program: Program,
     job: Job,
     *,
-    enough: Enough | None = None,
+    enough: EarlyStop | None = None,
     segment: int | None = None,
 ) -> TrainingRun:
-    """One lane of a program to its end, or until it is stopped; its curve is kept if public."""
+    """One replica of a program to its end, or until it is stopped; its curve is kept if public."""
     about = lesson.to_dict()
     if job.again:
         return resume(
@@ -33,7 +33,7 @@ def play_program(
     return train(
         program,
         lesson.count,
-        Lanes(None),
+        Replicas(None),
         keys=source.key()[None],
         folder=job.folder,
         curve=lesson.public,

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.noised_q import Descent
-from privrl.control.prospect_q import DESCENT, ProspectQ
-from privrl.risk import prospect_of
+from privrl.control.prospect_q import DEFAULT_DESCENT, ProspectQ
+from privrl.risk import parse_prospect
 from privrl.run.lessons.secret_reward import SecretRewardLesson
 
 
@@ -23,10 +23,10 @@ class ProspectLesson(SecretRewardLesson):
 
     EXAMPLE: ClassVar[str] = "ObstacleGrid"
     AGENT: ClassVar[type[FunctionalQ]] = ProspectQ
-    DESCENTS: ClassVar[Mapping[str, Descent]] = {"updates": DESCENT}
+    DESCENTS: ClassVar[Mapping[str, Descent]] = {"updates": DEFAULT_DESCENT}
     ANY_RADIUS: ClassVar[tuple[str, ...]] = ("updates",)
     SETTINGS: ClassVar[tuple[str, ...]] = (*SecretRewardLesson.SETTINGS, "samples")
     PAPER: ClassVar[str] = "rajabi2022-prospect"
 
     def of_its_own(self) -> dict[str, Any]:
-        return {} if self.prospect is None else {"prospect": prospect_of(self.prospect)}
+        return {} if self.prospect is None else {"prospect": parse_prospect(self.prospect)}

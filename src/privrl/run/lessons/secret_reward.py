@@ -5,22 +5,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from privrl.control.course import STATE
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import Descent
 from privrl.control.program import Program
+from privrl.control.run_context import STATE
 from privrl.core.errors import InputError
 from privrl.envs.base import Discrete
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.privacy.promise import Budget
-from privrl.privacy.resuming import KEY
+from privrl.privacy.resuming import KEY_FILE
 from privrl.run.lessons.playing import play_agent
 from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import ask, pair, whole
+from privrl.run.parsing import pair, positive_integer, refuse_missing
 
 _ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Legendre}
 
@@ -56,7 +56,7 @@ class SecretRewardLesson(FeaturesLesson):
     no_preflight: bool = False
     """Waives the pre-flight of an environment of Gymnasium's."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY)
+    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
     FILES: ClassVar[tuple[str, ...]] = ("policy.json", "reward_model.json")
     LISTS: ClassVar[tuple[str, ...]] = ("reward_range",)
     FROM_ZERO: ClassVar[tuple[str, ...]] = ("design",)
@@ -100,12 +100,12 @@ class SecretRewardLesson(FeaturesLesson):
             for name in said:
                 if name != "updates":
                     listed = " or ".join(self.DESCENTS)
-                    raise InputError(f"{name} belongs to --release {listed}: leave it out.")
+                    raise InputError(f"belongs to --release {listed}: leave it out.", field=name)
         budget = self._budget()
         if self.reward_range is not None:
             given["reward_range"] = pair("reward_range", self.reward_range)
         elif budget is not None:
-            ask(
+            refuse_missing(
                 "reward_range",
                 "what any reward could be, the lowest first, such as 0,1",
                 "Rewards beyond it are clipped",
@@ -121,20 +121,20 @@ class SecretRewardLesson(FeaturesLesson):
                     raise InputError(f"--release none adds no noise: leave --{option} out.")
             return None
         if self.reward_radius is None and self.release not in self.ANY_RADIUS:
-            ask(
+            refuse_missing(
                 "reward_radius",
                 "by how much a reward may differ at any point and still be hidden, such as 0.01",
                 "What is released cannot tell reward functions apart that are no further apart "
                 "anywhere",
             )
         if self.epsilon is None:
-            ask(
+            refuse_missing(
                 "epsilon",
                 "the privacy budget for the reward function, such as 1",
                 "--release none learns without noise, and protects nothing",
             )
         if self.delta is None:
-            ask(
+            refuse_missing(
                 "delta",
                 "the failure probability of the promise, such as 1e-6",
                 "It is about one secret, so let it be next to impossible",
@@ -160,7 +160,7 @@ class SecretRewardLesson(FeaturesLesson):
             if isinstance(made, Network) and self.planner != "network":
                 raise InputError("Networks are for the planner network: say --planner network.")
         elif self.planner != "network" and not self.bounded(env):
-            ask(
+            refuse_missing(
                 "features",
                 "in which form to see the states, such as fourier:2 or polynomial:2",
                 f"{env.name} observes numbers without ends, so say these with --state-range",
@@ -168,7 +168,7 @@ class SecretRewardLesson(FeaturesLesson):
         if self.reward_features is not None:
             given["reward_features"] = self._reward_features(env, self.reward_features)
         elif self.release in (None, "reward-model", "none") and not self.bounded(env):
-            ask(
+            refuse_missing(
                 "reward_features",
                 "in which form rewards depend on states, such as cosine:2 or polynomial:2",
                 f"{env.name} observes numbers without ends, so say these with --state-range",
@@ -178,12 +178,12 @@ class SecretRewardLesson(FeaturesLesson):
     def _reward_features(self, env: Env, word: str) -> Any:
         kind, _, rest = word.partition(":")
         if kind in _ORTHONORMAL:
-            order = whole("The order of features", rest or "3")
+            order = positive_integer("The order of features", rest or "3")
             return _ORTHONORMAL[kind](order, *self.ranges(env))
         if kind not in ("table", *SCALED):
             raise InputError(
-                "reward_features must be table, cosine:3, legendre:3, polynomial:2 or fourier:2, "
-                f"not {word!r}."
+                f"must be table, cosine:3, legendre:3, polynomial:2 or fourier:2, not {word!r}.",
+                field="reward_features",
             )
         return self.features_of(env, word)
 
@@ -228,12 +228,12 @@ class SecretRewardLesson(FeaturesLesson):
     def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
         env, promise = learned.settings["env"], learned.promise
         steps = learned.settings["steps"]
-        lines = [f"{env}: values of actions from a walk of {steps:,} steps."]
+        lines = [f"{env}: values of actions from a rollout of {steps:,} steps."]
         if learned.score is not None:
             lines.append(f"  mean return of fresh episodes {learned.score:.4g}")
         notes = []
         if isinstance(promise, Certificate):
-            notes.append(learned.protects)
+            notes.append(learned.privacy_statement)
             if self.public:
                 notes.append("The score was declared public: no promise is made about it.")
         return lines, notes

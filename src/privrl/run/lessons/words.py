@@ -24,11 +24,18 @@ from privrl.core.progress import Progress
 from privrl.data import Features, Fourier, OneHot, Polynomial
 from privrl.envs.base import Discrete, Environment
 from privrl.envs.host import HostEnvironment
-from privrl.envs.registry import OURS, make
+from privrl.envs.registry import BUILTIN, make
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.session import PrivacySession
-from privrl.run.parsing import ask, box, configured, not_empty, number, whole
+from privrl.run.parsing import (
+    box,
+    check_not_empty,
+    number,
+    positive_integer,
+    read_config,
+    refuse_missing,
+)
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -108,7 +115,7 @@ class Job:
         """The ledger, if there is one: a run that begins pays only under a name of its own."""
         with nullcontext() if self.ledger is None else Ledger.open(self.ledger) as opened:
             if opened is not None and not self.again:
-                opened.expect_new(self.name)
+                opened.expect_new_run(self.name)
             yield opened
 
     def session(self, ledger: Ledger | None, public: bool = False) -> PrivacySession:
@@ -176,7 +183,7 @@ class Lesson(ABC):
         kinds = {one.name: one.type for one in fields(chosen) if one.name != "said"}
         for name in given:
             if name in _COMMAND_ONLY:
-                raise InputError(f"{name} belongs on the command line: say --{name} there.")
+                raise InputError(f"belongs on the command line: say --{name} there.", field=name)
             if name not in kinds:
                 known = chosen.INSTEAD.get(name)
                 near = [known] if known else difflib.get_close_matches(name, kinds, 1)
@@ -189,7 +196,11 @@ class Lesson(ABC):
     def _word(cls, name: str, kind: Any, value: Any) -> Any:
         """A value as the command line or a file has it."""
         if kind == int | None:
-            return 0 if name in cls.FROM_ZERO and number(name, value) == 0.0 else whole(name, value)
+            return (
+                0
+                if name in cls.FROM_ZERO and number(name, value) == 0.0
+                else positive_integer(name, value)
+            )
         if kind == float | None:
             found = number(name, value)
             if not math.isfinite(found):
@@ -206,7 +217,7 @@ class Lesson(ABC):
             return repr(value)
         if not isinstance(value, str):
             raise InputError(f"must be text, not {value!r}.", field=name)
-        return not_empty(name, value)
+        return check_not_empty(name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """What was said: `of` makes the same of it."""
@@ -236,7 +247,7 @@ class Lesson(ABC):
 
     @abstractmethod
     def program(self, swept: Sequence[str] = ()) -> Program:
-        """The learner as a program, of which `swept` are the settings that lanes have."""
+        """The learner as a program, of which `swept` are the settings that replicas have."""
 
     @abstractmethod
     def play(self, job: Job) -> Played:
@@ -259,10 +270,10 @@ class Lesson(ABC):
     def environment(self) -> Env:
         """The environment."""
         if self.env is None:
-            ask(
+            refuse_missing(
                 "env",
                 f"which environment to learn in, such as {self.EXAMPLE}",
-                f"There are {', '.join(OURS)}, and all that Gymnasium knows by their ids",
+                f"There are {', '.join(BUILTIN)}, and all that Gymnasium knows by their ids",
             )
         return make(self.env)
 
@@ -288,9 +299,10 @@ class FeaturesLesson(Lesson):
             raise InputError(f"{env.name} observes numbers, so there is no table: say others.")
         if kind not in SCALED:
             raise InputError(
-                f"features must be table, polynomial:2, fourier:3 or network:16, not {word!r}."
+                f"must be table, polynomial:2, fourier:3 or network:16, not {word!r}.",
+                field="features",
             )
-        degree = whole("The order of features", rest or "2")
+        degree = positive_integer("The order of features", rest or "2")
         low, high = self.ranges(env)
         return Polynomial(degree, low, high) if kind == "polynomial" else Fourier(degree, low, high)
 
@@ -309,7 +321,7 @@ class FeaturesLesson(Lesson):
         if self.state_range is not None:
             return box(self.state_range, len(seen.low))
         if not self.bounded(env):
-            ask(
+            refuse_missing(
                 "state_range",
                 "what each of the numbers observed could be, such as -2:2,0:10",
                 f"{env.name} does not say",
@@ -338,7 +350,7 @@ def network_of(sizes: str, features: Features | None = None) -> Network:
 def lesson_of(learner: Any) -> type[Any]:
     """The lesson of a learner, by the learner's name."""
     if not isinstance(learner, str):
-        raise InputError(f"learner must be text, not {learner!r}.")
+        raise InputError(f"must be text, not {learner!r}.", field="learner")
     if learner not in LEARNERS:
         raise InputError(
             f"There is no learner {learner!r}: what can be trained is {', '.join(LEARNERS)}."
@@ -350,7 +362,7 @@ def lesson_of(learner: Any) -> type[Any]:
 
 def spoken(words: Mapping[str, Any], config: str | Path | None) -> dict[str, Any]:
     """The words, over those of a file; None and False are not said."""
-    from_file = {} if config is None else configured(config)
+    from_file = {} if config is None else read_config(config)
     said = {k: v for k, v in words.items() if v is not None and v is not False}
     if config is not None and "env" not in said:
         refuse_modules(from_file, None, config)

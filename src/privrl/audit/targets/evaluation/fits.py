@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.audit.attacks import Outputs, everything
+from privrl.audit.attacks import Outputs, flatten_json
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import watched
+from privrl.audit.catalogue import record_calls
 from privrl.core.types import Array
 from privrl.data import Trajectories
 from privrl.evaluation.result import Result
@@ -28,15 +28,15 @@ RANGE = (-1.0, 1.0)
 FAR = (-50.0, 100.0)
 """Rewards far outside their range, in either world; not symmetric, lest anything unclipped be."""
 
-NEVER = 1e-9
+RARE_PROBABILITY = 1e-9
 """A behaviour probability that makes ratios far larger than any cap."""
 
 
-def given_away(result: Result | Choice) -> Array:
+def result_numbers(result: Result | Choice) -> Array:
     """Every number in a result, as it would be saved, and a number for every word."""
     if isinstance(result, Choice):
-        return everything([result.index, result.name, result.certificate.to_dict()])
-    return everything(result.to_dict())
+        return flatten_json([result.index, result.name, result.certificate.to_dict()])
+    return flatten_json(result.to_dict())
 
 
 Watch = Callable[[], Any]
@@ -44,24 +44,24 @@ Watch = Callable[[], Any]
 
 
 @contextmanager
-def nothing_else() -> Iterator[list[Array]]:
+def watch_nothing() -> Iterator[list[Array]]:
     yield []
 
 
-def noised_sums(
+def watch_noised_sum(
     mechanism: object, fit: Callable[[Any], Result], neighbours: Sequence[Any]
 ) -> Watch:
     """The one noised sum that a fit releases, and how far it is on the way between the worlds."""
     kind = type(mechanism)
     exact = []
     for data in neighbours:
-        with watched(kind, "release", lambda plan, given, found: given[0]) as seen:
+        with record_calls(kind, "release", lambda plan, given, found: given[0]) as seen:
             fit(data)
         exact.append(np.ravel(seen[0]))
 
     @contextmanager
     def watch() -> Iterator[list[Array]]:
-        with watched(kind, "release", lambda plan, given, found: found[0]) as seen:
+        with record_calls(kind, "release", lambda plan, given, found: found[0]) as seen:
             yield seen
             seen.append((np.ravel(seen[0]) - exact[0]) @ (exact[1] - exact[0])[:, None])
 
@@ -74,7 +74,7 @@ def fit_target(
     neighbours: Sequence[Any],
     *,
     runs: int,
-    watch: Watch = nothing_else,
+    watch: Watch = watch_nothing,
     point: bool = False,
 ) -> Target:
     """Whole fits against their certificate, or against its epsilon and delta only.
@@ -82,12 +82,12 @@ def fit_target(
     Of a few made-up people a delta may be what it must not be of real ones: nobody is warned.
     """
 
-    def quiet(neighbour: Any) -> Result | Choice:
+    def fit_quietly(neighbour: Any) -> Result | Choice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LargeDelta)
             return fit(neighbour)
 
-    certificate = quiet(neighbours[0]).certificate
+    certificate = fit_quietly(neighbours[0]).certificate
     delta, relation = certificate.delta, certificate.relation
     events, note = certificate.events, "whole fits"
     if point:
@@ -96,8 +96,8 @@ def fit_target(
 
     def once(world: int) -> Array:
         with watch() as seen:
-            result = quiet(neighbours[world])
-        return np.concatenate([given_away(result), *map(np.ravel, seen)])
+            result = fit_quietly(neighbours[world])
+        return np.concatenate([result_numbers(result), *map(np.ravel, seen)])
 
     def draw(world: int, count: int, source: Source) -> Outputs:
         return [once(world) for _ in range(count)]

@@ -11,7 +11,7 @@ from scipy import sparse
 from privrl.audit.attacks import Outputs, evidence
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import target
-from privrl.audit.targets.evaluation.fits import BUDGET, NEVER, cohort, fit_target
+from privrl.audit.targets.evaluation.fits import BUDGET, RARE_PROBABILITY, cohort, fit_target
 from privrl.core.types import Array
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import gpope as gpope_module
@@ -24,7 +24,7 @@ from privrl.privacy.promise import Budget, Relation
 
 
 @contextmanager
-def _states_of_gpope(programs: dict[Any, Any]) -> Iterator[list[Array]]:
+def _record_states(programs: dict[Any, Any]) -> Iterator[list[Array]]:
     """Every (theta, w) of compiled runs, which give away the last theta only.
 
     While this lasts the loop's second result, the sum of the thetas that are averaged, is all
@@ -37,12 +37,12 @@ def _states_of_gpope(programs: dict[Any, Any]) -> Iterator[list[Array]]:
     made = gpope_module._program
     make = getattr(made, "__wrapped__", made)
 
-    def every(body: Any, begin: Any, xs: Any) -> Any:
-        def told(carry: Any, x: Any) -> Any:
+    def scan_states(body: Any, begin: Any, xs: Any) -> Any:
+        def emit_state(carry: Any, x: Any) -> Any:
             after, _ = body(carry, x)
             return after, after[0]
 
-        (last, _), states = scan(told, begin, xs)
+        (last, _), states = scan(emit_state, begin, xs)
         return (last, jnp.ravel(states)), None
 
     def program(*key: Any) -> Any:
@@ -50,9 +50,9 @@ def _states_of_gpope(programs: dict[Any, Any]) -> Iterator[list[Array]]:
             programs[key] = make(*key)
         return programs[key]
 
-    def watching(self: GPOPE, units: Any, *given: Any) -> Any:
+    def run_recording(self: GPOPE, units: Any, *given: Any) -> Any:
         with (
-            patch.object(jax.lax, "scan", every),
+            patch.object(jax.lax, "scan", scan_states),
             patch.object(gpope_module, "_program", program),
         ):
             states = run(self, units, *given)
@@ -62,11 +62,11 @@ def _states_of_gpope(programs: dict[Any, Any]) -> Iterator[list[Array]]:
         seen.append(found)
         return found[:, -1:, : units.dimension]
 
-    with patch.object(GPOPE, "_run", watching):
+    with patch.object(GPOPE, "_run", run_recording):
         yield seen
 
 
-_WHO = Tabular.uniform(1, 2)
+_POLICY = Tabular.uniform(1, 2)
 
 
 def _one_state(world: int, people: int) -> Trajectories:
@@ -74,7 +74,7 @@ def _one_state(world: int, people: int) -> Trajectories:
     rewards = np.full(people, -1000.0)
     rewards[-1] = 1000.0 if world else -1000.0
     zeros = np.zeros(people, dtype=np.int64)
-    return cohort(zeros, zeros, rewards, num_states=1, behavior=np.full(people, NEVER))
+    return cohort(zeros, zeros, rewards, num_states=1, behavior=np.full(people, RARE_PROBABILITY))
 
 
 def _gpope(budget: Budget, iterations: int) -> GPOPE:
@@ -87,9 +87,9 @@ def gpope() -> Target:
     """Of one person, who is drawn each time. Every theta and w is seen, and what was added."""
     judge, programs = _gpope(BUDGET, 2), dict[Any, Any]()
     neighbours = [_one_state(world, 1) for world in (0, 1)]
-    moments = [judge._units(data, _WHO, certified=True) for data in neighbours]
+    moments = [judge._units(data, _POLICY, certified=True) for data in neighbours]
 
-    def contributed(units: UnitMoments, states: Array) -> Array:
+    def contribution(units: UnitMoments, states: Array) -> Array:
         """What the one person adds from each state, with one feature: (-A w, A theta + C w - b)."""
         a, b, c = (
             float(np.asarray(sparse.coo_array(x).toarray()).ravel()[0])
@@ -100,14 +100,14 @@ def gpope() -> Target:
 
     @contextmanager
     def watch() -> Iterator[list[Array]]:
-        with _states_of_gpope(programs) as seen:
+        with _record_states(programs) as seen:
             yield seen
             found = np.concatenate([np.zeros((1, 2)), seen[0][0]])
-            known = [contributed(units, found[:-1]) for units in moments]
+            known = [contribution(units, found[:-1]) for units in moments]
             seen.extend(evidence(-np.diff(found, axis=0), *known))
 
     return fit_target(
-        "gpope", lambda data: judge.fit(data, _WHO), neighbours, runs=2400, watch=watch
+        "gpope", lambda data: judge.fit(data, _POLICY), neighbours, runs=2400, watch=watch
     )
 
 
@@ -118,14 +118,14 @@ def gpope_sampled() -> Target:
     Runs of the shipped program side by side, as `sweep` makes them: every theta and w is seen.
     """
     judge, programs, people = _gpope(Budget(2.0, 0.035), 4), dict[Any, Any](), 10
-    units = [judge._units(_one_state(world, people), _WHO, certified=True) for world in (0, 1)]
+    units = [judge._units(_one_state(world, people), _POLICY, certified=True) for world in (0, 1)]
     sigma = judge.noise(people)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         import jax
 
         keys = jax.random.split(source.key(), runs)
-        with _states_of_gpope(programs) as seen:
+        with _record_states(programs) as seen:
             judge._run(units[world], sigma, keys, [judge.step])
         found = np.concatenate([np.zeros((runs, 1, 2)), seen[0]], axis=1)
         return -np.diff(found, axis=1).reshape(runs, -1)

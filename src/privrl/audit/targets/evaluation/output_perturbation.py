@@ -6,7 +6,7 @@ import numpy as np
 
 from privrl.audit.attacks import Outputs
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import target, watched
+from privrl.audit.catalogue import record_calls, target
 from privrl.audit.targets.evaluation.fits import FAR, RANGE, cohort, fit_target
 from privrl.core.types import Array
 from privrl.data import FunctionFeatures, OneHot, Trajectories
@@ -20,7 +20,9 @@ POINT = Budget(2.0, 0.3)
 """One point of a curve, where a few thousand runs see the same."""
 
 
-def _perturbed(name: str, judge: DPLSW | DPLSL, neighbours: Sequence[Trajectories]) -> Target:
+def _perturbation_target(
+    name: str, judge: DPLSW | DPLSL, neighbours: Sequence[Trajectories]
+) -> Target:
     return fit_target(name, judge.fit, neighbours, runs=5000)
 
 
@@ -36,7 +38,7 @@ def _only_visitor() -> list[Trajectories]:
 @target
 def dplsw() -> Target:
     judge = DPLSW(OneHot(2), RANGE, POINT, gamma=0.0, state_weights=[1.0, 0.0])
-    return _perturbed("dplsw", judge, _only_visitor())
+    return _perturbation_target("dplsw", judge, _only_visitor())
 
 
 @target
@@ -48,7 +50,9 @@ def dplsw_visits() -> Target:
     """
     judge = DPLSW(OneHot(8), RANGE, POINT, gamma=0.0, state_weights=[1.0] + [0.0] * 7)
     rewards = [0.0, *FAR]
-    return _perturbed("dplsw-visits", judge, [_visits([1, 0, last], rewards, 8) for last in (0, 1)])
+    return _perturbation_target(
+        "dplsw-visits", judge, [_visits([1, 0, last], rewards, 8) for last in (0, 1)]
+    )
 
 
 @target
@@ -61,7 +65,9 @@ def dplsw_smoothing() -> Target:
     judge = DPLSW(first, RANGE, Budget(4.0, 0.3), gamma=0.0, state_weights=[1.0, 0.0], num_states=2)
     given: list[Array] = []
     for last in (1, 0):
-        with watched(SmoothMechanism, "release", lambda plan, had, made: [*had[0], had[1]]) as seen:
+        with record_calls(
+            SmoothMechanism, "release", lambda plan, had, made: [*had[0], had[1]]
+        ) as seen:
             judge.fit(_visits([0, last], [FAR[1], FAR[0]], 2))
         given += seen
     plan = judge.mechanism()
@@ -78,4 +84,4 @@ def dplsw_smoothing() -> Target:
 def dplsl() -> Target:
     """A ridge so large that the bound on the local sensitivity is all but reached."""
     judge = DPLSL(OneHot(2), RANGE, POINT, gamma=0.0, state_weights=[1.0, 0.0], ridge=1000.0)
-    return _perturbed("dplsl", judge, _only_visitor())
+    return _perturbation_target("dplsl", judge, _only_visitor())

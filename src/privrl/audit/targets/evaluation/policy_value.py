@@ -13,7 +13,7 @@ from privrl.audit.targets.evaluation.fits import (
     RUNS,
     cohort,
     fit_target,
-    noised_sums,
+    watch_noised_sum,
 )
 from privrl.data import Tabular, Trajectories
 from privrl.evaluation.private_value import PrivateValue
@@ -46,7 +46,7 @@ def _stays(world: int, each: int = 1) -> Trajectories:
     )
 
 
-_JUDGED = Tabular(np.array([[0.1, 0.9]] * 2))
+_POLICY = Tabular(np.array([[0.1, 0.9]] * 2))
 
 
 def _value(budget: Budget, **more: Any) -> PrivateValue:
@@ -58,9 +58,9 @@ def _private_value(name: str, each: int) -> Target:
     neighbours = [_stays(world, each) for world in (0, 1)]
 
     def fit(data: Trajectories) -> Result:
-        return judge.fit(data, _JUDGED)
+        return judge.fit(data, _POLICY)
 
-    watch = noised_sums(judge.mechanism, fit, neighbours)
+    watch = watch_noised_sum(judge.mechanism, fit, neighbours)
     # Twice as many: half of them decide between attacks on dozens of figures beside the sums.
     return fit_target(name, fit, neighbours, runs=2 * RUNS, watch=watch)
 
@@ -86,7 +86,7 @@ def private_value_grid() -> Target:
     judge = _value(Budget(4.0, 0.01), grid=True)
     return fit_target(
         "private-value-grid",
-        lambda data: judge.fit(data, _JUDGED),
+        lambda data: judge.fit(data, _POLICY),
         [_stays(world) for world in (0, 1)],
         runs=600,
     )

@@ -8,27 +8,27 @@ import numpy as np
 
 from privrl.audit.attacks import evidence
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import target, watched
+from privrl.audit.catalogue import record_calls, target
 from privrl.audit.targets.evaluation.fits import (
     BUDGET,
     FAR,
-    NEVER,
     RANGE,
+    RARE_PROBABILITY,
     RUNS,
     cohort,
     fit_target,
-    noised_sums,
+    watch_noised_sum,
 )
 from privrl.core.types import Array
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation.bellman_error import unit_moments
-from privrl.evaluation.gtd_iterations import Walk, clipped_sum, contributions
+from privrl.evaluation.gtd_iterations import GTDRun, clipped_sum, contributions
 from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.privacy.promise import Budget
 
 
-def _walks(world: int, people: int, behavior: float | None = None) -> Trajectories:
+def _rollouts(world: int, people: int, behavior: float | None = None) -> Trajectories:
     """Everybody goes from the first state to the second; only the last person is rewarded.
 
     Or punished. With `behavior`, everybody's actions are as likely as the judged policy has them,
@@ -36,31 +36,31 @@ def _walks(world: int, people: int, behavior: float | None = None) -> Trajectori
     """
     rewards = np.zeros(2 * people)
     rewards[-2:] = FAR[world]
-    chances = None
+    probs = None
     if behavior is not None:
-        chances = np.full(2 * people, 0.5)
-        chances[-2:] = behavior
+        probs = np.full(2 * people, 0.5)
+        probs[-2:] = behavior
     return cohort(
         np.tile([0, 1], people),
         np.zeros(2 * people, dtype=np.int64),
         rewards,
         num_states=2,
         length=2,
-        behavior=chances,
+        behavior=probs,
     )
 
 
 @target
 def private_lstd() -> Target:
     judge = PrivateLSTD(OneHot(2), RANGE, BUDGET, gamma=0.9, clip=0.1, matrix_weight=0.02)
-    neighbours = [_walks(world, 200) for world in (0, 1)]
-    watch = noised_sums(judge.mechanism, judge.fit, neighbours)
+    neighbours = [_rollouts(world, 200) for world in (0, 1)]
+    watch = watch_noised_sum(judge.mechanism, judge.fit, neighbours)
     return fit_target("private-lstd", judge.fit, neighbours, runs=RUNS, watch=watch)
 
 
-def _iterates() -> Any:
+def _record_iterates() -> Any:
     """Every iterate of `PrivateGTD`, behind the first one."""
-    return watched(Walk, "advance", lambda walk, given, found: walk.state)
+    return record_calls(GTDRun, "advance", lambda rollout, given, found: rollout.state)
 
 
 def _private_gtd(
@@ -90,7 +90,7 @@ def _private_gtd(
 
     @contextmanager
     def watch() -> Iterator[list[Array]]:
-        with _iterates() as states:
+        with _record_iterates() as states:
             yield states
             found = np.stack([np.zeros_like(states[0]), *states])
             sums = np.diff(found, axis=0) * ((judge.batch_units or plan.rate * count) / plan.step)
@@ -108,7 +108,7 @@ def _private_gtd(
                 states.extend(evidence(sums, *known))
             else:
                 stds = plan.noise * np.array([plan.bound(k) for k in range(plan.iterations)])
-                logs = [_in_one_step(sums, np.stack(one), stds) for one in known]
+                logs = [_log_likelihood(sums, np.stack(one), stds) for one in known]
                 states.append(np.array([logs[1] - logs[0]]))
 
     return fit_target(
@@ -124,7 +124,7 @@ def _private_gtd(
 @target
 def private_gtd() -> Target:
     """What anybody contributes depends on the iterate, if only a little: enough for differences."""
-    neighbours = [_walks(world, 5) for world in (0, 1)]
+    neighbours = [_rollouts(world, 5) for world in (0, 1)]
     return _private_gtd("private-gtd", RUNS, neighbours, iterations=4, step=0.5)
 
 
@@ -134,7 +134,7 @@ def private_gtd_sampled() -> Target:
 
     Somebody is seldom drawn, and twenty times over; who is drawn every time if at all is seen.
     """
-    neighbours = [_walks(world, 20) for world in (0, 1)]
+    neighbours = [_rollouts(world, 20) for world in (0, 1)]
     return _private_gtd(
         "private-gtd-sampled",
         3200,
@@ -146,7 +146,7 @@ def private_gtd_sampled() -> Target:
     )
 
 
-def _in_one_step(sums: Array, each: Array, stds: Array) -> float:
+def _log_likelihood(sums: Array, each: Array, stds: Array) -> float:
     """log of how likely `sums` are, up to a constant, if any one row of `each` is in them."""
     rows = (np.sum(sums * each, axis=1) - np.sum(each * each, axis=1) / 2.0) / stds**2
     return float(np.logaddexp.reduce(rows))
@@ -155,7 +155,7 @@ def _in_one_step(sums: Array, each: Array, stds: Array) -> float:
 @target
 def private_gtd_one_pass() -> Target:
     """The last person is in either of two steps; nobody else contributes anything to speak of."""
-    neighbours = [_walks(world, 6) for world in (0, 1)]
+    neighbours = [_rollouts(world, 6) for world in (0, 1)]
     more: dict[str, Any] = {"iterations": 2, "batch_units": 3, "step": 0.001}
     return _private_gtd("private-gtd-one-pass", RUNS, neighbours, **more)
 
@@ -163,7 +163,7 @@ def private_gtd_one_pass() -> Target:
 @target
 def private_gtd_secret_steps() -> Target:
     """Twenty steps and a small budget, kept only if nobody knows the last person's step."""
-    neighbours = [_walks(world, 40) for world in (0, 1)]
+    neighbours = [_rollouts(world, 40) for world in (0, 1)]
     more: dict[str, Any] = {"iterations": 20, "batch_units": 2, "step": 0.001}
     budget = Budget(2.0, 0.01)
     return _private_gtd("private-gtd-secret-steps", RUNS, neighbours, budget, **more)
@@ -175,7 +175,7 @@ def private_gtd_primal_dual() -> Target:
     return _private_gtd(
         "private-gtd-primal-dual",
         RUNS,
-        [_walks(world, 100, behavior=NEVER) for world in (0, 1)],
+        [_rollouts(world, 100, behavior=RARE_PROBABILITY) for world in (0, 1)],
         policy=Tabular.uniform(2, 2),
         weight_cap=1000.0,
         form="primal-dual",
@@ -189,10 +189,10 @@ def private_gtd_not_a_number() -> Target:
     """Ratios so large that what the person adds is infinity less infinity, or as likely as not."""
 
     def data(behavior: float) -> Trajectories:
-        chances = np.full(10, 0.5)
-        chances[-2:] = behavior
+        probs = np.full(10, 0.5)
+        probs[-2:] = behavior
         zeros = np.zeros(10, np.int64)
-        return cohort(zeros, zeros, np.ones(10), num_states=2, length=2, behavior=chances)
+        return cohort(zeros, zeros, np.ones(10), num_states=2, length=2, behavior=probs)
 
     return _private_gtd(
         "private-gtd-not-a-number",

@@ -14,7 +14,7 @@ from privrl.privacy.certificate import Assumption, Certificate
 
 
 @dataclass(frozen=True)
-class Start:
+class WarmStart:
     """A critic to start from."""
 
     weights: Floats | None = None
@@ -23,23 +23,25 @@ class Start:
     assumptions: tuple[Assumption, ...] = ()
 
     @property
-    def described(self) -> str | None:
+    def fingerprint(self) -> str | None:
         """Which one it is, for the checkpoint."""
         if self.weights is None:
             return None
         return hashlib.sha256(self.weights.tobytes()).hexdigest()
 
 
-def start_of(critic: Any) -> Start:
+def make_warm_start(critic: Any) -> WarmStart:
     if critic is None:
-        return Start()
+        return WarmStart()
     weights = getattr(critic, "weights", critic)
     try:
         array = np.asarray(weights, dtype=np.float64).ravel()
     except (TypeError, ValueError):
-        raise InputError("critic must be fitted values, such as DPLSL's, or weights.") from None
+        raise InputError(
+            "must be fitted values, such as DPLSL's, or weights.", field="critic"
+        ) from None
     if not np.all(np.isfinite(array)):
-        raise InputError("critic must have finite weights.")
+        raise InputError("must have finite weights.", field="critic")
     features, promise = getattr(critic, "features", None), getattr(critic, "promise", None)
     if isinstance(promise, Certificate):
         told = Assumption(
@@ -47,9 +49,9 @@ def start_of(critic: Any) -> Start:
             f"{promise.epsilon:.4g} at delta {promise.delta:.4g}, about other people",
             "not enforced: for a person in both, the two costs add up",
         )
-        return Start(array, features, promise, (told,))
+        return WarmStart(array, features, promise, (told,))
     without = "" if promise is None else ", though it has no certificate"
     told = Assumption(
         f"the critic to start from is public{without}", "not enforced: it is the caller's"
     )
-    return Start(array, features, None, (told,))
+    return WarmStart(array, features, None, (told,))

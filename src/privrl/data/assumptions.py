@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from privrl.data.readers.tables import inspected
+from privrl.data.readers.tables import inspect_footers
 from privrl.data.stream import TrajectoryStream
 from privrl.data.trajectories import Trajectories
 from privrl.privacy.certificate import Assumption
@@ -27,7 +27,7 @@ DECLARED_PUBLIC = Assumption(
 )
 
 
-def assumed(data: Any, public: bool = False) -> tuple[Assumption, ...]:
+def data_assumptions(data: Any, public: bool = False) -> tuple[Assumption, ...]:
     """What is assumed of trajectories, of a stream of them, or of some of their batches.
 
     `public` says that the fit shows diagnostics, because the caller declared the data public.
@@ -37,7 +37,7 @@ def assumed(data: Any, public: bool = False) -> tuple[Assumption, ...]:
         stance, estimated = data.invalid, data.behavior.source == "estimated"
     elif isinstance(data, TrajectoryStream):
         stance = data.plan.invalid
-        told = inspected(data.paths, data.plan)[1]["behavior"].get("source")
+        told = inspect_footers(data.paths, data.plan)[1]["behavior"].get("source")
         known = data.behavior is not None or data.plan.behavior_prob is None
         estimated = told == "estimated" and not known
     listed = [NEUTRAL if stance == "neutral" else VALIDATED]

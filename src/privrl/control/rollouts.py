@@ -1,20 +1,20 @@
-"""The public walk: where a behaviour leads that does not look at rewards, and what it was paid.
+"""The public rollout: where a behaviour leads that does not look at rewards, and what it was paid.
 
-A `Walk` is a fixed number of steps through an environment, starting afresh after each end, by a
+A `Rollout` is a fixed number of steps through an environment, starting afresh after each end, by a
 behaviour policy that sees observations only. If dynamics, termination and failures of the
-environment do not depend on the reward function, everything of a walk but `reward` has the same law
-for every reward function: it is *public*, and `public()` is the walk without the rest. What this
-supposes about the environment no code can check; the certificate lists it.
+environment do not depend on the reward function, everything of a rollout but `reward` has the same
+law for every reward function: it is *public*, and `public()` is the rollout without the rest. What
+this supposes about the environment no code can check; the certificate lists it.
 
 Rewards are read in a way that cannot fail: what is no number is NaN, and those who use it decide
 what that counts as (0, everywhere in this package). In an environment of Gymnasium's that raises an
 error, the episode ends with the step before it, as if a clock had run out; the error is not shown
 in private runs, since its words may hold rewards, and neither are warnings.
 
-A `SampledWalk` also knows where its steps *could* have led: from the state of each step its action
-is taken again, with fresh chances. That takes an environment which can be put into any state, so a
-compiled one; of others a walk knows only where its own steps led. What is drawn so is public too,
-but for `paid`.
+A `SampledRollout` also knows where its steps *could* have led: from the state of each step its
+action is taken again, with fresh randomness. That takes an environment which can be put into any
+state, so a compiled one; of others a rollout knows only where its own steps led. What is drawn so
+is public too, but for `paid`.
 """
 
 from contextlib import nullcontext
@@ -44,7 +44,7 @@ RewardOf = Literal["arrival", "step"]
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class Rollout:
     """Steps in order: observations (n,) or (n, k), actions, where each led, ends, and rewards."""
 
     observation: NDArray[Any]
@@ -53,13 +53,13 @@ class Walk:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     reward: Floats | None = None
-    """**Private**; None in the public part of a walk."""
+    """**Private**; None in the public part of a rollout."""
 
     def __len__(self) -> int:
         return len(self.action)
 
-    def public(self) -> "Walk":
-        """The walk without its rewards."""
+    def public(self) -> "Rollout":
+        """The rollout without its rewards."""
         return replace(self, reward=None)
 
     def points(self, reward_of: RewardOf) -> Floats:
@@ -71,10 +71,10 @@ class Walk:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SampledWalk(Walk):
-    """A walk, and for each of m rows K places where a step could have led.
+class SampledRollout(Rollout):
+    """A rollout, and for each of m rows K places where a step could have led.
 
-    Successor k of a row has the chance `chances[row, k]`; those of a row sum to 1.
+    Successor k of a row has the probability `probs[row, k]`; those of a row sum to 1.
     """
 
     row: NDArray[np.int64]
@@ -86,19 +86,19 @@ class SampledWalk(Walk):
     ends: NDArray[np.bool_]
     """(m, K): whether the episode terminates there."""
 
-    chances: Floats
+    probs: Floats
     """(m, K)."""
 
     paid: Floats | None = None
-    """(m, K), **private**; None in the public part of a walk, and where nobody looked."""
+    """(m, K), **private**; None in the public part of a rollout, and where nobody looked."""
 
-    def public(self) -> "SampledWalk":
+    def public(self) -> "SampledRollout":
         return replace(self, reward=None, paid=None)
 
     @property
-    def uneven(self) -> Floats | None:
-        """The chances, or None where all are alike: then outcomes are samples."""
-        return None if np.ptp(self.chances) == 0.0 else self.chances
+    def unequal_probs(self) -> Floats | None:
+        """The probabilities, or None where all are alike: then outcomes are samples."""
+        return None if np.ptp(self.probs) == 0.0 else self.probs
 
     def reward_points(self, reward_of: RewardOf) -> Floats:
         """What the reward of each successor is a function of, row by row: m K of them."""
@@ -108,16 +108,16 @@ class SampledWalk(Walk):
         return np.repeat(self.points("step")[first], self.led.shape[1], axis=0)
 
 
-def pooled(walked: SampledWalk) -> SampledWalk:
+def pool_successors(rollout: SampledRollout) -> SampledRollout:
     """The same of discrete states with one row for each state and action, however often visited.
 
     Its successors are the distinct ones, each with the share of the draws that led there; so what
-    they paid is the mean over these. Rows with fewer repeat their first one, with chance 0.
+    they paid is the mean over these. Rows with fewer repeat their first one, with probability 0.
     """
     # One number says where from, one where to and whether that is the end.
-    pairs = walked.observation.astype(np.int64) * (1 + walked.action.max()) + walked.action
+    pairs = rollout.observation.astype(np.int64) * (1 + rollout.action.max()) + rollout.action
     row = np.unique(pairs, return_inverse=True)[1].ravel()
-    led, ends, weights = (x[walked.row] for x in (walked.led, walked.ends, walked.chances))
+    led, ends, weights = (x[rollout.row] for x in (rollout.led, rollout.ends, rollout.probs))
     width = 2 * (1 + int(led.max()))
     steps, where = np.unique(row[:, None] * width + 2 * led + ends, return_inverse=True)
     where, owner = where.ravel(), steps // width
@@ -132,63 +132,63 @@ def pooled(walked: SampledWalk) -> SampledWalk:
         made[owner, place] = values
         return made
 
-    def filled(values: Any) -> Any:
+    def fill_table(values: Any) -> Any:
         return table(values, values[first][:, None])
 
-    chances = table(shares, 0.0)
+    probs = table(shares, 0.0)
     paid = None
-    if walked.paid is not None:
-        sums = np.bincount(where, weights.ravel() * walked.paid[walked.row].ravel())
-        paid = filled(sums / shares)
+    if rollout.paid is not None:
+        sums = np.bincount(where, weights.ravel() * rollout.paid[rollout.row].ravel())
+        paid = fill_table(sums / shares)
     return replace(
-        walked,
+        rollout,
         row=row,
-        led=filled(steps % width // 2),
-        ends=filled(steps % 2 == 1),
-        chances=chances / chances.sum(axis=1, keepdims=True),
+        led=fill_table(steps % width // 2),
+        ends=fill_table(steps % 2 == 1),
+        probs=probs / probs.sum(axis=1, keepdims=True),
         paid=paid,
     )
 
 
-def walk(
+def collect_rollout(
     env: Env, behaviour: Policy | None, key: jax.Array, steps: int, *, private: bool = True
-) -> Walk:
+) -> Rollout:
     """`steps` steps of `behaviour` in `env`; None takes each action equally often.
 
     An environment of Gymnasium's that keeps failing gives fewer. Unless the run is `private`, its
     errors are raised.
     """
-    _same_actions(env, behaviour)
+    _check_num_actions(env, behaviour)
     if isinstance(env, HostEnvironment):
-        return _checked(_on_host(env, behaviour, key, steps, private), env)
+        return _check_observations(_host_rollout(env, behaviour, key, steps, private), env)
     with jax.enable_x64(True):
         if behaviour is None:
-            return _of_rows(_blind(env, key, steps), env)
-        act = _following(behaviour)
-        return _of_rows(jax.jit(lambda key: rollout(env, act, key, steps)[1])(key), env)
+            return _from_transitions(_random_rollout(env, key, steps), env)
+        act = _make_act(behaviour)
+        return _from_transitions(jax.jit(lambda key: rollout(env, act, key, steps)[1])(key), env)
 
 
-def _same_actions(env: Env, behaviour: Policy | None) -> None:
+def _check_num_actions(env: Env, behaviour: Policy | None) -> None:
     if behaviour is not None and behaviour.num_actions != env.num_actions:
         raise InputError(
             f"behaviour has {behaviour.num_actions} actions, and {env.name} {env.num_actions}."
         )
 
 
-def _following(behaviour: Policy) -> Acts:
+def _make_act(behaviour: Policy) -> Acts:
     """It holds arrays, so that nothing compiled for it can be kept."""
 
     def act(key: jax.Array, observation: Any) -> Any:
-        return _drawn(key, behaviour.probabilities(observation[None])[0])
+        return _sample_action(key, behaviour.probabilities(observation[None])[0])
 
     return act
 
 
 # So many successors fit into memory, whatever a state is.
-_MOST_DRAWN = 2 * 10**7
+_MAX_SUCCESSORS = 2 * 10**7
 
 
-def walk_sampling(
+def collect_sampled_rollout(
     env: Env,
     behaviour: Policy | None,
     key: jax.Array,
@@ -197,12 +197,12 @@ def walk_sampling(
     *,
     read: bool,
     private: bool = True,
-) -> SampledWalk:
-    """`walk`, and `samples` successors of each step; what they paid is looked at if `read`.
+) -> SampledRollout:
+    """`rollout`, and `samples` successors of each step; what they paid is looked at if `read`.
 
-    The steps are those of `walk` with the same key. In one of Gymnasium's environments the only
-    successor of a step is the one it had: `pooled` makes more of them where states are discrete,
-    and others are refused.
+    The steps are those of `rollout` with the same key. In one of Gymnasium's environments the only
+    successor of a step is the one it had: `pool_successors` makes more of them where states are
+    discrete, and others are refused.
     """
     if isinstance(env, HostEnvironment):
         if not isinstance(env.observation, Discrete):
@@ -210,43 +210,46 @@ def walk_sampling(
                 f"{env.name} observes vectors and cannot be stepped twice from one state: use an "
                 "environment that compiles, or one of discrete states."
             )
-        own = walk(env, behaviour, key, steps, private=private)
+        own = collect_rollout(env, behaviour, key, steps, private=private)
         assert own.reward is not None
-        return SampledWalk(
+        return SampledRollout(
             **vars(own),
             row=np.arange(len(own)),
             led=own.next_observation[:, None],
             ends=own.terminated[:, None],
-            chances=np.ones((len(own), 1)),
+            probs=np.ones((len(own), 1)),
             paid=own.reward[:, None] if read else None,
         )
-    if steps * samples > _MOST_DRAWN:
+    if steps * samples > _MAX_SUCCESSORS:
         raise InputError(
-            f"{steps:,} steps with {samples:,} successors each are more than {_MOST_DRAWN:,}: use "
+            f"{steps:,} steps with {samples:,} successors each are more than "
+            f"{_MAX_SUCCESSORS:,}: use "
             "fewer steps or samples."
         )
-    _same_actions(env, behaviour)
+    _check_num_actions(env, behaviour)
     with jax.enable_x64(True):
         if behaviour is None:
-            rows, after = _blind_sampling(env, key, steps, samples, read)
+            rows, after = _sample_random_successors(env, key, steps, samples, read)
         else:
-            act = _following(behaviour)
-            rows, after = jax.jit(lambda key: _sampling(env, act, key, steps, samples, read))(key)
-        own = _of_rows(rows, env)
+            act = _make_act(behaviour)
+            rows, after = jax.jit(
+                lambda key: _sample_successors(env, act, key, steps, samples, read)
+            )(key)
+        own = _from_transitions(rows, env)
     led, ends, paid = after
-    made = SampledWalk(
+    made = SampledRollout(
         **vars(own),
         row=np.arange(steps),
         led=np.asarray(led),
         ends=np.asarray(ends, bool),
-        chances=np.full((steps, samples), 1.0 / samples),
+        probs=np.full((steps, samples), 1.0 / samples),
         paid=np.asarray(paid, np.float64) if read else None,
     )
     _refuse_infinite(made.led, env)
     return made
 
 
-def walk_greedily(
+def collect_greedy_rollout(
     env: Env,
     head: Head,
     parameters: Floats,
@@ -255,16 +258,19 @@ def walk_greedily(
     steps: int,
     *,
     private: bool = True,
-) -> Walk:
-    """`walk` by `greedy(head, parameters, explore)`; other parameters need no compiling anew."""
+) -> Rollout:
+    """`rollout` by `greedy_policy(head, parameters, explore)`; other parameters need no compiling
+    anew."""
     if isinstance(env, HostEnvironment):
-        return walk(env, greedy(head, parameters, explore), key, steps, private=private)
+        return collect_rollout(
+            env, greedy_policy(head, parameters, explore), key, steps, private=private
+        )
     with jax.enable_x64(True):
         values = jnp.asarray(parameters.ravel())
-        return _of_rows(_greedily(env, head, values, explore, key, steps), env)
+        return _from_transitions(_greedy_rollout(env, head, values, explore, key, steps), env)
 
 
-def greedy(head: Head, parameters: Floats, explore: float = 0.0) -> Policy:
+def greedy_policy(head: Head, parameters: Floats, explore: float = 0.0) -> Policy:
     """The action of the largest value, or any with probability `explore`."""
     values = parameters.reshape(head.shape)
     if isinstance(head, Layers):
@@ -272,8 +278,8 @@ def greedy(head: Head, parameters: Floats, explore: float = 0.0) -> Policy:
     return EpsilonGreedy(values, explore, head.features if isinstance(head, Linear) else None)
 
 
-def _of_rows(rows: Transitions, env: Env) -> Walk:
-    made = Walk(
+def _from_transitions(rows: Transitions, env: Env) -> Rollout:
+    made = Rollout(
         np.asarray(rows.observation),
         np.asarray(rows.action, np.int64),
         np.asarray(rows.next_observation),
@@ -281,10 +287,10 @@ def _of_rows(rows: Transitions, env: Env) -> Walk:
         np.asarray(rows.truncated, bool),
         np.asarray(rows.reward, np.float64),
     )
-    return _checked(made, env)
+    return _check_observations(made, env)
 
 
-def _checked(made: Walk, env: Env) -> Walk:
+def _check_observations(made: Rollout, env: Env) -> Rollout:
     for seen in (made.observation, made.next_observation):
         _refuse_infinite(seen, env)
     return made
@@ -296,12 +302,12 @@ def _refuse_infinite(seen: Any, env: Env) -> None:
 
 
 @partial(jax.jit, static_argnums=(0, 2))
-def _blind(env: Environment[Any, Any], key: jax.Array, steps: int) -> Any:
+def _random_rollout(env: Environment[Any, Any], key: jax.Array, steps: int) -> Any:
     return rollout(env, random_policy(env.num_actions), key, steps)[1]
 
 
 @dataclass(frozen=True)
-class _Open(Environment[Any, Any]):
+class _FullyObserved(Environment[Any, Any]):
     """The same environment, of which the inner state itself is observed."""
 
     env: Environment[Any, Any]
@@ -325,8 +331,8 @@ class _Open(Environment[Any, Any]):
     def _draw(self, key: jax.Array) -> Any:
         return self.env._draw(key)
 
-    def _move(self, chance: Any, inner: Any, action: jax.Array, params: Any) -> Any:
-        return self.env._move(chance, inner, action, params)
+    def _move(self, prob: Any, inner: Any, action: jax.Array, params: Any) -> Any:
+        return self.env._move(prob, inner, action, params)
 
     def _observe(self, inner: Any, params: Any) -> Any:
         return inner
@@ -335,42 +341,42 @@ class _Open(Environment[Any, Any]):
         return self.env.render(state, params)
 
 
-def _sampling(
+def _sample_successors(
     env: Environment[Any, Any], act: Acts, key: jax.Array, steps: int, samples: int, read: bool
 ) -> Any:
     """The steps, and of their successors (steps, samples): observations, ends and rewards."""
     given = env.default_params
 
-    def seen(inner: Any) -> Any:
+    def observe(inner: Any) -> Any:
         return env._observe(inner, given)
 
     def choose_action(key: jax.Array, inner: Any) -> Any:
-        return act(key, seen(inner))
+        return act(key, observe(inner))
 
-    rows = rollout(_Open(env, env.step_limit), choose_action, key, steps)[1]
+    rows = rollout(_FullyObserved(env, env.step_limit), choose_action, key, steps)[1]
     # The rollout splits the same key, into fewer parts than this number.
     keys = jax.random.split(jax.random.fold_in(key, 2**31), (steps, samples))
 
-    def again(keys: Any, inner: Any, action: Any) -> Any:
-        return jax.vmap(lambda key: env.step(key, env.at(inner), action))(keys)
+    def resample(keys: Any, inner: Any, action: Any) -> Any:
+        return jax.vmap(lambda key: env.step(key, env.state_at(inner), action))(keys)
 
-    after = jax.vmap(again)(keys, rows.observation, rows.action)
+    after = jax.vmap(resample)(keys, rows.observation, rows.action)
     shown = rows._replace(
-        observation=jax.vmap(seen)(rows.observation),
-        next_observation=jax.vmap(seen)(rows.next_observation),
+        observation=jax.vmap(observe)(rows.observation),
+        next_observation=jax.vmap(observe)(rows.next_observation),
     )
     return shown, (after.final_observation, after.terminated, after.reward if read else None)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3, 4))
-def _blind_sampling(
+def _sample_random_successors(
     env: Environment[Any, Any], key: jax.Array, steps: int, samples: int, read: bool
 ) -> Any:
-    return _sampling(env, random_policy(env.num_actions), key, steps, samples, read)
+    return _sample_successors(env, random_policy(env.num_actions), key, steps, samples, read)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 5))
-def _greedily(
+def _greedy_rollout(
     env: Environment[Any, Any],
     head: Head,
     parameters: jax.Array,
@@ -379,15 +385,15 @@ def _greedily(
     steps: int,
 ) -> Any:
     def act(key: jax.Array, observation: Any) -> Any:
-        values = head.out(parameters, head.inputs(observation[None]))[0]
+        values = head.apply(parameters, head.inputs(observation[None]))[0]
         best = jnp.arange(head.outputs) == jnp.argmax(values)
-        return _drawn(key, (1.0 - explore) * best + explore / head.outputs)
+        return _sample_action(key, (1.0 - explore) * best + explore / head.outputs)
 
     return rollout(env, act, key, steps)[1]
 
 
-def _drawn(key: jax.Array, chances: Any) -> Any:
-    return choose(jnp, chances, jax.random.uniform(key, (), chances.dtype)).astype(jnp.int32)
+def _sample_action(key: jax.Array, probs: Any) -> Any:
+    return choose(jnp, probs, jax.random.uniform(key, (), probs.dtype)).astype(jnp.int32)
 
 
 # --- Gymnasium's environments ---------------------------------------------------------------------
@@ -395,9 +401,9 @@ def _drawn(key: jax.Array, chances: Any) -> Any:
 _Row = tuple[Any, int, Any, bool, bool, float]
 
 
-def _on_host(
+def _host_rollout(
     env: HostEnvironment, behaviour: Policy | None, key: jax.Array, steps: int, private: bool
-) -> Walk:
+) -> Rollout:
     """One episode after the other, until there are `steps` steps or were as many episodes."""
     draw = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     observed = env.observation
@@ -412,7 +418,7 @@ def _on_host(
     if not rows:
         raise InputError(f"{env.name} gave no step at all: try it without a budget, to see why.")
     columns = list(zip(*rows, strict=True))
-    return Walk(
+    return Rollout(
         np.array(columns[0], kind).reshape(len(rows), *shape),
         np.array(columns[1], np.int64),
         np.array(columns[2], kind).reshape(len(rows), *shape),
@@ -435,8 +441,8 @@ def _episode(
     shape, kind = like
     begun = len(rows)
 
-    def observed(seen: Any) -> Any:
-        found: NDArray[Any] = np.asarray(env._seen(seen), kind)
+    def to_array(seen: Any) -> Any:
+        found: NDArray[Any] = np.asarray(env._to_observation(seen), kind)
         if found.shape != shape:
             raise InputError(
                 f"{env.name} gave an observation of the shape {found.shape}, not {shape}."
@@ -445,17 +451,17 @@ def _episode(
 
     try:
         seen, _ = env.env.reset(seed=int(draw.integers(2**31 - 1)))
-        now = observed(seen)
+        now = to_array(seen)
         while len(rows) < steps:
             if behaviour is None:
                 action = int(draw.integers(env.num_actions))
             else:
-                chances = np.asarray(behaviour.probabilities(now[None]))[0]
-                action = int(choose(np, chances, np.asarray(draw.random())))
-            seen, reward, terminated, truncated, _ = env.env.step(env._act(action))
-            after = observed(seen)
+                probs = np.asarray(behaviour.probabilities(now[None]))[0]
+                action = int(choose(np, probs, np.asarray(draw.random())))
+            seen, reward, terminated, truncated, _ = env.env.step(env._to_action(action))
+            after = to_array(seen)
             ended, late = bool(terminated), bool(truncated) and not terminated
-            rows.append((now, action, after, ended, late, _number(reward)))
+            rows.append((now, action, after, ended, late, _to_float(reward)))
             if ended or late:
                 return
             now = after
@@ -466,10 +472,10 @@ def _episode(
             rows[-1] = (*rows[-1][:4], True, rows[-1][5])
 
 
-def _number(reward: Any) -> float:
+def _to_float(reward: Any) -> float:
     """The reward, or NaN for what is no number."""
     try:
-        value = noise.numbers("reward", reward)
+        value = noise.as_float64("reward", reward)
     except Exception:  # an object of the caller's may do anything
         return float("nan")
     return float(value.ravel()[0]) if value.size == 1 else float("nan")

@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr
 
 from privrl.core.types import Floats
-from privrl.privacy.second_accountant.pairs import FAR, Limits, Pair, log_gaps, log_sum
+from privrl.privacy.second_accountant.pairs import FAR, Limits, Pair, log_diff_exp, logsumexp
 
 _SIZE = 2**17  # points of the FFT
 
 
 @dataclass(frozen=True)
-class AllottedPair(Pair):
+class AllocationPair(Pair):
     """(1/T) sum of N(m e_k, I), and the same with -m (one replaced) or N(0, I) (one removed).
 
     It dominates: with W_t and V_t the likelihood ratios of the two contributions of step t against
     noise alone, H_gamma is E[(sum of (W_t - gamma V_t))_+] / T. Given the steps before it, every
     stop-loss transform of W_t - gamma V_t is largest for opposite contributions, by the argument
-    for `ExchangedPair`; that is convex order, which sums keep if each is replaced in turn, from the
-    last to the first.
+    for `PoissonReplacePair`; that is convex order, which sums keep if each is replaced in turn,
+    from the last to the first.
     """
 
     m: float
@@ -32,41 +32,43 @@ class AllottedPair(Pair):
     lean: float = 0.0  # the loss at which the statistic of `cells` tells most
 
     @property
-    def _known(self) -> float:
+    def _known_step_mu(self) -> float:
         return self.m * (2 if self.exchanged else 1)
 
     @property
     def limits(self) -> Limits:
-        return Limits(0.0, math.inf, math.inf, self._known**2 / 2 + FAR * self._known)
+        return Limits(
+            0.0, math.inf, math.inf, self._known_step_mu**2 / 2 + FAR * self._known_step_mu
+        )
 
     def log_moment(self, orders: Floats) -> Floats:
         # Told the step, it is Gaussian noise.
-        known = orders * (orders - 1) * self._known**2 / 2
-        integers, moments = _allotted_moments(self.m, self.steps, self.exchanged)
+        known = orders * (orders - 1) * self._known_step_mu**2 / 2
+        integers, moments = _allocation_moments(self.m, self.steps, self.exchanged)
         secret = np.interp(orders, np.r_[1, integers], np.r_[0, moments], right=math.inf)
         return np.minimum(known, secret)
 
     def cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         return self._cells(cuts, False)
 
-    def mirrored(self, cuts: Floats) -> tuple[Floats, Floats]:
+    def mirror_cells(self, cuts: Floats) -> tuple[Floats, Floats]:
         """The cells of the mirror image."""
         return self._cells(cuts, True)
 
     def _cells(self, cuts: Floats, backward: bool) -> tuple[Floats, Floats]:
-        p, q, loss = _by_loss(self, backward)
+        p, q, loss = _masses_by_loss(self, backward)
         at = np.searchsorted(loss, cuts)
 
-        def within(masses: Floats) -> Floats:
+        def log_cell_masses(masses: Floats) -> Floats:
             sums = np.add.reduceat(masses, at)[:-1]
             with np.errstate(divide="ignore"):
                 return np.log(np.where(at[1:] > at[:-1], sums, 0.0))
 
-        return within(p), within(q)
+        return log_cell_masses(p), log_cell_masses(q)
 
 
 @lru_cache(maxsize=8)
-def _by_loss(pair: AllottedPair, backward: bool) -> tuple[Floats, Floats, Floats]:
+def _masses_by_loss(pair: AllocationPair, backward: bool) -> tuple[Floats, Floats, Floats]:
     """The statistic's masses under both laws, and their losses, in rising order of these.
 
     Less of the first and more of the second law than there is, whatever was rounded; a 0 at the
@@ -123,7 +125,7 @@ def _statistic(m: float, steps: int, exchanged: bool, lean: float) -> tuple[_Mas
     unit = 8 * float(np.finfo(np.float64).eps) * math.log2(size)
 
     def spectrum(mean: float) -> NDArray[np.complex128]:
-        weights = np.bincount(index, np.exp(log_gaps(log_ndtr(mean - edges))), size)
+        weights = np.bincount(index, np.exp(log_diff_exp(log_ndtr(mean - edges))), size)
         return np.fft.rfft(weights)
 
     absent = spectrum(0.0)
@@ -140,7 +142,7 @@ def _statistic(m: float, steps: int, exchanged: bool, lean: float) -> tuple[_Mas
 
 
 @lru_cache(maxsize=16)
-def _allotted_moments(m: float, steps: int, exchanged: bool) -> tuple[Floats, Floats]:
+def _allocation_moments(m: float, steps: int, exchanged: bool) -> tuple[Floats, Floats]:
     """K of the pair, and of its mirror image, at some integers: the larger of the two.
 
     With A = mean of W and B = mean of V over the T steps, e^K = E[A^a B^(1-a)] under noise alone.
@@ -163,25 +165,25 @@ def _allotted_moments(m: float, steps: int, exchanged: bool) -> tuple[Floats, Fl
     gap = 0.1
     u = np.arange(-45.0, math.log(most * steps) + 2 * most * m**2 + 14 * m + 8, gap)
 
-    def kept(v: Floats) -> Floats:
+    def log_expectations(v: Floats) -> Floats:
         """log E[W^j e^(-t v / T)] / j! for all t, down, and j, across."""
         with np.errstate(divide="ignore", over="ignore"):
             shares = np.exp(-np.exp(u[:, None] - math.log(steps)) * v) @ weights
             return np.asarray(np.log(shares) + powers)
 
     def integral(of: Floats, a: int) -> float:
-        return float(log_sum((a - 1) * u + of)) + math.log(gap) - float(gammaln(a - 1))
+        return float(logsumexp((a - 1) * u + of)) + math.log(gap) - float(gammaln(a - 1))
 
     down, up = (np.exp(sign * m * z - m**2 / 2) for sign in (-1, 1))
     moments = []
     if exchanged:
-        both = _log_power(kept(down), steps)
+        both = _log_power(log_expectations(down), steps)
         for a in orders:
             scale = float(gammaln(a + 1)) - a * math.log(steps)
             moments.append(integral(both[:, a], int(a)) + scale)
     else:
         gone = _log_power(powers[None, :], steps)[0]
-        come = kept(up)[:, 0] * steps
+        come = log_expectations(up)[:, 0] * steps
         for a in orders:
             ahead = float(gammaln(a + 1)) - a * math.log(steps) + gone[a]
             back = integral(come, int(a))
@@ -194,7 +196,7 @@ def _log_power(logs: Floats, times: int) -> Floats:
 
     def product(one: Floats, other: Floats) -> Floats:
         degrees = range(one.shape[1])
-        return np.stack([log_sum(one[:, : k + 1] + other[:, k::-1]) for k in degrees], axis=1)
+        return np.stack([logsumexp(one[:, : k + 1] + other[:, k::-1]) for k in degrees], axis=1)
 
     found: Floats | None = None
     while times:

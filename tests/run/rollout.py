@@ -1,4 +1,4 @@
-"""A learner that learns nothing, to run: a random walk, compiled, with a key for each lane."""
+"""A learner that learns nothing, to run: a random walk, compiled, with a key for each replica."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Walk:
+class Rollout:
     """place <- place + drift + spread x noise in each episode, which returns the place."""
 
     start: float = 0.0
     width: int = 1
-    """How many places each lane keeps, all alike: makes states of other shapes."""
+    """How many places each replica keeps, all alike: makes states of other shapes."""
 
     @property
     def sweepable(self) -> tuple[str, ...]:
         return ("drift", "spread")
 
     def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> State:
-        lanes = keys.shape[0]
+        replicas = keys.shape[0]
         whole = {"drift": 0.0, "spread": 1.0} | dict(settings)
         return State(
-            jnp.full((lanes, self.width), self.start),
+            jnp.full((replicas, self.width), self.start),
             keys,
-            jnp.broadcast_to(whole["drift"], (lanes,)),
-            jnp.broadcast_to(whole["spread"], (lanes,)),
+            jnp.broadcast_to(whole["drift"], (replicas,)),
+            jnp.broadcast_to(whole["spread"], (replicas,)),
             jnp.zeros((), jnp.int32),
         )
 
@@ -49,7 +49,7 @@ class Walk:
 
 
 @partial(jax.jit, static_argnums=(0, 2))
-def _advance(walk: Walk, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
+def _advance(rollout: Rollout, state: State, episodes: int) -> tuple[State, dict[str, jax.Array]]:
     def step(now: State, _: Any) -> tuple[State, tuple[jax.Array, jax.Array]]:
         keys = jax.vmap(partial(jax.random.fold_in, data=now.time))(now.keys)
         noise = jax.vmap(jax.random.normal)(keys)
@@ -61,4 +61,4 @@ def _advance(walk: Walk, state: State, episodes: int) -> tuple[State, dict[str, 
     return state, {"return": places.T, "length": lengths.T}
 
 
-WALK: Program = Walk()
+ROLLOUT: Program = Rollout()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from privrl.core.errors import Front, InputError, Option, in_python
+from privrl.core.errors import InputError, Option, OptionFormatter, python_option
 
 # By how Python writes them: the options that have other names, or other values, than parameters.
 _OPTIONS = {
@@ -18,7 +18,7 @@ _OPTIONS = {
 }
 
 
-def front(context: Any) -> Front:
+def option_formatter(context: Any) -> OptionFormatter:
     """The words for the command of a context of Typer's, as it was called.
 
     What a sentence says of a given value is said of an option only if the option was given: the
@@ -27,34 +27,34 @@ def front(context: Any) -> Front:
     options = {one.name: one.opts[0] for one in context.command.params if "--" in one.opts[0]}
     sources = {name: context.get_parameter_source(name) for name in options}
     said = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
-    keys = _keys(context.params.get("config")) - said
+    keys = _config_keys(context.params.get("config")) - said
 
-    def words(one: Option) -> str:
+    def format_option(one: Option) -> str:
         named = one._replace(name=_OPTIONS.get(one.name, one).name)
-        name, value, _ = _OPTIONS.get(in_python(one), named)
-        shown = _shown(value)
+        name, value, _ = _OPTIONS.get(python_option(one), named)
+        shown = _format_value(value)
         if not name:
             return shown
         if name in keys:
             plain = value if isinstance(value, bool | int | float) else shown
             return name if value is None else f"{name} = {json.dumps(plain)}"
         if name not in options or (one.given and name not in said):
-            return in_python(one)
+            return python_option(one)
         return f"{options[name]} {shown}".rstrip()
 
-    return words
+    return format_option
 
 
-def _keys(config: Path | None) -> set[str]:
+def _config_keys(config: Path | None) -> set[str]:
     if config is not None:
-        from privrl.run.parsing import configured
+        from privrl.run.parsing import read_config
 
         with suppress(InputError):
-            return set(configured(config))
+            return set(read_config(config))
     return set()
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """A value as it is typed."""
     if isinstance(value, Mapping):
         # Of rules for nulls, of which that to fill is said by the value to fill with.

@@ -8,7 +8,7 @@ from privrl.evaluation.result import NotPrivate, Result
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.report import figures, layout, numbers, plots, words
 from privrl.report.figures import Figure
-from privrl.report.layout import Column, ReportContext, upper
+from privrl.report.layout import Column, ReportContext, capitalize
 from privrl.report.markup import Html, join, tag
 from privrl.report.numbers import Style
 from privrl.run.study import Slice
@@ -32,8 +32,8 @@ def answer(read: ReportContext) -> Html:
         "The answer",
         layout.paragraph(read.answer.sentence, cls="headline"),
         layout.paragraph(
-            f"{_value_means(read)} Higher is better. Whether a difference of this size matters is "
-            "for those who know what a reward stands for.",
+            f"{_value_definition(read)} Higher is better. Whether a difference of this size "
+            "matters is for those who know what a reward stands for.",
             cls="soft",
         ),
         tag("dl", *_tiles(read), cls="tiles"),
@@ -42,7 +42,7 @@ def answer(read: ReportContext) -> Html:
     )
 
 
-def _value_means(read: ReportContext) -> str:
+def _value_definition(read: ReportContext) -> str:
     settings = read.study.main.settings
     gamma, horizon = (figures.number(settings, name) for name in ("gamma", "horizon"))
     steps = f" over the first {numbers.count(horizon)} steps" if horizon else ""
@@ -71,7 +71,7 @@ def _tiles(read: ReportContext) -> list[Html]:
         found.append(_tile("Effective sample size", numbers.count(size), under))
     elif read.units is not None:
         found.append(_tile("Data", numbers.count(read.units), noun))
-    if not read.unprotected and read.certificate is not None:
+    if not read.unprotected_reason and read.certificate is not None:
         best = words.guess(read.certificate.epsilon, read.certificate.delta)
         found.append(
             _tile(
@@ -82,14 +82,14 @@ def _tiles(read: ReportContext) -> list[Html]:
             )
         )
     else:
-        found.append(_tile("Protection", "None", read.unprotected))
+        found.append(_tile("Protection", "None", read.unprotected_reason))
     return found
 
 
 # --- values ---------------------------------------------------------------------------------------
 
 
-def _in_words(figure: Figure, how: Style) -> str:
+def _format_figure(figure: Figure, how: Style) -> str:
     if figure.estimate is None:
         return how.interval(figure) if figure.has_interval else "no single value"
     if not figure.has_interval:
@@ -102,15 +102,15 @@ def values(read: ReportContext) -> Html:
     held = [one for one in (read.target, read.behavior) if one is not None]
     shapes = ("target", "behavior")
     rows = [
-        plots.Row(_named(one), _in_words(one, read.style(one)), shape)
+        plots.Row(_rename_figure(one), _format_figure(one, read.style(one)), shape)
         for one, shape in zip(held, shapes, strict=False)
     ]
     parts: list[Html | None] = []
     if read.difference is not None:
-        text = _in_words(read.difference, read.style(read.difference))
-        name = f"{upper(read.target_name)} less {read.behavior_name}"
+        text = _format_figure(read.difference, read.style(read.difference))
+        name = f"{capitalize(read.target_name)} less {read.behavior_name}"
         name = name if len(name) <= plots.MOST_LETTERS else "The difference"
-        row = plots.Row(_named(read.difference, name), text, "difference")
+        row = plots.Row(_rename_figure(read.difference, name), text, "difference")
         parts.append(
             layout.figure(
                 "The difference. An interval that does not touch 0 decides between better "
@@ -138,17 +138,17 @@ def values(read: ReportContext) -> Html:
     return layout.section("values", "The values", *parts)
 
 
-def _named(figure: Figure, name: str | None = None) -> Figure:
+def _rename_figure(figure: Figure, name: str | None = None) -> Figure:
     """The same figure under a name that begins a line."""
-    return replace(figure, name=upper(name or figure.name))
+    return replace(figure, name=capitalize(name or figure.name))
 
 
 def _values_table(read: ReportContext, shown: Sequence[Figure]) -> Html:
     rows = [(figure.name, figure, read.style(figure)) for figure in shown]
-    return _intervals("Values, differences and their intervals", "", rows)
+    return _interval_table("Values, differences and their intervals", "", rows)
 
 
-def _intervals(caption: str, first: str, rows: Sequence[tuple[str, Figure, Style]]) -> Html:
+def _interval_table(caption: str, first: str, rows: Sequence[tuple[str, Figure, Style]]) -> Html:
     """A table of figures with their intervals; a level that is common to all is in the head."""
     levels = {numbers.level(figure) for _, figure, _ in rows if figure.has_interval}
     common = levels.pop() if len(levels) == 1 else None
@@ -158,11 +158,11 @@ def _intervals(caption: str, first: str, rows: Sequence[tuple[str, Figure, Style
         if figure.has_interval:
             under = None if common else tag("span", numbers.level(figure), cls="under")
             interval = join(how.interval(figure), under)
-        cells.append((upper(name), how.near(figure.estimate), interval))
+        cells.append((capitalize(name), how.near(figure.estimate), interval))
     columns = (
         Column(first, open=True),
         Column("Best guess", number=True),
-        Column(upper(common or "interval"), number=True),
+        Column(capitalize(common or "interval"), number=True),
     )
     return layout.table(caption, columns, cells)
 
@@ -172,7 +172,7 @@ def _intervals(caption: str, first: str, rows: Sequence[tuple[str, Figure, Style
 
 def certainty(read: ReportContext) -> Html | None:
     """What the intervals are made of, and how much of the data speaks."""
-    parts = [*_made_of(read), *_evidence(read)]
+    parts = [*_interval_parts(read), *_evidence(read)]
     if not parts:
         return None
     return layout.section("certainty", "How sure, and why not surer", *parts)
@@ -185,7 +185,7 @@ _PART_WORDS = {
 }
 
 
-def _made_of(read: ReportContext) -> list[Html]:
+def _interval_parts(read: ReportContext) -> list[Html]:
     held = [
         (figure, parts)
         for figure in (read.difference, read.target, read.behavior)
@@ -198,12 +198,12 @@ def _made_of(read: ReportContext) -> list[Html]:
     if figure is read.difference:
         power = read.answer.style.exponent
     how = [numbers.style(Figure("", None, -one.half, one.half), power) for _, one in held]
-    splits = [replace(one, name=upper(one.name)) for _, one in held]
-    said = words.made_of(main, figure.name, how[0])
+    splits = [replace(one, name=capitalize(one.name)) for _, one in held]
+    said = words.describe_parts(main, figure.name, how[0])
     columns = (
         Column("", open=True),
         Column("In all", number=True),
-        *(Column(upper(one), number=True) for one in plots.PARTS),
+        *(Column(capitalize(one), number=True) for one in plots.PARTS),
     )
     rows = [
         (
@@ -223,10 +223,10 @@ def _made_of(read: ReportContext) -> list[Html]:
         layout.paragraph(said),
         layout.figure(
             "How far each interval reaches to either side, and what that is made of.",
-            plots.stacked("parts", "What the intervals are made of", said, splits, how),
+            plots.stacked_bars("parts", "What the intervals are made of", said, splits, how),
             key,
         ),
-        layout.folded("Half the width of each interval, in parts", columns, rows),
+        layout.collapsible_table("Half the width of each interval, in parts", columns, rows),
         layout.paragraph(
             words.HOW_PARTS_ADD + (words.HOW_CLIPPING_ADDS if "clipping" in present else ""),
             cls="small",
@@ -238,7 +238,7 @@ def _evidence(read: ReportContext) -> list[Html]:
     found: list[Html] = []
     size, units = figures.number(read.details, "effective_sample_size"), read.units
     if size is not None and units is not None and units > 0.0:
-        judged = words.sample(size, units, words.noun(read.unit))
+        judged = words.judge_sample_size(size, units, words.noun(read.unit))
         said = f"{numbers.count(size)} of {numbers.count(units)}"
         share = size / units
         found += [
@@ -253,7 +253,7 @@ def _evidence(read: ReportContext) -> list[Html]:
         ]
     mass = figures.of_detail("support", read.details, "weight_mass")
     if mass is not None and mass.estimate is not None:
-        judged = words.support(mass, _allows_for_rest(read))
+        judged = words.judge_support(mass, _allows_for_rest(read))
         ends = [
             min(max(end, 0.0), 1.0) if end is not None else mass.estimate
             for end in (mass.low, mass.high)
@@ -270,7 +270,7 @@ def _evidence(read: ReportContext) -> list[Html]:
             found.append(
                 layout.paragraph(
                     "Counting only what the data shows, the value is "
-                    f"{_in_words(clipped, how)}. That answers another question: it leaves the "
+                    f"{_format_figure(clipped, how)}. That answers another question: it leaves the "
                     "rest out instead of allowing for it.",
                     cls="small",
                 )
@@ -304,13 +304,13 @@ def estimators(read: ReportContext) -> Html | None:
         how = numbers.style(figure, power)
         if figure.half is None and read.target.half:
             how = numbers.style(read.target, power)
-        text = _in_words(figure, how)
-        label = f"{result.method}, {_promised(read, result)}"
-        rows.append(plots.Row(_named(figure, label), text))
+        text = _format_figure(figure, how)
+        label = f"{result.method}, {_privacy_label(read, result)}"
+        rows.append(plots.Row(_rename_figure(figure, label), text))
         remark = _other_quantity(main, result)
         name = join(
             result.method,
-            tag("span", _promised(read, result), cls="under"),
+            tag("span", _privacy_label(read, result), cls="under"),
             tag("span", remark, cls="under") if remark else None,
         )
         cells.append((name, figure, how))
@@ -321,7 +321,7 @@ def estimators(read: ReportContext) -> Html | None:
     described = " ".join(f"{row.figure.name}: {row.figures}." for row in rows)
     pairs = list(zip(results, held, strict=True))
     bare = [result.method for result, figure in pairs if not figure.has_interval]
-    apart = [result.method for result, figure in pairs if _outside(read.target, figure)]
+    apart = [result.method for result, figure in pairs if _is_outside(read.target, figure)]
     return layout.section(
         "estimators",
         "The same question, asked in other ways",
@@ -329,13 +329,13 @@ def estimators(read: ReportContext) -> Html | None:
             f"The answer above is that of {main.method}. Estimators that agree are no proof, but "
             "estimators that disagree are a warning."
         ),
-        layout.paragraph(words.apart(main.method, apart)) if apart else None,
+        layout.paragraph(words.describe_disagreement(main.method, apart)) if apart else None,
         layout.figure(
             f"The value of {read.target_name}, by each estimator. A mark without a line has no "
             "interval.",
             plots.forest("estimators-plot", "Values by estimator", described, rows, power=power),
         ),
-        _intervals(f"The value of {read.target_name} by estimator", "Estimator", cells),
+        _interval_table(f"The value of {read.target_name} by estimator", "Estimator", cells),
         layout.paragraph(f"No interval is stated by {', '.join(bare)}.", cls="small")
         if bare
         else None,
@@ -343,14 +343,14 @@ def estimators(read: ReportContext) -> Html | None:
     )
 
 
-def _outside(main: Figure, other: Figure) -> bool:
+def _is_outside(main: Figure, other: Figure) -> bool:
     """Whether an estimate is not in the main interval."""
     if main.low is None or main.high is None or other.estimate is None:
         return False
     return not main.low <= other.estimate <= main.high
 
 
-def _promised(read: ReportContext, result: Result) -> str:
+def _privacy_label(read: ReportContext, result: Result) -> str:
     held = result.promise
     if isinstance(held, NotPrivate):
         return "not private" if read.certificate else "not private, on public data"
@@ -443,7 +443,7 @@ def _slice(place: int, one: Slice) -> Html:
             title,
             described,
             [line],
-            below=plots.shortened(one.coordinate, 40),
+            below=plots.truncate(one.coordinate, 40),
             power=power,
             whole=discrete,
         )
@@ -451,5 +451,5 @@ def _slice(place: int, one: Slice) -> Html:
     others = "" if discrete else " All other coordinates are in the middle of their ranges."
     return join(
         layout.figure(f"{described}{others}", plot),
-        layout.folded(title, columns, [(a, c) for a, _, c in shown]),
+        layout.collapsible_table(title, columns, [(a, c) for a, _, c in shown]),
     )

@@ -31,32 +31,32 @@ if TYPE_CHECKING:
     from privrl.privacy.certificate import Certificate
 
 # What the certificates of tacit 0.1 say, word for word; never to be changed.
-_PLACES = "a unit's place in the order of the data does not depend on what its rows say"
-_SLOTS = "a person plays one episode, in a slot that does not depend on what happens in it"
+_ORDER_STATEMENT = "a unit's place in the order of the data does not depend on what its rows say"
+_SLOT_STATEMENT = "a person plays one episode, in a slot that does not depend on what happens in it"
 
-_ONE_PASS = (
+_ONE_PASS_REASON = (
     "This certificate is of one pass over a stream by tacit 0.1, in which the order of a sorted "
     "stream depended on the number of rows, so its epsilon is not established: evaluate again."
 )
-_UNSEEN = (
+_UNSEEN_WARNING = (
     "made by tacit 0.1: void if made with --nulls carry or from a table above 5,000,000 rows, "
     "neither of which a certificate shows."
 )
-_RESUMED = (
+_RESUMED_WARNING = (
     "made by tacit 0.1: void if its run was resumed more than once from one checkpoint and without "
     "a seed, which a certificate does not show."
 )
 
 
-def _by_0_1(certificate: "Certificate") -> bool:
+def _is_by_tacit_0_1(certificate: "Certificate") -> bool:
     return re.match(r"tacit 0\.1(?!\d)", certificate.issued_by) is not None
 
 
-def _says(certificate: "Certificate", statement: str) -> bool:
+def _has_assumption(certificate: "Certificate", statement: str) -> bool:
     return any(one.statement == statement for one in certificate.assumptions)
 
 
-def like_one_pass(events: Iterable[Event]) -> bool:
+def may_be_one_pass(events: Iterable[Event]) -> bool:
     """Whether these may be of one pass; those of an actor-critic look the same."""
     return any(
         isinstance(event, Disjoint) and all(isinstance(part, Gaussian) for part in event.events)
@@ -64,11 +64,15 @@ def like_one_pass(events: Iterable[Event]) -> bool:
     )
 
 
-def invalid(certificate: "Certificate") -> str | None:
+def invalid_reason(certificate: "Certificate") -> str | None:
     """Why this certificate is known to be false, if it is."""
-    one_pass = like_one_pass(certificate.events)
-    if _by_0_1(certificate) and one_pass and _says(certificate, _PLACES):
-        return _ONE_PASS
+    one_pass = may_be_one_pass(certificate.events)
+    if (
+        _is_by_tacit_0_1(certificate)
+        and one_pass
+        and _has_assumption(certificate, _ORDER_STATEMENT)
+    ):
+        return _ONE_PASS_REASON
     return None
 
 
@@ -78,9 +82,9 @@ def warnings(certificate: "Certificate") -> tuple[str, ...]:
     Plans, for which no noise was drawn, are not concerned. People of an actor-critic play in slots
     and are in no table; it and learners for a secret reward function kept checkpoints.
     """
-    if not _by_0_1(certificate) or certificate.noise is NoiseOrigin.NOT_DRAWN:
+    if not _is_by_tacit_0_1(certificate) or certificate.noise is NoiseOrigin.NOT_DRAWN:
         return ()
-    in_slots = _says(certificate, _SLOTS)
+    in_slots = _has_assumption(certificate, _SLOT_STATEMENT)
     if in_slots or certificate.unit is Unit.REWARD_FUNCTION:
-        return (_RESUMED,) if certificate.noise.secret else ()
-    return (_UNSEEN,) if certificate.unit in (Unit.TRAJECTORY, Unit.USER) else ()
+        return (_RESUMED_WARNING,) if certificate.noise.is_secret else ()
+    return (_UNSEEN_WARNING,) if certificate.unit in (Unit.TRAJECTORY, Unit.USER) else ()

@@ -15,9 +15,9 @@ from privrl.control.heads import Head
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
 from privrl.control.program import save_state
 from privrl.control.promises import Promise
-from privrl.control.walks import Env
+from privrl.control.rollouts import Env
 from privrl.core import resources
-from privrl.core.progress import Counted
+from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.envs.preflight import ASSUMPTIONS
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, Any]
 
-PUBLIC_WALK = Assumption(
-    "states and actions do not depend on the reward function: the walk does not look at rewards",
+PUBLIC_ROLLOUT = Assumption(
+    "states and actions do not depend on the reward function: the rollout does not look at rewards",
     "by the algorithm: it follows a behaviour of states alone, or policies released before",
 )
 DYNAMICS = Assumption(
     "dynamics, termination and failures of the environment do not depend on the reward function",
     "not enforced: it is the caller's",
 )
-COUPLED = Assumption(
+COUPLED_REWARDS = Assumption(
     "rewards drawn by chance can be coupled within the radius",
     "not enforced: it is the caller's; it says nothing where each point has one reward",
 )
@@ -52,7 +52,7 @@ TIMING = Assumption(
     "nobody is told how long the run took, or sees rewards elsewhere",
     "not enforced: it is the caller's",
 )
-SHOWN = Assumption(
+PUBLIC_REWARDS = Assumption(
     "the reward function is public: the score is shown as it was, and nothing is promised about it",
     "not enforced: it is the caller's",
 )
@@ -60,12 +60,12 @@ SHOWN = Assumption(
 STATE = "released.npz"
 """The checkpoint in its folder."""
 
-SMALLER = "use fewer features, a smaller network or fewer steps"
+MEMORY_REMEDY = "use fewer features, a smaller network or fewer steps"
 """What to do where memory does not suffice."""
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class RunContext:
     """One run: where it is, who pays, and what is told and kept on the way."""
 
     agent: "FunctionalQ"
@@ -73,7 +73,7 @@ class Course:
     head: Head
     opened: OpenSession
     about: Mapping[str, Any]
-    progress: Counted | None
+    progress: StepProgress | None
     keep: bool
 
     @property
@@ -86,33 +86,33 @@ class Course:
         """Whether errors and warnings of the environment would tell too much."""
         return self.agent.budget is not None and not self.about["public"]
 
-    def tell(self, done: int, stages: int) -> None:
+    def report_progress(self, done: int, stages: int) -> None:
         if self.progress is not None:
             self.progress(done, stages)
 
     def pay(self, event: Event | None, public: Arrays, more: int) -> None:
         """Pay for `event`, if there is one, once there is room for the rest of the run.
 
-        `public` is what planning needs of the walk; `more` are the other bytes to keep.
+        `public` is what planning needs of the rollout; `more` are the other bytes to keep.
         """
         size = more + sum(np.asarray(array).nbytes for array in public.values())
         if self.opened.kept is not None:
-            resources.on_disk(self.opened.kept.folder, 2 * size)
-        resources.refuse_above(
-            self.agent.planning_bytes(self.head), "Planning with such features", SMALLER
+            resources.check_disk_space(self.opened.kept.folder, 2 * size)
+        resources.check_memory(
+            self.agent.planning_bytes(self.head), "Planning with such features", MEMORY_REMEDY
         )
         if event is not None:
             assert self.agent.budget is not None
             self.opened.pay(event, delta=self.agent.budget.delta)
 
-    def keep_released(self, released: Arrays) -> None:
+    def save_released(self, released: Arrays) -> None:
         """What was released, in the checkpoint; it holds nothing private."""
         if self.path is not None and self.opened.kept is not None:
             arrays = {name: [list(a.shape), str(a.dtype)] for name, a in released.items()}
             save_state(self.path, released, {**self.about, "arrays": arrays})
             self.opened.kept.end(self.opened.ledger)
 
-    def learned(
+    def make_result(
         self,
         parameters: Floats,
         policy: Policy,
@@ -126,7 +126,7 @@ class Course:
         agent, public, seed = self.agent, self.about["public"], self.about["seed"]
         promise: Promise = NOT_PRIVATE
         if event is not None:
-            promise = self._certified(release, compiled)
+            promise = self._certify(release, compiled)
         score = None
         if public:
             score = mean_return(self.env, policy, agent.max_steps, 0 if seed is None else seed)
@@ -145,7 +145,7 @@ class Course:
             self.opened.kept.remove()
         return found
 
-    def _certified(self, release: Release, compiled: bool) -> Certificate:
+    def _certify(self, release: Release, compiled: bool) -> Certificate:
         agent, opened = self.agent, self.opened
         assert agent.budget is not None
         limits = agent.reward_range
@@ -159,8 +159,8 @@ class Course:
             agent.budget.delta,
             release=release,
             assumptions=(
-                *(PUBLIC_WALK, DYNAMICS, COUPLED, clipped, PUBLIC_SETTINGS, TIMING),
-                *((SHOWN,) if self.about["public"] else ()),
+                *(PUBLIC_ROLLOUT, DYNAMICS, COUPLED_REWARDS, clipped, PUBLIC_SETTINGS, TIMING),
+                *((PUBLIC_REWARDS,) if self.about["public"] else ()),
                 *ASSUMPTIONS[self.about["preflight"]],
             ),
             compiled=compiled,
