@@ -120,7 +120,7 @@ def test_the_noise_of_functional_q_is_swept(
             ],
             "played one by one: use privrl train",
         ),
-        ([*PAPER, *GRID, "--resume"], "leave out --episodes"),
+        ([*PAPER, *GRID, "--resume"], "--episodes"),
         ([*PAPER, *GRID, "--set", "mode=paper"], "There are no modes any more. Leave mode out."),
         ([*PAPER, *GRID, "--mode", "paper"], "No such option: --mode"),
         ([*PAPER, *GRID, "--people", "9"], "'people' of seo2020-actor-critic. Did you mean 'epis"),

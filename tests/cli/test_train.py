@@ -84,7 +84,10 @@ def test_each_learner_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> No
         (["--env", "Chain", "--people", "9", *BUDGET, "--name", "x"], "say which with --ledger"),
         (["--env", "Chain", "--people", "9", *BUDGET], "return_range is needed: say with"),
         (["--env", "Chain", "--people", "9", *BUDGET, *RETURNS, "--ledger", "x"], "x"),
-        (["--env", "Chain", "--people", "9", *BUDGET, "--resume"], "leave out --people"),
+        (
+            ["--env", "Chain", "--people", "9", *BUDGET, "--resume"],
+            "leave out --epsilon, --delta, --people",
+        ),
         (["--seed", "0", "--resume"], "leave out --seed"),
         (["--logs", "csv", "--resume"], "leave out --logs"),
         (["--resume"], "There is no run to resume in"),

@@ -201,7 +201,7 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([*CERTIFIED, "--features", "table"], "Interval observes numbers, so there is no table"),
         ([*CERTIFIED, "--features", "x"], "features must be table, polynomial:2, fourier:3 or"),
         ([*CERTIFIED, "--features", "network:8"], "say --planner network"),
-        ([*CERTIFIED, "--reward-features", "x"], "reward_features must be table, cosine:3,"),
+        ([*CERTIFIED, "--reward-features", "x"], "--reward-features must be table, cosine:3,"),
         ([*CERTIFIED, "--reward-features", "cosine:a"], "The order of features must be a number"),
         ([*CERTIFIED, "--state-range", "0:1"], "state_range is for features of numbers"),
         ([*CERTIFIED, "--design", "-1"], "design must be a whole number"),
@@ -211,7 +211,7 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([*CERTIFIED, "--sigma", "1"], "No such option: --sigma"),
         ([*CERTIFIED, "--people", "9"], "No such option: --people"),
         ([*CERTIFIED, "--env", "Nowhere-v1"], "no environment 'Nowhere-v1'"),
-        ([*CERTIFIED, "--resume"], "leave out --reward-radius"),
+        ([*CERTIFIED, "--resume"], "--reward-radius"),
         ([*TRAIN, "--resume"], "There is no run to resume in"),
     ],
 )

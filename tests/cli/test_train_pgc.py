@@ -236,7 +236,7 @@ def test_words_of_other_learners_and_ledgers_are_refused(
     config = tmp_path / "run.toml"
     config.write_text('env = "CartPole"\nagents = 9\nepsilon = 1\ndelta = 1e-6\nhidden = [4, 4]\n')
     assert cli.run(["train", "pgc", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
-    assert "--delta is for other learners than pgc" in capsys.readouterr().err
+    assert "There is no option 'delta' of pgc" in capsys.readouterr().err
     lesson = lessons.Lesson.of({"learner": "pgc", "env": "CartPole", "agents": 9, "epsilon": 1.0})
     Ledger.create(tmp_path / "ledger.json", "all", unit=Unit.TRAJECTORY).close()
     with pytest.raises(InputError, match="ledger of its own"):

@@ -67,7 +67,8 @@ def warm(stock: Path) -> None:
     from importlib import import_module
 
     from privrl.audit import catalogue
-    from privrl.run.lessons.words import LEARNERS, lesson_of
+    from privrl.run.lessons.words import lesson_of
+    from privrl.run.specs import LEARNERS
     from tests.fuzz import judging, oracle  # noqa: F401
 
     catalogue.load()

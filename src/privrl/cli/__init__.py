@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
 
 from privrl import __version__
 from privrl.cli import (
@@ -32,19 +31,10 @@ from privrl.cli import (
     sign,
     sweep,
     train,
-    train_actor_critic,
-    train_functional_q,
-    train_logged_q,
-    train_ono2020_pgc,
-    train_pgc,
-    train_prospect,
-    train_rajabi2022_prospect,
-    train_seo2020_actor_critic,
-    train_wang2019_functional_q,
     verify,
 )
-from privrl.cli.option_names import option_formatter
-from privrl.cli.printing import say
+from privrl.cli.option_names import Command
+from privrl.cli.printing import refuse, say
 from privrl.core.errors import PrivRLError
 
 # The base of typer's own usage errors, which moved between packages over its versions.
@@ -96,10 +86,10 @@ def run(arguments: list[str] | None = None) -> int:
         return (
             _handle_write_error(error)
             if error.filename is None
-            else _refuse(_file_error_message(error))
+            else refuse(_file_error_message(error))
         )
     except (OverflowError, MemoryError, RecursionError):
-        return _refuse("These numbers are too large, or too deeply nested, to compute with.")
+        return refuse("These numbers are too large, or too deeply nested, to compute with.")
     except Exception as error:  # sorted below; what is not for people keeps its traceback
         if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, _UsageError):
             say(
@@ -108,27 +98,17 @@ def run(arguments: list[str] | None = None) -> int:
             return 2
         if isinstance(error, _UsageError) and hasattr(error, "format_message"):
             if getattr(error, "option_name", None) == "--mode":
-                return _refuse(_NO_MODES)
-            return _refuse(error.format_message())
+                return refuse(_NO_MODES)
+            return refuse(error.format_message())
         if isinstance(error, PrivRLError):
-            return _refuse(str(error))
+            return refuse(str(error))
         if type(error).__name__ == "JaxRuntimeError" and "out of memory" in str(error).lower():
-            return _refuse(
+            return refuse(
                 "There is not enough memory for this. What was paid for is kept: go on with "
                 "--resume where there is more, or when there is."
             )
         raise
     return code if isinstance(code, int) else 0
-
-
-class _Command(TyperCommand):
-    """A command that refuses in the words of its own options."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except PrivRLError as error:
-            return _refuse(error.render(option_formatter(ctx)))
 
 
 def _handle_write_error(error: OSError) -> int:
@@ -139,7 +119,7 @@ def _handle_write_error(error: OSError) -> int:
     if isinstance(error, BrokenPipeError):
         return 0  # Whoever read our output has seen enough.
     reason = error.strerror or "the system does not say why"
-    return _refuse(
+    return refuse(
         f"Standard output or a temporary file cannot be written: {reason}. What was to be kept in "
         "files or paid in a ledger before that is there."
     )
@@ -147,14 +127,6 @@ def _handle_write_error(error: OSError) -> int:
 
 def _file_error_message(error: OSError) -> str:
     return f"{str(error.filename)!r} cannot be used: {error.strerror or 'the system refuses'}."
-
-
-def _refuse(message: str) -> int:
-    # One line, and not a long one, whatever a file that is complained of has put into it.
-    from privrl.core.text import shorten
-
-    say(f"privrl: {shorten(message)}", aside=True)
-    return 2
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -192,23 +164,14 @@ app.command()(keygen.keygen)
 app.command()(sign.sign)
 app.command()(audit.audit)
 app.command()(limits.limits)
-app.command()(check.check)
-app.command()(evaluate.evaluate)
+app.command("check")(check.check)
+app.command("evaluate")(evaluate.evaluate)
 app.command()(report.report)
 app.command()(risk.risk)
 app.command("sweep")(sweep.sweep_command)
 app.command()(demo.demo)
 app.add_typer(ledger.ledger_app, name="ledger", help="What a population of people has paid.")
 app.add_typer(train.train_app, name="train", help="Learn a policy privately: say which learner.")
-train.train_app.command("actor-critic")(train_actor_critic.actor_critic)
-train.train_app.command("functional-q")(train_functional_q.functional_q)
-train.train_app.command("logged-q")(train_logged_q.logged_q)
-train.train_app.command("prospect")(train_prospect.prospect)
-train.train_app.command("pgc")(train_pgc.pgc)
-train.train_app.command("ono2020-pgc")(train_ono2020_pgc.ono2020_pgc)
-train.train_app.command("seo2020-actor-critic")(train_seo2020_actor_critic.seo2020_actor_critic)
-train.train_app.command("wang2019-functional-q")(train_wang2019_functional_q.wang2019_functional_q)
-train.train_app.command("rajabi2022-prospect")(train_rajabi2022_prospect.rajabi2022_prospect)
-for group in (app, ledger.ledger_app, train.train_app):
+for group in (app, ledger.ledger_app):
     for command in group.registered_commands:
-        command.cls = _Command
+        command.cls = Command

@@ -1,80 +1,44 @@
 """`privrl check`: whether a table can be read as it is said to be."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
-import typer
-
-from privrl.cli.common import (
-    ActionColumn,
-    ActionWords,
-    BehaviorProb,
-    Json,
-    NextState,
-    Nulls,
-    NumActions,
-    NumStates,
-    RewardColumn,
-    Sort,
-    StateColumns,
-    StateWords,
-    Stream,
-    Table,
-    TargetProb,
-    Terminated,
-    TimeColumn,
-    TrajectoryColumn,
-    Truncated,
-    UserColumn,
-    progress,
-)
+from privrl.cli.common import progress
+from privrl.cli.derived import function
 from privrl.cli.printing import say, say_json
+from privrl.run.specs.base import RunOptions
+from privrl.run.specs.table import EvaluateOptions, TableOptions
 
-if TYPE_CHECKING:
-    pass
+_NOT_CHECKED = ("reward_range", "invalid", "people")
+_OTHERS = ("behavior_prob", "target_prob", "state_range", "stream")
 
 
-def check(
-    table: Table = None,
-    trajectory: TrajectoryColumn = None,
-    user: UserColumn = None,
-    time: TimeColumn = None,
-    state: StateColumns = None,
-    action: ActionColumn = None,
-    reward: RewardColumn = None,
-    behavior_prob: BehaviorProb = None,
-    target_prob: TargetProb = None,
-    terminated: Terminated = None,
-    truncated: Truncated = None,
-    next_state: NextState = None,
-    states: StateWords = None,
-    actions: ActionWords = None,
-    num_states: NumStates = None,
-    num_actions: NumActions = None,
-    state_range: Annotated[
-        str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
-    ] = None,
-    nulls: Nulls = None,
-    sort: Sort = False,
-    stream: Stream = False,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML or JSON file with these options.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def _check(given: dict[str, Any]) -> None:
     """Validate a table as evaluate and train logged-q do, for its curator alone.
 
     What is printed, and the exit code, are about private data: nobody else may see them.
     """
     from privrl.run.request import Request
 
-    words = {k: v for k, v in locals().items() if k not in ("config", "as_json", "Request")}
-    words["table"] = tuple(table or ())
+    config, as_json = given.pop("config"), given.pop("json")
+    given["table"] = tuple(given["table"] or ())
     with progress(None) as advance:
         advance("loading")
-        found = Request.of(words, config).check()
+        found = Request.of(given, config).check()
     if as_json:
         say_json({"valid": True, "private": True, **found.counts})
         return
     say(*found.words.split("\n"))
     say("The table is valid. This is about private data: keep it to yourself.")
+
+
+def _options() -> list[Any]:
+    table = [one for one in TableOptions.options() if one.name not in _NOT_CHECKED]
+    others = [one for one in EvaluateOptions.options() if one.name in _OTHERS]
+    return [
+        *table,
+        *others,
+        *(one for one in RunOptions.options() if one.name in ("config", "json")),
+    ]
+
+
+check = function(_check.__doc__, _options(), _check)

@@ -1,7 +1,7 @@
 """`privrl demo`: an evaluation in a made-up clinic."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from privrl.cli.common import (
     progress,
 )
 from privrl.cli.evaluate import run_evaluation
-
-if TYPE_CHECKING:
-    pass
 
 
 def demo(

@@ -4,161 +4,47 @@ import io
 import os
 import sys
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privrl.cli.common import (
-    ActionColumn,
-    ActionWords,
-    BehaviorProb,
-    Invalid,
-    Json,
-    NextState,
-    Nulls,
-    NumActions,
-    NumStates,
-    Population,
-    Resume,
-    RewardColumn,
-    RewardRange,
-    Sort,
-    StateColumns,
-    StateWords,
-    Stream,
-    Table,
-    TargetProb,
-    Terminated,
-    TimeColumn,
-    TrajectoryColumn,
-    Truncated,
-    UserColumn,
-    progress,
-    refuse_options,
-)
+from privrl.cli.common import progress, refuse_options
+from privrl.cli.derived import function
 from privrl.cli.printing import say, say_json, shell_quote
+from privrl.run.specs.base import RunOptions, option
+from privrl.run.specs.table import EvaluateOptions
 
 if TYPE_CHECKING:
     from privrl.run.request import Request
     from privrl.run.study import Study
 
 
-def evaluate(
-    table: Table = None,
-    policy: Annotated[str | None, typer.Option(help="The policy to judge: a policy.json.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML or JSON file with options of the question.")
-    ] = None,
-    trajectory: TrajectoryColumn = None,
-    user: UserColumn = None,
-    time: TimeColumn = None,
-    state: StateColumns = None,
-    action: ActionColumn = None,
-    reward: RewardColumn = None,
-    behavior_prob: BehaviorProb = None,
-    behavior: Annotated[
-        str | None, typer.Option(help="The policy that was followed, instead: a policy.json.")
-    ] = None,
-    target_prob: TargetProb = None,
-    terminated: Terminated = None,
-    truncated: Truncated = None,
-    next_state: NextState = None,
-    states: StateWords = None,
-    actions: ActionWords = None,
-    num_states: NumStates = None,
-    num_actions: NumActions = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Failure probability delta.")] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="The data is public: no noise is added.")
-    ] = False,
-    reward_range: RewardRange = None,
-    return_range: Annotated[
-        str | None, typer.Option(help="What any sum of rewards could be, if that is less.")
-    ] = None,
-    horizon: Annotated[int | None, typer.Option(help="How many steps count.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="The discount factor; default: 1.")] = None,
-    weight_cap: Annotated[
-        float | None, typer.Option(help="How much a trajectory may count.")
-    ] = None,
-    largest_ratio: Annotated[
-        float | None, typer.Option(help="What the policies' ratio can be at most.")
-    ] = None,
-    level: Annotated[
-        float | None, typer.Option(help="Confidence of the intervals; default: 0.95.")
-    ] = None,
-    state_range: Annotated[
-        str | None, typer.Option(help="What states could be, such as 30:200,40:140.")
-    ] = None,
-    features: Annotated[
-        str | None, typer.Option(help="polynomial:2, fourier:3 or table, for values of states.")
-    ] = None,
-    start: Annotated[
-        str | None, typer.Option(help="Known start states, such as 90:70,80:75.")
-    ] = None,
-    estimators: Annotated[
-        str | None, typer.Option(help="value, gtd, lstd, with shares: value:3,gtd:1.")
-    ] = None,
-    return_bound: Annotated[
-        float | None, typer.Option(help="How large a return could be, for gtd.")
-    ] = None,
-    grid: Annotated[
-        bool, typer.Option("--grid", help="Integer noise: nothing assumed of arithmetic.")
-    ] = False,
-    nulls: Nulls = None,
-    invalid: Invalid = None,
-    people: Population = None,
-    sort: Sort = False,
-    stream: Stream = False,
-    ray: Annotated[
-        str | None, typer.Option(help="Gather on Ray: local, or a cluster's address.")
-    ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="The ledger of these people, which pays.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The run's name in the ledger.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder; by default runs/<date and time>.")
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="The report's title.")] = None,
-    policy_source: Annotated[
-        str | None,
-        typer.Option(help="Learned from these people? independent, this-data or unknown."),
-    ] = None,
-    behavior_source: Annotated[
-        str | None,
-        typer.Option(help="Of its probabilities: logged, estimated, known-protocol or unknown."),
-    ] = None,
-    target_name: Annotated[str | None, typer.Option(help="What to call the policy.")] = None,
-    behavior_name: Annotated[str | None, typer.Option(help="What to call the old way.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Reproducible noise: for experiments, protects nobody.")
-    ] = None,
-    resume: Resume = False,
-    as_json: Json = False,
-) -> None:
-    """The value of a policy from a table of logged decisions, privately.
-
-    Say what you have, and follow the answers: what is missing is asked for. The run's folder gets
-    study.json, certificate.json and report.html. A run that was killed goes on with --out and
-    --resume, on the same table, and pays nothing again.
-
-    \b
-    privrl evaluate stays.parquet --policy policy.json --epsilon 1 --delta 1e-6 \\
-      --trajectory stay_id --user patient --time t --state hr,map --action dose \\
-      --reward r --behavior-prob p --reward-range 0,1 --horizon 20 --weight-cap 10
-    """
-    words = {k: v for k, v in locals().items() if k not in _RUN_OPTIONS}
-    words["table"] = tuple(table or ())
+def _evaluate(given: dict[str, Any]) -> None:
+    about = {name: given.pop(name) for name in _RUN_OPTIONS}
+    given["table"] = tuple(given["table"] or ())
+    resume, as_json = about.pop("resume"), about.pop("json")
     if resume:
-        said = words | {"config": config, "ledger": ledger, "name": name, "seed": seed}
-        _resume(said, out, ray, as_json)
-        return
-    run_evaluation(words, config, ledger, name, out, seed, ray, as_json)
+        said = {name: about[name] for name in ("config", "ledger", "name", "seed")}
+        _resume(given | said, about["out"], about["ray"], as_json)
+    else:
+        run_evaluation(given, **about, as_json=as_json)
 
 
-_RUN_OPTIONS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "as_json")
+_RUN_OPTIONS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "json")
+
+
+@dataclass(frozen=True)
+class _EvaluationRun(RunOptions):
+    ray: str | None = option("Gather on Ray: local, or a cluster's address.")
+
+
+evaluate = function(
+    EvaluateOptions.__doc__,
+    [*EvaluateOptions.options(), *(one for one in _EvaluationRun.options() if one.name != "logs")],
+    _evaluate,
+)
 
 
 def run_evaluation(

@@ -6,7 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from privrl.core.errors import InputError, Option, OptionFormatter, python_option
+from typer.core import TyperCommand
+
+from privrl.cli.printing import refuse
+from privrl.core.errors import InputError, Option, OptionFormatter, PrivRLError, python_option
 
 # By how Python writes them: the options that have other names, or other values, than parameters.
 _OPTIONS = {
@@ -16,6 +19,16 @@ _OPTIONS = {
     "workers='ray'": Option("ray", "local"),
     "state=['...']": Option("state_range", "LOW:HIGH"),
 }
+
+
+class Command(TyperCommand):
+    """A command that refuses in the words of its own options."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PrivRLError as error:
+            return refuse(error.render(option_formatter(ctx)))
 
 
 def option_formatter(context: Any) -> OptionFormatter:

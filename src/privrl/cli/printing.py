@@ -27,3 +27,11 @@ def shell_quote(path: object) -> str:
 def say_json(value: Any, indent: int | None = None) -> None:
     """Print JSON, in ASCII: whatever else there is in it is escaped."""
     print(json.dumps(value, indent=indent, ensure_ascii=True))  # noqa: T201 (the one place for JSON)
+
+
+def refuse(message: str) -> int:
+    """Say what is wrong in one short line, whatever a file has put into it; the exit code 2."""
+    from privrl.core.text import shorten
+
+    say(f"privrl: {shorten(message)}", aside=True)
+    return 2

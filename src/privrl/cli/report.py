@@ -1,7 +1,7 @@
 """`privrl report`: a study as a page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,9 +9,6 @@ from privrl.cli.common import (
     Json,
 )
 from privrl.cli.printing import say, say_json, shell_quote
-
-if TYPE_CHECKING:
-    pass
 
 
 def report(

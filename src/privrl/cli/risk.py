@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privrl.cli.common import Json, ProspectName
+from privrl.cli.common import Json
 from privrl.cli.printing import say, say_json, shell_quote
 
 
@@ -19,7 +19,10 @@ def risk(
         str | None,
         typer.Option(help="Outcomes that are equally likely, by commas, such as -1,0,4."),
     ] = None,
-    prospect: ProspectName = None,
+    prospect: Annotated[
+        str | None,
+        typer.Option(help="neutral, tversky-kahneman, rajabi2022, or a file .json."),
+    ] = None,
     page: Annotated[
         Path | None, typer.Option(help="Where to write the weights and utilities, as HTML.")
     ] = None,

@@ -1,76 +1,28 @@
 """`privrl sweep`: many settings and seeds of a learner, in a simulator."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from privrl.cli.common import (
-    Config,
-    Delta,
-    EnvName,
-    Episodes,
-    FeaturesOf,
-    Json,
-    People,
-    Resume,
-    Variant,
-    exit_stopped,
-    progress,
-    refuse_options,
-)
+from privrl.cli.common import exit_stopped, progress, refuse_options
+from privrl.cli.derived import function
 from privrl.cli.printing import say, say_json, shell_quote
+from privrl.run.specs.actor_critic import ActorCriticSpec
+from privrl.run.specs.base import option
+from privrl.run.specs.pgc import CollectorSpec
 
 if TYPE_CHECKING:
     from privrl.run.sweep import CombinationScore, SweepPlan
 
 
-def sweep_command(
-    learner: Annotated[
-        str | None,
-        typer.Argument(help="What learns: actor-critic, seo2020-actor-critic, ..."),
-    ] = None,
-    env: EnvName = None,
-    variant: Variant = None,
-    people: People = None,
-    episodes: Episodes = None,
-    agents: Annotated[int | None, typer.Option(help="pgc: how many agents report.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Of each replica; or sweep sigma.")] = None,
-    delta: Delta = None,
-    features: FeaturesOf = None,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(help="A setting and its values: actor_step=0.1,0.5. Repeat it."),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other option of privrl train: acting=softmax. Repeat it."),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="How many runs of each combination; default: 10.")
-    ] = None,
-    replicas: Annotated[
-        int | None, typer.Option(help="Runs that are played side by side; default: 64.")
-    ] = None,
-    segment: Annotated[
-        int | None, typer.Option(help="The most episodes between two checkpoints.")
-    ] = None,
-    curves: Annotated[
-        bool, typer.Option("--curves", help="Keep the return of every episode.")
-    ] = False,
-    config: Config = None,
-    ray: Annotated[
-        str | None, typer.Option(help="Play on Ray: local, or a cluster's address.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder; by default sweeps/<date and time>.")
-    ] = None,
-    top: Annotated[int, typer.Option(help="How many of the best to print.")] = 10,
-    resume: Resume = False,
-    as_json: Json = False,
-) -> None:
+_GRID = "A setting and its values: actor_step=0.1,0.5. Repeat it."
+_SET = "Any other option of privrl train: acting=softmax. Repeat it."
+
+
+@dataclass(frozen=True)
+class _SweepOptions:
     """Every combination of settings on every seed, in a simulator, and which did best.
 
     The folder gets results.parquet, a row for each run. All combinations meet the same seeds, and
@@ -81,28 +33,57 @@ def sweep_command(
       --grid actor_step=0.1,0.5 --grid lambda_=0,0.8 --seeds 10 --episodes 500 --out sweeps/x
     privrl sweep pgc --env CartPole --epsilon 2 --agents 5000 --grid rate=0.05,0.1 --out sweeps/y
     """
-    words = {k: v for k, v in locals().items() if k not in _SWEEP_OPTIONS}
+
+    grid: tuple[str, ...] = option(_GRID, repeated=True)
+    set: tuple[str, ...] = option(_SET, repeated=True)
+    seeds: int | None = option("How many runs of each combination; default: 10.")
+    replicas: int | None = option("Runs that are played side by side; default: 64.")
+    segment: int | None = option("The most episodes between two checkpoints.")
+    curves: bool = option("Keep the return of every episode.", False)
+    config: Path | None = option("TOML or JSON file with these options.")
+    ray: str | None = option("Play on Ray: local, or a cluster's address.")
+    out: Path | None = option("The sweep's folder; default: sweeps/<date and time>.")
+    top: int = option("How many of the best to print.", 10)
+    resume: bool = option("Go on with the sweep in --out, which knows its options.", False)
+    json: bool = option("Print JSON instead of text.", False)
+
+
+@dataclass(frozen=True)
+class _Learner:
+    learner: str | None = option(
+        "What learns: actor-critic, seo2020-actor-critic, ...", argument=True
+    )
+
+
+# The options of learners that a sweep has too; --set takes the others.
+_SHARED = ("env", "variant", "people", "episodes", "epsilon", "delta", "features")
+
+
+def _sweep(given: dict[str, Any]) -> None:
+    about = {one.name: given.pop(one.name) for one in fields(_SweepOptions)}
+    words, top, config, out, resume = given, *(about[n] for n in ("top", "config", "out", "resume"))
     from privrl.core import checks, files
     from privrl.privacy import InputError
     from privrl.run import lessons, training
     from privrl.run.sweep import load_plan, sweep
 
     checks.count("top", top)
-    plans = {"seeds": seeds, "replicas": replicas, "segment": segment, "curves": curves}
+    plans = {name: about[name] for name in ("seeds", "replicas", "segment", "curves")}
+    grid, settings, ray = tuple(about["grid"] or ()), tuple(about["set"] or ()), about["ray"]
     if resume:
-        said = {**plans, "grid": tuple(grid or ()), "set": tuple(option or ())}
+        said = {**plans, "grid": grid, "set": settings}
         refuse_options({**words, "env": None}, out, config, said)
         assert out is not None
         folder = out
-        plan, about = load_plan(folder)
-        lessons.refuse_modules(about, env, folder)
-        lesson = lessons.Lesson.of(about)
+        plan, kept = load_plan(folder)
+        lessons.refuse_modules(kept, words["env"], folder)
+        lesson = lessons.Lesson.of(kept)
     else:
-        if learner is None and config is None:
+        if words["learner"] is None and config is None:
             known = ", or ".join(lessons.SWEPT)
             raise InputError(f"Say what is to learn: privrl sweep {known}.")
         folder = out or Path("sweeps") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        lesson, plan = lessons.planned({**words, **plans}, grid or (), option or (), config)
+        lesson, plan = lessons.planned({**words, **plans}, grid, settings, config)
     workers = "local" if ray is None else "ray" if ray == "local" else ray
     program = lesson.program(tuple(plan.grid))
     with (
@@ -122,9 +103,9 @@ def sweep_command(
         )
     if not found.is_finished:
         how_far = f"{found.chunks:,} of {plan.chunks:,} chunks"
-        exit_stopped(how_far, f"sweep {lesson.learner}", folder, lesson.env)
+        exit_stopped(how_far, f"sweep {lesson.learner}", folder, getattr(lesson, "env", None))
     best = found.best(top)
-    if as_json:
+    if about["json"]:
         listed = [one.to_dict() for one in best]
         say_json({"plan": plan.to_dict(), "best": listed, "results": str(found.results)})
         return
@@ -133,9 +114,15 @@ def sweep_command(
     )
 
 
-_SWEEP_OPTIONS = (
-    *("grid", "option", "seeds", "replicas", "segment", "curves", "config", "ray", "out", "top"),
-    *("resume", "as_json"),
+sweep_command = function(
+    _SweepOptions.__doc__,
+    [
+        *fields(_Learner),
+        *(one for one in ActorCriticSpec.options() if one.name in _SHARED),
+        *(one for one in CollectorSpec.options() if one.name == "agents"),
+        *fields(_SweepOptions),
+    ],
+    _sweep,
 )
 
 

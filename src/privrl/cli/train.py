@@ -1,6 +1,7 @@
 """`privrl train`: a command for each learner, which has options of its own."""
 
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,13 +9,13 @@ import typer
 from typer.core import TyperGroup
 
 from privrl.cli.common import exit_stopped, progress, refuse_options
+from privrl.cli.derived import command, function
 from privrl.cli.printing import say, say_json, shell_quote
+from privrl.run.specs import LEARNERS, RunOptions, spec_of
+from privrl.run.specs.base import OPTIONAL
 
 if TYPE_CHECKING:
     from privrl.run.lessons import Taught
-
-# Options that are about the run, and not about what is learned in it.
-_RUN_OPTIONS = ("config", "ledger", "name", "out", "logs", "seed", "resume", "as_json")
 
 
 class _Learners(TyperGroup):
@@ -25,24 +26,27 @@ class _Learners(TyperGroup):
         if not wants_help and (not args or args[0].startswith("-")):
             from privrl.privacy import InputError
 
-            first, *others = self.commands
+            first, *others = LEARNERS
             listed = ", or ".join([f"privrl train {first}", *others])
             raise InputError(f"Say what is to learn: {listed}.")
         return super().parse_args(ctx, args)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is None:
-            from privrl.privacy import InputError
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(LEARNERS)
 
-            raise InputError(
-                f"There is no learner {cmd_name!r}: what can be trained is "
-                f"{', '.join(self.commands)}."
-            )
-        return found
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        spec, every = spec_of(cmd_name), {one.name: one for one in RunOptions.options()}
+        shared = [name for name in every if name in spec.RUN or name not in OPTIONAL]
+        declared = [*spec.options(), *(every[name] for name in shared)]
+        return command(cmd_name, function(spec.__doc__, declared, partial(train, cmd_name)))
 
 
 train_app = typer.Typer(cls=_Learners, rich_markup_mode=None)
+
+
+@train_app.callback()
+def _train() -> None:
+    """Learn a policy with differential privacy: say which learner."""
 
 
 def train(learner: str, options: dict[str, Any]) -> None:
@@ -50,8 +54,10 @@ def train(learner: str, options: dict[str, Any]) -> None:
     from privrl.core import files
     from privrl.run import lessons, training
 
-    words = {k: v for k, v in options.items() if k not in _RUN_OPTIONS} | {"learner": learner}
-    about: dict[str, Any] = {name: options.get(name) for name in _RUN_OPTIONS}
+    about: dict[str, Any] = {one.name: options.get(one.name) for one in RunOptions.options()}
+    words = {k: v for k, v in options.items() if k not in about} | {"learner": learner}
+    if "table" in words:
+        words["table"] = tuple(words["table"] or ()) or None
     out, config, logs = about["out"], about["config"], about["logs"]
     if about["resume"]:
         others = {name: about[name] for name in ("ledger", "name", "logs", "seed")}
@@ -83,9 +89,11 @@ def train(learner: str, options: dict[str, Any]) -> None:
         raise
     if found.learned is None:
         how_far = f"{found.done:,} of {found.planned:,} {found.lesson.counted}"
-        exit_stopped(how_far, f"train {found.lesson.learner}", folder, found.lesson.env)
+        exit_stopped(
+            how_far, f"train {found.lesson.learner}", folder, getattr(found.lesson, "env", None)
+        )
     listed = {key: str(path) for key, path in found.written.items()}
-    if about["as_json"]:
+    if about["json"]:
         say_json({**found.learned.to_dict(), "files": listed})
         return
     say(*_result_lines(found), f"The result is {shell_quote(listed['result'])}.")

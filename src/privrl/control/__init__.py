@@ -9,8 +9,9 @@
 agent learns.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
 
 if TYPE_CHECKING:
     from privrl.control.actor_critic import ActorCritic, CertifiedProgram
@@ -56,8 +57,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"privrl.control.{home}"), name)
-    raise AttributeError(f"module 'privrl.control' has no attribute {name!r}")
+__getattr__ = lazy(__name__, _HOMES)

@@ -7,10 +7,11 @@
 Importing this registers `privrl/<Name>-v0` with Gymnasium; JAX loads when an environment is used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gymnasium
+
+from privrl.core.lazy import lazy
 
 if TYPE_CHECKING:
     from privrl.envs.base import (
@@ -111,11 +112,7 @@ NAMES = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"privrl.envs.{home}"), name)
-    raise AttributeError(f"module 'privrl.envs' has no attribute {name!r}")
+__getattr__ = lazy(__name__, _HOMES)
 
 
 def register() -> None:

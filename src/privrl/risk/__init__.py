@@ -11,8 +11,9 @@
 processes given by tables. All of it takes NumPy and JAX arrays, but for densities and tables.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
 
 if TYPE_CHECKING:
     from privrl.risk.prospect import Prospect, parse_prospect
@@ -41,8 +42,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"privrl.risk.{home}"), name)
-    raise AttributeError(f"module 'privrl.risk' has no attribute {name!r}")
+__getattr__ = lazy(__name__, _HOMES)

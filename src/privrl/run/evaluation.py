@@ -44,7 +44,8 @@ from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.promise import Budget
 from privrl.run import releasing
-from privrl.run.provenance import BehaviorSource, PolicySource, Provenance
+from privrl.run.provenance import Provenance
+from privrl.run.specs.table import BehaviorSource, PolicySource
 from privrl.run.study import CurvePoint, Fact, Slice, Study
 
 ESTIMATORS = ("value", "gtd", "lstd")

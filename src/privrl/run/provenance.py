@@ -11,16 +11,14 @@ assumptions of its certificate; none of it depends on what is in the rows.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from privrl.core.errors import InputError
 from privrl.data import Policy, marks
 from privrl.data.assumptions import ESTIMATED
 from privrl.privacy.certificate import Assumption
+from privrl.run.specs.table import BehaviorSource, PolicySource
 from privrl.run.study import Fact, Origin
-
-PolicySource = Literal["independent", "this-data", "unknown"]
-BehaviorSource = Literal["logged", "estimated", "known-protocol", "unknown"]
 
 _DECLARED = "declared by the caller, not checked"
 _UNSTATED = "not stated by the caller"

@@ -8,7 +8,7 @@ to a valid command by following the answers. Nothing is measured on the data to 
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,7 +46,7 @@ from privrl.run.option_values import (
     scalar_or_list,
 )
 from privrl.run.parsing import box, number, pair, positive_integer, read_config, refuse_missing
-from privrl.run.provenance import BehaviorSource, PolicySource
+from privrl.run.specs.table import EvaluateOptions
 from privrl.run.study import Study
 from privrl.run.table_files import (
     CheckedTable,
@@ -68,76 +68,8 @@ _MOST_COLUMNS = 30
 
 
 @dataclass(frozen=True)
-class Request:
-    """The words, by the names of the options; None where nothing was said."""
-
-    table: tuple[str, ...] = ()
-    """Parquet or CSV files, patterns or folders."""
-
-    policy: str | None = None
-    """The policy to judge: a policy.json."""
-
-    trajectory: str | None = None
-    time: str | None = None
-    user: str | None = None
-    state: tuple[str, ...] | None = None
-    action: tuple[str, ...] | None = None
-    reward: str | None = None
-    behavior_prob: str | None = None
-    target_prob: str | None = None
-    terminated: str | None = None
-    truncated: str | None = None
-    next_state: tuple[str, ...] | None = None
-    states: tuple[str, ...] | None = None
-    """The words that discrete states are."""
-
-    actions: tuple[str, ...] | None = None
-    """The words that actions are, in the policy's order."""
-
-    num_states: int | None = None
-    num_actions: int | None = None
-    nulls: str | None = None
-    sort: bool = False
-    stream: bool = False
-    invalid: str | None = None
-    """What becomes of values that are not valid: refuse, or neutral."""
-
-    people: int | None = None
-    """How many there are, with invalid neutral."""
-
-    behavior: str | None = None
-    """The policy that was followed, if it is known: a policy.json."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    public: bool = False
-    reward_range: str | None = None
-    return_range: str | None = None
-    """What a sum of rewards could be, where that is less than the rewards' range allows."""
-
-    horizon: int | None = None
-    gamma: float | None = None
-    weight_cap: float | None = None
-    largest_ratio: float | None = None
-    level: float | None = None
-    grid: bool = False
-    state_range: str | None = None
-    features: str | None = None
-    estimators: str | None = None
-    start: tuple[str, ...] | None = None
-    return_bound: float | None = None
-
-    policy_source: PolicySource | None = None
-    """The caller's word: independent, this-data or unknown."""
-
-    behavior_source: BehaviorSource | None = None
-    """The caller's word: logged, estimated, known-protocol or unknown."""
-
-    title: str | None = None
-    target_name: str | None = None
-    behavior_name: str | None = None
-    said: tuple[str, ...] = field(default=())
-    """Names that were said, so that a report can tell them from defaults."""
+class Request(EvaluateOptions):
+    """The options of an evaluation, and the evaluation that they ask for."""
 
     @classmethod
     def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> "Request":
@@ -149,14 +81,8 @@ class Request:
             for name, value in words.items()
             if value is not None and value is not False and value != ()
         }
-        known = [one.name for one in fields(cls) if one.name != "said"]
-        check_names_of_options(given, known)
+        check_names_of_options(given, [one.name for one in cls.options()])
         return cls(**{n: option_value(n, v) for n, v in given.items()}, said=tuple(given))
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was said, in JSON's own types: `of` makes the same request of it."""
-        said = {name: getattr(self, name) for name in self.said}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
 
     # --- the data ---------------------------------------------------------------------------------
 

@@ -8,6 +8,13 @@ certified learner `privrl.control.PGC`.
     python -m benchmarks ono2020
 """
 
-from privrl.papers.ono2020.learner import PGC
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from privrl.papers.ono2020.learner import PGC
 
 __all__ = ["PGC"]
+
+__getattr__ = lazy(__name__, {"learner": ("PGC",)})

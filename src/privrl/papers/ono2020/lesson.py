@@ -5,18 +5,14 @@ from typing import ClassVar
 
 from privrl.control.pgc.learner import Collector
 from privrl.papers.ono2020.learner import PGC
+from privrl.papers.ono2020.spec import PGCSpec
 from privrl.run.lessons.pgc import CollectorLesson
 from privrl.run.parsing import refuse_missing
 
 
 @dataclass(frozen=True)
-class OnoLesson(CollectorLesson):
+class OnoLesson(PGCSpec, CollectorLesson):
     """Options of PGC-A3C as printed."""
-
-    learner: str = "ono2020-pgc"
-    clip: float | None = None
-    value_weight: float | None = None
-    entropy: float | None = None
 
     AGENT: ClassVar[type[Collector]] = PGC
     SETTINGS: ClassVar[tuple[str, ...]] = (

@@ -19,6 +19,13 @@ Read the folder in this order:
 'rajabi2022, Theorem 1'
 """
 
-from privrl.papers.rajabi2022.learner import ProspectQ
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from privrl.papers.rajabi2022.learner import ProspectQ
 
 __all__ = ["ProspectQ"]
+
+__getattr__ = lazy(__name__, {"learner": ("ProspectQ",)})

@@ -7,32 +7,23 @@ from typing import Any, ClassVar
 from privrl.control.learned_q import LearnedQ
 from privrl.papers.rajabi2022.fast import ProspectQProgram
 from privrl.papers.rajabi2022.learner import ProspectQ, make_result
+from privrl.papers.rajabi2022.spec import ProspectSpec
 from privrl.papers.wang2019.lesson import FunctionalNoiseLesson
 from privrl.risk import parse_prospect
 from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
-class ProspectLesson(FunctionalNoiseLesson):
+class ProspectLesson(ProspectSpec, FunctionalNoiseLesson):
     """Options of PP-CPT-RL."""
 
-    learner: str = "rajabi2022-prospect"
-    prospect: str | None = None
-    """A name, or the path of a file."""
-
-    iterations: int | None = None
-    acting: str | None = None
-    noise: str | None = None
-    resets: str | None = None
-
-    EXAMPLE: ClassVar[str] = "ObstacleSquare"
     AGENT: ClassVar[type[Any]] = ProspectQ
     THEOREM: ClassVar[str] = "Theorem 1"
     CLAIMED: ClassVar[str] = "each iteration"
     SOURCE: ClassVar[str] = "{iterations:,} iterations of {batch:,} steps"
 
-    def options(self) -> dict[str, Any]:
-        given = super().options()
+    def agent_options(self) -> dict[str, Any]:
+        given = super().agent_options()
         return (
             given if self.prospect is None else given | {"prospect": parse_prospect(self.prospect)}
         )

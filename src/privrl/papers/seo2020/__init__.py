@@ -18,7 +18,17 @@ Read in this order:
 `lesson` has the options of `privrl train seo2020-actor-critic`.
 """
 
-from privrl.papers.seo2020.learner import ActorCritic
-from privrl.papers.seo2020.program import ActorCriticProgram, ActorCriticRuns, train
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from privrl.papers.seo2020.learner import ActorCritic
+    from privrl.papers.seo2020.program import ActorCriticProgram, ActorCriticRuns, train
 
 __all__ = ["ActorCritic", "ActorCriticProgram", "ActorCriticRuns", "train"]
+
+__getattr__ = lazy(
+    __name__,
+    {"learner": ("ActorCritic",), "program": ("ActorCriticProgram", "ActorCriticRuns", "train")},
+)

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from privrl.control.actor_critic import LearnedActorCritic
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.papers.seo2020.learner import ActorCritic, make_result
 from privrl.papers.seo2020.program import ActorCriticProgram
+from privrl.papers.seo2020.spec import ActorCriticSpec
 from privrl.run.lessons.actor_critic import curve_lines, write_policy
 from privrl.run.lessons.paper import PaperLesson
 from privrl.run.lessons.words import Job
@@ -25,26 +26,8 @@ _SETTINGS = (
 
 
 @dataclass(frozen=True)
-class ActorCriticLesson(PaperLesson):
+class ActorCriticLesson(ActorCriticSpec, PaperLesson):
     """Options of the paper's actor-critic."""
-
-    learner: str = "seo2020-actor-critic"
-    variant: str | None = None
-    episodes: int | None = None
-    lambda_: float | None = None
-    actor_step: float | None = None
-    critic_step: float | None = None
-    correction_step: float | None = None
-    acting: str | None = None
-    exploration: float | None = None
-    clip: str | None = None
-    """A number, or median."""
-
-    correction: str | None = None
-    max_steps: int | None = None
-
-    NUMBERS: ClassVar[tuple[str, ...]] = ("clip",)
-    INSTEAD: ClassVar[dict[str, str]] = {"people": "episodes"}
 
     @property
     def count(self) -> int:

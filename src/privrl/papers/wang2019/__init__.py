@@ -16,6 +16,13 @@ Read the folder in this order:
 'wang2019, Theorem 5'
 """
 
-from privrl.papers.wang2019.learner import FunctionalQ
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from privrl.papers.wang2019.learner import FunctionalQ
 
 __all__ = ["FunctionalQ"]
+
+__getattr__ = lazy(__name__, {"learner": ("FunctionalQ",)})

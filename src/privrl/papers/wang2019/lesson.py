@@ -9,6 +9,7 @@ from privrl.control.learned_q import LearnedQ
 from privrl.core.errors import InputError
 from privrl.papers.wang2019.fast import FunctionalQProgram
 from privrl.papers.wang2019.learner import FunctionalQ, make_result
+from privrl.papers.wang2019.spec import FunctionalNoiseSpec, FunctionalQSpec
 from privrl.privacy.certificate import Claim
 from privrl.run.lessons.paper import PaperLesson
 from privrl.run.lessons.words import Job
@@ -18,17 +19,8 @@ from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
-class FunctionalNoiseLesson(PaperLesson):
+class FunctionalNoiseLesson(FunctionalNoiseSpec, PaperLesson):
     """Options of learners that show Q with functional noise: by a theorem, or of one's own size."""
-
-    preset: str | None = None
-    """printed or public-code."""
-
-    samples: int | None = None
-    batch: int | None = None
-    step: float | None = None
-    sigma: float | None = None
-    rate: float | None = None
 
     AGENT: ClassVar[type[Any]]
     THEOREM: ClassVar[str]
@@ -47,7 +39,7 @@ class FunctionalNoiseLesson(PaperLesson):
             raise InputError(f"must be printed or public-code, not {preset!r}.", field="preset")
         return getattr(self.AGENT, preset.replace("-", "_"))(**changes)
 
-    def options(self) -> dict[str, Any]:
+    def agent_options(self) -> dict[str, Any]:
         """The learner's fields that were said."""
         names = [one.name for one in fields(self.AGENT)]
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
@@ -78,7 +70,7 @@ class FunctionalNoiseLesson(PaperLesson):
             )
         # Stands in for those of the replicas.
         replicas = {name: 1.0 for name in ("sigma", "rate") if name in swept}
-        return self.preset_of(**replicas | self.options())
+        return self.preset_of(**replicas | self.agent_options())
 
     @property
     def why_no_curve(self) -> str | None:
@@ -105,14 +97,9 @@ class FunctionalNoiseLesson(PaperLesson):
 
 
 @dataclass(frozen=True)
-class FunctionalQLesson(FunctionalNoiseLesson):
+class FunctionalQLesson(FunctionalQSpec, FunctionalNoiseLesson):
     """Options of Q-learning with functional noise."""
 
-    learner: str = "wang2019-functional-q"
-    resets: int | None = None
-    edge: str | None = None
-
-    EXAMPLE: ClassVar[str] = "Interval"
     AGENT: ClassVar[type[Any]] = FunctionalQ
     THEOREM: ClassVar[str] = "Theorem 5"
     CLAIMED: ClassVar[str] = "the whole run"

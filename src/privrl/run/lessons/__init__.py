@@ -8,7 +8,9 @@ in the module of its name: its options, its agent, how it is taught, and which f
 
 from privrl.run.lessons.folder import RUN, NotKept, Taught, teach, teach_on
 from privrl.run.lessons.grids import grid_of, planned
-from privrl.run.lessons.words import LEARNERS, SWEPT, Lesson, refuse_modules
+from privrl.run.lessons.words import SWEPT, Lesson
+from privrl.run.specs import LEARNERS
+from privrl.run.specs.base import refuse_modules
 
 __all__ = [
     "LEARNERS",

@@ -18,10 +18,11 @@ from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY_FILE
 from privrl.risk import parse_prospect
 from privrl.run.lessons.playing import play_agent
-from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
+from privrl.run.lessons.words import SCALED, Env, EnvironmentLesson, FeaturesLesson, Job, Played
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import pair, refuse_missing
+from privrl.run.specs.actor_critic import ActorCriticSpec
 
 # What the agent takes as it was said.
 _SETTINGS = (
@@ -33,42 +34,10 @@ _EPISODES = "With --episodes it is the same, for simulators with nobody in them"
 
 
 @dataclass(frozen=True)
-class ActorCriticLesson(FeaturesLesson):
+class ActorCriticLesson(ActorCriticSpec, FeaturesLesson, EnvironmentLesson):
     """What an actor-critic was told."""
 
-    learner: str = "actor-critic"
-    variant: str | None = None
-    people: int | None = None
-    episodes: int | None = None
-    """The same as `people`."""
-
-    critic_features: str | None = None
-    lambda_: float | None = None
-    actor_step: float | None = None
-    critic_step: float | None = None
-    clip: float | None = None
-    max_steps: int | None = None
-    batch: int | None = None
-    noise: str | None = None
-    optimiser: str | None = None
-    schedule: str | None = None
-    average: float | None = None
-    critic_weight: float | None = None
-    entropy: float | None = None
-    return_range: str | None = None
-    curve: str | None = None
-    curve_weight: float | None = None
-    prospect: str | None = None
-    """A name, or a file that `Prospect.save` wrote."""
-
-    bins: int | None = None
-    even_share: float | None = None
-    forgetting: float | None = None
-    no_preflight: bool = False
-    """Waives the pre-flight of an environment of Gymnasium's."""
-
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
-    LISTS: ClassVar[tuple[str, ...]] = ("return_range",)
 
     @property
     def count(self) -> int:

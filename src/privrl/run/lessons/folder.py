@@ -27,9 +27,10 @@ from privrl.data import marks
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.lessons.words import Job, Lesson, Result, refuse_modules
+from privrl.run.lessons.words import Job, Lesson, Result
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import check_not_empty
+from privrl.run.specs.base import refuse_modules
 from privrl.run.training import CHECKPOINT, never_stop
 
 RUN, RESULT = "run.json", "result.json"

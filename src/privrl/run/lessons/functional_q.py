@@ -7,21 +7,13 @@ from typing import ClassVar
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.noised_q import DEFAULT_DESCENTS, Descent
 from privrl.run.lessons.secret_reward import SecretRewardLesson
+from privrl.run.specs.secret_reward import FunctionalQSpec
 
 
 @dataclass(frozen=True)
-class FunctionalQLesson(SecretRewardLesson):
+class FunctionalQLesson(FunctionalQSpec, SecretRewardLesson):
     """What Q-learning for a secret reward function was told."""
 
-    learner: str = "functional-q"
-    iterations: int | None = None
-    actor_step: float | None = None
-    evaluations: int | None = None
-    horizon: int | None = None
-    slope: float | None = None
-    tau: float | None = None
-
-    EXAMPLE: ClassVar[str] = "Interval"
     AGENT: ClassVar[type[FunctionalQ]] = FunctionalQ
     DESCENTS: ClassVar[Mapping[str, Descent]] = DEFAULT_DESCENTS
     SETTINGS: ClassVar[tuple[str, ...]] = (

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from privrl.core.errors import InputError
-from privrl.run.lessons.words import Lesson, spoken
+from privrl.run.lessons.words import Lesson
 from privrl.run.parsing import number, positive_integer
+from privrl.run.specs.base import over_config
 from privrl.run.sweep import SweepPlan
 
 
@@ -34,7 +35,7 @@ def planned(
     `words` are options, also those of a `SweepPlan`; `grid` are words such as actor_step=0.1,0.5,
     and `options` such as acting=softmax. A configuration file has its grid as a table.
     """
-    given = spoken(words, config)
+    given = over_config(words, config)
     in_file = given.pop("grid", {})
     if not isinstance(in_file, Mapping):
         raise InputError("must be a table of settings, each with a list of values.", field="grid")

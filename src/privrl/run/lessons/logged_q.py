@@ -9,9 +9,9 @@ table.
 import shlex
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
@@ -22,14 +22,12 @@ from privrl.data import Features, Polynomial, marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.resuming import KEY_FILE
 from privrl.run.lessons.words import FeaturesLesson, Job, Played, network_of
-from privrl.run.option_values import option_value
 from privrl.run.parsing import box, refuse_missing
 from privrl.run.request import BY_TRAJECTORY, Request
+from privrl.run.specs.table import LoggedQSpec
 
 # What the learner takes as it was said.
 _SETTINGS = ("gamma", "updates", "step", "clip", "target_every", "optimiser", "average")
-# Words of lessons that are about an environment.
-_OF_ENVIRONMENTS = ("env",)
 _NO_SWEEP = (
     "There is no sweep over logged-q: every try is paid for by the people in the table. Try "
     "settings on data that is made up, in Python."
@@ -37,45 +35,10 @@ _NO_SWEEP = (
 
 
 @dataclass(frozen=True)
-class LoggedQLesson(FeaturesLesson):
+class LoggedQLesson(LoggedQSpec, FeaturesLesson):
     """What Q-learning from people's trajectories was told."""
 
-    learner: str = "logged-q"
-    table: tuple[str, ...] = ()
-    trajectory: str | None = None
-    time: str | None = None
-    user: str | None = None
-    state: tuple[str, ...] | None = None
-    action: tuple[str, ...] | None = None
-    reward: str | None = None
-    terminated: str | None = None
-    truncated: str | None = None
-    next_state: tuple[str, ...] | None = None
-    states: tuple[str, ...] | None = None
-    actions: tuple[str, ...] | None = None
-    num_states: int | None = None
-    num_actions: int | None = None
-    nulls: str | None = None
-    invalid: str | None = None
-    people: int | None = None
-    sort: bool = False
-    reward_range: str | None = None
-    updates: int | None = None
-    step: float | None = None
-    clip: float | None = None
-    target_every: int | None = None
-    optimiser: str | None = None
-    average: float | None = None
-
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY_FILE,)
-
-    @classmethod
-    def _word(cls, name: str, kind: Any, value: Any) -> Any:
-        if name in _OF_ENVIRONMENTS:
-            raise InputError(f"logged-q learns from a table: leave {name} out.")
-        # Numbers and flags are read as in every lesson; columns, words and ranges as in a request.
-        as_asked = kind not in (int | None, float | None, bool) and name in _ASKED
-        return option_value(name, value) if as_asked else super()._word(name, kind, value)
 
     # --- the learner ------------------------------------------------------------------------------
 
@@ -217,8 +180,4 @@ class LoggedQLesson(FeaturesLesson):
         return lines, notes
 
 
-_ASKED = tuple(
-    one.name
-    for one in fields(LoggedQLesson)
-    if one.name != "said" and one.name in {other.name for other in fields(Request)}
-)
+_ASKED = tuple({one.name for one in Request.options()} & {o.name for o in LoggedQSpec.options()})

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.run.lessons.playing import play_program
-from privrl.run.lessons.words import Job, Lesson, Played, Result
+from privrl.run.lessons.words import EnvironmentLesson, Job, Played, Result
 from privrl.run.training import CHECKPOINT, TrainingRun, delete_checkpoint
 
 
 @dataclass(frozen=True)
-class PaperLesson(Lesson):
+class PaperLesson(EnvironmentLesson):
     """Options that all papers' learners have. They yield claims, so no ledger can pay for them."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)

@@ -1,6 +1,6 @@
 """The words of `privrl train pgc`, and how it is taught."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,43 +16,16 @@ from privrl.core.errors import InputError
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Claim
 from privrl.run.lessons.playing import play_program
-from privrl.run.lessons.words import Env, Job, Lesson, Played
+from privrl.run.lessons.words import Env, EnvironmentLesson, Job, Played
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import number, positive_integer, refuse_missing
+from privrl.run.specs.pgc import CollectorSpec, PGCSpec
 from privrl.run.training import CHECKPOINT, delete_checkpoint
 
 
 @dataclass(frozen=True)
-class CollectorLesson(Lesson):
+class CollectorLesson(CollectorSpec, EnvironmentLesson):
     """Options of private gradient collection, certified or as printed."""
-
-    agents: int | None = None
-    mechanism: str | None = None
-    """privunit, sign or laplace; none for no noise."""
-
-    hidden: str | None = None
-    """Sizes, by commas."""
-
-    scale: str | None = None
-    """What observations are divided by, a number for each, by commas."""
-
-    activation: str | None = None
-    submissions: int | None = None
-    rate: float | None = None
-    buffer: int | None = None
-    decay: float | None = None
-    acting: str | None = None
-    optimiser: str | None = None
-    staleness: str | None = None
-    timing: str | None = None
-    flight: int | None = None
-    vary: str | None = None
-    """A parameter of the environment and its values: gravity=9.7,9.8,9.9."""
-
-    target: float | None = None
-    score_share: float | None = None
-    enough: float | None = None
-    control: str | None = None
 
     AGENT: ClassVar[type[Collector]]
     SETTINGS: ClassVar[tuple[str, ...]] = (
@@ -62,10 +35,6 @@ class CollectorLesson(Lesson):
     """What the learner takes as it was given."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
-    EXAMPLE: ClassVar[str] = "CartPole"
-    INSTEAD: ClassVar[Mapping[str, str]] = {"episodes": "agents", "people": "agents"}
-    LISTS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
-    NUMBERS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
 
     @property
     def counted(self) -> str:
@@ -89,8 +58,6 @@ class CollectorLesson(Lesson):
 
     def agent(self, env: Env) -> Collector:
         """The learner."""
-        if self.delta is not None:
-            raise InputError(f"--delta is for other learners than {self.learner}: leave it out.")
         if self.enough is not None and self.target is None:
             raise InputError("enough is about a target: say --target and --score-share too.")
         given = {n: getattr(self, n) for n in self.SETTINGS if getattr(self, n) is not None}
@@ -208,11 +175,8 @@ class CollectorLesson(Lesson):
 
 
 @dataclass(frozen=True)
-class PGCLesson(CollectorLesson):
+class PGCLesson(PGCSpec, CollectorLesson):
     """Options of `privrl train pgc`."""
-
-    learner: str = "pgc"
-    baseline: float | None = None
 
     AGENT: ClassVar[type[Collector]] = PGC
     SETTINGS: ClassVar[tuple[str, ...]] = (*CollectorLesson.SETTINGS, "baseline")

@@ -9,19 +9,13 @@ from privrl.control.noised_q import Descent
 from privrl.control.prospect_q import DEFAULT_DESCENT, ProspectQ
 from privrl.risk import parse_prospect
 from privrl.run.lessons.secret_reward import SecretRewardLesson
+from privrl.run.specs.secret_reward import ProspectSpec
 
 
 @dataclass(frozen=True)
-class ProspectLesson(SecretRewardLesson):
+class ProspectLesson(ProspectSpec, SecretRewardLesson):
     """What Q-learning of what people prefer was told."""
 
-    learner: str = "prospect"
-    prospect: str | None = None
-    """A name, or the path of a file."""
-
-    samples: int | None = None
-
-    EXAMPLE: ClassVar[str] = "ObstacleGrid"
     AGENT: ClassVar[type[FunctionalQ]] = ProspectQ
     DESCENTS: ClassVar[Mapping[str, Descent]] = {"updates": DEFAULT_DESCENT}
     ANY_RADIUS: ClassVar[tuple[str, ...]] = ("updates",)

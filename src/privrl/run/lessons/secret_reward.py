@@ -18,48 +18,20 @@ from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY_FILE
 from privrl.run.lessons.playing import play_agent
-from privrl.run.lessons.words import SCALED, Env, FeaturesLesson, Job, Played
+from privrl.run.lessons.words import SCALED, Env, EnvironmentLesson, FeaturesLesson, Job, Played
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import pair, positive_integer, refuse_missing
+from privrl.run.specs.secret_reward import SecretRewardSpec
 
 _ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Legendre}
 
 
 @dataclass(frozen=True)
-class SecretRewardLesson(FeaturesLesson):
+class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
     """What was said by whoever keeps a reward function secret."""
-
-    release: str | None = None
-    """What is noised; none for nothing."""
-
-    reward_radius: float | None = None
-    reward_range: str | None = None
-    reward_features: str | None = None
-    """table, cosine:3, legendre:3, polynomial:2 or fourier:2."""
-
-    reward_of: str | None = None
-    design: int | None = None
-    planner: str | None = None
-    steps: int | None = None
-    max_steps: int | None = None
-    rounds: int | None = None
-    ridge: float | None = None
-    updates: int | None = None
-    clip: float | None = None
-    """Noised updates, as the next ones."""
-
-    target_every: int | None = None
-    optimiser: str | None = None
-    average: float | None = None
-    batch: int | None = None
-    step: float | None = None
-    no_preflight: bool = False
-    """Waives the pre-flight of an environment of Gymnasium's."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
     FILES: ClassVar[tuple[str, ...]] = ("policy.json", "reward_model.json")
-    LISTS: ClassVar[tuple[str, ...]] = ("reward_range",)
-    FROM_ZERO: ClassVar[tuple[str, ...]] = ("design",)
 
     AGENT: ClassVar[type[FunctionalQ]]
     DESCENTS: ClassVar[Mapping[str, Descent]]

@@ -5,13 +5,10 @@ in a module of its own, which `LEARNERS` names. What is needed and was not said 
 sentence that says what to type.
 """
 
-import difflib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, fields
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -28,29 +25,11 @@ from privrl.envs.registry import BUILTIN, make
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.session import PrivacySession
-from privrl.run.parsing import (
-    box,
-    check_not_empty,
-    number,
-    positive_integer,
-    read_config,
-    refuse_missing,
-)
+from privrl.run.parsing import box, positive_integer, refuse_missing
+from privrl.run.specs import load, spec_of
+from privrl.run.specs.base import EnvironmentOptions, FeaturesSpec, Spec, over_config
 
 Env = Environment[Any, Any] | HostEnvironment
-
-LEARNERS = {
-    "actor-critic": "privrl.run.lessons.actor_critic:ActorCriticLesson",
-    "functional-q": "privrl.run.lessons.functional_q:FunctionalQLesson",
-    "logged-q": "privrl.run.lessons.logged_q:LoggedQLesson",
-    "prospect": "privrl.run.lessons.prospect_q:ProspectLesson",
-    "pgc": "privrl.run.lessons.pgc:PGCLesson",
-    "ono2020-pgc": "privrl.papers.ono2020.lesson:OnoLesson",
-    "seo2020-actor-critic": "privrl.papers.seo2020.lesson:ActorCriticLesson",
-    "wang2019-functional-q": "privrl.papers.wang2019.lesson:FunctionalQLesson",
-    "rajabi2022-prospect": "privrl.papers.rajabi2022.lesson:ProspectLesson",
-}
-"""Where the options of each learner are: module and class. Papers have theirs in their folders."""
 
 PRINTED = {
     "actor-critic": "seo2020-actor-critic",
@@ -70,8 +49,6 @@ SWEPT = (
 SCALED = ("polynomial", "fourier")
 # Some environments whose numbers have no ends say the largest that 32 bits hold.
 _UNBOUNDED = 1e30
-# About this one run rather than about what is learned, so that no file can hold them.
-_COMMAND_ONLY = ("config", "json", "ledger", "logs", "name", "out", "ray", "resume", "seed")
 
 
 class Result(Protocol):
@@ -136,16 +113,8 @@ class Played(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lesson(ABC):
-    """The words, by the names of the options; None where nothing was said."""
-
-    learner: str = "actor-critic"
-    env: str | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    public: bool = False
-    gamma: float | None = None
-    said: tuple[str, ...] = field(default=(), compare=False)
+class Lesson(Spec, ABC):
+    """A spec, and how its learner is run."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]]
     """The files in a run's folder from which it can go on; only their owner may read them."""
@@ -153,75 +122,20 @@ class Lesson(ABC):
     FILES: ClassVar[tuple[str, ...]] = ("policy.json",)
     """The files that only this learner writes."""
 
-    EXAMPLE: ClassVar[str] = "Taxi-v4"
-    """An environment that suits the learner."""
-
-    LISTS: ClassVar[tuple[str, ...]] = ()
-    """Options that are text, for which a configuration file may have a list of numbers."""
-
-    NUMBERS: ClassVar[tuple[str, ...]] = ()
-    """Options that are text, for which a configuration file may have a number."""
-
-    INSTEAD: ClassVar[Mapping[str, str]] = {}
-    """Options of other learners, and which of this one's says the same."""
-
-    FROM_ZERO: ClassVar[tuple[str, ...]] = ()
-    """Whole numbers that may be 0; the others are at least 1."""
-
     @classmethod
     def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> Self:
         """What was said on the command line, over what the configuration file says.
 
         The word `learner` says whose lesson it is, if this is not one of a certain learner.
         """
-        given = spoken(words, config)
-        given.setdefault("learner", cls.learner)
+        given = over_config(words, config)
+        given.setdefault("learner", cls.learner or "actor-critic")
         chosen = lesson_of(given["learner"])
         _refuse_paper_mode(given)
         if not issubclass(chosen, cls):
             raise InputError(f"This lesson is for the learner {cls.learner!r}: leave learner out.")
-        kinds = {one.name: one.type for one in fields(chosen) if one.name != "said"}
-        for name in given:
-            if name in _COMMAND_ONLY:
-                raise InputError(f"belongs on the command line: say --{name} there.", field=name)
-            if name not in kinds:
-                known = chosen.INSTEAD.get(name)
-                near = [known] if known else difflib.get_close_matches(name, kinds, 1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise InputError(f"There is no option {name!r} of {given['learner']}.{hint}")
-        read = {name: chosen._word(name, kinds[name], value) for name, value in given.items()}
-        return chosen(**read, said=tuple(given))
-
-    @classmethod
-    def _word(cls, name: str, kind: Any, value: Any) -> Any:
-        """A value as the command line or a file has it."""
-        if kind == int | None:
-            return (
-                0
-                if name in cls.FROM_ZERO and number(name, value) == 0.0
-                else positive_integer(name, value)
-            )
-        if kind == float | None:
-            found = number(name, value)
-            if not math.isfinite(found):
-                raise InputError(f"must be finite, not {value}.", field=name)
-            return found
-        if kind is bool:
-            if not isinstance(value, bool):
-                raise InputError(f"must be true or false, not {value!r}.", field=name)
-            return value
-        if name in cls.LISTS and isinstance(value, list | tuple):
-            return ",".join(map(str, value))
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if name in cls.NUMBERS and is_number:
-            return repr(value)
-        if not isinstance(value, str):
-            raise InputError(f"must be text, not {value!r}.", field=name)
-        return check_not_empty(name, value)
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was said: `of` makes the same of it."""
-        return {name: getattr(self, name) for name in self.said}
+        found: Self = chosen.read(given)
+        return found
 
     @property
     def is_paper(self) -> bool:
@@ -267,6 +181,11 @@ class Lesson(ABC):
         """Whether there is a checkpoint in a run's folder."""
         return any((folder / name).exists() for name in self.CHECKPOINTS)
 
+
+@dataclass(frozen=True)
+class EnvironmentLesson(Lesson, EnvironmentOptions):
+    """A learner that acts in an environment."""
+
     def environment(self) -> Env:
         """The environment."""
         if self.env is None:
@@ -279,13 +198,8 @@ class Lesson(ABC):
 
 
 @dataclass(frozen=True)
-class FeaturesLesson(Lesson):
-    """Options of learners that see states by features."""
-
-    features: str | None = None
-    """table, polynomial:2, fourier:3 or network:16,16."""
-
-    state_range: str | None = None
+class FeaturesLesson(FeaturesSpec, Lesson):
+    """A learner that sees states by features."""
 
     def features_of(self, env: Env, word: str) -> Features | Network:
         """Features of the environment's states, by name."""
@@ -349,41 +263,5 @@ def network_of(sizes: str, features: Features | None = None) -> Network:
 
 def lesson_of(learner: Any) -> type[Any]:
     """The lesson of a learner, by the learner's name."""
-    if not isinstance(learner, str):
-        raise InputError(f"must be text, not {learner!r}.", field="learner")
-    if learner not in LEARNERS:
-        raise InputError(
-            f"There is no learner {learner!r}: what can be trained is {', '.join(LEARNERS)}."
-        )
-    home, _, name = LEARNERS[learner].partition(":")
-    found: type[Any] = getattr(import_module(home), name)
+    found: type[Any] = load(spec_of(learner).LESSON)
     return found
-
-
-def spoken(words: Mapping[str, Any], config: str | Path | None) -> dict[str, Any]:
-    """The words, over those of a file; None and False are not said."""
-    from_file = {} if config is None else read_config(config)
-    said = {k: v for k, v in words.items() if v is not None and v is not False}
-    if config is not None and "env" not in said:
-        refuse_modules(from_file, None, config)
-    asked, found = said.get("learner"), from_file.get("learner")
-    if asked is not None and found is not None and asked != found:
-        raise InputError(f"{str(config)!r} is for the learner {found!r}, and you said {asked!r}.")
-    return from_file | said
-
-
-def refuse_modules(words: object, env: str | None, where: str | Path) -> None:
-    """Refuse an environment that a file names if making it would import a module of its choice.
-
-    Gymnasium takes `module:Id` for what it is to import first. So whoever hands over a run's folder
-    or a configuration could have any code run. `env` is what the caller says, whom we trust: it is
-    taken if it is the same.
-    """
-    held = words.get("env") if isinstance(words, Mapping) else None
-    if env is not None and env != held:
-        raise InputError(f"{str(where)!r} is about the environment {held!r}, and you said {env!r}.")
-    if env is None and isinstance(held, str) and ":" in held:
-        raise InputError(
-            f"{str(where)!r} names the environment {held!r}, for which a module is imported: say "
-            "--env with the same name if you trust it."
-        )

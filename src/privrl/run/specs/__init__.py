@@ -1,0 +1,52 @@
+"""The options of every learner, each declared once: type, default and one line of help.
+
+The command line, configuration files, the JSON in a run's folder and the tables in the docs are
+derived from these classes. Nothing here imports JAX, so that help comes at once.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from privrl.core.errors import InputError
+from privrl.run.specs.base import EnvironmentOptions, FeaturesSpec, RunOptions, Spec, option
+
+__all__ = [
+    "LEARNERS",
+    "EnvironmentOptions",
+    "FeaturesSpec",
+    "RunOptions",
+    "Spec",
+    "option",
+    "spec_of",
+]
+
+LEARNERS = {
+    "actor-critic": "privrl.run.specs.actor_critic:ActorCriticSpec",
+    "functional-q": "privrl.run.specs.secret_reward:FunctionalQSpec",
+    "logged-q": "privrl.run.specs.table:LoggedQSpec",
+    "prospect": "privrl.run.specs.secret_reward:ProspectSpec",
+    "pgc": "privrl.run.specs.pgc:PGCSpec",
+    "ono2020-pgc": "privrl.papers.ono2020.spec:PGCSpec",
+    "seo2020-actor-critic": "privrl.papers.seo2020.spec:ActorCriticSpec",
+    "wang2019-functional-q": "privrl.papers.wang2019.spec:FunctionalQSpec",
+    "rajabi2022-prospect": "privrl.papers.rajabi2022.spec:ProspectSpec",
+}
+"""Where the options of each learner are: module and class. Papers have theirs in their folders."""
+
+
+def spec_of(learner: Any) -> type[Spec]:
+    """The spec of a learner, by the learner's name."""
+    if not isinstance(learner, str):
+        raise InputError(f"must be text, not {learner!r}.", field="learner")
+    if learner not in LEARNERS:
+        raise InputError(
+            f"There is no learner {learner!r}: what can be trained is {', '.join(LEARNERS)}."
+        )
+    found: type[Spec] = load(LEARNERS[learner])
+    return found
+
+
+def load(place: str) -> Any:
+    """What stands at `module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

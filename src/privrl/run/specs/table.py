@@ -1,0 +1,130 @@
+"""The options about a table of logged decisions, and those of the commands that read one."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from privrl.core.errors import InputError
+from privrl.run.specs.base import Declared, FeaturesSpec, Options, option
+
+PolicySource = Literal["independent", "this-data", "unknown"]
+BehaviorSource = Literal["logged", "estimated", "known-protocol", "unknown"]
+
+
+@dataclass(frozen=True)
+class TableOptions(Declared):
+    """Which column is what, and what is public about the values."""
+
+    table: tuple[str, ...] = option(
+        "Parquet or CSV files, a pattern, or a folder: a row for each step.", (), argument=True
+    )
+    trajectory: str | None = option("Column: which trajectory a step is of.")
+    user: str | None = option("Column: whose trajectory it is.")
+    time: str | None = option("Column: the order of steps.")
+    state: tuple[str, ...] | None = option("Columns, by commas: the state.")
+    action: tuple[str, ...] | None = option("Column: the action taken.")
+    reward: str | None = option("Column: the reward that followed.")
+    terminated: str | None = option("Column, true or false: did the episode end here?")
+    truncated: str | None = option("Column, true or false: was the episode cut off here?")
+    next_state: tuple[str, ...] | None = option("Columns: the state after the step.")
+    states: tuple[str, ...] | None = option("What states can be, by commas.")
+    actions: tuple[str, ...] | None = option("What actions can be, in the policy's order.")
+    num_states: int | None = option("How many states there can be.")
+    num_actions: int | None = option("How many actions there can be.")
+    reward_range: str | None = option("What any reward could be, such as 0,1.")
+    nulls: str | None = option(
+        "refuse (default), carry (states), or by column: state=carry,reward=0,p=refuse."
+    )
+    invalid: str | None = option("Values that are not valid: refuse (default), or neutral.")
+    people: int | None = option(
+        "How many people there are (trajectories, without --user): with neutral."
+    )
+    sort: bool = option("Sort the rows first.", False)
+
+
+@dataclass(frozen=True)
+class EvaluateOptions(Options, TableOptions):
+    """The value of a policy from a table of logged decisions, with differential privacy.
+
+    Say what you have, and follow the answers: what is missing is asked for. The run's folder gets
+    study.json, certificate.json and report.html. A run that was killed goes on with --out and
+    --resume, on the same table, and pays nothing again.
+
+    \b
+    privrl evaluate stays.parquet --policy policy.json --epsilon 1 --delta 1e-6 \\
+      --trajectory stay_id --user patient --time t --state hr,map --action dose \\
+      --reward r --behavior-prob p --reward-range 0,1 --horizon 20 --weight-cap 10
+    """
+
+    public: bool = option("The data is public: no noise is added.", False)
+    gamma: float | None = option("Discount factor; default: 1.")
+    policy: str | None = option("The policy to judge: a policy.json.")
+    behavior_prob: str | None = option("Column: the probability of the action taken.")
+    behavior: str | None = option("The policy that was followed, instead: a policy.json.")
+    target_prob: str | None = option("Column, instead of --policy: its probabilities.")
+    return_range: str | None = option("What any sum of rewards could be, if that is less.")
+    horizon: int | None = option("How many steps count.")
+    weight_cap: float | None = option("Cap on importance weights.")
+    largest_ratio: float | None = option("What the policies' ratio can be at most.")
+    level: float | None = option("Confidence of the intervals; default: 0.95.")
+    state_range: str | None = option("What states could be, such as 30:200,40:140.")
+    features: str | None = option("polynomial:2, fourier:3 or table, for values of states.")
+    start: tuple[str, ...] | None = option("Known start states, such as 90:70,80:75.")
+    estimators: str | None = option("value, gtd, lstd, with shares: value:3,gtd:1.")
+    return_bound: float | None = option("How large a return could be, for gtd.")
+    grid: bool = option("Integer noise: nothing assumed of arithmetic.", False)
+    stream: bool = option("Read in parts, if larger than memory; gtd makes one pass.", False)
+    policy_source: PolicySource | None = option(
+        "Learned from these people? independent, this-data or unknown."
+    )
+    behavior_source: BehaviorSource | None = option(
+        "Of its probabilities: logged, estimated, known-protocol or unknown."
+    )
+    title: str | None = option("The report's title.")
+    target_name: str | None = option("What to call the policy.")
+    behavior_name: str | None = option("What to call the old way.")
+
+
+@dataclass(frozen=True)
+class LoggedQSpec(FeaturesSpec, TableOptions):
+    """Learn a policy from a table of people's trajectories, with differential privacy.
+
+    Say what you have, and follow the answers: what is missing is asked for. Judge the policy by
+    privrl evaluate on other people before it is used.
+
+    \b
+    privrl train logged-q stays.parquet --trajectory stay_id --user patient --time t \\
+      --state hr,map --state-range 30:200,40:140 --features fourier:2 \\
+      --action dose --num-actions 3 --reward r --reward-range 0,1 \\
+      --epsilon 1 --delta 1e-6 --out runs/dose
+    """
+
+    learner: str = "logged-q"
+    epsilon: float | None = option("Privacy budget epsilon, for each person.")
+    public: bool = option("The data is public: no noise is added.", False)
+    updates: int | None = option("Gradient steps; more need more noise in each.")
+    step: float | None = option("Learning rate.")
+    clip: float | None = option("Clip norm of a person in a step, in units of the largest reward.")
+    target_every: int | None = option("Steps between two copies of the target.")
+    optimiser: str | None = option("sgd or adam.")
+    average: float | None = option("The last share of the steps to average over.")
+
+    LESSON: ClassVar[str] = "privrl.run.lessons.logged_q:LoggedQLesson"
+    RUN: ClassVar[tuple[str, ...]] = ("ledger", "name")
+
+    @classmethod
+    def _value(cls, name: str, kind: Any, value: Any) -> Any:
+        if kind in (int | None, float | None, bool) or name not in _TABLE:
+            return super()._value(name, kind, value)
+        # Columns, words and ranges are read as `privrl evaluate` reads them.
+        from privrl.run.option_values import option_value
+
+        return option_value(name, value)
+
+    @classmethod
+    def read(cls, given: Any) -> Any:
+        if "env" in given:
+            raise InputError("logged-q learns from a table: leave env out.")
+        return super().read(given)
+
+
+_TABLE = (*(one.name for one in TableOptions.options()), "state_range")

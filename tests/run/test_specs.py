@@ -1,0 +1,88 @@
+"""Options are declared once, in specs: what follows from that."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privrl import cli
+from privrl.core.errors import InputError
+from privrl.run.lessons.words import lesson_of
+from privrl.run.specs import LEARNERS, spec_of
+from privrl.run.specs.__main__ import page
+from privrl.run.specs.base import RunOptions, Spec
+from privrl.run.specs.table import EvaluateOptions
+
+CLI = Path(cli.__file__).parent
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_an_option_has_a_line_of_help(learner: str) -> None:
+    spec = spec_of(learner)
+    assert spec.learner == learner
+    assert spec.__doc__
+    for one in [*spec.options(), *EvaluateOptions.options()]:
+        text = one.metadata["help"]
+        assert 5 < len(text) < 130, one.name
+        assert text.endswith((".", "?")), one.name
+        assert not text.startswith("The same"), one.name
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_lesson_has_the_options_of_its_spec_and_no_others(learner: str) -> None:
+    spec, lesson = spec_of(learner), lesson_of(learner)
+    assert issubclass(lesson, spec)
+    assert [(o.name, o.type) for o in lesson.options()] == [
+        (o.name, o.type) for o in spec.options()
+    ]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_the_command_line_has_the_options_of_the_spec(
+    learner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["train", learner, "--help"]) == 0
+    told = capsys.readouterr().out
+    for one in spec_of(learner).options():
+        flag = "--" + one.name.rstrip("_").replace("_", "-")
+        assert (one.name.upper() if one.metadata["argument"] else f"{flag} ") in told, one.name
+
+
+def test_commands_that_have_a_spec_declare_no_option_of_their_own() -> None:
+    for name in ("train.py", "evaluate.py", "check.py", "sweep.py"):
+        tree = ast.parse((CLI / name).read_text(encoding="utf-8"))
+        called = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        assert "typer.Option" not in called, name
+    assert not list(CLI.glob("train_*.py"))
+
+
+def test_specs_do_not_import_jax() -> None:
+    """Help has to come at once."""
+    code = (
+        "import sys; from privrl.run.specs import LEARNERS, spec_of\n"
+        "for one in LEARNERS: spec_of(one)\n"
+        "assert not {'jax', 'scipy', 'pyarrow'} & sys.modules.keys(), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_unknown_learner_is_refused() -> None:
+    with pytest.raises(InputError, match="There is no learner 'dqn': what can be trained is actor"):
+        spec_of("dqn")
+    with pytest.raises(InputError, match="learner must be text"):
+        spec_of(3)
+
+
+def test_options_of_a_run_are_not_those_of_a_spec() -> None:
+    about = {one.name for one in RunOptions.__dataclass_fields__.values()}
+    for learner in LEARNERS:
+        assert not about & {one.name for one in spec_of(learner).options()}
+    assert issubclass(spec_of("pgc"), Spec)
+
+
+def test_the_page_of_options_in_the_docs_is_made_from_the_specs() -> None:
+    """Else: python -m privrl.run.specs > docs/options.md."""
+    shown = Path(__file__).parents[2] / "docs" / "options.md"
+    assert shown.read_text(encoding="utf-8") == page()
