@@ -99,7 +99,7 @@ def _noise_output_only(advance: Any) -> Any:
         size = sigma * plan.rule.bound * plan.step / plan.divisor
         return after._replace(parameters=after.parameters + size * z)
 
-    advance_without_noise.lower = advance.lower  # type: ignore[attr-defined]  # asked how much memory it takes
+    advance_without_noise.trace = advance.trace  # type: ignore[attr-defined]  # asked how much memory it takes
     return advance_without_noise
 
 

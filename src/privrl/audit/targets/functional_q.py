@@ -82,7 +82,7 @@ def _record_updates(worlds: Worlds) -> Iterator[list[Array]]:
         seen.extend([parameters[1:], *evidence(sums, *known)])
         return states[-1]
 
-    one_by_one.lower = advance.lower  # type: ignore[attr-defined] # compiled before the payment
+    one_by_one.trace = advance.trace  # type: ignore[attr-defined] # compiled before the payment
     with patch.object(noised_q, "advance", one_by_one):
         yield seen
 
