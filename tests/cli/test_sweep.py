@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl import cli
-from privrl.run.lessons import SWEPT
+from privrl.run.runners import SWEPT
 
 SIZE = ["--env", "Chain", "--set", "max_steps=6", "--episodes", "20"]
 HERE = ["sweep", "actor-critic", *SIZE]

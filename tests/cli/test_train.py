@@ -18,7 +18,7 @@ from privrl.control.actor_critic import LearnedActorCritic
 from privrl.data import load_policy
 from privrl.privacy import Budget, Certificate, Gaussian, InputError, Ledger, Relation, Unit
 from privrl.privacy.mechanisms import CorrelatedMechanism, Strategy
-from privrl.run.lessons import LEARNERS
+from privrl.run.runners import LEARNERS
 
 HERE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6"]
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]

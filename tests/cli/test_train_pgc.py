@@ -15,7 +15,7 @@ from privrl.data import load_policy
 from privrl.envs.control import CartPole
 from privrl.privacy import Certificate, InputError, Ledger, Unit
 from privrl.privacy.session import PrivacySession
-from privrl.run import lessons
+from privrl.run import runners
 
 HERE = ["train", "pgc", "--env", "CartPole"]
 PRINTED = ["train", "ono2020-pgc", "--env", "CartPole"]
@@ -237,7 +237,7 @@ def test_words_of_other_learners_and_ledgers_are_refused(
     config.write_text('env = "CartPole"\nagents = 9\nepsilon = 1\ndelta = 1e-6\nhidden = [4, 4]\n')
     assert cli.run(["train", "pgc", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
     assert "There is no option 'delta' of pgc" in capsys.readouterr().err
-    lesson = lessons.Lesson.of({"learner": "pgc", "env": "CartPole", "agents": 9, "epsilon": 1.0})
+    runner = runners.Runner.of({"learner": "pgc", "env": "CartPole", "agents": 9, "epsilon": 1.0})
     Ledger.create(tmp_path / "ledger.json", "all", unit=Unit.TRAJECTORY).close()
     with pytest.raises(InputError, match="ledger of its own"):
-        lessons.teach(lesson, tmp_path, ledger=tmp_path / "ledger.json")
+        runners.train_in(runner, tmp_path, ledger=tmp_path / "ledger.json")

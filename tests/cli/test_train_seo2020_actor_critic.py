@@ -10,7 +10,7 @@ from privrl import cli
 from privrl.control.actor_critic import LearnedActorCritic
 from privrl.papers.seo2020 import ActorCritic
 from privrl.privacy import Claim, InputError
-from privrl.run.lessons import Lesson, teach
+from privrl.run.runners import Runner, train_in
 
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
 TRAIN = ["train", "seo2020-actor-critic"]
@@ -81,7 +81,7 @@ def test_what_is_missing_or_wrong_is_said_in_one_sentence(
 
 def test_no_ledger_can_pay_for_a_claim(tmp_path: Path) -> None:
     words = {"learner": "seo2020-actor-critic", "env": "Chain", "episodes": 9, "max_steps": 6}
-    lesson: Lesson = Lesson.of({**words, "epsilon": 5.0, "delta": 1e-6})
+    runner: Runner = Runner.of({**words, "epsilon": 5.0, "delta": 1e-6})
     (tmp_path / "run").mkdir()
     with pytest.raises(InputError, match="no ledger can pay"):
-        teach(lesson, tmp_path / "run", ledger=tmp_path / "ledger")
+        train_in(runner, tmp_path / "run", ledger=tmp_path / "ledger")

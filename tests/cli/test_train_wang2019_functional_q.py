@@ -12,7 +12,7 @@ from privrl.control import LearnedQ
 from privrl.data import load_policy
 from privrl.papers.wang2019 import FunctionalQ
 from privrl.privacy import InputError
-from privrl.run.lessons import Lesson, teach
+from privrl.run.runners import Runner, train_in
 
 TRAIN = ["train", "wang2019-functional-q"]
 BUDGET = ["--epsilon", "0.9", "--delta", "1e-4"]
@@ -68,9 +68,9 @@ def test_a_stopped_run_is_resumed_to_the_same_bytes(
 
 
 def test_no_ledger_pays_for_a_claim(tmp_path: Path) -> None:
-    lesson: Lesson = Lesson.of({"learner": TRAIN[1], "env": "Interval", "epsilon": 0.9})
+    runner: Runner = Runner.of({"learner": TRAIN[1], "env": "Interval", "epsilon": 0.9})
     with pytest.raises(InputError, match="no ledger can pay"):
-        teach(lesson, tmp_path, ledger=tmp_path / "ledger")
+        train_in(runner, tmp_path, ledger=tmp_path / "ledger")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from privrl.papers.rajabi2022 import gamble as gambles
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.risk import PowerUtility, Prelec, Prospect
-from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
+from privrl.run.runners.actor_critic import ActorCriticRunner as Runner
 from tests.statistics import FALSE_ALARM
 
 BUDGET = Budget(4.0, 1e-5)
@@ -488,21 +488,21 @@ WORDS = {
 
 
 def test_a_prospect_is_said_by_name_or_by_file(learned: LearnedActorCritic, tmp_path: Path) -> None:
-    lesson = Lesson.of({**WORDS, "bins": 7})
-    agent = lesson.agent(lesson.environment())
+    runner = Runner.of({**WORDS, "bins": 7})
+    agent = runner.agent(runner.environment())
     assert (agent.prospect, agent.return_range, agent.bins) == (PEOPLE, (-3.0, 1.0), 7)
-    assert lesson.why_no_curve is None
+    assert runner.no_curve_reason is None
     own = Prospect(gain_weight=Prelec())
     own.save(tmp_path / "own.json")
-    said = Lesson.of({**WORDS, "prospect": str(tmp_path / "own.json")})
+    said = Runner.of({**WORDS, "prospect": str(tmp_path / "own.json")})
     assert said.agent(said.environment()).prospect == own
-    unsaid = Lesson.of({k: v for k, v in WORDS.items() if k != "return_range"})
+    unsaid = Runner.of({k: v for k, v in WORDS.items() if k != "return_range"})
     with pytest.raises(InputError, match="return_range is needed"):
         unsaid.agent(unsaid.environment())
-    wrong = Lesson.of({**WORDS, "prospect": "optimist"})
+    wrong = Runner.of({**WORDS, "prospect": "optimist"})
     with pytest.raises(InputError, match="prospect must be neutral"):
         wrong.agent(wrong.environment())
-    (line,) = (one for one in lesson.told(learned)[0] if "CPT" in one)
+    (line,) = (one for one in runner.summarize(learned)[0] if "CPT" in one)
     assert f"{learned.prospect_value:.4g}" in line
 
 
@@ -516,9 +516,9 @@ def test_a_prospect_is_trained_from_the_command_line(
     assert "CPT value of the last returns" in capsys.readouterr().out
     found = LearnedActorCritic.load(out / "result.json")
     assert found.prospect == PEOPLE
-    lesson = Lesson.of(WORDS)
-    env = lesson.environment()
-    again = lesson.agent(env).learn(env, people=40, session=PrivacySession(seed=0))
+    runner = Runner.of(WORDS)
+    env = runner.environment()
+    again = runner.agent(env).learn(env, people=40, session=PrivacySession(seed=0))
     np.testing.assert_array_equal(found.actor, again.actor)
 
 

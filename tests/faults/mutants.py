@@ -33,10 +33,10 @@ class Mutant:
 
 def _pays_after_the_result() -> list[Any]:
     from privrl.privacy.session import OpenSession
-    from privrl.run.lessons import folder
+    from privrl.run.runners import folder
 
     owed: list[Any] = []
-    written = folder._written
+    written = folder._write_files
 
     def pay(self: OpenSession, events: Any, **_: Any) -> None:
         self._paid += (events,)
@@ -52,19 +52,19 @@ def _pays_after_the_result() -> list[Any]:
             ledger.spend(events, run=run)
         return found
 
-    return [_put(OpenSession, "pay", pay), _put(folder, "_written", late)]
+    return [_put(OpenSession, "pay", pay), _put(folder, "_write_files", late)]
 
 
 def _forgets_the_key_first() -> list[Any]:
-    from privrl.run.lessons import folder
+    from privrl.run.runners import folder
 
-    written = folder._written
+    written = folder._write_files
 
-    def early(lesson: Any, learned: Any, job: Any) -> Any:
-        folder._forgotten(job.folder)
-        return written(lesson, learned, job)
+    def early(runner: Any, learned: Any, job: Any) -> Any:
+        folder._remove_checkpoints(job.folder)
+        return written(runner, learned, job)
 
-    return [_put(folder, "_written", early)]
+    return [_put(folder, "_write_files", early)]
 
 
 def _writes_the_key_after_paying() -> list[Any]:

@@ -67,13 +67,13 @@ def warm(stock: Path) -> None:
     from importlib import import_module
 
     from privrl.audit import catalogue
-    from privrl.run.lessons.words import lesson_of
+    from privrl.run.runners.base import runner_of
     from privrl.run.specs import LEARNERS
     from tests.fuzz import judging, oracle  # noqa: F401
 
     catalogue.load()
     for learner in LEARNERS:
-        lesson_of(learner)
+        runner_of(learner)
     for name in _rehearsed(stock):
         with suppress(Exception):
             import_module(name)

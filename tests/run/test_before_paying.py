@@ -23,7 +23,7 @@ from privrl.core import files, resources
 from privrl.privacy import InputError, Ledger, LedgerError, Relation, Unit, resuming
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.lessons import folder as folders
+from privrl.run.runners import folder as folders
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6"]
 REWARDS = ["train", "functional-q", "--env", "Chain", "--steps", "40", "--reward-range", "0,1"]
@@ -287,7 +287,7 @@ def test_a_folder_in_which_nobody_paid_can_be_used_again(
     """Killed after run.json, before the key."""
     run = tmp_path / "run"
     with monkeypatch.context() as dying:
-        dying.setattr(folders, "_taught", lambda *_: (_ for _ in ()).throw(Killed))
+        dying.setattr(folders, "_run", lambda *_: (_ for _ in ()).throw(Killed))
         dying.setattr(Path, "unlink", lambda *_, **__: None)
         with pytest.raises(Killed):
             cli.run([*logged, "--out", str(run)])

@@ -9,7 +9,7 @@ import pytest
 
 from privrl import cli
 from privrl.core.errors import InputError
-from privrl.run.lessons.words import lesson_of
+from privrl.run.runners.base import runner_of
 from privrl.run.specs import LEARNERS, spec_of
 from privrl.run.specs.__main__ import page
 from privrl.run.specs.base import RunOptions, Spec
@@ -31,10 +31,10 @@ def test_an_option_has_a_line_of_help(learner: str) -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_lesson_has_the_options_of_its_spec_and_no_others(learner: str) -> None:
-    spec, lesson = spec_of(learner), lesson_of(learner)
-    assert issubclass(lesson, spec)
-    assert [(o.name, o.type) for o in lesson.options()] == [
+def test_a_runner_has_the_options_of_its_spec_and_no_others(learner: str) -> None:
+    spec, runner = spec_of(learner), runner_of(learner)
+    assert issubclass(runner, spec)
+    assert [(o.name, o.type) for o in runner.options()] == [
         (o.name, o.type) for o in spec.options()
     ]
 

@@ -22,7 +22,7 @@ def report(
     from privrl.privacy import InputError, PrivRLError
     from privrl.privacy.resuming import KEY_FILE
     from privrl.report import write
-    from privrl.run.lessons import RUN
+    from privrl.run.runners import RUN
     from privrl.run.study import Study
 
     target = out or run_folder / "report.html"

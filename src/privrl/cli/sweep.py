@@ -64,7 +64,7 @@ def _sweep(given: dict[str, Any]) -> None:
     words, top, config, out, resume = given, *(about[n] for n in ("top", "config", "out", "resume"))
     from privrl.core import checks, files
     from privrl.privacy import InputError
-    from privrl.run import lessons, training
+    from privrl.run import runners, training
     from privrl.run.sweep import load_plan, sweep
 
     checks.count("top", top)
@@ -76,16 +76,16 @@ def _sweep(given: dict[str, Any]) -> None:
         assert out is not None
         folder = out
         plan, kept = load_plan(folder)
-        lessons.refuse_modules(kept, words["env"], folder)
-        lesson = lessons.Lesson.of(kept)
+        runners.refuse_modules(kept, words["env"], folder)
+        runner = runners.Runner.of(kept)
     else:
         if words["learner"] is None and config is None:
-            known = ", or ".join(lessons.SWEPT)
+            known = ", or ".join(runners.SWEPT)
             raise InputError(f"Say what is to learn: privrl sweep {known}.")
         folder = out or Path("sweeps") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        lesson, plan = lessons.planned({**words, **plans}, grid, settings, config)
+        runner, plan = runners.plan_sweep({**words, **plans}, grid, settings, config)
     workers = "local" if ray is None else "ray" if ray == "local" else ray
-    program = lesson.program(tuple(plan.grid))
+    program = runner.program(tuple(plan.grid))
     with (
         nullcontext() if resume else files.create_folder(folder),
         progress(None) as advance,
@@ -95,7 +95,7 @@ def _sweep(given: dict[str, Any]) -> None:
             program,
             plan,
             folder,
-            about=lesson.to_dict(),
+            about=runner.to_dict(),
             go_on=resume,
             workers=workers,
             progress=advance,
@@ -103,14 +103,15 @@ def _sweep(given: dict[str, Any]) -> None:
         )
     if not found.is_finished:
         how_far = f"{found.chunks:,} of {plan.chunks:,} chunks"
-        exit_stopped(how_far, f"sweep {lesson.learner}", folder, getattr(lesson, "env", None))
+        exit_stopped(how_far, f"sweep {runner.learner}", folder, getattr(runner, "env", None))
     best = found.best(top)
     if about["json"]:
         listed = [one.to_dict() for one in best]
         say_json({"plan": plan.to_dict(), "best": listed, "results": str(found.results)})
         return
     say(
-        *_result_lines(plan, best, lesson.counted), f"All runs are in {shell_quote(found.results)}."
+        *_result_lines(plan, best, runner.progress_unit),
+        f"All runs are in {shell_quote(found.results)}.",
     )
 
 

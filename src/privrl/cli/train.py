@@ -15,7 +15,7 @@ from privrl.run.specs import LEARNERS, RunOptions, spec_of
 from privrl.run.specs.base import OPTIONAL
 
 if TYPE_CHECKING:
-    from privrl.run.lessons import Taught
+    from privrl.run.runners import FinishedRun
 
 
 class _Learners(TyperGroup):
@@ -52,7 +52,7 @@ def _train() -> None:
 def train(learner: str, options: dict[str, Any]) -> None:
     """Play what a learner's command was told, and print what came of it."""
     from privrl.core import files
-    from privrl.run import lessons, training
+    from privrl.run import runners, training
 
     about: dict[str, Any] = {one.name: options.get(one.name) for one in RunOptions.options()}
     words = {k: v for k, v in options.items() if k not in about} | {"learner": learner}
@@ -69,12 +69,12 @@ def train(learner: str, options: dict[str, Any]) -> None:
     try:
         with progress(None) as advance, training.on_interrupt() as stop:
             if about["resume"]:
-                found = lessons.teach_on(folder, env=words.get("env"), progress=advance, stop=stop)
+                found = runners.resume_in(folder, env=words.get("env"), progress=advance, stop=stop)
             else:
-                lesson: lessons.Lesson = lessons.Lesson.of(words, config)
+                runner: runners.Runner = runners.Runner.of(words, config)
                 with files.create_folder(folder):
-                    found = lessons.teach(
-                        lesson,
+                    found = runners.train_in(
+                        runner,
                         folder,
                         ledger=about["ledger"],
                         name=about["name"],
@@ -83,14 +83,14 @@ def train(learner: str, options: dict[str, Any]) -> None:
                         progress=advance,
                         stop=stop,
                     )
-    except lessons.NotKept as lost:
+    except runners.ResultNotSaved as lost:
         # It has been paid for: what cannot be kept is at least shown.
         say_json(lost.learned.to_dict())
         raise
     if found.learned is None:
-        how_far = f"{found.done:,} of {found.planned:,} {found.lesson.counted}"
+        how_far = f"{found.done:,} of {found.planned:,} {found.runner.progress_unit}"
         exit_stopped(
-            how_far, f"train {found.lesson.learner}", folder, getattr(found.lesson, "env", None)
+            how_far, f"train {found.runner.learner}", folder, getattr(found.runner, "env", None)
         )
     listed = {key: str(path) for key, path in found.written.items()}
     if about["json"]:
@@ -99,7 +99,7 @@ def train(learner: str, options: dict[str, Any]) -> None:
     say(*_result_lines(found), f"The result is {shell_quote(listed['result'])}.")
 
 
-def _result_lines(found: "Taught") -> list[str]:
+def _result_lines(found: "FinishedRun") -> list[str]:
     """What was learned, and what it promises, for a screen of 79 columns."""
     import textwrap
 
@@ -108,7 +108,7 @@ def _result_lines(found: "Taught") -> list[str]:
 
     learned = found.learned
     assert learned is not None
-    lines, more = found.lesson.told(learned)
+    lines, more = found.runner.summarize(learned)
     promise = learned.promise
     if isinstance(promise, Certificate):
         note = f"Certified: epsilon {promise.epsilon:.4g} at delta {promise.delta:g}, "

@@ -93,7 +93,7 @@ class LearnedActorCritic(HasPromise):
         """The CPT value of `returns`: of what was released, so it has noise and costs nothing."""
         prospect = self.prospect
         if prospect is None or self.returns is None:
-            raise InputError("This agent was taught without a prospect: say one to get its value.")
+            raise InputError("This agent was trained without a prospect: say one to get its value.")
         return float(prospect.of_distribution(self.returns.points, self.returns.probs))
 
     @property

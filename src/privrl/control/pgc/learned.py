@@ -42,7 +42,7 @@ def is_sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool
 
 @dataclass(frozen=True, eq=False)
 class LearnedPGC(HasPromise):
-    """A policy that agents taught, and the promise to each of them."""
+    """A policy that agents trained, and the promise to each of them."""
 
     promise: Promise
     policy: Policy

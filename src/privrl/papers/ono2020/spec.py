@@ -26,4 +26,4 @@ class PGCSpec(CollectorSpec):
     value_weight: float | None = option("lambda: weight of the critic's loss.")
     entropy: float | None = option("beta: weight of the policy's entropy.")
 
-    LESSON: ClassVar[str] = "privrl.papers.ono2020.lesson:OnoLesson"
+    RUNNER: ClassVar[str] = "privrl.papers.ono2020.runner:OnoRunner"

@@ -30,5 +30,5 @@ class ProspectSpec(FunctionalNoiseSpec):
     noise: str | None = option("What the noise is made of: features or cells.")
     resets: str | None = option("How long a path of noise lasts: run or iteration.")
 
-    LESSON: ClassVar[str] = "privrl.papers.rajabi2022.lesson:ProspectLesson"
+    RUNNER: ClassVar[str] = "privrl.papers.rajabi2022.runner:ProspectRunner"
     EXAMPLE: ClassVar[str] = "ObstacleSquare"

@@ -33,7 +33,7 @@ class ActorCriticSpec(Spec, EnvironmentOptions):
     correction: str | None = option("Features of GTD's correction: next (default) or printed.")
     max_steps: int | None = option("Truncates episodes after so many steps.")
 
-    LESSON: ClassVar[str] = "privrl.papers.seo2020.lesson:ActorCriticLesson"
+    RUNNER: ClassVar[str] = "privrl.papers.seo2020.runner:ActorCriticRunner"
     RUN: ClassVar[tuple[str, ...]] = ("logs",)
     NUMBERS: ClassVar[tuple[str, ...]] = ("clip",)
     INSTEAD: ClassVar[Mapping[str, str]] = {"people": "episodes"}

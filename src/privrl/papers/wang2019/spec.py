@@ -39,5 +39,5 @@ class FunctionalQSpec(FunctionalNoiseSpec):
     resets: int | None = option("How many paths of noise, J.")
     edge: str | None = option("The path's right edge: correct, or public-code (wrong).")
 
-    LESSON: ClassVar[str] = "privrl.papers.wang2019.lesson:FunctionalQLesson"
+    RUNNER: ClassVar[str] = "privrl.papers.wang2019.runner:FunctionalQRunner"
     EXAMPLE: ClassVar[str] = "Interval"

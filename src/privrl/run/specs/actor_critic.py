@@ -52,5 +52,5 @@ class ActorCriticSpec(FeaturesSpec, EnvironmentOptions):
         "Do not try a Gymnasium environment in a second instance before anybody pays.", False
     )
 
-    LESSON: ClassVar[str] = "privrl.run.lessons.actor_critic:ActorCriticLesson"
+    RUNNER: ClassVar[str] = "privrl.run.runners.actor_critic:ActorCriticRunner"
     LISTS: ClassVar[tuple[str, ...]] = ("return_range",)

@@ -72,7 +72,7 @@ class Spec(Options):
 
     learner: str = ""
 
-    LESSON: ClassVar[str]
+    RUNNER: ClassVar[str]
     """Where it is said how the learner is run: module and class."""
 
     RUN: ClassVar[tuple[str, ...]] = ("ledger", "name", "logs")

@@ -69,4 +69,4 @@ class PGCSpec(CollectorSpec):
         "What returns are compared with, a public number; default: 25 for the pole."
     )
 
-    LESSON: ClassVar[str] = "privrl.run.lessons.pgc:PGCLesson"
+    RUNNER: ClassVar[str] = "privrl.run.runners.pgc:PGCRunner"

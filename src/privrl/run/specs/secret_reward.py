@@ -65,7 +65,7 @@ class FunctionalQSpec(SecretRewardSpec):
     evaluations: int | None = option("Release evaluations: how many policies are valued.")
     horizon: int | None = option("Release evaluations: how many steps count.")
 
-    LESSON: ClassVar[str] = "privrl.run.lessons.functional_q:FunctionalQLesson"
+    RUNNER: ClassVar[str] = "privrl.run.runners.functional_q:FunctionalQRunner"
     EXAMPLE: ClassVar[str] = "Interval"
 
 
@@ -93,5 +93,5 @@ class ProspectSpec(SecretRewardSpec):
     )
     samples: int | None = option("Successors drawn of each step.")
 
-    LESSON: ClassVar[str] = "privrl.run.lessons.prospect_q:ProspectLesson"
+    RUNNER: ClassVar[str] = "privrl.run.runners.prospect_q:ProspectRunner"
     EXAMPLE: ClassVar[str] = "ObstacleGrid"

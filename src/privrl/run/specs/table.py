@@ -108,7 +108,7 @@ class LoggedQSpec(FeaturesSpec, TableOptions):
     optimiser: str | None = option("sgd or adam.")
     average: float | None = option("The last share of the steps to average over.")
 
-    LESSON: ClassVar[str] = "privrl.run.lessons.logged_q:LoggedQLesson"
+    RUNNER: ClassVar[str] = "privrl.run.runners.logged_q:LoggedQRunner"
     RUN: ClassVar[tuple[str, ...]] = ("ledger", "name")
 
     @classmethod

@@ -11,15 +11,15 @@ from privrl.papers.wang2019.fast import FunctionalQProgram
 from privrl.papers.wang2019.learner import FunctionalQ, make_result
 from privrl.papers.wang2019.spec import FunctionalNoiseSpec, FunctionalQSpec
 from privrl.privacy.certificate import Claim
-from privrl.run.lessons.paper import PaperLesson
-from privrl.run.lessons.words import Job
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import refuse_missing
+from privrl.run.runners.base import Job
+from privrl.run.runners.paper import PaperRunner
 from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
-class FunctionalNoiseLesson(FunctionalNoiseSpec, PaperLesson):
+class FunctionalNoiseRunner(FunctionalNoiseSpec, PaperRunner):
     """Options of learners that show Q with functional noise: by a theorem, or of one's own size."""
 
     AGENT: ClassVar[type[Any]]
@@ -73,7 +73,7 @@ class FunctionalNoiseLesson(FunctionalNoiseSpec, PaperLesson):
         return self.preset_of(**replicas | self.agent_options())
 
     @property
-    def why_no_curve(self) -> str | None:
+    def no_curve_reason(self) -> str | None:
         if self.public:
             return None
         return "A log holds returns, which are about the reward: say --public if it is none."
@@ -85,7 +85,7 @@ class FunctionalNoiseLesson(FunctionalNoiseSpec, PaperLesson):
             learned.policy.save(written["policy"])
         return written
 
-    def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
+    def summarize(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
         env, promise = learned.settings["env"], learned.promise
         lines = [f"{env}: values of actions from {self.SOURCE.format(**learned.settings)}."]
         if learned.score is not None:
@@ -97,7 +97,7 @@ class FunctionalNoiseLesson(FunctionalNoiseSpec, PaperLesson):
 
 
 @dataclass(frozen=True)
-class FunctionalQLesson(FunctionalQSpec, FunctionalNoiseLesson):
+class FunctionalQRunner(FunctionalQSpec, FunctionalNoiseRunner):
     """Options of Q-learning with functional noise."""
 
     AGENT: ClassVar[type[Any]] = FunctionalQ
@@ -114,5 +114,5 @@ class FunctionalQLesson(FunctionalQSpec, FunctionalNoiseLesson):
         agent, env = self.agent(swept), self.environment()
         return FunctionalQProgram(agent, env)
 
-    def learned(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
+    def make_result(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
         return make_result(program, trained.state, seed, public=self.public)

@@ -8,13 +8,13 @@ from privrl.control.learned_q import LearnedQ
 from privrl.papers.rajabi2022.fast import ProspectQProgram
 from privrl.papers.rajabi2022.learner import ProspectQ, make_result
 from privrl.papers.rajabi2022.spec import ProspectSpec
-from privrl.papers.wang2019.lesson import FunctionalNoiseLesson
+from privrl.papers.wang2019.runner import FunctionalNoiseRunner
 from privrl.risk import parse_prospect
 from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
-class ProspectLesson(ProspectSpec, FunctionalNoiseLesson):
+class ProspectRunner(ProspectSpec, FunctionalNoiseRunner):
     """Options of PP-CPT-RL."""
 
     AGENT: ClassVar[type[Any]] = ProspectQ
@@ -37,5 +37,5 @@ class ProspectLesson(ProspectSpec, FunctionalNoiseLesson):
         agent, env = self.agent(swept), self.environment()
         return ProspectQProgram(agent, env)
 
-    def learned(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
+    def make_result(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
         return make_result(program, trained.state, seed, public=self.public)

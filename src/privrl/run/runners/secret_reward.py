@@ -1,4 +1,4 @@
-"""What lessons for a secret reward function have in common: words, budget, features."""
+"""What runners for a secret reward function have in common: words, budget, features."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +17,17 @@ from privrl.privacy.certificate import Certificate
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.lessons.playing import play_agent
-from privrl.run.lessons.words import SCALED, Env, EnvironmentLesson, FeaturesLesson, Job, Played
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import pair, positive_integer, refuse_missing
+from privrl.run.runners.base import SCALED, Env, EnvironmentRunner, FeaturesRunner, Job, RunEnd
+from privrl.run.runners.playing import play_agent
 from privrl.run.specs.secret_reward import SecretRewardSpec
 
 _ORTHONORMAL: dict[str, Callable[..., Any]] = {"cosine": Cosine, "legendre": Legendre}
 
 
 @dataclass(frozen=True)
-class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
+class SecretRewardRunner(SecretRewardSpec, FeaturesRunner, EnvironmentRunner):
     """What was said by whoever keeps a reward function secret."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
@@ -54,7 +54,7 @@ class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
     PAPER: ClassVar[str]
     """The learner that is the paper's own algorithm."""
 
-    def of_its_own(self) -> dict[str, Any]:
+    def own_settings(self) -> dict[str, Any]:
         """Settings of the agent that have another form than what was said."""
         return {}
 
@@ -82,7 +82,7 @@ class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
                 "what any reward could be, the lowest first, such as 0,1",
                 "Rewards beyond it are clipped",
             )
-        given |= self.of_its_own() | self._all_features(env)
+        given |= self.own_settings() | self._all_features(env)
         return self.AGENT(budget=budget, **given)
 
     def _budget(self) -> Budget | None:
@@ -131,7 +131,7 @@ class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
             given["network" if isinstance(made, Network) else "features"] = made
             if isinstance(made, Network) and self.planner != "network":
                 raise InputError("Networks are for the planner network: say --planner network.")
-        elif self.planner != "network" and not self.bounded(env):
+        elif self.planner != "network" and not self.is_bounded(env):
             refuse_missing(
                 "features",
                 "in which form to see the states, such as fourier:2 or polynomial:2",
@@ -139,7 +139,7 @@ class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
             )
         if self.reward_features is not None:
             given["reward_features"] = self._reward_features(env, self.reward_features)
-        elif self.release in (None, "reward-model", "none") and not self.bounded(env):
+        elif self.release in (None, "reward-model", "none") and not self.is_bounded(env):
             refuse_missing(
                 "reward_features",
                 "in which form rewards depend on states, such as cosine:2 or polynomial:2",
@@ -159,10 +159,10 @@ class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
             )
         return self.features_of(env, word)
 
-    # --- how it is taught -------------------------------------------------------------------------
+    # --- how it is run -------------------------------------------------------------------------
 
     @property
-    def counted(self) -> str:
+    def progress_unit(self) -> str:
         return "stages"
 
     @property
@@ -180,10 +180,10 @@ class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
         )
 
     @property
-    def why_no_curve(self) -> str | None:
+    def no_curve_reason(self) -> str | None:
         return "A log holds returns of episodes, and a certified run has none: leave it out."
 
-    def play(self, job: Job) -> Played:
+    def play(self, job: Job) -> RunEnd:
         env, tried = self.environment(), not self.no_preflight
         return play_agent(self, self.agent(env), env, job, "stages", preflight=tried)
 
@@ -197,7 +197,7 @@ class SecretRewardLesson(SecretRewardSpec, FeaturesLesson, EnvironmentLesson):
             learned.reward_model.save(written["reward model"])
         return written
 
-    def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
+    def summarize(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
         env, promise = learned.settings["env"], learned.promise
         steps = learned.settings["steps"]
         lines = [f"{env}: values of actions from a rollout of {steps:,} steps."]

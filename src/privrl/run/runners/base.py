@@ -1,8 +1,8 @@
-"""What a learner was told: the words that all learners have, and what each must know of its own.
+"""What the runners of all learners share.
 
-A `Lesson` is a frozen dataclass whose fields are the options, by name; each learner's is a subclass
-in a module of its own, which `LEARNERS` names. What is needed and was not said is asked for in one
-sentence that says what to type.
+A `Runner` is a spec with the methods that build its learner, run it, and say what came of it; that
+of each learner is a subclass in a module of its own, which its spec names. What is needed and was
+not given is asked for in a sentence that says what to type.
 """
 
 from abc import ABC, abstractmethod
@@ -67,7 +67,7 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a lesson in its folder."""
+    """One run of a runner in its folder."""
 
     folder: Path
     ledger: str | None
@@ -101,7 +101,7 @@ class Job:
         return PrivacySession(ledger=ledger, run=run, seed=self.seed, public=public)
 
 
-class Played(NamedTuple):
+class RunEnd(NamedTuple):
     """How a run ended."""
 
     learned: Any
@@ -109,11 +109,11 @@ class Played(NamedTuple):
 
     done: int
     planned: int
-    """Of what `Lesson.counted` says."""
+    """Of what `Runner.counted` says."""
 
 
 @dataclass(frozen=True)
-class Lesson(Spec, ABC):
+class Runner(Spec, ABC):
     """A spec, and how its learner is run."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]]
@@ -126,14 +126,14 @@ class Lesson(Spec, ABC):
     def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> Self:
         """What was said on the command line, over what the configuration file says.
 
-        The word `learner` says whose lesson it is, if this is not one of a certain learner.
+        The word `learner` says whose runner it is, if this is not one of a certain learner.
         """
         given = over_config(words, config)
         given.setdefault("learner", cls.learner or "actor-critic")
-        chosen = lesson_of(given["learner"])
+        chosen = runner_of(given["learner"])
         _refuse_paper_mode(given)
         if not issubclass(chosen, cls):
-            raise InputError(f"This lesson is for the learner {cls.learner!r}: leave learner out.")
+            raise InputError(f"This runner is for the learner {cls.learner!r}: leave learner out.")
         found: Self = chosen.read(given)
         return found
 
@@ -145,7 +145,7 @@ class Lesson(Spec, ABC):
     # --- what each learner knows of its own -------------------------------------------------------
 
     @property
-    def counted(self) -> str:
+    def progress_unit(self) -> str:
         """In what people are told how far a run is."""
         return "episodes"
 
@@ -156,7 +156,7 @@ class Lesson(Spec, ABC):
 
     @property
     @abstractmethod
-    def why_no_curve(self) -> str | None:
+    def no_curve_reason(self) -> str | None:
         """Why returns cannot be logged, in a sentence; None if they can."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Lesson(Spec, ABC):
         """The learner as a program, of which `swept` are the settings that replicas have."""
 
     @abstractmethod
-    def play(self, job: Job) -> Played:
+    def play(self, job: Job) -> RunEnd:
         """Learn, from the beginning or the checkpoint, to the end or until it is stopped."""
 
     @abstractmethod
@@ -172,18 +172,18 @@ class Lesson(Spec, ABC):
         """The files of a finished run that only this learner has, by what they are."""
 
     @abstractmethod
-    def told(self, learned: Any) -> tuple[list[str], list[str]]:
+    def summarize(self, learned: Any) -> tuple[list[str], list[str]]:
         """What was learned, for people: lines, and sentences that stand after the promise."""
 
     # --- what learners share ----------------------------------------------------------------------
 
-    def begun(self, folder: Path) -> bool:
+    def has_checkpoint(self, folder: Path) -> bool:
         """Whether there is a checkpoint in a run's folder."""
         return any((folder / name).exists() for name in self.CHECKPOINTS)
 
 
 @dataclass(frozen=True)
-class EnvironmentLesson(Lesson, EnvironmentOptions):
+class EnvironmentRunner(Runner, EnvironmentOptions):
     """A learner that acts in an environment."""
 
     def environment(self) -> Env:
@@ -198,7 +198,7 @@ class EnvironmentLesson(Lesson, EnvironmentOptions):
 
 
 @dataclass(frozen=True)
-class FeaturesLesson(FeaturesSpec, Lesson):
+class FeaturesRunner(FeaturesSpec, Runner):
     """A learner that sees states by features."""
 
     def features_of(self, env: Env, word: str) -> Features | Network:
@@ -220,7 +220,7 @@ class FeaturesLesson(FeaturesSpec, Lesson):
         low, high = self.ranges(env)
         return Polynomial(degree, low, high) if kind == "polynomial" else Fourier(degree, low, high)
 
-    def bounded(self, env: Env) -> bool:
+    def is_bounded(self, env: Env) -> bool:
         """Whether the environment says between which ends its numbers are."""
         seen = env.observation
         return isinstance(seen, Discrete) or bool(
@@ -234,7 +234,7 @@ class FeaturesLesson(FeaturesSpec, Lesson):
             return (0.0,), (float(seen.n - 1),)
         if self.state_range is not None:
             return box(self.state_range, len(seen.low))
-        if not self.bounded(env):
+        if not self.is_bounded(env):
             refuse_missing(
                 "state_range",
                 "what each of the numbers observed could be, such as -2:2,0:10",
@@ -261,7 +261,7 @@ def network_of(sizes: str, features: Features | None = None) -> Network:
         raise InputError("network needs sizes, by commas, such as network:16,16.") from None
 
 
-def lesson_of(learner: Any) -> type[Any]:
-    """The lesson of a learner, by the learner's name."""
-    found: type[Any] = load(spec_of(learner).LESSON)
+def runner_of(learner: Any) -> type[Any]:
+    """The runner of a learner, by the learner's name."""
+    found: type[Any] = load(spec_of(learner).RUNNER)
     return found

@@ -1,4 +1,4 @@
-"""The words of `privrl train pgc`, and how it is taught."""
+"""How `privrl train pgc` is run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ from privrl.control.pgc.program import OneOf
 from privrl.core.errors import InputError
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Claim
-from privrl.run.lessons.playing import play_program
-from privrl.run.lessons.words import Env, EnvironmentLesson, Job, Played
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import number, positive_integer, refuse_missing
+from privrl.run.runners.base import Env, EnvironmentRunner, Job, RunEnd
+from privrl.run.runners.playing import play_program
 from privrl.run.specs.pgc import CollectorSpec, PGCSpec
 from privrl.run.training import CHECKPOINT, delete_checkpoint
 
 
 @dataclass(frozen=True)
-class CollectorLesson(CollectorSpec, EnvironmentLesson):
+class CollectorRunner(CollectorSpec, EnvironmentRunner):
     """Options of private gradient collection, certified or as printed."""
 
     AGENT: ClassVar[type[Collector]]
@@ -37,7 +37,7 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
 
     @property
-    def counted(self) -> str:
+    def progress_unit(self) -> str:
         return "reports"
 
     @property
@@ -51,7 +51,7 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
         return self.agents * (self.submissions or 1)
 
     @property
-    def why_no_curve(self) -> str | None:
+    def no_curve_reason(self) -> str | None:
         if self.public:
             return None
         return "A log holds scores, which are about agents: say --public if they are no secret."
@@ -61,7 +61,7 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
         if self.enough is not None and self.target is None:
             raise InputError("enough is about a target: say --target and --score-share too.")
         given = {n: getattr(self, n) for n in self.SETTINGS if getattr(self, n) is not None}
-        given["mechanism"] = self._mechanism_of()
+        given["mechanism"] = self._chosen_mechanism()
         if self.hidden is not None:
             sizes = self.hidden.split(",")
             given["hidden"] = tuple(positive_integer("A size in hidden", size) for size in sizes)
@@ -72,7 +72,7 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
             given["dynamics"] = self._dynamics(env, self.vary)
         return self.AGENT(epsilon=self.epsilon, **given)
 
-    def _mechanism_of(self) -> Any:
+    def _chosen_mechanism(self) -> Any:
         words = (*(one for one in self.AGENT.MECHANISMS if one is not None), "none")
         if self.mechanism not in (*words, None):
             listed = ", ".join(words[:-1]) + f" or {words[-1]}"
@@ -99,9 +99,9 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
         return OneOf(env, name, tuple(number(name, one) for one in values.split(",")))
 
     def program(self, swept: Sequence[str] = ()) -> CollectionProgram:
-        return self._made(swept)[1]
+        return self._agent_and_program(swept)[1]
 
-    def _made(self, swept: Sequence[str] = ()) -> tuple[Collector, CollectionProgram]:
+    def _agent_and_program(self, swept: Sequence[str] = ()) -> tuple[Collector, CollectionProgram]:
         env = self.environment()
         agent = self.agent(env)
         if "buffer" in swept:
@@ -112,14 +112,14 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
         reports = self.count
         return agent, agent.program(env, reports // agent.submissions)
 
-    # --- how it is taught -------------------------------------------------------------------------
+    # --- how it is run -------------------------------------------------------------------------
 
-    def play(self, job: Job) -> Played:
+    def play(self, job: Job) -> RunEnd:
         if job.ledger is not None:
             raise InputError(
                 "Each agent keeps a ledger of its own, and these are simulated: leave it out."
             )
-        agent, program = self._made()
+        agent, program = self._agent_and_program()
         found = play_program(
             self,
             program,
@@ -129,7 +129,7 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
             segment=None if program.answers is None else program.batch,
         )
         if found.ending != "finished":
-            return Played(None, found.episodes, found.planned)
+            return RunEnd(None, found.episodes, found.planned)
         scores = np.asarray(found.seen["return"][0], np.float64) if found.seen else None
         try:
             learned = agent.make_result(program, found.state, scores, job.seed)
@@ -137,7 +137,7 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
             # It would end the same way again.
             delete_checkpoint(job.folder)
             raise
-        return Played(learned, found.episodes, found.planned)
+        return RunEnd(learned, found.episodes, found.planned)
 
     def write(self, learned: LearnedPGC, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)
@@ -145,7 +145,7 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
         learned.policy.save(written["policy"])
         return written
 
-    def told(self, learned: LearnedPGC) -> tuple[list[str], list[str]]:
+    def summarize(self, learned: LearnedPGC) -> tuple[list[str], list[str]]:
         settings = learned.settings
         lines = [f"{settings['env']}: a policy from {settings['reports']:,} reports of agents."]
         if settings["control"] == "zero":
@@ -175,8 +175,8 @@ class CollectorLesson(CollectorSpec, EnvironmentLesson):
 
 
 @dataclass(frozen=True)
-class PGCLesson(PGCSpec, CollectorLesson):
+class PGCRunner(PGCSpec, CollectorRunner):
     """Options of `privrl train pgc`."""
 
     AGENT: ClassVar[type[Collector]] = PGC
-    SETTINGS: ClassVar[tuple[str, ...]] = (*CollectorLesson.SETTINGS, "baseline")
+    SETTINGS: ClassVar[tuple[str, ...]] = (*CollectorRunner.SETTINGS, "baseline")

@@ -12,8 +12,8 @@ from privrl.control import Network
 from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.privacy import Budget
-from privrl.run.lessons import Lesson, planned, teach, teach_on
-from privrl.run.lessons.logged_q import LoggedQLesson
+from privrl.run.runners import Runner, plan_sweep, resume_in, train_in
+from privrl.run.runners.logged_q import LoggedQRunner
 
 WORDS = {
     "table": ("stays.parquet",),
@@ -59,24 +59,24 @@ def test_what_was_said_is_what_the_agent_has() -> None:
         "optimiser": "adam",
         "average": 0.0,
     }
-    agent = LoggedQLesson.of({**WORDS, **said, "features": "fourier:3"}).agent()
+    agent = LoggedQRunner.of({**WORDS, **said, "features": "fourier:3"}).agent()
     assert {name: getattr(agent, name) for name in said} == said
     assert (agent.num_actions, agent.reward_range) == (3, (-1.0, 2.0))
     assert agent.budget == Budget(1.0, 1e-5)
     assert agent.features == Fourier(3, *BOX)
     # Without --epsilon it is nobody's, and has no noise.
     public = {k: v for k, v in WORDS.items() if k not in ("epsilon", "delta")}
-    assert LoggedQLesson.of({**public, "public": True}).agent().budget is None
+    assert LoggedQRunner.of({**public, "public": True}).agent().budget is None
 
 
-def test_a_lesson_comes_back_from_its_words() -> None:
-    lesson = LoggedQLesson.of({**WORDS, "terminated": "true", "sort": True})
-    assert lesson.state == ("hr", "map")
-    assert Lesson.of(lesson.to_dict()) == lesson
+def test_a_runner_comes_back_from_its_words() -> None:
+    runner = LoggedQRunner.of({**WORDS, "terminated": "true", "sort": True})
+    assert runner.state == ("hr", "map")
+    assert Runner.of(runner.to_dict()) == runner
     # As a file would have them.
     listed = {**WORDS, "table": "stays.parquet", "state": ["hr", "map"], "reward_range": [-1, 2]}
     listed |= {"state_range": [[30, 200], [40, 140]], "terminated": True, "sort": True}
-    assert LoggedQLesson.of(listed) == lesson
+    assert LoggedQRunner.of(listed) == runner
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_lesson_comes_back_from_its_words() -> None:
     ],
 )
 def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
-    agent = LoggedQLesson.of({**WORDS, **words}).agent()
+    agent = LoggedQRunner.of({**WORDS, **words}).agent()
     assert agent.features == wanted
     assert agent.num_states == {"north,south": 2}.get(words.get("states", ""), agent.num_states)
 
@@ -104,7 +104,7 @@ def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
         ({"policy": "x.json"}, "There is no option 'policy'"),
         ({"trajectry": "x"}, "Did you mean 'trajectory'?"),
         ({"ledger": "x"}, "ledger belongs on the command line"),
-        ({"learner": "actor-critic"}, "This lesson is for the learner 'logged-q'"),
+        ({"learner": "actor-critic"}, "This runner is for the learner 'logged-q'"),
         ({"updates": 0}, "updates must be a whole number"),
         ({"clip": "much"}, "clip must be a number"),
         ({"epsilon": float("inf")}, "epsilon must be finite"),
@@ -114,39 +114,39 @@ def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
 )
 def test_words_that_there_are_not(words: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence.replace("?", r"\?")):
-        LoggedQLesson.of({**WORDS, **words})
+        LoggedQRunner.of({**WORDS, **words})
 
 
-def test_it_is_no_lesson_for_a_sweep() -> None:
+def test_it_is_no_runner_for_a_sweep() -> None:
     with pytest.raises(InputError, match="There is no sweep over logged-q"):
-        planned({"learner": "logged-q"}, (), ())
+        plan_sweep({"learner": "logged-q"}, (), ())
     with pytest.raises(InputError, match="There is no sweep over logged-q"):
-        LoggedQLesson.of(WORDS).program()
+        LoggedQRunner.of(WORDS).program()
 
 
 def test_it_is_taught_into_a_folder(tmp_path: Path) -> None:
     words = {**WORDS, "table": stays(tmp_path / "stays.parquet"), "user": "patient"}
-    lesson = LoggedQLesson.of({**words, "terminated": "over", "updates": 3})
-    found = teach(lesson, tmp_path / "run", seed=1)
+    runner = LoggedQRunner.of({**words, "terminated": "over", "updates": 3})
+    found = train_in(runner, tmp_path / "run", seed=1)
     assert (found.done, found.planned) == (3, 3)
     assert set(found.written) == {"certificate", "policy", "result"}
     learned: Any = found.learned
     assert learned.settings["people"] == 30
     assert str(learned.certificate.unit) == "user"
     with pytest.raises(InputError, match="is finished: there is nothing to resume"):
-        teach_on(tmp_path / "run")
+        resume_in(tmp_path / "run")
 
 
 def test_whoever_stops_it_before_it_is_paid_for_leaves_nothing(tmp_path: Path) -> None:
     words = {**WORDS, "table": stays(tmp_path / "stays.parquet")}
     with pytest.raises(KeyboardInterrupt):
-        teach(LoggedQLesson.of(words), tmp_path / "run", stop=lambda: True)
+        train_in(LoggedQRunner.of(words), tmp_path / "run", stop=lambda: True)
     assert not list((tmp_path / "run").glob("*"))
 
 
 def test_a_killed_run_cannot_go_on(tmp_path: Path) -> None:
     words = {**WORDS, "table": stays(tmp_path / "stays.parquet"), "updates": 2}
-    teach(LoggedQLesson.of(words), tmp_path / "run")
+    train_in(LoggedQRunner.of(words), tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
     with pytest.raises(InputError, match="has no checkpoint, so it cannot go on: start it again"):
-        teach_on(tmp_path / "run")
+        resume_in(tmp_path / "run")

@@ -11,11 +11,11 @@ from privrl.core.errors import InputError
 from privrl.papers.seo2020.learner import ActorCritic, make_result
 from privrl.papers.seo2020.program import ActorCriticProgram
 from privrl.papers.seo2020.spec import ActorCriticSpec
-from privrl.run.lessons.actor_critic import curve_lines, write_policy
-from privrl.run.lessons.paper import PaperLesson
-from privrl.run.lessons.words import Job
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import number, refuse_missing
+from privrl.run.runners.actor_critic import curve_lines, write_policy
+from privrl.run.runners.base import Job
+from privrl.run.runners.paper import PaperRunner
 from privrl.run.training import TrainingRun
 
 # What the learner takes as it was given.
@@ -26,7 +26,7 @@ _SETTINGS = (
 
 
 @dataclass(frozen=True)
-class ActorCriticLesson(ActorCriticSpec, PaperLesson):
+class ActorCriticRunner(ActorCriticSpec, PaperRunner):
     """Options of the paper's actor-critic."""
 
     @property
@@ -39,7 +39,7 @@ class ActorCriticLesson(ActorCriticSpec, PaperLesson):
         return self.episodes
 
     @property
-    def why_no_curve(self) -> str | None:
+    def no_curve_reason(self) -> str | None:
         if self.public:
             return None
         return (
@@ -78,7 +78,7 @@ class ActorCriticLesson(ActorCriticSpec, PaperLesson):
                 )
         return {name: value for name, value in given.items() if value is not None}
 
-    def learned(
+    def make_result(
         self, program: Program, trained: TrainingRun, seed: int | None
     ) -> LearnedActorCritic:
         assert isinstance(program, ActorCriticProgram)
@@ -88,5 +88,5 @@ class ActorCriticLesson(ActorCriticSpec, PaperLesson):
         logs = {} if learned.curve is None else log_paths(job.folder, job.formats)
         return write_policy(learned, job) | logs
 
-    def told(self, learned: LearnedActorCritic) -> tuple[list[str], list[str]]:
+    def summarize(self, learned: LearnedActorCritic) -> tuple[list[str], list[str]]:
         return curve_lines(learned), []

@@ -13,15 +13,15 @@ from privrl.control.noised_q import DEFAULT_DESCENTS
 from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot
 from privrl.envs.registry import make
-from privrl.papers.rajabi2022 import lesson as rajabi2022
-from privrl.papers.wang2019 import lesson as wang2019
+from privrl.papers.rajabi2022 import runner as rajabi2022
+from privrl.papers.wang2019 import runner as wang2019
 from privrl.privacy import Budget
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
-from privrl.run.lessons import LEARNERS, Lesson
-from privrl.run.lessons.actor_critic import ActorCriticLesson
-from privrl.run.lessons.functional_q import FunctionalQLesson
-from privrl.run.lessons.logged_q import LoggedQLesson
-from privrl.run.lessons.prospect_q import ProspectLesson
+from privrl.run.runners import LEARNERS, Runner
+from privrl.run.runners.actor_critic import ActorCriticRunner
+from privrl.run.runners.functional_q import FunctionalQRunner
+from privrl.run.runners.logged_q import LoggedQRunner
+from privrl.run.runners.prospect_q import ProspectRunner
 
 WORDS = {
     "env": "Interval",
@@ -33,34 +33,34 @@ WORDS = {
 
 
 def test_what_was_said_is_what_the_agent_has() -> None:
-    lesson = FunctionalQLesson.of(
+    runner = FunctionalQRunner.of(
         {**WORDS, "steps": 300, "gamma": 0.9, "planner": "actor-critic", "release": "rewards"}
     )
-    agent = lesson.agent(lesson.environment())
+    agent = runner.agent(runner.environment())
     assert agent.budget == Budget(0.9, 1e-4)
     assert (agent.reward_radius, agent.reward_range) == (0.01, (0.0, 0.5))
     assert (agent.steps, agent.gamma, agent.planner) == (300, 0.9, "actor-critic")
     assert agent.release == "rewards"
 
 
-def test_a_lesson_comes_back_from_its_words() -> None:
-    home: dict[str, tuple[type[Lesson], dict[str, Any]]] = {
-        "functional-q": (FunctionalQLesson, WORDS),
-        "actor-critic": (ActorCriticLesson, {"env": "Chain"}),
-        "logged-q": (LoggedQLesson, {"table": "stays.parquet"}),
-        "prospect": (ProspectLesson, {**WORDS, "prospect": "tversky-kahneman"}),
-        "wang2019-functional-q": (wang2019.FunctionalQLesson, {"env": "Interval", "sigma": 1.0}),
-        "rajabi2022-prospect": (rajabi2022.ProspectLesson, {"prospect": "neutral"}),
+def test_a_runner_comes_back_from_its_words() -> None:
+    home: dict[str, tuple[type[Runner], dict[str, Any]]] = {
+        "functional-q": (FunctionalQRunner, WORDS),
+        "actor-critic": (ActorCriticRunner, {"env": "Chain"}),
+        "logged-q": (LoggedQRunner, {"table": "stays.parquet"}),
+        "prospect": (ProspectRunner, {**WORDS, "prospect": "tversky-kahneman"}),
+        "wang2019-functional-q": (wang2019.FunctionalQRunner, {"env": "Interval", "sigma": 1.0}),
+        "rajabi2022-prospect": (rajabi2022.ProspectRunner, {"prospect": "neutral"}),
     }
     for learner, (kind, words) in home.items():
-        lesson: Any = Lesson.of({"learner": learner, **words})
-        assert Lesson.of(lesson.to_dict()) == lesson
-        assert lesson.learner == learner
-        assert type(lesson) is kind
+        runner: Any = Runner.of({"learner": learner, **words})
+        assert Runner.of(runner.to_dict()) == runner
+        assert runner.learner == learner
+        assert type(runner) is kind
     assert set(home) <= set(LEARNERS)
     # Also if nobody said whose it is.
-    own = FunctionalQLesson.of(WORDS)
-    assert Lesson.of(own.to_dict()) == own
+    own = FunctionalQRunner.of(WORDS)
+    assert Runner.of(own.to_dict()) == own
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_lesson_comes_back_from_its_words() -> None:
     ],
 )
 def test_features_by_name(words: dict[str, Any], name: str, wanted: Any) -> None:
-    lesson = FunctionalQLesson.of({**WORDS, **words})
-    assert getattr(lesson.agent(lesson.environment()), name) == wanted
+    runner = FunctionalQRunner.of({**WORDS, **words})
+    assert getattr(runner.agent(runner.environment()), name) == wanted
 
 
 def test_without_noise_nothing_is_asked_for() -> None:
-    agent = FunctionalQLesson.of({"env": "Interval", "release": "none"}).agent(make("Interval"))
+    agent = FunctionalQRunner.of({"env": "Interval", "release": "none"}).agent(make("Interval"))
     assert agent.budget is None
 
 
@@ -105,18 +105,18 @@ def test_numbers_without_ends_are_asked_about(words: dict[str, Any], sentence: s
         observation_space: Any = spaces.Box(-3.4e38, 3.4e38, (2,), np.float32)
         action_space: Any = spaces.Discrete(2)
 
-    lesson = FunctionalQLesson.of({**WORDS, **words})
+    runner = FunctionalQRunner.of({**WORDS, **words})
     with pytest.raises(InputError, match=sentence):
-        lesson.agent(make(Wide()))
+        runner.agent(make(Wide()))
     said = {"features": "fourier:1", "reward_features": "cosine:1", "state_range": "-1:1,0:2"}
-    agent = FunctionalQLesson.of({**WORDS, **said}).agent(make(Wide()))
+    agent = FunctionalQRunner.of({**WORDS, **said}).agent(make(Wide()))
     assert agent.reward_features == Cosine(1, (-1.0, 0.0), (1.0, 2.0))
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"learner": "actor-critic"}, "This lesson is for the learner 'functional-q'"),
+        ({"learner": "actor-critic"}, "This runner is for the learner 'functional-q'"),
         ({"people": 3}, "There is no option 'people'"),
         (
             {"mode": "paper"},
@@ -130,16 +130,16 @@ def test_numbers_without_ends_are_asked_about(words: dict[str, Any], sentence: s
 )
 def test_words_that_there_are_not(words: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence.replace("?", r"\?")):
-        FunctionalQLesson.of({**WORDS, **words})
+        FunctionalQRunner.of({**WORDS, **words})
 
 
 def test_noised_updates_take_their_own_settings() -> None:
     words = {**WORDS, "release": "updates", "planner": "network", "updates": 7, "clip": 0.1}
-    lesson = FunctionalQLesson.of(words)
-    found = lesson.agent(lesson.environment())
+    runner = FunctionalQRunner.of(words)
+    found = runner.agent(runner.environment())
     assert found.descent == replace(DEFAULT_DESCENTS["updates"], updates=7, clip=0.1)
     assert found.updates == FunctionalQ().updates
     for release in (None, "rewards"):
-        other = FunctionalQLesson.of({**WORDS, "clip": 0.1, "release": release})
+        other = FunctionalQRunner.of({**WORDS, "clip": 0.1, "release": release})
         with pytest.raises(InputError, match="clip belongs to --release weights or updates"):
             other.agent(other.environment())

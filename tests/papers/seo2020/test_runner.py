@@ -6,22 +6,22 @@ import pytest
 
 from privrl.core.errors import InputError
 from privrl.papers.seo2020 import ActorCritic, ActorCriticProgram
-from privrl.papers.seo2020.lesson import ActorCriticLesson
+from privrl.papers.seo2020.runner import ActorCriticRunner
 
 WORDS = {"env": "MDP-100", "episodes": 50, "epsilon": 3.0, "delta": 1e-6}
 
 
 def test_defaults_are_those_of_the_learner() -> None:
     said = {**WORDS, "variant": "actor", "actor_step": 0.25, "acting": "softmax"}
-    program = ActorCriticLesson.of(said).program()
+    program = ActorCriticRunner.of(said).program()
     assert isinstance(program, ActorCriticProgram)
     config = program.config
     assert (config.variant, config.epsilon, config.delta) == ("actor", 3.0, 1e-6)
     assert (config.actor_step, config.acting, config.clip) == (0.25, "softmax", "median")
-    clipped = ActorCriticLesson.of({**said, "clip": "0.5"}).program()
+    clipped = ActorCriticRunner.of({**said, "clip": "0.5"}).program()
     assert isinstance(clipped, ActorCriticProgram)
     assert clipped.config.clip == 0.5
-    free = ActorCriticLesson.of({"env": "MDP-100", "episodes": 5, "variant": "none"}).program()
+    free = ActorCriticRunner.of({"env": "MDP-100", "episodes": 5, "variant": "none"}).program()
     assert isinstance(free, ActorCriticProgram)
     assert free.config == ActorCritic(variant="none")
 
@@ -38,4 +38,4 @@ def test_defaults_are_those_of_the_learner() -> None:
 )
 def test_what_the_learner_does_not_have_is_refused(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        ActorCriticLesson.of({**WORDS, **words}).program()
+        ActorCriticRunner.of({**WORDS, **words}).program()

@@ -1,4 +1,4 @@
-"""A lesson in its folder: played, stopped, gone on with, and written down.
+"""A runner in its folder: played, stopped, gone on with, and written down.
 
 - run.json: the words, from which `teach_on` goes on after a stop or a crash;
 - result.json: what was learned; written last, so that a folder with it is whole;
@@ -27,9 +27,9 @@ from privrl.data import marks
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.lessons.words import Job, Lesson, Result
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import check_not_empty
+from privrl.run.runners.base import Job, Result, Runner
 from privrl.run.specs.base import refuse_modules
 from privrl.run.training import CHECKPOINT, never_stop
 
@@ -40,10 +40,10 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Taught:
+class FinishedRun:
     """What a run came to."""
 
-    lesson: Lesson
+    runner: Runner
     learned: Result | None
     """None if it was stopped, and can be resumed."""
 
@@ -52,7 +52,7 @@ class Taught:
     written: Mapping[str, Path]
 
 
-class NotKept(InputError):  # noqa: N818 (the public name says what happened)
+class ResultNotSaved(InputError):  # noqa: N818 (the public name says what happened)
     """What was learned, and perhaps paid for, could not be written."""
 
     def __init__(self, message: str, learned: Result) -> None:
@@ -60,8 +60,8 @@ class NotKept(InputError):  # noqa: N818 (the public name says what happened)
         self.learned = learned
 
 
-def teach(
-    lesson: Lesson,
+def train_in(
+    runner: Runner,
     folder: str | Path,
     *,
     ledger: str | Path | None = None,
@@ -70,19 +70,19 @@ def teach(
     formats: Sequence[str] | None = None,
     progress: Progress = no_progress,
     stop: Callable[[], bool] = never_stop,
-) -> Taught:
-    """Play a lesson into an empty folder; see the module for what is in there afterwards.
+) -> FinishedRun:
+    """Play a runner into an empty folder; see the module for what is in there afterwards.
 
     `ledger` is that of those who are protected, which pays before anything is played, under the
     run's `name`, by default the folder's. Without a `seed` all randomness is secret. `formats` are
     those of the logs.
     """
     with files.lock_folder(folder):
-        return _begun(lesson, Path(folder), ledger, name, seed, formats, progress, stop)
+        return _start(runner, Path(folder), ledger, name, seed, formats, progress, stop)
 
 
-def _begun(
-    lesson: Lesson,
+def _start(
+    runner: Runner,
     place: Path,
     ledger: str | Path | None,
     name: str | None,
@@ -90,15 +90,15 @@ def _begun(
     formats: Sequence[str] | None,
     progress: Progress,
     stop: Callable[[], bool],
-) -> Taught:
-    if _finished(place):
+) -> FinishedRun:
+    if _is_finished(place):
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
     # A key without run.json is that of an evaluation.
-    if not _failed_start(place) if (place / RUN).exists() else (place / KEY_FILE).exists():
+    if not _is_failed_start(place) if (place / RUN).exists() else (place / KEY_FILE).exists():
         raise InputError(
             f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
         )
-    if lesson.is_paper and ledger is not None:
+    if runner.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
@@ -107,11 +107,11 @@ def _begun(
         # Its certificate is that of all entries under the name, which is more than was asked for.
         with Ledger.open(ledger) as opened:
             opened.refuse_existing_run(run)
-    refused = lesson.why_no_curve
+    refused = runner.no_curve_reason
     if formats and refused is not None:
         raise InputError(refused)
     listed = ([] if refused else ["csv"]) if formats is None else list(formats)
-    own = [place / one for one in (CLAIM if lesson.is_paper else CERTIFICATE, *lesson.FILES)]
+    own = [place / one for one in (CLAIM if runner.is_paper else CERTIFICATE, *runner.FILES)]
     for taken_file in (*own, *log_paths(place, listed).values()):
         # Empty logs are of runs that failed before they had begun.
         if taken_file.exists() and taken_file.stat().st_size:
@@ -120,31 +120,31 @@ def _begun(
                 "folder."
             )
     words = {
-        "words": lesson.to_dict(),
+        "words": runner.to_dict(),
         "ledger": None if ledger is None else os.path.realpath(ledger),
         "name": run,
         "seed": seed,
-        "id": marks.new_run_id(seed, [Path(one) for one in getattr(lesson, "table", ())]),
+        "id": marks.new_run_id(seed, [Path(one) for one in getattr(runner, "table", ())]),
         "formats": listed,
     }
     files.write_json(place / RUN, {"kind": _KIND, "format": _FORMAT, **words})
     try:
-        return _taught(lesson, _job(place, words, False, progress, stop))
+        return _run(runner, _job(place, words, False, progress, stop))
     except BaseException:
         # Nothing was begun that could be resumed, also if somebody interrupted.
-        if not lesson.begun(place):
+        if not runner.has_checkpoint(place):
             with suppress(OSError):
                 (place / RUN).unlink()
         raise
 
 
-def teach_on(
+def resume_in(
     folder: str | Path,
     *,
     env: str | None = None,
     progress: Progress = no_progress,
     stop: Callable[[], bool] = never_stop,
-) -> Taught:
+) -> FinishedRun:
     """Go on with a run that was stopped or killed.
 
     `env` is the environment's name once more, which is needed if a module is imported for it: what
@@ -153,11 +153,13 @@ def teach_on(
     if not Path(folder).is_dir():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
     with files.lock_folder(folder):
-        return _gone_on(Path(folder), env, progress, stop)
+        return _continue(Path(folder), env, progress, stop)
 
 
-def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[], bool]) -> Taught:
-    if _finished(place):
+def _continue(
+    place: Path, env: str | None, progress: Progress, stop: Callable[[], bool]
+) -> FinishedRun:
+    if _is_finished(place):
         raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
     if not (place / RUN).exists():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
@@ -169,24 +171,24 @@ def _gone_on(place: Path, env: str | None, progress: Progress, stop: Callable[[]
                 f"{str(place)!r} holds a run of an earlier version: go on with the version that "
                 "the run was begun with."
             )
-        lesson: Lesson = Lesson.of(words["words"])
+        runner: Runner = Runner.of(words["words"])
         job = _job(place, words, True, progress, stop)
     except (KeyError, TypeError, AttributeError):
         raise InputError(f"{str(place / RUN)!r} is damaged.") from None
-    if not lesson.begun(place):
+    if not runner.has_checkpoint(place):
         raise InputError(
             f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again."
         )
-    return _taught(lesson, job)
+    return _run(runner, job)
 
 
-def _failed_start(place: Path) -> bool:
+def _is_failed_start(place: Path) -> bool:
     """Whether the run in a folder was killed before its checkpoint was there, so nobody paid."""
     try:
-        lesson: Lesson = Lesson.of(files.read_json(place / RUN, _KIND, _FORMAT, "a run")["words"])
+        runner: Runner = Runner.of(files.read_json(place / RUN, _KIND, _FORMAT, "a run")["words"])
     except (InputError, KeyError, TypeError, AttributeError):
         return False
-    return not lesson.begun(place)
+    return not runner.has_checkpoint(place)
 
 
 def _job(
@@ -209,17 +211,17 @@ def _job(
     )
 
 
-def _taught(lesson: Lesson, job: Job) -> Taught:
-    learned, done, planned = lesson.play(job)
+def _run(runner: Runner, job: Job) -> FinishedRun:
+    learned, done, planned = runner.play(job)
     if learned is None:
-        return Taught(lesson, None, done, planned, {})
+        return FinishedRun(runner, None, done, planned, {})
     try:
-        return Taught(lesson, learned, done, planned, _written(lesson, learned, job))
+        return FinishedRun(runner, learned, done, planned, _write_files(runner, learned, job))
     except InputError as error:
-        raise NotKept(error.text, learned) from None
+        raise ResultNotSaved(error.text, learned) from None
 
 
-def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
+def _write_files(runner: Runner, learned: Result, job: Job) -> dict[str, Path]:
     """The files of a finished run."""
     folder, promise = job.folder, learned.promise
     written: dict[str, Path] = {}
@@ -231,16 +233,16 @@ def _written(lesson: Lesson, learned: Result, job: Job) -> dict[str, Path]:
         files.write_json(written["claim"], promise.to_dict())
     # Tables of millions of states take seconds for each file.
     job.progress("writing the policy", None)
-    written |= lesson.write(learned, job)
+    written |= runner.write(learned, job)
     job.progress("writing the result", None)
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
-    _forgotten(folder)
+    _remove_checkpoints(folder)
     return written
 
 
-def _finished(place: Path) -> bool:
+def _is_finished(place: Path) -> bool:
     """Whether a result is there; what a kill left beside one of ours goes.
 
     Other programs write files of these names too, and theirs stay.
@@ -249,11 +251,11 @@ def _finished(place: Path) -> bool:
         return False
     with suppress(InputError):
         if (files.kind_of(files.load_json(place / RESULT)) or "").startswith("privrl "):
-            _forgotten(place)
+            _remove_checkpoints(place)
     return True
 
 
-def _forgotten(folder: Path) -> None:
+def _remove_checkpoints(folder: Path) -> None:
     """The checkpoint and the key go, the key last: without it nothing can go on.
 
     The result is there, so a failure is no error. A kill may come between the result and the end of

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 from privrl.control.program import Program
 from privrl.core.errors import InputError
-from privrl.run.lessons.playing import play_program
-from privrl.run.lessons.words import EnvironmentLesson, Job, Played, Result
+from privrl.run.runners.base import EnvironmentRunner, Job, Result, RunEnd
+from privrl.run.runners.playing import play_program
 from privrl.run.training import CHECKPOINT, TrainingRun, delete_checkpoint
 
 
 @dataclass(frozen=True)
-class PaperLesson(EnvironmentLesson):
+class PaperRunner(EnvironmentRunner):
     """Options that all papers' learners have. They yield claims, so no ledger can pay for them."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
@@ -22,20 +22,20 @@ class PaperLesson(EnvironmentLesson):
         return True
 
     @abstractmethod
-    def learned(self, program: Program, trained: TrainingRun, seed: int | None) -> Result:
+    def make_result(self, program: Program, trained: TrainingRun, seed: int | None) -> Result:
         """The result of a run that was played to its end."""
 
-    def play(self, job: Job) -> Played:
+    def play(self, job: Job) -> RunEnd:
         program = self.program()
         trained = play_program(self, program, job)
         if trained.ending != "finished":
-            return Played(None, trained.episodes, trained.planned)
+            return RunEnd(None, trained.episodes, trained.planned)
         try:
-            learned = self.learned(program, trained, job.seed)
+            learned = self.make_result(program, trained, job.seed)
         except InputError:
             delete_checkpoint(job.folder)  # It would end the same way again.
             raise
-        return Played(learned, trained.episodes, trained.planned)
+        return RunEnd(learned, trained.episodes, trained.planned)
 
     @staticmethod
     def returns(trained: TrainingRun) -> Any:

@@ -1,4 +1,4 @@
-"""The words of `privrl train actor-critic`, and how it is taught."""
+"""How `privrl train actor-critic` is run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY_FILE
 from privrl.risk import parse_prospect
-from privrl.run.lessons.playing import play_agent
-from privrl.run.lessons.words import SCALED, Env, EnvironmentLesson, FeaturesLesson, Job, Played
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import pair, refuse_missing
+from privrl.run.runners.base import SCALED, Env, EnvironmentRunner, FeaturesRunner, Job, RunEnd
+from privrl.run.runners.playing import play_agent
 from privrl.run.specs.actor_critic import ActorCriticSpec
 
 # What the agent takes as it was said.
@@ -34,7 +34,7 @@ _EPISODES = "With --episodes it is the same, for simulators with nobody in them"
 
 
 @dataclass(frozen=True)
-class ActorCriticLesson(ActorCriticSpec, FeaturesLesson, EnvironmentLesson):
+class ActorCriticRunner(ActorCriticSpec, FeaturesRunner, EnvironmentRunner):
     """What an actor-critic was told."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
@@ -50,7 +50,7 @@ class ActorCriticLesson(ActorCriticSpec, FeaturesLesson, EnvironmentLesson):
         return found
 
     @property
-    def why_no_curve(self) -> str | None:
+    def no_curve_reason(self) -> str | None:
         if self.public or self.curve == "paid" or self.prospect is not None:
             return None
         return (
@@ -129,9 +129,9 @@ class ActorCriticLesson(ActorCriticSpec, FeaturesLesson, EnvironmentLesson):
             raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
         return Budget(self.epsilon, self.delta)
 
-    # --- how it is taught -------------------------------------------------------------------------
+    # --- how it is run -------------------------------------------------------------------------
 
-    def play(self, job: Job) -> Played:
+    def play(self, job: Job) -> RunEnd:
         env, people = self.environment(), self.count
         agent = self.agent(env)
         if agent.return_range is None and agent.actor_step is None:
@@ -151,7 +151,7 @@ class ActorCriticLesson(ActorCriticSpec, FeaturesLesson, EnvironmentLesson):
             Logs.open(job.folder, job.formats).write(_curve_rows(learned, learned.curve))
         return written
 
-    def told(self, learned: LearnedActorCritic) -> tuple[list[str], list[str]]:
+    def summarize(self, learned: LearnedActorCritic) -> tuple[list[str], list[str]]:
         lines = curve_lines(learned)
         prospect = learned.prospect
         if prospect is not None:

@@ -1,17 +1,17 @@
-"""A lesson with a grid: what `privrl sweep` was told."""
+"""A sweep: a runner with a grid of settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from privrl.core.errors import InputError
-from privrl.run.lessons.words import Lesson
 from privrl.run.parsing import number, positive_integer
+from privrl.run.runners.base import Runner
 from privrl.run.specs.base import over_config
 from privrl.run.sweep import SweepPlan
 
 
-def grid_of(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
+def parse_grid(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """The values of each setting, out of words such as actor_step=0.1,0.5."""
     grid: dict[str, tuple[float, ...]] = {}
     for word in words:
@@ -24,12 +24,12 @@ def grid_of(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return grid
 
 
-def planned(
+def plan_sweep(
     words: Mapping[str, Any],
     grid: Sequence[str],
     options: Sequence[str],
     config: str | Path | None = None,
-) -> tuple[Lesson, SweepPlan]:
+) -> tuple[Runner, SweepPlan]:
     """A sweep: what learns, and what is played of it.
 
     `words` are options, also those of a `SweepPlan`; `grid` are words such as actor_step=0.1,0.5,
@@ -39,7 +39,7 @@ def planned(
     in_file = given.pop("grid", {})
     if not isinstance(in_file, Mapping):
         raise InputError("must be a table of settings, each with a list of values.", field="grid")
-    values = {name: _values(name, listed) for name, listed in in_file.items()} | grid_of(grid)
+    values = {name: _values(name, listed) for name, listed in in_file.items()} | parse_grid(grid)
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
@@ -53,15 +53,15 @@ def planned(
     curves = given.pop("curves", False)
     if not isinstance(curves, bool):
         raise InputError(f"curves must be true or false, not {curves!r}.")
-    lesson: Lesson = Lesson.of(given)
-    episodes = lesson.count
+    runner: Runner = Runner.of(given)
+    episodes = runner.count
     if not values:
         raise InputError(
             "is needed: say with --grid a setting and its values, such as "
             "actor_step=0.1,0.5, once for each setting.",
             field="grid",
         )
-    return lesson, SweepPlan(values, episodes=episodes, curves=curves, **{"seeds": 10} | wholes)
+    return runner, SweepPlan(values, episodes=episodes, curves=curves, **{"seeds": 10} | wholes)
 
 
 def _values(name: str, listed: Any) -> tuple[float, ...]:

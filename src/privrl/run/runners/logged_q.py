@@ -1,4 +1,4 @@
-"""The words of `privrl train logged-q`, and how it is taught.
+"""How `privrl train logged-q` is run.
 
 The table, and what is public about it, are said and asked for as in `privrl evaluate`: `Request`
 has these words. There is no environment and nothing is played. All that a run keeps on its way is
@@ -21,9 +21,9 @@ from privrl.core.errors import InputError
 from privrl.data import Features, Polynomial, marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.lessons.words import FeaturesLesson, Job, Played, network_of
 from privrl.run.parsing import box, refuse_missing
 from privrl.run.request import BY_TRAJECTORY, Request
+from privrl.run.runners.base import FeaturesRunner, Job, RunEnd, network_of
 from privrl.run.specs.table import LoggedQSpec
 
 # What the learner takes as it was said.
@@ -35,7 +35,7 @@ _NO_SWEEP = (
 
 
 @dataclass(frozen=True)
-class LoggedQLesson(LoggedQSpec, FeaturesLesson):
+class LoggedQRunner(LoggedQSpec, FeaturesRunner):
     """What Q-learning from people's trajectories was told."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY_FILE,)
@@ -102,10 +102,10 @@ class LoggedQLesson(LoggedQSpec, FeaturesLesson):
         scaled = Polynomial(1, *box(self.state_range, len(self.state or ())))
         return network_of(sizes, scaled)
 
-    # --- how it is taught -------------------------------------------------------------------------
+    # --- how it is run -------------------------------------------------------------------------
 
     @property
-    def counted(self) -> str:
+    def progress_unit(self) -> str:
         return "updates"
 
     @property
@@ -116,10 +116,10 @@ class LoggedQLesson(LoggedQSpec, FeaturesLesson):
         raise InputError(_NO_SWEEP)
 
     @property
-    def why_no_curve(self) -> str | None:
+    def no_curve_reason(self) -> str | None:
         return "A log holds returns of episodes, and nothing is played here: leave it out."
 
-    def play(self, job: Job) -> Played:
+    def play(self, job: Job) -> RunEnd:
         if not self.table:
             raise InputError("Say which table to read: privrl train logged-q stays.parquet ...")
         asked = self.request
@@ -159,14 +159,14 @@ class LoggedQLesson(LoggedQSpec, FeaturesLesson):
                     progress=progress,
                 )
         learned = replace(learned, policy=learned.policy.with_origin(job.id, self.learner))
-        return Played(learned, agent.updates, agent.updates)
+        return RunEnd(learned, agent.updates, agent.updates)
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
         written = {"policy": job.folder / "policy.json"}
         learned.policy.save(written["policy"])
         return written
 
-    def told(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
+    def summarize(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
         first = shlex.quote(Path(self.table[0]).name)
         source = first if len(self.table) == 1 else f"{first} and more"
         owners = "trajectories" if self.user is None else "people"

@@ -15,31 +15,31 @@ from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot, Polynomial
 from privrl.envs.registry import make
 from privrl.privacy import Budget
-from privrl.run.lessons import Lesson as AnyLesson
-from privrl.run.lessons import grid_of, planned, teach_on
-from privrl.run.lessons.actor_critic import ActorCriticLesson as Lesson
+from privrl.run.runners import Runner as AnyRunner
+from privrl.run.runners import parse_grid, plan_sweep, resume_in
+from privrl.run.runners.actor_critic import ActorCriticRunner as Runner
 from privrl.run.sweep import SweepPlan
 
 WORDS = {"env": "MDP-100", "people": 50, "epsilon": 3.0, "delta": 1e-6}
 
 
 def test_what_was_said_is_what_the_agent_has() -> None:
-    lesson = Lesson.of(
+    runner = Runner.of(
         {**WORDS, "lambda_": 0.5, "clip": "2.5", "return_range": "-500,0", "public": False}
     )
-    env = lesson.environment()
+    env = runner.environment()
     assert env.name == "MDP100"
-    agent = lesson.agent(env)
+    agent = runner.agent(env)
     assert agent.budget == Budget(3.0, 1e-6)
     assert (agent.lambda_, agent.clip, agent.return_range) == (0.5, 2.5, (-500.0, 0.0))
-    assert lesson.count == 50
-    assert Lesson.of(lesson.to_dict()) == lesson
-    assert "public" not in lesson.to_dict()
+    assert runner.count == 50
+    assert Runner.of(runner.to_dict()) == runner
+    assert "public" not in runner.to_dict()
 
 
 def test_a_mode_that_says_what_is_always_so_is_passed_over() -> None:
-    assert "mode" not in AnyLesson.of({"learner": "actor-critic", "mode": "certified"}).to_dict()
-    assert "mode" not in AnyLesson.of({"learner": "pgc", "mode": "recipe"}).to_dict()
+    assert "mode" not in AnyRunner.of({"learner": "actor-critic", "mode": "certified"}).to_dict()
+    assert "mode" not in AnyRunner.of({"learner": "pgc", "mode": "recipe"}).to_dict()
 
 
 def test_a_run_of_the_old_paper_mode_is_for_the_version_that_began_it(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_run_of_the_old_paper_mode_is_for_the_version_that_began_it(tmp_path: 
     run = {"kind": "privrl run", "format": 2, **words, **about}
     (tmp_path / "run.json").write_text(json.dumps(run))
     with pytest.raises(InputError, match="go on with the version that the run was begun with"):
-        teach_on(tmp_path)
+        resume_in(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_run_of_the_old_paper_mode_is_for_the_version_that_began_it(tmp_path: 
 )
 def test_features_by_name(env: str, word: str, wanted: Any) -> None:
     made = make(env)
-    agent = Lesson.of({**WORDS, "features": word, "max_steps": 10}).agent(made)
+    agent = Runner.of({**WORDS, "features": word, "max_steps": 10}).agent(made)
     assert agent.features == wanted
 
 
 def test_ranges_are_asked_for_where_the_environment_has_none() -> None:
-    lesson = Lesson.of({**WORDS, "state_range": "-2:2,0:10", "features": "fourier:2"})
-    assert lesson.agent(make("MountainCar")).features == Fourier(2, (-2.0, 0.0), (2.0, 10.0))
+    runner = Runner.of({**WORDS, "state_range": "-2:2,0:10", "features": "fourier:2"})
+    assert runner.agent(make("MountainCar")).features == Fourier(2, (-2.0, 0.0), (2.0, 10.0))
     with pytest.raises(InputError, match="2 ranges for states of 4 numbers"):
-        lesson.agent(make("CartPole"))
+        runner.agent(make("CartPole"))
     for words, env in (({"features": "network"}, "CartPole"), ({}, "MDP100")):
-        unused = Lesson.of({**WORDS, "state_range": "-2:2,0:10", **words})
+        unused = Runner.of({**WORDS, "state_range": "-2:2,0:10", **words})
         with pytest.raises(InputError, match="state_range is for polynomial and fourier features"):
             unused.agent(make(env))
 
@@ -84,7 +84,7 @@ def test_the_largest_numbers_are_no_range() -> None:
         action_space: Any = spaces.Discrete(2)
 
     with pytest.raises(InputError, match="state_range is needed"):
-        Lesson.of({**WORDS, "features": "fourier:2"}).agent(make(Wide()))
+        Runner.of({**WORDS, "features": "fourier:2"}).agent(make(Wide()))
 
 
 @pytest.mark.parametrize(
@@ -103,30 +103,30 @@ def test_the_largest_numbers_are_no_range() -> None:
 )
 def test_numbers_that_no_run_can_have(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Lesson.of({**WORDS, **words}).agent(make("MDP100"))
+        Runner.of({**WORDS, **words}).agent(make("MDP100"))
 
 
 @pytest.mark.parametrize("name", ["seed", "ledger", "logs", "name"])
 def test_a_sweep_has_no_options_of_a_single_run(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} is no option of a sweep"):
-        planned(WORDS, ["actor_step=1"], [f"{name}=1"])
+        plan_sweep(WORDS, ["actor_step=1"], [f"{name}=1"])
 
 
 @pytest.mark.parametrize("learner", ["actor-critic", "seo2020-actor-critic"])
 def test_a_sweep_over_sigma_needs_no_budget(learner: str) -> None:
-    lesson: Any = AnyLesson.of({"env": "MDP100", "episodes": 10, "learner": learner})
+    runner: Any = AnyRunner.of({"env": "MDP100", "episodes": 10, "learner": learner})
     with pytest.raises(InputError, match="epsilon is needed"):
-        lesson.program(("actor_step",))
-    assert "sigma" in lesson.program(("sigma",)).sweepable
+        runner.program(("actor_step",))
+    assert "sigma" in runner.program(("sigma",)).sweepable
 
 
 def test_a_grid_may_be_said_in_two_places() -> None:
     words = {**WORDS, "seeds": 3, "replicas": None, "grid": {"sigma": [0, 1]}}
-    lesson, plan = planned(words, ["actor_step=0.1,0.5"], ["entropy=0.2"])
+    runner, plan = plan_sweep(words, ["actor_step=0.1,0.5"], ["entropy=0.2"])
     assert plan == SweepPlan({"sigma": (0.0, 1.0), "actor_step": (0.1, 0.5)}, seeds=3, episodes=50)
-    assert lesson.to_dict()["entropy"] == 0.2
-    assert grid_of(["a=1, 2", "b=3"]) == {"a": (1.0, 2.0), "b": (3.0,)}
+    assert runner.to_dict()["entropy"] == 0.2
+    assert parse_grid(["a=1, 2", "b=3"]) == {"a": (1.0, 2.0), "b": (3.0,)}
     with pytest.raises(InputError, match="must be a table of settings"):
-        planned({**words, "grid": 3}, [], [])
+        plan_sweep({**words, "grid": 3}, [], [])
     with pytest.raises(InputError, match="curves must be true or false"):
-        planned({**words, "curves": "yes"}, [], [])
+        plan_sweep({**words, "curves": "yes"}, [], [])
