@@ -4,19 +4,23 @@ Results come with a `Certificate` that anyone can recompute, or with a paper's `
 not one. Start with `privrl.privacy`, which says what is promised and what it costs.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from privrl.core.lazy import lazy
 
 if TYPE_CHECKING:
     from privrl import control, data, envs, evaluation, privacy
     from privrl.data import Trajectories
     from privrl.privacy import Budget, Certificate, Claim, Ledger, PrivacySession
+    from privrl.run.evaluation import EvaluationSpec, evaluate
+    from privrl.run.loading import load
 
 __version__ = "0.2.0"
 __all__ = [
     "Budget",
     "Certificate",
     "Claim",
+    "EvaluationSpec",
     "Ledger",
     "PrivacySession",
     "Trajectories",
@@ -24,19 +28,26 @@ __all__ = [
     "control",
     "data",
     "envs",
+    "evaluate",
     "evaluation",
+    "load",
     "privacy",
 ]
 
-_ROOMS = ("control", "data", "envs", "evaluation", "privacy")
+_PACKAGES = ("control", "data", "envs", "evaluation", "privacy")
+_HOMES = {
+    "data": ("Trajectories",),
+    "privacy": ("Budget", "Certificate", "Claim", "Ledger", "PrivacySession"),
+    "run.evaluation": ("EvaluationSpec", "evaluate"),
+    "run.loading": ("load",),
+}
+_load = lazy(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Load the rooms when they are first entered, so that `privrl --help` answers at once."""
-    if name in _ROOMS:
+    """Load packages and names when they are first used, so that `privrl --help` answers at once."""
+    if name in _PACKAGES:
+        from importlib import import_module
+
         return import_module(f"privrl.{name}")
-    if name not in __all__:
-        raise AttributeError(f"module 'privrl' has no attribute {name!r}")
-    return getattr(
-        import_module("privrl.data" if name == "Trajectories" else "privrl.privacy"), name
-    )
+    return _load(name)
