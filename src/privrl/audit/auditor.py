@@ -44,6 +44,7 @@ from scipy import special
 from privrl.audit import attacks, bounds
 from privrl.audit.attacks import Attack, Failure, Outputs
 from privrl.audit.bounds import Counts
+from privrl.audit.thresholds import Objective, ThresholdTest, choose_test, roc_curve
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, no_progress
@@ -64,7 +65,6 @@ FAR_ABOVE = 1.5
 """A Gaussian-shaped estimate of so many times the promise is worth a warning."""
 
 _CHUNK = 4_000_000  # numbers drawn at a time
-_CURVE_POINTS = 41
 _PROFILE_POINTS = 33
 _SMOOTHING_RADIUS = 8  # thresholds on either side
 
@@ -311,19 +311,19 @@ def _run_audit(
             bounds.clopper_pearson_upper(alarms, runs, error),
         )
 
-    for_epsilon = _choose_test(
+    for_epsilon = choose_test(
         tried, at_high_confidence(lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta))
     )
-    for_shape = _choose_test(tried, at_high_confidence(bounds.gaussian_mu))
-    for_curve = _choose_test(tried, at_high_confidence(promise.excess))
-    for_test = _choose_test(tried, promise.smoothed_z_scores)
+    for_shape = choose_test(tried, at_high_confidence(bounds.gaussian_mu))
+    for_curve = choose_test(tried, at_high_confidence(promise.excess))
+    for_test = choose_test(tried, promise.smoothed_z_scores)
     picks = (for_epsilon, for_shape, for_curve, for_test)
     used = sorted({pick.attack for pick in picks})
     place = {attack: i for i, attack in enumerate(used)}
     point = promise.worst_point(for_test.counts(tried, for_test.attack))
     fresh = [arena.scores([candidates[i] for i in used], world, judged) for world in (0, 1)]
 
-    def fresh_counts(pick: _ThresholdTest) -> Counts:
+    def fresh_counts(pick: ThresholdTest) -> Counts:
         return pick.counts(fresh, place[pick.attack])
 
     counts, tested = fresh_counts(for_epsilon), fresh_counts(for_test)
@@ -353,7 +353,7 @@ def _run_audit(
         could_show=could_show,
         would_catch=would_catch,
         failures=(arena.failed[0] / total, arena.failed[1] / total),
-        curve=_roc_curve([scores[place[for_epsilon.attack]] for scores in fresh]),
+        curve=roc_curve([scores[place[for_epsilon.attack]] for scores in fresh]),
         power=bounds.excess_power(tested, *point, error),
         note=target.note,
     )
@@ -551,62 +551,3 @@ def _resize_columns(rows: Array, width: int) -> Array:
     kept = min(width, rows.shape[1]) - 1
     wide[:, :kept], wide[:, -1] = rows[:, :kept], rows[:, -1]
     return wide
-
-
-@dataclass(frozen=True)
-class _ThresholdTest:
-    """An attack, its threshold, and which world it names: the second at or above, else below."""
-
-    attack: int
-    threshold: float
-    second: bool
-
-    def counts(self, scores: list[list[Array]], place: int) -> Counts:
-        """What this pick makes of scores in the two worlds."""
-        above = [int(np.count_nonzero(world[place] >= self.threshold)) for world in scores]
-        sizes = [len(world[place]) for world in scores]
-        if self.second:
-            return Counts(above[1], sizes[1], above[0], sizes[0])
-        return Counts(sizes[0] - above[0], sizes[0], sizes[1] - above[1], sizes[1])
-
-
-Objective = Callable[..., Array]
-"""What counts of hits and of false alarms in so many runs are worth."""
-
-
-def _choose_test(scores: list[list[Array]], worth: Objective) -> _ThresholdTest:
-    """The attack and threshold that are worth most on the runs set aside for choosing."""
-    best, found = (-math.inf, -math.inf), _ThresholdTest(0, math.inf, True)
-    for i, (first, second) in enumerate(zip(*scores, strict=True)):
-        thresholds = _thresholds(first, second)
-        runs = len(first)
-        above = [runs - np.searchsorted(np.sort(s), thresholds, "left") for s in (first, second)]
-        for names_second, hits, false_alarms in (
-            (True, above[1], above[0]),
-            (False, runs - above[0], runs - above[1]),
-        ):
-            values = worth(hits, false_alarms, runs)
-            # Where nothing is worth anything, the largest gap between the rates.
-            gaps = (hits - false_alarms) / runs
-            top = int(np.lexsort((gaps, values))[-1])
-            worthy = (float(values[top]), float(gaps[top]))
-            if worthy > best:
-                best, found = worthy, _ThresholdTest(i, float(thresholds[top]), names_second)
-    return found
-
-
-def _thresholds(first: Array, second: Array) -> Array:
-    """Scores to cut at: everywhere, and densely in both tails, where epsilon is to be seen."""
-    pooled = np.sort(np.concatenate([first, second]))
-    size = len(pooled)
-    tail = np.unique(np.geomspace(1, size, 80).astype(int))
-    middle = np.linspace(0, size - 1, 81).astype(int)
-    return np.unique(pooled[np.unique(np.concatenate([tail - 1, size - tail, middle]))])
-
-
-def _roc_curve(scores: list[Array]) -> tuple[tuple[float, float], ...]:
-    first, second = (np.sort(part) for part in scores)
-    cuts = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _CURVE_POINTS)))
-    rates = [1.0 - np.searchsorted(part, cuts, "left") / len(part) for part in (first, second)]
-    points = [(0.0, 0.0), *zip(*(r[::-1].tolist() for r in rates), strict=True)]
-    return tuple(dict.fromkeys(points))

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from privrl.control.pgc.program import CollectionState, PGCProgram
+from privrl.control.pgc.program import PGCProgram
+from privrl.control.pgc.state import CollectionState
 from privrl.core.errors import InputError
 from privrl.privacy.mechanisms.sign import epsilon_share
 from privrl.privacy.mechanisms.sign_jax import bernoulli_sigmoid
