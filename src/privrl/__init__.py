@@ -11,7 +11,7 @@ from privrl.core.lazy import lazy
 if TYPE_CHECKING:
     from privrl import control, data, envs, evaluation, privacy
     from privrl.data import Trajectories
-    from privrl.privacy import Budget, Certificate, Claim, Ledger, PrivacySession
+    from privrl.privacy import Budget, Certificate, Claim, Ledger, PrivacySession, PrivRLError
     from privrl.run.evaluation import EvaluationSpec, evaluate
     from privrl.run.loading import load
 
@@ -22,6 +22,7 @@ __all__ = [
     "Claim",
     "EvaluationSpec",
     "Ledger",
+    "PrivRLError",
     "PrivacySession",
     "Trajectories",
     "__version__",
@@ -37,7 +38,7 @@ __all__ = [
 _PACKAGES = ("control", "data", "envs", "evaluation", "privacy")
 _HOMES = {
     "data": ("Trajectories",),
-    "privacy": ("Budget", "Certificate", "Claim", "Ledger", "PrivacySession"),
+    "privacy": ("Budget", "Certificate", "Claim", "Ledger", "PrivRLError", "PrivacySession"),
     "run.evaluation": ("EvaluationSpec", "evaluate"),
     "run.loading": ("load",),
 }

@@ -15,7 +15,7 @@ from privrl.audit.targets import evaluation as audits
 from privrl.audit.targets.evaluation.fits import BUDGET, RANGE, RARE_PROBABILITY, result_numbers
 from privrl.audit.targets.evaluation.output_perturbation import _only_visitor
 from privrl.audit.targets.evaluation.policy_value import _stays
-from privrl.audit.targets.evaluation.value_function import _rollouts
+from privrl.audit.targets.evaluation.value_function import _cohort
 from privrl.data import OneHot, Trajectories
 from privrl.evaluation import PrivateLSTD
 from privrl.evaluation.selection import choose
@@ -59,8 +59,8 @@ def test_neighbours_differ_in_the_last_person_only() -> None:
     pairs = [
         tuple(_stays(world) for world in (0, 1)),
         tuple(_stays(world, 3) for world in (0, 1)),
-        tuple(_rollouts(world, 5) for world in (0, 1)),
-        tuple(_rollouts(world, 5, RARE_PROBABILITY) for world in (0, 1)),
+        tuple(_cohort(world, 5) for world in (0, 1)),
+        tuple(_cohort(world, 5, RARE_PROBABILITY) for world in (0, 1)),
         tuple(_only_visitor()),
     ]
     for first, second in pairs:
@@ -76,7 +76,7 @@ def test_neighbours_differ_in_the_last_person_only() -> None:
 
 def test_everything_in_a_result_is_seen() -> None:
     judge = PrivateLSTD(OneHot(2), RANGE, BUDGET)
-    result = judge.fit(_rollouts(0, 3), session=PrivacySession(seed=1))
+    result = judge.fit(_cohort(0, 3), session=PrivacySession(seed=1))
     assert result.weights is not None
     seen = attack_features([result_numbers(result)])
     others = [
@@ -89,7 +89,7 @@ def test_everything_in_a_result_is_seen() -> None:
     ]
     for other in others:
         assert not np.array_equal(seen, attack_features([result_numbers(other)]))
-    again = judge.fit(_rollouts(0, 3), session=PrivacySession(seed=1))
+    again = judge.fit(_cohort(0, 3), session=PrivacySession(seed=1))
     assert np.array_equal(seen, attack_features([result_numbers(again)]))
 
 

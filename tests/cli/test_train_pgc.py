@@ -197,7 +197,7 @@ def test_sweeps_that_cannot_be_are_refused(
         ),
         ([*SMALL, "--vary", "gravity=inf"], "Each value of gravity must be finite."),
         ([*SMALL, "--flight", "1000000000000"], "At most 100,000 agents can play"),
-        ([*SMALL, "--vary", "gravity"], "vary is said as gravity=9.7,9.8,9.9"),
+        ([*SMALL, "--vary", "gravity"], "must be such as gravity=9.7,9.8,9.9"),
         ([*SMALL, "--mechanism", ""], "mechanism is empty: say something, or leave it out."),
         ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind': it has gravity, mass"),
         ([*SMALL, "--scale", "1,2"], "scale must have 4 numbers"),
@@ -236,7 +236,7 @@ def test_words_of_other_learners_and_ledgers_are_refused(
     config = tmp_path / "run.toml"
     config.write_text('env = "CartPole"\nagents = 9\nepsilon = 1\ndelta = 1e-6\nhidden = [4, 4]\n')
     assert cli.run(["train", "pgc", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
-    assert "There is no option 'delta' of pgc" in capsys.readouterr().err
+    assert "delta is for other learners" in capsys.readouterr().err
     runner = runners.Runner.of({"learner": "pgc", "env": "CartPole", "agents": 9, "epsilon": 1.0})
     Ledger.create(tmp_path / "ledger.json", "all", unit=Unit.TRAJECTORY).close()
     with pytest.raises(InputError, match="ledger of its own"):

@@ -33,7 +33,7 @@ class Clock(Environment[jax.Array, float]):
         return jnp.zeros(())
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: float
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: float
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         return inner + 1.0, jnp.asarray(params), jnp.zeros((), bool)
 
@@ -49,6 +49,6 @@ class Fuse(Clock):
     """Terminates at its third step, before the clock runs out."""
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: float
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: float
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         return inner + 1.0, jnp.asarray(params), inner >= 2.0

@@ -128,13 +128,14 @@ def _commands() -> dict[str, Any]:
 
     found: dict[str, Any] = {}
 
-    def rollout(command: Any, name: str) -> None:
-        for key, one in getattr(command, "commands", {}).items():
-            rollout(one, f"{name} {key}".strip())
-        if not hasattr(command, "commands"):
+    def visit(command: Any, name: str) -> None:
+        if not hasattr(command, "list_commands"):
             found[name] = command
+            return
+        for key in command.list_commands(None):
+            visit(command.get_command(None, key), f"{name} {key}".strip())
 
-    rollout(typer.main.get_command(app), "")
+    visit(typer.main.get_command(app), "")
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from privrl.run.specs import LEARNERS
 from tests.fuzz import kinds
 
 # Kinds whose cases compile no program.
@@ -60,3 +61,10 @@ def test_ten_thousand_cases() -> None:
     found = fuzzed("--cases", "10000", "--jobs", str(os.cpu_count() or 1))
     assert len(found) >= 10_000
     assert faults(found) == {}
+
+
+def test_every_command_is_fuzzed() -> None:
+    found = kinds._commands()
+    assert {f"train {learner}" for learner in LEARNERS} <= found.keys()
+    assert {"evaluate", "check", "sweep", "verify", "ledger show"} <= found.keys()
+    assert all(command.params for command in found.values())

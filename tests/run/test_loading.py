@@ -94,9 +94,15 @@ def test_readers_are_there() -> None:
     [
         (None, "cannot be read: No such file"),
         ({"kind": "privrl soup"}, "is nothing that privrl saved"),
+        ({"kind": "privrl sweep"}, "is the plan of a sweep, whose runs are in results.parquet"),
+        ({"kind": "tacit run"}, "is the options of a run: load its folder"),
+        ({"format": "privrl reward model"}, "is a reward model: RewardModel.load"),
+        ({"kind": "privrl claim"}, "x': This claim lacks"),
+        ({"kind": "privrl certificate"}, "x': This certificate"),
         ([1], "is nothing that privrl saved"),
         ("{", "is not JSON"),
         ("folder", "holds no study.json and no result.json"),
+        ("unfinished", "holds a run that is not finished: resume it first"),
         ("fifo", "cannot be read: It is a pipe"),
     ],
 )
@@ -104,6 +110,9 @@ def test_what_cannot_be_loaded(made: Any, told: str, tmp_path: Path) -> None:
     place = tmp_path / "x"
     if made == "folder":
         place.mkdir()
+    elif made == "unfinished":
+        place.mkdir()
+        (place / "noise.key").touch()
     elif made == "fifo":
         os.mkfifo(place)
     elif made is not None:

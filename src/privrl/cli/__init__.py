@@ -67,10 +67,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-_NO_MODES = (
-    "No such option: --mode. A paper's algorithm is a learner of its own, such as "
-    "seo2020-actor-critic: privrl train --help lists them."
-)
+_GONE = {
+    "--mode": "A paper's algorithm is a learner of its own, such as seo2020-actor-critic: privrl "
+    "train --help lists them.",
+    "--lanes": "It is called --replicas now.",
+}
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -97,8 +98,9 @@ def run(arguments: list[str] | None = None) -> int:
             )  # the help of `privrl` or `privrl ledger` alone
             return 2
         if isinstance(error, _UsageError) and hasattr(error, "format_message"):
-            if getattr(error, "option_name", None) == "--mode":
-                return refuse(_NO_MODES)
+            gone = getattr(error, "option_name", None)
+            if gone in _GONE:
+                return refuse(f"No such option: {gone}. {_GONE[gone]}")
             return refuse(error.format_message())
         if isinstance(error, PrivRLError):
             return refuse(str(error))

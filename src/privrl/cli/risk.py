@@ -60,7 +60,7 @@ def risk(
             values.append(number("outcomes", outcome))
             if not math.isfinite(values[-1]):
                 raise InputError(f"must be finite, not {outcome}.", field="outcomes")
-            probs.append(number("probabilities", prob) if outcomes is not None else 1 / len(parts))
+            probs.append(number("A probability", prob) if outcomes is not None else 1 / len(parts))
         value = float(who.of_distribution(values, probs))
         answer |= {
             "mean": float(Prospect.neutral().of_distribution(values, probs)),

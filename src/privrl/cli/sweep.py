@@ -11,7 +11,6 @@ from privrl.cli.derived import function
 from privrl.cli.printing import say, say_json, shell_quote
 from privrl.run.specs.actor_critic import ActorCriticSpec
 from privrl.run.specs.base import option
-from privrl.run.specs.pgc import CollectorSpec
 
 if TYPE_CHECKING:
     from privrl.run.sweep import CombinationScore, SweepPlan
@@ -30,8 +29,8 @@ class _SweepOptions:
 
     \b
     privrl sweep seo2020-actor-critic --env MDP100 --epsilon 10 --delta 1e-6 \\
-      --grid actor_step=0.1,0.5 --grid lambda_=0,0.8 --seeds 10 --episodes 500 --out sweeps/x
-    privrl sweep pgc --env CartPole --epsilon 2 --agents 5000 --grid rate=0.05,0.1 --out sweeps/y
+      --grid actor_step=0.1,0.5 --grid lambda_=0,0.8 --seeds 10 --episodes 500
+    privrl sweep pgc --env CartPole --epsilon 2 --agents 5000 --grid rate=0.05,0.1
     """
 
     grid: tuple[str, ...] = option(_GRID, repeated=True)
@@ -49,14 +48,16 @@ class _SweepOptions:
 
 
 @dataclass(frozen=True)
-class _Learner:
+class _Shared:
     learner: str | None = option(
         "What learns: actor-critic, seo2020-actor-critic, ...", argument=True
     )
+    epsilon: float | None = option("Privacy budget epsilon of each run; or sweep sigma.")
+    agents: int | None = option("pgc: how many agents report.")
 
 
 # The options of learners that a sweep has too; --set takes the others.
-_SHARED = ("env", "variant", "people", "episodes", "epsilon", "delta", "features")
+_SHARED = ("env", "variant", "people", "episodes", "delta", "features")
 
 
 def _sweep(given: dict[str, Any]) -> None:
@@ -118,9 +119,8 @@ def _sweep(given: dict[str, Any]) -> None:
 sweep_command = function(
     _SweepOptions.__doc__,
     [
-        *fields(_Learner),
+        *fields(_Shared),
         *(one for one in ActorCriticSpec.options() if one.name in _SHARED),
-        *(one for one in CollectorSpec.options() if one.name == "agents"),
         *fields(_SweepOptions),
     ],
     _sweep,

@@ -353,7 +353,7 @@ def play(
     blocks = -(-length // _BLOCK)
     steps = blocks * _BLOCK
     base = jax.random.fold_in(state.world, state.batch * plan.chunks(length)[0] + part)
-    # All probability in one go: each generator in a program takes a while to compile.
+    # All random numbers in one go: each generator in a program takes a while to compile.
     keys = jax.random.split(base, (1 + 2 * steps, size))
     probs = jax.vmap(jax.vmap(env._draw))(keys[1 : 1 + steps])
     drawn = jax.tree.map(

@@ -263,15 +263,15 @@ class FunctionalQ:
     ) -> LearnedQ:
         """Learn in `env`, an environment or its name.
 
-        `behaviour` rollouts: a policy of states that was chosen without looking at rewards; by
-        default each action is equally likely. A session that is public says that the reward
-        function needs no protection, and lets the score of the policy be shown; then no ledger can
-        pay. `progress(done, stages)` is called after each stage. `checkpoint` is a folder in which
-        the key of the noise is kept before anybody pays, and what was released at once, and from
-        which `resume` goes on; `keep` leaves it there at the end. Errors of one of Gymnasium's
-        environments would tell about rewards and are hidden; so it is tried first, in another
-        instance: one that is made of the same id, or `preflight_env`. `preflight=False` waives
-        that, which the certificate says.
+        `behaviour` acts in the rollout: a policy of states that was chosen without looking at
+        rewards; by default each action is equally likely. A session that is public says that the
+        reward function needs no protection, and lets the score of the policy be shown; then no
+        ledger can pay. `progress(done, stages)` is called after each stage. `checkpoint` is a
+        folder in which the key of the noise is kept before anybody pays, and what was released at
+        once, and from which `resume` goes on; `keep` leaves it there at the end. Errors of one of
+        Gymnasium's environments would tell about rewards and are hidden; so it is tried first, in
+        another instance: one that is made of the same id, or `preflight_env`. `preflight=False`
+        waives that, which the certificate says.
         """
         ledger, public, seed = session.ledger, session.public, session.seed
         made = make(env)

@@ -60,7 +60,7 @@ def learn(
 def learn_by_updates(
     agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
 ) -> LearnedQ:
-    """Releases 'weights' and 'updates': rollout, then learn from it with noise in every update.
+    """Releases 'weights' and 'updates': roll out, then learn from it with noise in every update.
 
     Only their end is kept in a checkpoint: what goes on needs the rewards.
     """
@@ -99,7 +99,7 @@ def learn_by_updates(
 def learn_by_rewards(
     agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
 ) -> LearnedQ:
-    """Rollout, release, plan."""
+    """Roll out, release, plan."""
     features: Any = None
     if agent.release == "reward-model":
         features = agent.model_features(course.env)
@@ -183,7 +183,7 @@ def rewards_release(agent: "FunctionalQ", course: RunContext, rollout: Rollout) 
 def learn_by_evaluations(
     agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
 ) -> LearnedQ:
-    """Policy iteration: rollout, release an evaluation, improve."""
+    """Policy iteration: roll out, release an evaluation, improve."""
     head, rounds = course.head, agent.evaluations
     if isinstance(head, Layers):
         raise InputError("Release 'evaluations' needs linear features: use planner 'fitted'.")

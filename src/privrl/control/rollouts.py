@@ -198,11 +198,11 @@ def collect_sampled_rollout(
     read: bool,
     private: bool = True,
 ) -> SampledRollout:
-    """`rollout`, and `samples` successors of each step; what they paid is looked at if `read`.
+    """A rollout, and `samples` successors of each step; what they paid is looked at if `read`.
 
-    The steps are those of `rollout` with the same key. In one of Gymnasium's environments the only
-    successor of a step is the one it had: `pool_successors` makes more of them where states are
-    discrete, and others are refused.
+    The steps are those of `collect_rollout` with the same key. In one of Gymnasium's environments
+    the only successor of a step is the one it had: `pool_successors` makes more of them where
+    states are discrete, and others are refused.
     """
     if isinstance(env, HostEnvironment):
         if not isinstance(env.observation, Discrete):
@@ -259,8 +259,7 @@ def collect_greedy_rollout(
     *,
     private: bool = True,
 ) -> Rollout:
-    """`rollout` by `greedy_policy(head, parameters, explore)`; other parameters need no compiling
-    anew."""
+    """`collect_rollout` by a `greedy_policy`; other parameters need no compiling anew."""
     if isinstance(env, HostEnvironment):
         return collect_rollout(
             env, greedy_policy(head, parameters, explore), key, steps, private=private
@@ -331,8 +330,8 @@ class _FullyObserved(Environment[Any, Any]):
     def _draw(self, key: jax.Array) -> Any:
         return self.env._draw(key)
 
-    def _move(self, prob: Any, inner: Any, action: jax.Array, params: Any) -> Any:
-        return self.env._move(prob, inner, action, params)
+    def _move(self, draw: Any, inner: Any, action: jax.Array, params: Any) -> Any:
+        return self.env._move(draw, inner, action, params)
 
     def _observe(self, inner: Any, params: Any) -> Any:
         return inner

@@ -113,12 +113,12 @@ class Environment(ABC, Generic[Inner, Params]):
     def _reset(self, key: jax.Array, params: Params) -> Inner: ...
 
     def _draw(self, key: jax.Array) -> Any:
-        """The probability in one step, before it is known where from; None where there is none."""
+        """The random numbers of one step, whatever the state; None if nothing is random."""
         return None
 
     @abstractmethod
     def _move(
-        self, prob: Any, inner: Inner, action: jax.Array, params: Params
+        self, draw: Any, inner: Inner, action: jax.Array, params: Params
     ) -> tuple[Inner, jax.Array, jax.Array]:
         """The next inner state, the reward, and whether the episode terminates."""
 
@@ -172,9 +172,9 @@ class Environment(ABC, Generic[Inner, Params]):
         return params
 
     def _advance(
-        self, prob: Any, state: EnvState[Inner], action: jax.Array, given: Params
+        self, draw: Any, state: EnvState[Inner], action: jax.Array, given: Params
     ) -> Step[Inner]:
-        inner, reward, terminated = self._move(prob, state.inner, action, given)
+        inner, reward, terminated = self._move(draw, state.inner, action, given)
         inner = _tree_where(state.ended, state.inner, inner)
         reward = jnp.where(state.ended, 0.0, jnp.asarray(reward, jnp.result_type(float)))
         terminated = jnp.asarray(terminated) | state.ended
@@ -350,13 +350,13 @@ def rollout(
     keys = jax.random.split(typed_key(key), 1 + 3 * steps)
     begun = begin(env, keys[0], params) if carry is None else carry
     policy_keys, step_keys, reset_keys = keys[1:].reshape(3, steps)
-    probs = jax.vmap(env._draw)(step_keys)
+    draws = jax.vmap(env._draw)(step_keys)
     fresh = jax.vmap(lambda key: env.reset(key, params))(reset_keys)
 
     def body(now: Carry[Inner], drawn: Any) -> tuple[Carry[Inner], Transitions]:
-        policy_key, prob, first = drawn
+        policy_key, draw, first = drawn
         action = _check_action(policy(policy_key, now.observation))
-        after = _auto_reset(env._advance(prob, now.state, action, given), first)
+        after = _auto_reset(env._advance(draw, now.state, action, given), first)
         row = Transitions(
             now.observation,
             action,
@@ -367,7 +367,7 @@ def rollout(
         )
         return Carry(after.state, after.observation), row
 
-    return lax.scan(body, begun, (policy_keys, probs, fresh))
+    return lax.scan(body, begun, (policy_keys, draws, fresh))
 
 
 def episodes(
@@ -393,9 +393,9 @@ def episodes(
             now: tuple[Carry[Inner], jax.Array], drawn: Any
         ) -> tuple[tuple[Carry[Inner], jax.Array], tuple[Transitions, jax.Array]]:
             carry, alive = now
-            policy_key, prob = drawn
+            policy_key, draw = drawn
             action = _check_action(policy(policy_key, carry.observation))
-            after = env._advance(prob, carry.state, action, given)
+            after = env._advance(draw, carry.state, action, given)
             row = Transitions(
                 carry.observation,
                 action,

@@ -66,7 +66,7 @@ class CartPole(Environment[jax.Array, CartPoleParams]):
         return jnp.asarray(jax.random.uniform(key, (4,), minval=-1.0, maxval=1.0) * params.start)
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: CartPoleParams
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: CartPoleParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         x, x_dot, theta, theta_dot = inner
         force = jnp.where(action == 1, params.force, -params.force)
@@ -153,7 +153,7 @@ class MountainCar(Environment[jax.Array, MountainCarParams]):
         return jnp.stack([position, jnp.zeros_like(position)])
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: MountainCarParams
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: MountainCarParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         position, velocity = inner
         push = (action - 1) * params.force
@@ -192,7 +192,7 @@ class IntervalParams(NamedTuple):
 
 @dataclass(frozen=True)
 class Interval(Environment[jax.Array, IntervalParams]):
-    """Wang and Hegde (2019), whose appendix E.1 is their code: rollout about [0, 1], best near 0.5.
+    """Wang and Hegde (2019), whose appendix E.1 is their code: walk about [0, 1], best near 0.5.
 
     Action 0 moves right and action 1 left by a uniform step of at most a quarter, as far as the
     ends; the reward 0.5 - |s - 0.5| is that of the state arrived in, between 0 and 0.5. Episodes
@@ -225,9 +225,9 @@ class Interval(Environment[jax.Array, IntervalParams]):
         return jax.random.uniform(key)
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: IntervalParams
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: IntervalParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        size = params.reach * prob
+        size = params.reach * draw
         after = jnp.clip(inner + jnp.where(action == 0, size, -size), 0.0, 1.0)
         return after, self.reward(after, params), jnp.zeros((), bool)
 

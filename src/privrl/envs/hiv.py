@@ -156,7 +156,7 @@ class HIV(Environment[jax.Array, HIVParams]):
         return start * jnp.exp(params.start_spread * jax.random.normal(key, (6,)))
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: HIVParams
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: HIVParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         rti = jnp.where(action % 2 == 1, params.efficacy_rti, 0.0)
         pi = jnp.where(action // 2 == 1, params.efficacy_pi, 0.0)

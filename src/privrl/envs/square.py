@@ -81,15 +81,15 @@ class ObstacleSquare(Environment[jax.Array, TableParams]):
         return self._point_in_cell(cell, jax.random.uniform(inside_key, (2,)))
 
     def _draw(self, key: jax.Array) -> jax.Array:
-        """(3,): the grid's probability, and a place inside a cell."""
+        """(3,): the grid's random number, and a place inside a cell."""
         return jax.random.uniform(key, (3,))
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: TableParams
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: TableParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         cell = self.cells(inner)
-        after, reward, ended = self.grid._move(prob[0], cell, action, params)
-        return self._point_in_cell(after, prob[1:]), reward, ended
+        after, reward, ended = self.grid._move(draw[0], cell, action, params)
+        return self._point_in_cell(after, draw[1:]), reward, ended
 
     def _observe(self, inner: jax.Array, params: TableParams) -> jax.Array:
         return inner

@@ -157,13 +157,13 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         return jax.random.uniform(key)
 
     def _move(
-        self, prob: Any, inner: jax.Array, action: jax.Array, params: TableParams
+        self, draw: Any, inner: jax.Array, action: jax.Array, params: TableParams
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         row = _floats(params.cumulative)[inner, action]
         if row.shape[0] == 1:  # nothing to draw
             k = jnp.zeros((), jnp.int32)
         else:
-            k = jnp.sum(prob >= row[:-1], dtype=jnp.int32)
+            k = jnp.sum(draw >= row[:-1], dtype=jnp.int32)
         successor = jnp.asarray(params.successors)[inner, action, k]
         reward = _floats(params.rewards)[inner, action, k]
         return successor, reward, jnp.asarray(params.terminated)[inner, action, k]

@@ -133,7 +133,7 @@ class WISLSTD:
             )
         d = self.features.dimension
         A, b = np.zeros((d, d)), np.zeros(d)
-        for replicas in self._replicas(data, policy):
+        for replicas in self._batches(data, policy):
             with np.errstate(all="ignore"):
                 part = self._sums(replicas)
             A += part[0]
@@ -143,7 +143,7 @@ class WISLSTD:
         residuals = np.concatenate(
             [
                 self._residuals(one, theta) @ solve_transpose(A, m)
-                for one in self._replicas(data, policy)
+                for one in self._batches(data, policy)
             ]
         )
         influence = data.num_units * np.bincount(data.unit_index, residuals, data.num_units)
@@ -158,13 +158,13 @@ class WISLSTD:
             settings={"gamma": self.gamma, "lambda": self.lambda_, "level": self.level},
         )
 
-    def _replicas(self, data: Trajectories, policy: Policy | None) -> Iterator["_Replicas"]:
+    def _batches(self, data: Trajectories, policy: Policy | None) -> Iterator["_StepsByTime"]:
         """Trajectories side by side, as many as memory may hold at a time."""
         size = max(1, _ENTRIES // self.features.dimension**2)
         for first in range(0, data.num_trajectories, size):
-            yield _Replicas.of(data[first : first + size], policy, self.features, self.gamma)
+            yield _StepsByTime.of(data[first : first + size], policy, self.features, self.gamma)
 
-    def _sums(self, replicas: "_Replicas") -> tuple[Floats, Floats]:
+    def _sums(self, replicas: "_StepsByTime") -> tuple[Floats, Floats]:
         n, d = len(replicas.lengths), self.features.dimension
         z, u, V = np.zeros((n, d)), np.zeros((n, d)), np.zeros((n, d, d))
         A, b = np.zeros((d, d)), np.zeros(d)
@@ -180,7 +180,7 @@ class WISLSTD:
             V[here] = fade[:, None, None] * (rho[:, None, None] * Vt + moved)
         return A, b
 
-    def _residuals(self, replicas: "_Replicas", theta: Floats) -> Floats:
+    def _residuals(self, replicas: "_StepsByTime", theta: Floats) -> Floats:
         """b_i - A_i theta for each trajectory: the same recursion, contracted with theta."""
         n, d = len(replicas.lengths), self.features.dimension
         z, h, out = np.zeros((n, d)), np.zeros((n, d)), np.zeros((n, d))
@@ -195,7 +195,7 @@ class WISLSTD:
 
 
 @dataclass(frozen=True)
-class _Replicas:
+class _StepsByTime:
     """The usable steps of some trajectories, to be gone through in the order of time."""
 
     phi: Floats
@@ -209,7 +209,7 @@ class _Replicas:
     @classmethod
     def of(
         cls, data: Trajectories, policy: Policy | None, features: Features, gamma: float
-    ) -> "_Replicas":
+    ) -> "_StepsByTime":
         check_table(features, data)
         moves = data.transitions()
         lengths = np.bincount(moves.trajectories, minlength=data.num_trajectories)

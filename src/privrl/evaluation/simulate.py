@@ -126,7 +126,7 @@ class Schema:
 
 
 def simulate_like(schema: Schema, key: Any, policy: Policy | None = None) -> Trajectories:
-    """Trajectories of a made-up world of that shape, in which `policy`, or else probability,
+    """Trajectories of a made-up world of that shape, in which `policy`, or else chance,
     acts."""
     draws = generator(key)
     world: _Table | _Box = _Table(schema, draws) if schema.num_states else _Box(schema, draws)

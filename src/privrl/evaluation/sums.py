@@ -4,7 +4,7 @@
     result = judge.release(parts[0] + parts[1] + ...)               once, where the ledger is
 
 A batch holds whole units (people, or trajectories if nobody is named), and no unit is in two
-batches. `gathered` clips each unit's contribution to the public bound, adds the contributions up,
+batches. `gather` clips each unit's contribution to the public bound, adds the contributions up,
 and looks at nothing but the batch; so the order and the place in which batches are gathered do not
 matter, and a unit moves the sum over all batches as little as it moves the sum over its own.
 `release` pays, draws noise once, and certifies. Everything in a `Sums` is private until then: it

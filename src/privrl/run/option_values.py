@@ -98,12 +98,13 @@ def null_rules(text: str) -> dict[str, str]:
             name, equals, rule = "state", "=", "carry"
         if not (name and equals and rule):
             raise InputError(
-                f"nulls must be refuse, carry (for states), or rules for columns such as "
-                f"state=carry,reward=0, not {text!r}."
+                f"must be refuse, carry (for states), or rules for columns such as "
+                f"state=carry,reward=0, not {text!r}.",
+                field="nulls",
             )
         name = name.replace("-", "_") if name.replace("-", "_") in COLUMNS else name
         if name in rules:
-            raise InputError(f"nulls gives {name} two rules.")
+            raise InputError(f"gives {name} two rules.", field="nulls")
         rules[name] = rule
     return rules
 
@@ -114,7 +115,7 @@ def estimator_shares(text: str) -> dict[str, float]:
     for part in text.split(","):
         name, colon, share = part.strip().partition(":")
         if name in shares:
-            raise InputError(f"estimators names {name} twice.")
+            raise InputError(f"names {name} twice.", field="estimators")
         if name not in ESTIMATORS:
             raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
         shares[name] = number(f"The share of {name}", share) if colon else 1.0

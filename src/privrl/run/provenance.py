@@ -73,7 +73,8 @@ class Provenance:
             said = getattr(self, name)
             if said is not None and said not in get_args(known):
                 raise InputError(
-                    f"{name}_source must be one of {', '.join(get_args(known))}, not {said!r}."
+                    f"must be one of {', '.join(get_args(known))}, not {said!r}.",
+                    field=f"{name}_source",
                 )
         if self.learned_here and self.policy == "independent":
             raise InputError(

@@ -15,7 +15,7 @@ from privrl.data.sources import header, open_parquet
 def table_files(table: Sequence[str]) -> list[Path]:
     """The files, all of them Parquet or all of them CSV."""
     if not table:
-        raise InputError("Say which table to read: privrl evaluate stays.parquet ...")
+        raise InputError("Say which table to read, such as stays.parquet.")
     first = str(table[0]).lower()
     suffixes = [".csv"] if first.endswith(".csv") else [".parquet", ".csv"]
     found: list[Path] = []

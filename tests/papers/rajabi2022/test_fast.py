@@ -18,7 +18,7 @@ from privrl.control.program import Program, load_state, save_state
 from privrl.envs import CartPole, MountainCar, ObstacleGrid, ObstacleSquare
 from privrl.papers.rajabi2022 import ProspectQ
 from privrl.papers.rajabi2022 import fast as paper
-from privrl.papers.rajabi2022.algorithm import PPCPTRL, Chance, Outcome
+from privrl.papers.rajabi2022.algorithm import PPCPTRL, IterationDraws, Outcome
 from privrl.papers.rajabi2022.fast import (
     ProspectQProgram,
     ProspectQState,
@@ -218,7 +218,9 @@ def field_of(field: Field, path: Floats) -> Callable[[Floats], Floats]:
     return at
 
 
-def prob_of(config: ProspectQ, drawn: Randomness, replica: int, number: int, key: Any) -> Chance:
+def draws_of(
+    config: ProspectQ, drawn: Randomness, replica: int, number: int, key: Any
+) -> IterationDraws:
     """What one replica meets in an iteration."""
     steps = (number + 1) * config.batch
     own, there = jax.random.fold_in(key, number), min(steps, config.replay)
@@ -226,7 +228,7 @@ def prob_of(config: ProspectQ, drawn: Randomness, replica: int, number: int, key
     if config.replay:
         picks = np.asarray(draws.subsets(own, jnp.asarray([there]), config.minibatch)[0])
         assert there < config.minibatch or len(set(picks.tolist())) == config.minibatch
-    return Chance(
+    return IterationDraws(
         np.asarray(drawn.begun.inner[:, replica], np.float64) / SMALL.size,
         np.asarray(drawn.prob[:, replica], np.float64),
         np.asarray(drawn.share[:, replica]),
@@ -272,7 +274,7 @@ def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
         state, seen = program.advance(state, 1)
         paths.append(np.asarray(state.path, np.float64))
         for replica, one in enumerate(plain):
-            own = prob_of(config, prob, replica, number, begun.replay[replica])
+            own = draws_of(config, prob, replica, number, begun.replay[replica])
             found = np.array(one.iteration(own, field_of(program.field, paths[-1][replica])))
             assert seen["loss"][replica, 0] == pytest.approx(found[:, 0].mean(), rel=2e-3, abs=1e-4)
             assert seen["return"][replica, 0] == pytest.approx(found[:, 1].sum(), rel=1e-5)

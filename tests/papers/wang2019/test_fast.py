@@ -21,7 +21,7 @@ from privrl.envs import CartPole, Interval, Taxi
 from privrl.papers.wang2019 import FunctionalQ
 from privrl.papers.wang2019 import fast as paper
 from privrl.papers.wang2019 import path as paths
-from privrl.papers.wang2019.algorithm import Algorithm1, Chance, LazyPath, Network, Path
+from privrl.papers.wang2019.algorithm import Algorithm1, EpisodeDraws, LazyPath, Network, Path
 from privrl.papers.wang2019.fast import (
     FunctionalQProgram,
     FunctionalQState,
@@ -153,9 +153,9 @@ def interval(x: float, action: int, share: float) -> tuple[float, float]:
     return after, 0.5 - abs(after - 0.5)
 
 
-def prob_of(drawn: Any, replica: int) -> Chance:
+def draws_of(drawn: Any, replica: int) -> EpisodeDraws:
     """What one replica's episode meets."""
-    return Chance(
+    return EpisodeDraws(
         drawn.begun.inner[replica],
         drawn.prob[:, replica],
         drawn.explores[:, replica],
@@ -205,7 +205,7 @@ def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
             prob = jax.tree.map(np.asarray, probs(state))
         state, seen = program.advance(state, 1)
         for replica, one in enumerate(plain):
-            total = one.episode(prob_of(prob, replica))
+            total = one.episode(draws_of(prob, replica))
             assert seen["return"][replica, 0] == pytest.approx(total, rel=1e-4)
     for replica, one in enumerate(plain):
         assert np.max(np.abs(one.weights - first[replica])) > 1e-3
@@ -236,7 +236,7 @@ def test_with_one_path_it_is_the_numpy_loop(make: Any, edge: Edge) -> None:
             prob = jax.tree.map(np.asarray, probs(state))
         state, seen = program.advance(state, 1)
         normals.extend(prob.normals[:, 0].astype(np.float64))
-        total = plain.episode(prob_of(prob, 0))
+        total = plain.episode(draws_of(prob, 0))
         assert normals == []
         assert seen["return"][0, 0] == pytest.approx(total, rel=1e-4)
     assert np.max(np.abs(plain.weights - first)) > 1e-3
@@ -286,7 +286,7 @@ def test_with_a_path_for_each_batch_it_is_the_numpy_loop(config: FunctionalQ) ->
         state, seen = program.advance(state, 1)
         path.record(state.path)
         seen_paths.append(path(0.5)[0, 0])
-        total = plain.episode(prob_of(prob, 0))
+        total = plain.episode(draws_of(prob, 0))
         assert seen["return"][0, 0] == pytest.approx(total, rel=1e-4)
     assert len(set(seen_paths)) >= config.resets
     assert np.max(np.abs(plain.weights - first)) > 1e-3

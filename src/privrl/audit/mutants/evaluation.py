@@ -32,7 +32,7 @@ def _no_shrinking(shrinking: Any) -> Any:
 
 
 def _keep_nan_rows(shrinking: Any) -> Any:
-    """The last line of `shrinking` forgotten: what is not finite keeps its factor."""
+    """The last line of `clip_scales` forgotten: what is not finite keeps its factor."""
 
     def naive_factors(squares: Any, bound: float, entries: int) -> Any:
         with np.errstate(all="ignore"):

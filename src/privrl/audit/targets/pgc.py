@@ -54,7 +54,7 @@ def _agents_target(
     runs: int,
     promise: Event | None = None,
 ) -> Target:
-    """Many agents, alike but for probability, in either world."""
+    """Many agents, alike but for randomness, in either world."""
 
     def draw(world: int, count: int, source: Source) -> Outputs:
         sent = [

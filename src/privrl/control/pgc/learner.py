@@ -106,7 +106,7 @@ def default_settings(epsilon: float, dimension: int) -> dict[str, float]:
 
     A report of PrivUnit has some length L, and what it is about has length 1. The buffer is
     50 + L^2 / 4, so that the noise in the mean of a buffer has a length below 2 in the root mean
-    square, at any epsilon and with any number of parameters; 50 is for probability in the episodes.
+    square, at any epsilon and with any number of parameters; 50 is for the randomness of episodes.
     """
     noise = 0.0
     if math.isfinite(epsilon):

@@ -4,7 +4,7 @@ The network is fully connected, without biases: hidden layers of rectified linea
 preferences h(s) of actions, with pi = softmax(h), and a value V(s). `losses` of
 `privrl.control.pgc` says how the printed loss, (15) to (18), was read where it cannot be meant.
 
-Probability is an argument everywhere, so that tests can hand over the draws of the compiled version
+Randomness is an argument everywhere, so that tests can hand over the draws of the compiled version
 (`privrl.papers.ono2020.learner`) and compare.
 """
 

@@ -82,8 +82,8 @@ class Falling(CartPole):
     those of a script for A3C that is widely copied, and that rewards so.
     """
 
-    def _move(self, prob: Any, inner: Any, action: Any, params: CartPoleParams) -> Any:
-        after, _, fell = super()._move(prob, inner, action, params)
+    def _move(self, draw: Any, inner: Any, action: Any, params: CartPoleParams) -> Any:
+        after, _, fell = super()._move(draw, inner, action, params)
         return after, jnp.where(fell, -1.0, 0.0), fell
 
 

@@ -14,8 +14,8 @@ class PGCSpec(CollectorSpec):
     The paper's claim comes with it, and beside it the certificate of the same noise.
 
     \b
-    privrl train ono2020-pgc --env CartPole --vary gravity=9.7,9.8,9.9 --mechanism laplace \\
-      --epsilon 1 --agents 90000 --out runs/poles
+    privrl train ono2020-pgc --env CartPole --vary gravity=9.7,9.8,9.9 \\
+      --mechanism laplace --epsilon 1 --agents 90000 --out runs/poles
     """
 
     learner: str = "ono2020-pgc"

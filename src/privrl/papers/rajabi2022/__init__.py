@@ -12,7 +12,7 @@ Read the folder in this order:
   is said of them holds. `certified`: what certified learners (`privrl.control.ProspectQ`) reach on
   its task. `gamble`: choices where people and the mean disagree, by a certified actor-critic, which
   the paper leaves to future work.
-- `runner`: the options of `privrl train rajabi2022-prospect`.
+- `spec`: the options of `privrl train rajabi2022-prospect`; `runner`: how it is run.
 
 >>> from privrl.papers.rajabi2022 import ProspectQ
 >>> ProspectQ.printed(epsilon=0.9).theorem.source

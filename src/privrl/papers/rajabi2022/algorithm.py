@@ -38,8 +38,8 @@ Released: nothing is certified. The paper's promise, of each single iteration, i
 sigma and beta that Theorem 1 fixes together; a sigma of one's own has none. What is shown is Q + g
 (`learner.make_result`), with the path of the last iteration.
 
-Randomness is an argument (`Chance`, the field g), so that `privrl.papers.rajabi2022.fast`, which
-does the same for many runs at once, is compared with this line by line.
+Randomness is an argument (`IterationDraws`, the field g), so that `privrl.papers.rajabi2022.fast`,
+which does the same for many runs at once, is compared with this line by line.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
     ends: bool
 
 
-class Chance(NamedTuple):
+class IterationDraws(NamedTuple):
     """All randomness of an iteration but its noise."""
 
     begun: Floats
@@ -115,27 +115,27 @@ class PPCPTRL:
         self.steps: list[Step] = []
         self.iterations = 0
 
-    def iteration(self, prob: Chance, g: Field) -> list[StepRecord]:
+    def iteration(self, draws: IterationDraws, g: Field) -> list[StepRecord]:
         """Algorithm 2: B steps from a fresh start, then one update."""
         learner = self.learner
         if self.iterations % learner.target_every == 0:
             self.target = self.weights
-        x, seen = prob.begun[0], []
+        x, seen = draws.begun[0], []
         for k in range(learner.batch):
             # Choose a by Q + g.
             here = self.network.q(self.weights, x) + g(x)
             likely = np.full(self.actions, 1.0 / self.actions)
             if learner.behaviour == "acting":
                 likely = self.policy(here)
-            action = int(np.sum(prob.share[k] >= np.cumsum(likely)[:-1]))
+            action = int(np.sum(draws.share[k] >= np.cumsum(likely)[:-1]))
             # Estimate rho of (s, a), and find s*.
-            rho, after = self.cpt_value(x, action, prob.successors[k], g)
+            rho, after = self.cpt_value(x, action, draws.successors[k], g)
             # The loss of the step.
             self.steps.append(Step(x, action, rho - g(x)[action]))
             seen.append(StepRecord(0.5 * (rho - here[action]) ** 2, after.reward))
-            x = prob.begun[k] if after.ends else after.x
+            x = draws.begun[k] if after.ends else after.x
         # One step of SGD.
-        self.update(prob.picks)
+        self.update(draws.picks)
         self.iterations += 1
         return seen
 

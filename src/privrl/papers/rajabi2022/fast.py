@@ -140,7 +140,7 @@ class Row(NamedTuple):
 
 
 class Randomness(NamedTuple):
-    """All probability of an iteration but its noise; the replicas are second, after the steps."""
+    """All randomness of an iteration but its noise; the replicas are second, after the steps."""
 
     begun: Any
     """Fresh states of the environment, (B, replicas), for where a step has to start afresh."""
@@ -155,7 +155,7 @@ class Randomness(NamedTuple):
 def draw_randomness(
     form: StaticConfig, env: Environment[Any, Any], state: ProspectQState
 ) -> Randomness:
-    """The probability of the coming iteration, in each replica from its keys alone."""
+    """The randomness of the coming iteration, in each replica from its keys alone."""
     steps, samples = form.learner.batch, form.learner.samples
 
     def one(world: jax.Array, actor: jax.Array) -> Randomness:

@@ -144,6 +144,9 @@ class ProspectQ:
         counts = ("batch", "iterations", "samples", "order", "lattice", "target_every", "minibatch")
         for name in counts:
             checks.count(name, getattr(self, name))
+        for name in ("batch", "samples"):
+            if getattr(self, name) > 10**6:
+                raise InputError("must be at most 1,000,000.", field=name)
         if (self.sigma is None) != (self.rate is None):
             raise InputError(
                 "sigma and rate belong together: say both, or leave both to Theorem 1."

@@ -15,7 +15,7 @@ Read in this order:
    a certificate, on the same environments. `python -m benchmarks seo2020` runs all of them, and
    docs/control/actor-critic.md says what was reproduced.
 
-`runner` has the options of `privrl train seo2020-actor-critic`.
+`spec` has the options of `privrl train seo2020-actor-critic`, `runner` how it is run.
 """
 
 from typing import TYPE_CHECKING

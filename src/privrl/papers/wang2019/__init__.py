@@ -9,7 +9,7 @@ Read the folder in this order:
   `path` draws its noise, with the exact law, and `draws` random numbers in few calls.
 - `printed`: what the paper prints. `experiments`: Figure 1 run again, and whether what is said of
   it holds. `certified`: what certified learners (`privrl.control.FunctionalQ`) reach on its task.
-- `runner`: the options of `privrl train wang2019-functional-q`.
+- `spec`: the options of `privrl train wang2019-functional-q`; `runner`: how it is run.
 
 >>> from privrl.papers.wang2019 import FunctionalQ
 >>> FunctionalQ.printed(epsilon=0.9).theorem.source

@@ -28,8 +28,8 @@ Released: nothing is certified. The paper's promise is a Claim: theta is never n
 shown of it, and the next update starts from theta. It is for a sigma and a beta that Theorem 5
 fixes together (`privrl.privacy.claims.wang2019_theorem5`); a sigma of one's own has no claim.
 
-Randomness is an argument (`Chance`, `fresh_path`), so that `privrl.papers.wang2019.fast`, which
-does the same for many runs at once, is compared with this line by line.
+Randomness is an argument (`EpisodeDraws`, `fresh_path`), so that `privrl.papers.wang2019.fast`,
+which does the same for many runs at once, is compared with this line by line.
 """
 
 import math
@@ -100,7 +100,7 @@ class LazyPath:
         return self.values[x]
 
 
-class Chance(NamedTuple):
+class EpisodeDraws(NamedTuple):
     """All randomness of an episode but its noise."""
 
     start: float
@@ -151,12 +151,12 @@ class Algorithm1:
         self.fresh_path, self.g = fresh_path, fresh_path()
         self.samples: list[Sample] = []
 
-    def episode(self, prob: Chance) -> float:
+    def episode(self, draws: EpisodeDraws) -> float:
         """The lines of the inner loop for each sample, and those after it when they are due.
 
         Returns the sum of the rewards.
         """
-        learner, x, earned = self.learner, float(prob.start), 0.0
+        learner, x, earned = self.learner, float(draws.start), 0.0
         self.g.insert(x)
         for k in range(self.horizon):
             t = len(self.samples)
@@ -168,10 +168,10 @@ class Algorithm1:
             action = int(np.argmax(self.q(self.weights, x) + self.g(x)[0]))
             first, last, decay = EXPLORATION
             rate = last + (first - last) * math.exp(-t / decay)
-            if learner.acting == "epsilon-greedy" and prob.explores[k] < rate:
-                action = int(prob.any_action[k])
+            if learner.acting == "epsilon-greedy" and draws.explores[k] < rate:
+                action = int(draws.any_action[k])
             # Receive r_t and s_{t+1}.
-            after, reward = self.world(x, action, float(prob.moves[k]))
+            after, reward = self.world(x, action, float(draws.moves[k]))
             # For each action: insert s_{t+1} into the list, and sample g_a there.
             self.g.insert(after)
             ends = learner.terminal and k == self.horizon - 1
@@ -181,7 +181,7 @@ class Algorithm1:
             number = len(self.samples)
             due = number % learner.batch == 0 if learner.updates == "batch" else True
             if due and learner.batch <= number <= learner.samples:
-                self.update([self.samples[int(i)] for i in prob.picks[k]])
+                self.update([self.samples[int(i)] for i in draws.picks[k]])
         return earned
 
     def update(self, batch: list[Sample]) -> None:

@@ -221,7 +221,7 @@ def _unpack_row(form: StaticConfig, rows: jax.Array) -> Row:
 
 
 class Randomness(NamedTuple):
-    """All probability of an episode, drawn beforehand."""
+    """All randomness of an episode, drawn beforehand."""
 
     begun: Any
     """A fresh state of the environment, (replicas,)."""
@@ -245,7 +245,7 @@ class Randomness(NamedTuple):
 def draw_randomness(
     form: StaticConfig, env: Environment[Any, Any], state: FunctionalQState
 ) -> Randomness:
-    """The probability of the coming episode, in each replica from its keys alone.
+    """The randomness of the coming episode, in each replica from its keys alone.
 
     In few calls, because each takes most of a second to compile.
     """

@@ -407,7 +407,7 @@ class NoisePath:
             from_left, from_right, spread = (w[:, None] for w in bridge(u, v, np))
             noise = self.source.normal(1.0, (len(middle), components))
             values[middle] = from_left * values[left] + from_right * values[right] + spread * noise
-            # In order of place, so that the next round rollouts through memory and does not jump.
+            # In order of place, so that the next round goes through memory and does not jump.
             left = np.column_stack([left, middle]).ravel()
             right = np.column_stack([middle, right]).ravel()
 

@@ -5,7 +5,7 @@ NumPy and SciPy and answers the same question by other means, so that a slip in 
 figure outside the bracket of the other.
 
 The way of a plan: `events_to_pairs` finds the pairs of laws that dominate its events (`pairs`,
-`sampled_pairs`, `allotted_pair`). *Ceiling*: `renyi_ceiling` adds up their Rényi divergences.
+`sampled_pairs`, `allocation_pair`). *Ceiling*: `renyi_ceiling` adds up their Rényi divergences.
 *Floor*: `worlds` composes the pairs themselves, one alone by `pair_floor` and several by
 `composed_floor`.
 """

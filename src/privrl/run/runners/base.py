@@ -67,7 +67,7 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a runner in its folder."""
+    """One run of a learner in its folder."""
 
     folder: Path
     ledger: str | None
@@ -109,7 +109,7 @@ class RunEnd(NamedTuple):
 
     done: int
     planned: int
-    """Of what `Runner.counted` says."""
+    """Of what `Runner.progress_unit` says."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Runner(Spec, ABC):
         chosen = runner_of(given["learner"])
         _refuse_paper_mode(given)
         if not issubclass(chosen, cls):
-            raise InputError(f"This runner is for the learner {cls.learner!r}: leave learner out.")
+            raise InputError(f"must be {cls.learner!r} here: leave it out.", field="learner")
         found: Self = chosen.read(given)
         return found
 

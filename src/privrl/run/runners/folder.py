@@ -1,6 +1,6 @@
-"""A runner in its folder: played, stopped, gone on with, and written down.
+"""A run in its folder: played, stopped, resumed, and written down.
 
-- run.json: the words, from which `teach_on` goes on after a stop or a crash;
+- run.json: the words, from which `resume_in` goes on after a stop or a crash;
 - result.json: what was learned; written last, so that a folder with it is whole;
 - certificate.json or claim.json: the promise by itself;
 - the learner's own files, such as policy.json for `privrl evaluate`, and logs, if the learning
@@ -71,7 +71,7 @@ def train_in(
     progress: Progress = no_progress,
     stop: Callable[[], bool] = never_stop,
 ) -> FinishedRun:
-    """Play a runner into an empty folder; see the module for what is in there afterwards.
+    """Run a learner in an empty folder; see the module for what is in there afterwards.
 
     `ledger` is that of those who are protected, which pays before anything is played, under the
     run's `name`, by default the folder's. Without a `seed` all randomness is secret. `formats` are

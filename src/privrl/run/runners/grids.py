@@ -20,7 +20,11 @@ def parse_grid(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
             raise InputError(f"A grid is said as actor_step=0.1,0.5 and not as {word!r}.")
         if name in grid:
             raise InputError(f"{name} is in the grid twice: say all its values at once.")
-        grid[name] = tuple(number(name, one) for one in values.split(",") if one.strip())
+        grid[name] = tuple(
+            number(f"A value of {name} in the grid", one)
+            for one in values.split(",")
+            if one.strip()
+        )
     return grid
 
 
@@ -36,6 +40,8 @@ def plan_sweep(
     and `options` such as acting=softmax. A configuration file has its grid as a table.
     """
     given = over_config(words, config)
+    if "lanes" in given:
+        raise InputError("are called replicas now.", field="lanes")
     in_file = given.pop("grid", {})
     if not isinstance(in_file, Mapping):
         raise InputError("must be a table of settings, each with a list of values.", field="grid")
@@ -47,12 +53,12 @@ def plan_sweep(
         given[name] = value == "true" if value in ("true", "false") else value
     for name in ("ledger", "logs", "name", "seed"):
         if name in given:
-            raise InputError(f"{name} is no option of a sweep: leave it out.")
+            raise InputError("is no option of a sweep: leave it out.", field=name)
     plan = {name: given.pop(name) for name in ("seeds", "replicas", "segment") if name in given}
     wholes = {name: positive_integer(name, value) for name, value in plan.items()}
     curves = given.pop("curves", False)
     if not isinstance(curves, bool):
-        raise InputError(f"curves must be true or false, not {curves!r}.")
+        raise InputError(f"must be true or false, not {curves!r}.", field="curves")
     runner: Runner = Runner.of(given)
     episodes = runner.count
     if not values:
@@ -66,4 +72,4 @@ def plan_sweep(
 
 def _values(name: str, listed: Any) -> tuple[float, ...]:
     values = listed if isinstance(listed, list | tuple) else [listed]
-    return tuple(number(name, value) for value in values)
+    return tuple(number(f"A value of {name} in the grid", value) for value in values)

@@ -92,7 +92,7 @@ class CollectorRunner(CollectorSpec, EnvironmentRunner):
     def _dynamics(self, env: Env, word: str) -> OneOf:
         name, equals, values = word.partition("=")
         if not equals or not values:
-            raise InputError(f"vary is said as gravity=9.7,9.8,9.9 and not as {word!r}.")
+            raise InputError(f"must be such as gravity=9.7,9.8,9.9, not {word!r}.", field="vary")
         if isinstance(env, HostEnvironment):
             raise InputError(f"{env.name} has no parameters that could vary: leave --vary out.")
         name = name.strip()

@@ -14,11 +14,11 @@ class ActorCriticSpec(FeaturesSpec, EnvironmentOptions):
     current segment; --resume goes on, in a simulator of ours to the very result it would have had.
 
     \b
-    privrl train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 --delta 1e-6 \\
-      --out runs/taxi
+    privrl train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 \\
+      --delta 1e-6 --out runs/taxi
     privrl train actor-critic --out runs/taxi --resume
-    privrl train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 --delta 1e-6 \\
-      --prospect tversky-kahneman --return-range -200,20
+    privrl train actor-critic --env Taxi-v4 --people 20000 --epsilon 10 \\
+      --delta 1e-6 --prospect tversky-kahneman --return-range -200,20
     """
 
     learner: str = "actor-critic"
@@ -33,7 +33,7 @@ class ActorCriticSpec(FeaturesSpec, EnvironmentOptions):
     critic_step: float | None = option("Step size of the values.")
     clip: float | None = option("Clip norm of a person's increment.")
     max_steps: int | None = option("Truncates episodes after so many steps.")
-    noise: str | None = option("auto, independent or correlated.")
+    noise: str | None = option("auto, independent, correlated or optimal.")
     optimiser: str | None = option("sgd or adam.")
     schedule: str | None = option("Of step sizes: constant or linear.")
     average: float | None = option("The last share of the batches to average over.")

@@ -87,6 +87,9 @@ class Spec(Options):
     INSTEAD: ClassVar[Mapping[str, str]] = {}
     """Options of other learners, and which of this one's says the same."""
 
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+    """Options of other learners, and why this one has none such."""
+
     FROM_ZERO: ClassVar[tuple[str, ...]] = ()
     """Whole numbers that may be 0; the others are at least 1."""
 
@@ -94,7 +97,11 @@ class Spec(Options):
     def read(cls, given: Mapping[str, Any]) -> Self:
         """The spec with these options, by name, as a command line or a file has them."""
         kinds = {one.name: one.type for one in cls.options()}
+        # Words of Python's are fields with an underscore: lambda_.
+        given = {n if n in kinds or f"{n}_" not in kinds else f"{n}_": given[n] for n in given}
         for name in given:
+            if name in cls.REFUSED:
+                raise InputError(cls.REFUSED[name], field=name)
             if name in _COMMAND_ONLY:
                 raise InputError(f"belongs on the command line: say --{name} there.", field=name)
             if name not in kinds and name != "learner":
@@ -109,8 +116,13 @@ class Spec(Options):
     def _value(cls, name: str, kind: Any, value: Any) -> Any:
         """A value as the command line or a file has it."""
         if kind == int | None:
-            if name in cls.FROM_ZERO and number(name, value) == 0.0:
-                return 0
+            if name in cls.FROM_ZERO:
+                if number(name, value) == 0.0:
+                    return 0
+                if number(name, value) < 0.0:
+                    raise InputError(
+                        f"must be a whole number of at least 0, not {value}.", field=name
+                    )
             return positive_integer(name, value)
         if kind == float | None:
             found = number(name, value)
@@ -136,7 +148,7 @@ class RunOptions(Declared):
     """Options about a run, and not about what is learned in it."""
 
     config: Path | None = option("TOML or JSON file with these options.")
-    ledger: Path | None = option("The ledger of those who are protected, which pays.")
+    ledger: Path | None = option("The ledger of those, or of what is protected, which pays.")
     name: str | None = option("The run's name in the ledger.")
     out: Path | None = option("The run's folder; default: runs/<date and time>.")
     logs: str | None = option("csv, jsonl, tensorboard: where returns may be shown.")

@@ -46,6 +46,9 @@ class CollectorSpec(Spec, EnvironmentOptions):
     RUN: ClassVar[tuple[str, ...]] = ("logs",)  # each agent would pay from a ledger of its own
     EXAMPLE: ClassVar[str] = "CartPole"
     INSTEAD: ClassVar[Mapping[str, str]] = {"episodes": "agents", "people": "agents"}
+    REFUSED: ClassVar[Mapping[str, str]] = {
+        "delta": "is for other learners: local differential privacy is pure here, leave it out."
+    }
     LISTS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
     NUMBERS: ClassVar[tuple[str, ...]] = ("hidden", "scale")
 

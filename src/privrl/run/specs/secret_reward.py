@@ -24,16 +24,18 @@ class SecretRewardSpec(FeaturesSpec, EnvironmentOptions):
     reward_of: str | None = option("What a reward depends on: arrival, or step.")
     steps: int | None = option("Steps of the public rollout, by random actions.")
     design: int | None = option("Rounds that even the rollout's weights out; 0 for none.")
-    planner: str | None = option("fitted, network, or (functional-q) actor-critic.")
+    planner: str | None = option("fitted or network.")
     rounds: int | None = option("Most backups of fitted Q-iteration.")
     ridge: float | None = option("Ridge penalty of the planner's regressions.")
-    updates: int | None = option("Gradient steps: planner network, releases by noised updates.")
-    step: float | None = option("Learning rate of noised updates.")
-    batch: int | None = option("Samples in a noised update, B.")
-    clip: float | None = option("Clip norm of noised updates.")
-    target_every: int | None = option("Noised updates between two copies of the target.")
-    optimiser: str | None = option("Of noised updates: sgd or adam.")
-    average: float | None = option("The last share of noised updates to average over.")
+    updates: int | None = option("Gradient steps: planner network, releases weights and updates.")
+    step: float | None = option("Learning rate of releases weights and updates.")
+    batch: int | None = option("Release updates: samples in one, B.")
+    clip: float | None = option("Release updates: clip norm of one.")
+    target_every: int | None = option(
+        "Releases weights, updates: steps between copies of the target."
+    )
+    optimiser: str | None = option("Releases weights and updates: sgd or adam.")
+    average: float | None = option("Releases weights, updates: last share of steps to average.")
     max_steps: int | None = option("Truncates scored episodes after so many steps.")
     no_preflight: bool = option(
         "Do not try a Gymnasium environment in a second instance before anybody pays.", False
@@ -58,6 +60,7 @@ class FunctionalQSpec(SecretRewardSpec):
     """
 
     learner: str = "functional-q"
+    planner: str | None = option("fitted, actor-critic or network.")
     iterations: int | None = option("Planner actor-critic: how many steps.")
     actor_step: float | None = option("Planner actor-critic: step size of the policy.")
     slope: float | None = option("Release updates: how steep Q may be in one.")
@@ -88,6 +91,7 @@ class ProspectSpec(SecretRewardSpec):
     release: str | None = option(
         "What is noised: reward-model (default) or updates; none: no noise at all."
     )
+    reward_range: str | None = option("What any reward could be, such as -50,0.")
     prospect: str | None = option(
         "Prospect: neutral, tversky-kahneman, rajabi2022, or a file .json."
     )

@@ -92,8 +92,8 @@ class LoggedQSpec(FeaturesSpec, TableOptions):
     privrl evaluate on other people before it is used.
 
     \b
-    privrl train logged-q stays.parquet --trajectory stay_id --user patient --time t \\
-      --state hr,map --state-range 30:200,40:140 --features fourier:2 \\
+    privrl train logged-q stays.parquet --trajectory stay_id --user patient \\
+      --time t --state hr,map --state-range 30:200,40:140 --features fourier:2 \\
       --action dose --num-actions 3 --reward r --reward-range 0,1 \\
       --epsilon 1 --delta 1e-6 --out runs/dose
     """

@@ -28,7 +28,7 @@ from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.privacy.promise import Budget
 
 
-def _rollouts(world: int, people: int, behavior: float | None = None) -> Trajectories:
+def _cohort(world: int, people: int, behavior: float | None = None) -> Trajectories:
     """Everybody goes from the first state to the second; only the last person is rewarded.
 
     Or punished. With `behavior`, everybody's actions are as likely as the judged policy has them,
@@ -53,14 +53,14 @@ def _rollouts(world: int, people: int, behavior: float | None = None) -> Traject
 @target
 def private_lstd() -> Target:
     judge = PrivateLSTD(OneHot(2), RANGE, BUDGET, gamma=0.9, clip=0.1, matrix_weight=0.02)
-    neighbours = [_rollouts(world, 200) for world in (0, 1)]
+    neighbours = [_cohort(world, 200) for world in (0, 1)]
     watch = watch_noised_sum(judge.mechanism, judge.fit, neighbours)
     return fit_target("private-lstd", judge.fit, neighbours, runs=RUNS, watch=watch)
 
 
 def _record_iterates() -> Any:
     """Every iterate of `PrivateGTD`, behind the first one."""
-    return record_calls(GTDRun, "advance", lambda rollout, given, found: rollout.state)
+    return record_calls(GTDRun, "advance", lambda run, given, found: run.state)
 
 
 def _private_gtd(
@@ -124,7 +124,7 @@ def _private_gtd(
 @target
 def private_gtd() -> Target:
     """What anybody contributes depends on the iterate, if only a little: enough for differences."""
-    neighbours = [_rollouts(world, 5) for world in (0, 1)]
+    neighbours = [_cohort(world, 5) for world in (0, 1)]
     return _private_gtd("private-gtd", RUNS, neighbours, iterations=4, step=0.5)
 
 
@@ -134,7 +134,7 @@ def private_gtd_sampled() -> Target:
 
     Somebody is seldom drawn, and twenty times over; who is drawn every time if at all is seen.
     """
-    neighbours = [_rollouts(world, 20) for world in (0, 1)]
+    neighbours = [_cohort(world, 20) for world in (0, 1)]
     return _private_gtd(
         "private-gtd-sampled",
         3200,
@@ -155,7 +155,7 @@ def _log_likelihood(sums: Array, each: Array, stds: Array) -> float:
 @target
 def private_gtd_one_pass() -> Target:
     """The last person is in either of two steps; nobody else contributes anything to speak of."""
-    neighbours = [_rollouts(world, 6) for world in (0, 1)]
+    neighbours = [_cohort(world, 6) for world in (0, 1)]
     more: dict[str, Any] = {"iterations": 2, "batch_units": 3, "step": 0.001}
     return _private_gtd("private-gtd-one-pass", RUNS, neighbours, **more)
 
@@ -163,7 +163,7 @@ def private_gtd_one_pass() -> Target:
 @target
 def private_gtd_secret_steps() -> Target:
     """Twenty steps and a small budget, kept only if nobody knows the last person's step."""
-    neighbours = [_rollouts(world, 40) for world in (0, 1)]
+    neighbours = [_cohort(world, 40) for world in (0, 1)]
     more: dict[str, Any] = {"iterations": 20, "batch_units": 2, "step": 0.001}
     budget = Budget(2.0, 0.01)
     return _private_gtd("private-gtd-secret-steps", RUNS, neighbours, budget, **more)
@@ -175,7 +175,7 @@ def private_gtd_primal_dual() -> Target:
     return _private_gtd(
         "private-gtd-primal-dual",
         RUNS,
-        [_rollouts(world, 100, behavior=RARE_PROBABILITY) for world in (0, 1)],
+        [_cohort(world, 100, behavior=RARE_PROBABILITY) for world in (0, 1)],
         policy=Tabular.uniform(2, 2),
         weight_cap=1000.0,
         form="primal-dual",
