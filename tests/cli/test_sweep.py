@@ -100,7 +100,7 @@ def test_the_noise_of_functional_q_is_swept(
         (PAPER, "grid is needed: say with --grid a setting and its values"),
         ([*PAPER, "--grid", "actor_step"], "A grid is said as actor_step=0.1,0.5"),
         ([*PAPER, "--grid", "actor_step="], "actor_step has no values"),
-        ([*PAPER, "--grid", "actor_step=a"], "actor_step must be a number"),
+        ([*PAPER, "--grid", "actor_step=a"], "A value of actor_step in the grid must be a number"),
         ([*PAPER, "--grid", "actor_step=1,1"], "a value twice"),
         ([*PAPER, *GRID, *GRID], "is in the grid twice"),
         ([*PAPER, "--grid", "actor_stp=1"], "Did you mean 'actor_step'?"),
