@@ -318,14 +318,14 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from tests.run.rollout import Rollout
-from privrl.run.training import lanes_of, train
+from privrl.run.training import replicas_of, train
 
 class Slow(Rollout):
     def advance(self, state, episodes):
         time.sleep(0.01)
         return super().advance(state, episodes)
 
-train(Slow(), 4000, lanes_of([0, 1]), folder=sys.argv[1], segment=2, curve=True,
+train(Slow(), 4000, replicas_of([0, 1]), folder=sys.argv[1], segment=2, curve=True,
       formats=["csv", "jsonl"])
 """
 
