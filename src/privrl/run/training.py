@@ -1,6 +1,6 @@
 """Runs of a learner, segment by segment, that can be stopped, killed and resumed.
 
-    found = train(program, 500, replicas_of([0, 1, 2]), folder="runs/x", curve=True, formats=["csv"])
+    found = train(program, 500, replicas_of([0, 1]), folder="runs/x", curve=True, formats=["csv"])
     found = resume(program, "runs/x")     # after a crash, from where the last segment ended
 
 A *segment* is a number of episodes that is played compiled, in one call. After each, what was seen
