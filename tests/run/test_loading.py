@@ -11,7 +11,6 @@ import pytest
 import privrl
 from privrl import Certificate, Claim, Ledger, PrivacySession
 from privrl.core import files
-from privrl.core.errors import InputError
 from privrl.data import Tabular
 from privrl.evaluation import Result
 from privrl.privacy import Unit, claims
@@ -117,7 +116,7 @@ def test_what_cannot_be_loaded(made: Any, told: str, tmp_path: Path) -> None:
         os.mkfifo(place)
     elif made is not None:
         place.write_text(made if isinstance(made, str) else json.dumps(made))
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(privrl.PrivRLError, match=told):
         privrl.load(place)
 
 

@@ -116,7 +116,7 @@ def test_numbers_without_ends_are_asked_about(words: dict[str, Any], sentence: s
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"learner": "actor-critic"}, "This runner is for the learner 'functional-q'"),
+        ({"learner": "actor-critic"}, "learner must be 'functional-q' here"),
         ({"people": 3}, "There is no option 'people'"),
         (
             {"mode": "paper"},

@@ -104,7 +104,7 @@ def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
         ({"policy": "x.json"}, "There is no option 'policy'"),
         ({"trajectry": "x"}, "Did you mean 'trajectory'?"),
         ({"ledger": "x"}, "ledger belongs on the command line"),
-        ({"learner": "actor-critic"}, "This runner is for the learner 'logged-q'"),
+        ({"learner": "actor-critic"}, "learner must be 'logged-q' here"),
         ({"updates": 0}, "updates must be a whole number"),
         ({"clip": "much"}, "clip must be a number"),
         ({"epsilon": float("inf")}, "epsilon must be finite"),
