@@ -23,8 +23,8 @@ from privrl.control.pgc.losses import (
 )
 from privrl.control.pgc.privatiser import Privatiser
 from privrl.control.pgc.program import OneOf, PGCProgram, play
+from privrl.control.pgc.program_state import Aggregators
 from privrl.control.pgc.reports import Arm, Group
-from privrl.control.pgc.state import Aggregators
 from privrl.control.program import Program, load_state, save_state
 from privrl.core.errors import InputError
 from privrl.envs.base import Discrete

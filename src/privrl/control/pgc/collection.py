@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.control.pgc.program import PGCProgram
-from privrl.control.pgc.state import CollectionState
+from privrl.control.pgc.program_state import CollectionState
 from privrl.core.errors import InputError
 from privrl.privacy.mechanisms.sign import epsilon_share
 from privrl.privacy.mechanisms.sign_jax import bernoulli_sigmoid

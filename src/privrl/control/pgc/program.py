@@ -59,8 +59,8 @@ from privrl.control.pgc.losses import (
     sample_action,
     softmax,
 )
+from privrl.control.pgc.program_state import Aggregators, CollectionState, Slots
 from privrl.control.pgc.reports import Arm, Group
-from privrl.control.pgc.state import Aggregators, CollectionState, Slots
 from privrl.control.program import drop_weak_types
 from privrl.control.replicas import run_in_parts
 from privrl.core import checks
