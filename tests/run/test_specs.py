@@ -86,3 +86,28 @@ def test_the_page_of_options_in_the_docs_is_made_from_the_specs() -> None:
     """Else: python -m privrl.run.specs > docs/options.md."""
     shown = Path(__file__).parents[2] / "docs" / "options.md"
     assert shown.read_text(encoding="utf-8") == page()
+
+
+def test_a_word_of_pythons_needs_no_underscore() -> None:
+    spec = spec_of("actor-critic").read({"lambda": 0.3})
+    assert (spec.lambda_, spec.said) == (0.3, ("lambda_",))  # type: ignore[attr-defined]  # its own
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["sweep", "pgc", "--lanes", "3"], "No such option: --lanes. It is called --replicas now."),
+        (["train", "pgc", "--mode", "paper"], "No such option: --mode. A paper's algorithm is"),
+        (
+            ["train", "functional-q", "--design", "-1"],
+            "--design must be a whole number of at least 0",
+        ),
+        (["train", "rajabi2022-prospect", "--samples", "9" * 9], "must be at most 1,000,000."),
+    ],
+)
+def test_what_is_not_an_option_any_more_or_too_large(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = ["--env", "ObstacleSquare", "--epsilon", "1"] if "rajabi2022-prospect" in words else []
+    assert cli.run([*words, *env]) == 2
+    assert told in capsys.readouterr().err

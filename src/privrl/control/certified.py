@@ -387,8 +387,7 @@ def play(
 
     def more(loop: Any) -> Any:
         number, (_, alive), _ = loop
-        # JAX has no types for `psum`.
-        playing = lax.psum(jnp.any(alive), _REPLICAS)  # type: ignore[no-untyped-call]
+        playing = lax.psum(jnp.any(alive), _REPLICAS)  # type: ignore[no-untyped-call]  # JAX's own
         return (number < blocks) & (playing > 0)
 
     def go_on(loop: Any) -> Any:
@@ -519,16 +518,7 @@ def _episode(
     env: HostEnvironment, policy: Policy, draw: np.random.Generator, length: int
 ) -> list[_Row]:
     """One person's steps."""
-    shape, kind = _observation_spec(env)
-
-    def to_array(seen: Any) -> Any:
-        found: NDArray[Any] = np.asarray(env._to_observation(seen), kind)
-        if found.shape != shape:
-            raise InputError(
-                f"{env.name} gave an observation of the shape {found.shape}, not {shape}."
-            )
-        return found
-
+    to_array = partial(env.observation_array, *_observation_spec(env))
     seen, _ = env.env.reset(seed=int(draw.integers(2**31 - 1)))
     observation, rows = to_array(seen), []
     for uniform in draw.random(length):

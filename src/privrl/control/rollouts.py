@@ -437,16 +437,7 @@ def _episode(
     private: bool,
 ) -> None:
     """Add an episode to the rows, as far as there is room."""
-    shape, kind = like
-    begun = len(rows)
-
-    def to_array(seen: Any) -> Any:
-        found: NDArray[Any] = np.asarray(env._to_observation(seen), kind)
-        if found.shape != shape:
-            raise InputError(
-                f"{env.name} gave an observation of the shape {found.shape}, not {shape}."
-            )
-        return found
+    begun, to_array = len(rows), partial(env.observation_array, *like)
 
     try:
         seen, _ = env.env.reset(seed=int(draw.integers(2**31 - 1)))

@@ -172,6 +172,15 @@ class HostEnvironment:
             return int(observation) - int(space.start)
         return spaces.flatten(space, observation)
 
+    def observation_array(self, shape: tuple[int, ...], kind: type, observation: Any) -> Any:
+        """An observation as an array of this shape and type; raises if it has another shape."""
+        found: NDArray[Any] = np.asarray(self._to_observation(observation), kind)
+        if found.shape != shape:
+            raise InputError(
+                f"{self.name} gave an observation of the shape {found.shape}, not {shape}."
+            )
+        return found
+
     def _to_action(self, action: Any) -> Any:
         space = self.env.action_space
         if isinstance(space, spaces.Discrete):

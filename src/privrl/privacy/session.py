@@ -166,7 +166,7 @@ class OpenSession:
         return own
 
     def check_paid(self, event: Event) -> None:
-        """Refuse to draw for anything else than what this session has paid for."""
+        """Refuse to draw for anything that was not paid for."""
         if event not in self._paid:
             raise AssertionError("Something else is released than was paid for.")
 
