@@ -53,6 +53,10 @@ class Text(str):
     def __reduce__(self) -> tuple[type["Text"], tuple[str | Option, ...]]:
         return Text, self.parts
 
+    def render(self, front: OptionFormatter) -> str:
+        """The text in the words of a front."""
+        return _render(self.parts, front)
+
 
 def option(name: str, value: object = None) -> Text:
     """A parameter, to be added to the words around it."""
