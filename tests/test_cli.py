@@ -112,10 +112,10 @@ def test_save_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert "Verified" in out
     assert max(map(len, out.splitlines())) <= 80
     assert answer(capsys, "verify", str(path))["verified"] is True
-    assert privrl("verify", str(path), "--strict") == 2
+    assert privrl("verify", str(path), "--strict") == 1
     assert "not-drawn" in capsys.readouterr().err
     path.write_text(path.read_text().replace("9.99", "1.99"))
-    assert privrl("verify", str(path)) == 2
+    assert privrl("verify", str(path)) == 1
     assert capsys.readouterr().err == "privrl: This certificate was changed after it was issued.\n"
 
 

@@ -232,11 +232,42 @@ NEXT = [*COLUMNS, *BUDGET, *RANGE, *COUNT]
 
 
 @pytest.mark.parametrize(
+    ("words", "sentences"),
+    [
+        (
+            [],
+            [
+                "privrl: 4 options are needed:",
+                "  --trajectory: which column tells one",
+                "  --state: which columns describe",
+                "  --action: which column holds",
+                "  --reward: which column holds",
+                "  The columns are ",
+            ],
+        ),
+        (
+            COLUMNS,
+            [
+                "privrl: 2 options are needed:",
+                "  --epsilon: the privacy budget for each person",
+                "  --delta: the failure probability",
+            ],
+        ),
+    ],
+)
+def test_what_is_missing_is_asked_for_in_one_list(
+    words: list[str], sentences: list[str], table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*TRAIN, table, *words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(sentences)
+    for line, begin in zip(lines, sentences, strict=True):
+        assert line.startswith(begin)
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "trajectory is needed: say with --trajectory which column tells one"),
-        (COLUMNS[:2], "state is needed: say with --state which columns describe"),
-        (COLUMNS, "epsilon is needed: say with --epsilon the privacy budget for each person"),
         ([*COLUMNS, "--epsilon", "1"], "delta is needed: say with --delta the failure probability"),
         ([*COLUMNS, *BUDGET], "reward_range is needed: say with --reward-range the smallest"),
         ([*COLUMNS, *BUDGET, *RANGE], "num_actions is needed: say with --num-actions how many"),

@@ -90,12 +90,16 @@ def _said(case: "kinds.Case", code: int, out: str, err: str) -> list[str]:
         faults.append(f"code: {code}")
     lines = [one for one in err.splitlines() if one.strip() and not _SLOW.search(one)]
     sentences = [one for one in lines if not one.startswith("privrl: warning: ")]
-    if code == 2:
+    if sentences and sentences[0].endswith(" options are needed:"):
+        sentences = [one for one in sentences if not one.startswith("  ")]  # a line for each
+    if code == 2 or (code == 1 and case.words[0] == "verify"):
         if len(sentences) != 1 or not sentences[0].startswith("privrl: "):
             faults.append(f"sentence: {sentences[:3]!r}")
         elif len(sentences[0]) > 1500 and max(map(len, case.words)) < 500:
             faults.append(f"sentence: {len(sentences[0])} characters")
-        if out and not case.shows:
+        if "--json" in case.words and out:
+            faults += _not_json(out)
+        elif out and not case.shows:
             faults.append(f"output: {out[:80]!r}")
     elif code == 0:
         if sentences:

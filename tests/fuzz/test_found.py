@@ -25,6 +25,9 @@ from privrl.run.evaluation import EvaluationSpec, _schema
 from privrl.run.sweep import SweepPlan, SweepResult
 from tests.fuzz.stock import BUDGET, EVALUATE, TABLE, TRAIN, Stock
 
+# All but the probabilities of logged actions.
+FOLLOWED = [*EVALUATE[:-8], *EVALUATE[-6:]]
+
 
 @pytest.fixture(scope="module")
 def goods(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -93,7 +96,7 @@ def test_names_that_are_too_long(
         ["check", "{}.csv", *TABLE],
         ["check", "{}.parquet", *TABLE],
         ["check", "stays.parquet", "{}.parquet", *TABLE],
-        ["evaluate", "stays.csv", *EVALUATE[:-6], "--behavior", "{}.json", "--out", "out"],
+        ["evaluate", "stays.csv", *FOLLOWED, *BUDGET, "--behavior", "{}.json", "--out", "out"],
         ["evaluate", "--config", "{}.toml"],
         ["train", "pgc", "--config", "{}.json", "--out", "out"],
         ["verify", "{}.json"],

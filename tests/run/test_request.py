@@ -14,6 +14,7 @@ import typer
 
 from privrl import cli
 from privrl.cli import option_names
+from privrl.core.questions import MissingOptions
 from privrl.data import (
     Fourier,
     OneHot,
@@ -29,6 +30,7 @@ from privrl.run.request import Request
 
 STATES = ("mild", "moderate", "severe")
 ACTIONS = ("wait", "treat")
+BOUNDS = {"epsilon", "reward_range", "weight_cap"}
 LOGGED = Tabular(np.array([[0.5, 0.5], [0.4, 0.6], [0.3, 0.7]]))
 JUDGED = Tabular(np.array([[0.6, 0.4], [0.4, 0.6], [0.2, 0.8]]))
 COLUMNS = {
@@ -87,7 +89,7 @@ def said(folder: Path, **changed: Any) -> dict[str, Any]:
 
 
 def test_following_the_questions_leads_to_an_answer(folder: Path) -> None:
-    """Whoever starts with the table alone and answers each question gets there."""
+    """Whoever starts with the table alone is asked for everything at once, and gets there."""
     complete, words, asked = said(folder), {}, []
     group: Any = typer.main.get_command(cli.app)
     context = group.commands["evaluate"].make_context("evaluate", [])
@@ -98,17 +100,48 @@ def test_following_the_questions_leads_to_an_answer(folder: Path) -> None:
             break
         except InputError as error:
             told = error.render(option_names.option_formatter(context))
-            missing = next(
+            missing = [
                 name
                 for name in complete
                 if name not in words and re.search(rf"--{name.replace('_', '-')}\b", told)
-            )
-            asked.append(missing)
-            words[missing] = complete[missing]
-    assert asked[:5] == ["trajectory", "state", "action", "reward", "policy"]
-    assert set(asked) == set(complete) - {"table"}
+            ]
+            assert missing, told
+            asked.append(set(missing))
+            words |= {name: complete[name] for name in missing}
+    # What states and actions can be depends on what the columns hold, which is read last.
+    assert asked == [set(complete) - {"table", "states", "actions"}, {"states"}, {"actions"}]
     assert study.certificate is not None
     assert study.certificate.epsilon <= 1.0
+
+
+def test_all_that_is_missing_is_asked_for_in_one_list(folder: Path) -> None:
+    with pytest.raises(MissingOptions) as refused:
+        Request.of({"table": (str(folder / "stays.csv"),)}).run_study()
+    error = refused.value
+    names = ["trajectory", "state", "action", "reward", "policy", "behavior_prob"]
+    names += ["epsilon", "delta", "reward_range", "horizon", "weight_cap"]
+    assert [one.field for one in error.questions] == names
+    lines = error.lines()
+    assert lines[0] == "11 options are needed:"
+    assert lines[-1] == "  The columns are stay, patient, condition, treatment, outcome, p."
+    assert len(lines) == 1 + len(names) + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"public": True}, {"policy", "behavior_prob", "horizon"}),
+        ({"public": True, "gamma": 1.0}, {"policy", "behavior_prob", "horizon"}),
+        ({"public": True, "gamma": 0.0, "target_prob": "p"}, {"behavior_prob"}),
+        ({"gamma": 0.9, "behavior": "f.json", "policy": "g.json", "delta": 0.0}, BOUNDS),
+    ],
+)
+def test_only_what_is_needed_is_asked_for(
+    folder: Path, given: dict[str, Any], missing: set[str]
+) -> None:
+    columns = {name: COLUMNS[name] for name in ("trajectory", "state", "action", "reward")}
+    request = Request.of({"table": (str(folder / "stays.csv"),), **columns, **given})
+    assert {one.field for one in request.missing()} == missing
 
 
 def test_questions_name_the_columns(folder: Path) -> None:

@@ -34,17 +34,16 @@ from privrl.cli import (
     verify,
 )
 from privrl.cli.option_names import Command
-from privrl.cli.printing import refuse, say
+from privrl.cli.printing import begin, refuse, say
 from privrl.core.errors import PrivRLError
 
 # The base of typer's own usage errors, which moved between packages over its versions.
-_UsageError = typer.BadParameter.__mro__[2]
+_UsageError: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="privrl",
     help="Differentially private reinforcement learning.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -76,38 +75,39 @@ _GONE = {
 
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    begin(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _warn
-            code = app(args=arguments, standalone_mode=False)
+            code = app(args=arguments, prog_name="privrl", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
-        return (
-            _handle_write_error(error)
-            if error.filename is None
-            else refuse(_file_error_message(error))
-        )
-    except (OverflowError, MemoryError, RecursionError):
-        return refuse("These numbers are too large, or too deeply nested, to compute with.")
-    except Exception as error:  # sorted below; what is not for people keeps its traceback
-        if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, _UsageError):
-            say(
-                *str(error).split("\n"), aside=True
-            )  # the help of `privrl` or `privrl ledger` alone
+        if error.filename is None:
+            return _handle_write_error(error)
+        reason = error.strerror or "the system refuses"
+        return refuse(f"{str(error.filename)!r} cannot be used: {reason}.", kind="OSError")
+    except (OverflowError, MemoryError, RecursionError) as error:
+        too_large = "These numbers are too large, or too deeply nested, to compute with."
+        return refuse(too_large, kind=type(error).__name__)
+    except PrivRLError as error:
+        return refuse(error)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            # The help of `privrl` or `privrl ledger` alone.
+            say(*str(error).split("\n"), aside=True)
             return 2
-        if isinstance(error, _UsageError) and hasattr(error, "format_message"):
-            gone = getattr(error, "option_name", None)
-            if gone in _GONE:
-                return refuse(f"No such option: {gone}. {_GONE[gone]}")
-            return refuse(error.format_message())
-        if isinstance(error, PrivRLError):
-            return refuse(str(error))
+        gone = getattr(error, "option_name", None)
+        if gone in _GONE:
+            return refuse(f"No such option: {gone}. {_GONE[gone]}")
+        return refuse(error.format_message())
+    except Exception as error:  # what is not for people keeps its traceback
         if type(error).__name__ == "JaxRuntimeError" and "out of memory" in str(error).lower():
             return refuse(
                 "There is not enough memory for this. What was paid for is kept: go on with "
-                "--resume where there is more, or when there is."
+                "--resume where there is more, or when there is.",
+                kind="MemoryError",
             )
         raise
     return code if isinstance(code, int) else 0
@@ -123,12 +123,9 @@ def _handle_write_error(error: OSError) -> int:
     reason = error.strerror or "the system does not say why"
     return refuse(
         f"Standard output or a temporary file cannot be written: {reason}. What was to be kept in "
-        "files or paid in a ledger before that is there."
+        "files or paid in a ledger before that is there.",
+        kind="OSError",
     )
-
-
-def _file_error_message(error: OSError) -> str:
-    return f"{str(error.filename)!r} cannot be used: {error.strerror or 'the system refuses'}."
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from privrl.cli.printing import refuse
+from privrl.cli.printing import CheckFailed, refuse
 from privrl.core.errors import InputError, Option, OptionFormatter, PrivRLError, python_option
 
 # By how Python writes them: the options that have other names, or other values, than parameters.
@@ -28,7 +28,9 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except PrivRLError as error:
-            return refuse(error.render(option_formatter(ctx)))
+            return refuse(error, option_formatter(ctx))
+        except CheckFailed as failed:
+            return refuse(failed.error, option_formatter(ctx), code=1, **failed.answer)
 
 
 def option_formatter(context: Any) -> OptionFormatter:

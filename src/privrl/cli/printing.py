@@ -5,11 +5,15 @@ a file or an option has put into a line is escaped (`privrl.core.text`), so that
 the cursor, start a line of its own, or turn around the numbers beside it.
 """
 
+import itertools
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from privrl.core.errors import OptionFormatter, PrivRLError, Text, python_option
+from privrl.core.questions import MissingOptions
 from privrl.core.text import printable_line
 
 
@@ -26,12 +30,52 @@ def shell_quote(path: object) -> str:
 
 def say_json(value: Any, indent: int | None = None) -> None:
     """Print JSON, in ASCII: whatever else there is in it is escaped."""
+    _output["written"] = True
     print(json.dumps(value, indent=indent, ensure_ascii=True))  # noqa: T201 (the one place for JSON)
 
 
-def refuse(message: str) -> int:
-    """Say what is wrong in one short line, whatever a file has put into it; the exit code 2."""
+_output = {"json": False, "written": False}
+
+
+def begin(arguments: Sequence[str]) -> None:
+    """Whether a command has to answer in JSON, refusals too, follows from its arguments."""
+    words = itertools.takewhile(lambda word: word != "--", arguments)
+    _output.update(json="--json" in words, written=False)
+
+
+class CheckFailed(Exception):  # noqa: N818 (what happened, and no fault)
+    """A check that was done and failed, exit code 1: why, and what --json has beside the error."""
+
+    def __init__(self, error: PrivRLError, **answer: Any) -> None:
+        super().__init__(str(error))
+        self.error, self.answer = error, answer
+
+
+def refuse(
+    problem: PrivRLError | str,
+    front: OptionFormatter = python_option,
+    *,
+    kind: str = "UsageError",
+    code: int = 2,
+    **answer: Any,
+) -> int:
+    """Say what is wrong in short lines, whatever a file has put into them, and return the code.
+
+    With --json standard output has the error too, in the one document that a command prints: with
+    `answer` beside it, or not at all if what was found is there already.
+    """
     from privrl.core.text import shorten
 
-    say(f"privrl: {shorten(message)}", aside=True)
-    return 2
+    told: dict[str, Any] = {"kind": kind, "message": str(problem), "field": None, "remedy": None}
+    told["missing"], lines = [], [str(problem)]
+    if isinstance(problem, PrivRLError):
+        lines = [problem.render(front)]
+        if isinstance(problem, MissingOptions):
+            lines, told["missing"] = problem.lines(front), problem.to_list(front)
+        remedy = None if problem.remedy is None else (Text() + problem.remedy).render(front)
+        told |= {"kind": type(problem).__name__, "field": problem.field, "remedy": remedy}
+    lines = [shorten(line) for line in lines]
+    say(f"privrl: {lines[0]}", *lines[1:], aside=True)
+    if _output["json"] and not _output["written"]:
+        say_json({**answer, "error": {**told, "message": "\n".join(lines)}})
+    return code

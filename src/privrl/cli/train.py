@@ -23,7 +23,8 @@ class _Learners(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         wants_help = any(one in ctx.help_option_names for one in args)
-        if not wants_help and (not args or args[0].startswith("-")):
+        # A shell that completes asks about half a command.
+        if not (wants_help or ctx.resilient_parsing) and (not args or args[0].startswith("-")):
             from privrl.privacy import InputError
 
             first, *others = LEARNERS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shell_quote
+from privrl.cli.printing import CheckFailed, say, say_json, shell_quote
 
 if TYPE_CHECKING:
     from privrl.privacy import Certificate
@@ -23,19 +23,25 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute a certificate with two accountants that share no code."""
+    """Recompute a certificate with two accountants that share no code.
+
+    Leaves with exit code 1 if it is not valid, and 2 if it cannot be read.
+    """
     import textwrap
 
     from privrl.core.text import printable
-    from privrl.privacy import Certificate, signing
+    from privrl.privacy import Certificate, CertificateError, signing
 
-    read = Certificate.read(certificate)
-    if as_json and read.invalid_reason is not None:
-        # Refused below like any other; programs find the reason here.
-        answer = {"verified": False, "invalid": read.invalid_reason, "certificate": read.to_dict()}
-        say_json(answer)
-    key = None if public_key is None else signing.public_key(public_key)
-    found = read.verify(strict=strict, public_key=key)
+    key, read = None if public_key is None else signing.public_key(public_key), None
+    try:
+        read = Certificate.read(certificate)
+        found = read.verify(strict=strict, public_key=key)
+    except CertificateError as error:
+        if isinstance(error.__context__, OSError):
+            raise  # there is nothing to check
+        held = None if read is None else read.to_dict()
+        reason = None if read is None else read.invalid_reason
+        raise CheckFailed(error, verified=False, invalid=reason, certificate=held) from None
     if as_json:
         answer = {"verified": True, "invalid": None, **found.to_dict()}
         say_json({**answer, "certificate": read.to_dict()})

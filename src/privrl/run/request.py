@@ -1,9 +1,10 @@
 """From words to a job: what `privrl evaluate` was told, checked, and answered with what is missing.
 
 A `Request` holds the words of the command line and of a configuration file, which use the same
-names. Each thing that is needed and was not said is asked for in one sentence that tells what it is
-and what to type, with the table's own column names, so that whoever starts from a bare table gets
-to a valid command by following the answers. Nothing is measured on the data to fill a gap.
+names. All that is needed and was not said is asked for at once, each option in a line that tells
+what it is and what to type, with the table's own column names, so that whoever starts from a bare
+table gets to a valid command by following the answers. Nothing is measured on the data to fill a
+gap.
 """
 
 import shlex
@@ -15,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, option
 from privrl.core.progress import Progress, no_progress
+from privrl.core.questions import Question, ask
 from privrl.data import (
     Features,
     Fourier,
@@ -45,7 +47,7 @@ from privrl.run.option_values import (
     parse_codes,
     scalar_or_list,
 )
-from privrl.run.parsing import box, number, pair, positive_integer, read_config, refuse_missing
+from privrl.run.parsing import box, number, pair, positive_integer, read_config
 from privrl.run.specs.table import EvaluateOptions
 from privrl.run.study import Study
 from privrl.run.table_files import (
@@ -65,6 +67,57 @@ BY_TRAJECTORY = (
 
 # A table may have thousands of columns, and a sentence not.
 _MOST_COLUMNS = 30
+
+_COLUMN_QUESTIONS = {
+    "trajectory": "which column tells one trajectory (a stay, an episode) from the next",
+    "state": "which columns describe the situation before each decision, by commas",
+    "action": "which column holds the decision that was taken",
+    "reward": "which column holds the reward that followed",
+}
+_QUESTIONS = {
+    one.field: one
+    for one in (
+        Question(
+            "policy",
+            "the file of the policy to judge",
+            'For a table it holds {"format": "privrl-policy", "version": 1, "kind": "tabular", '
+            '"table": [[0.5, 0.5], [0.9, 0.1]]}, a row of probabilities for each state; '
+            "docs/trajectories.md has the other kinds. If the table has a column with the "
+            "policy's probability of each logged action, say " + option("target_prob") + " instead",
+        ),
+        Question(
+            "behavior_prob",
+            "which column holds the probability with which the logged action was taken",
+            "If a known protocol was followed, give it as a policy.json with " + option("behavior"),
+        ),
+        Question(
+            "epsilon",
+            "the privacy budget for each person, such as 1",
+            "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
+            "for public data, say " + option("public", True),
+        ),
+        Question(
+            "delta",
+            "the failure probability of the promise, such as 1e-6",
+            "It should be well below one in the number of people",
+        ),
+        Question(
+            "reward_range",
+            "the smallest and the largest that any reward could be, such as 0,1",
+            "It is not measured, because that would give somebody away",
+        ),
+        Question(
+            "horizon",
+            "after how many steps to stop counting, such as 20",
+            "Or discount later rewards, with " + option("gamma", 0.99),
+        ),
+        Question(
+            "weight_cap",
+            "how much one trajectory may count at most, such as 10",
+            "More lets in more noise, less hides more of what the policy would do differently",
+        ),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -93,9 +146,7 @@ class Request(EvaluateOptions):
 
     def columns(self, policy: Policy | None) -> dict[str, Any]:
         """The keyword arguments of the reader."""
-        paths = self.paths
-        names = column_names(paths[0])
-        self._ask_columns(names)
+        ask(self.missing_columns())
         vectors = self.has_vector_states(policy)
         num_states = self.num_states
         if num_states is None and self.states is None and policy is not None and not vectors:
@@ -198,21 +249,29 @@ class Request(EvaluateOptions):
         counted = self.states is not None or self.num_states is not None
         return not counted and policy is not None and policy.num_states is None
 
-    def _ask_columns(self, names: list[str]) -> None:
-        """Whatever was said must be there before the next thing is asked for."""
+    def missing_columns(self) -> list[Question]:
+        """The columns that are needed and were not named; those that were must be there."""
+        names = column_names(self.paths[0])
         check_names(str(self.paths[0]), names, self._named_columns())
-        questions = {
-            "trajectory": "which column tells one trajectory (a stay, an episode) from the next",
-            "state": "which columns describe the situation before each decision, by commas",
-            "action": "which column holds the decision that was taken",
-            "reward": "which column holds the reward that followed",
-        }
-        for role, question in questions.items():
-            if getattr(self, role) is None:
-                shown = ", ".join(names[:_MOST_COLUMNS])
-                more = len(names) - _MOST_COLUMNS
-                also = f" and {more:,} more" if more > 0 else ""
-                refuse_missing(role, question, f"The columns are {shown}{also}")
+        shown, more = ", ".join(names[:_MOST_COLUMNS]), len(names) - _MOST_COLUMNS
+        hint = f"The columns are {shown}" + (f" and {more:,} more" if more > 0 else "")
+        asked = _COLUMN_QUESTIONS.items()
+        return [Question(role, text, hint) for role, text in asked if getattr(self, role) is None]
+
+    def missing(self) -> list[Question]:
+        """All that an evaluation needs and was not given, as far as it can be known by now."""
+        needed = [] if self.public else ["epsilon", "delta", "reward_range", "weight_cap"]
+        if self.target_prob is None:
+            needed.append("policy")
+        if self.behavior is None:
+            needed.append("behavior_prob")
+        if self.gamma in (None, 1.0):
+            needed.append("horizon")
+        return [*self.missing_columns(), *self._unanswered(*needed)]
+
+    def _unanswered(self, *names: str) -> list[Question]:
+        asked = [one for name, one in _QUESTIONS.items() if name in names]
+        return [one for one in asked if getattr(self, one.field) is None]
 
     def _named_columns(self) -> Iterator[str]:
         for role in COLUMNS:
@@ -228,16 +287,6 @@ class Request(EvaluateOptions):
 
     def load_policies(self) -> tuple[Policy | None, Policy | None]:
         """The one to judge and, if it was given, the one that was followed."""
-        if self.policy is None and self.target_prob is None:
-            refuse_missing(
-                "policy",
-                "the file of the policy to judge",
-                "For a table it holds "
-                '{"format": "privrl-policy", "version": 1, "kind": "tabular", "table": '
-                "[[0.5, 0.5], [0.9, 0.1]]}, a row of probabilities for each state; "
-                "docs/trajectories.md has the other kinds. If the table has a column with the "
-                "policy's probability of each logged action, say --target-prob instead",
-            )
         for first, second in (("policy", "target_prob"), ("behavior", "behavior_prob")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise InputError(
@@ -246,12 +295,6 @@ class Request(EvaluateOptions):
                 )
         target = None if self.policy is None else load_policy(self.policy)
         followed = None if self.behavior is None else load_policy(self.behavior)
-        if followed is None and self.behavior_prob is None:
-            refuse_missing(
-                "behavior_prob",
-                "which column holds the probability with which the logged action was taken",
-                "If a known protocol was followed, give it as a policy.json with --behavior",
-            )
         if target is not None and followed is not None:
             counts = target.num_actions, followed.num_actions
             if counts[0] != counts[1]:
@@ -291,18 +334,7 @@ class Request(EvaluateOptions):
         unbounded = self.public and self.reward_range is None
         reward_range = (0.0, 1.0) if unbounded else self.parse_reward_range()
         gamma = 1.0 if self.gamma is None else self.gamma
-        if self.horizon is None and gamma == 1.0:
-            refuse_missing(
-                "horizon",
-                "after how many steps to stop counting, such as 20",
-                "Or discount later rewards, with --gamma 0.99",
-            )
-        if weight_cap is None:
-            refuse_missing(
-                "weight_cap",
-                "how much one trajectory may count at most, such as 10",
-                "More lets in more noise, less hides more of what the policy would do differently",
-            )
+        assert weight_cap is not None
         return_range = self.return_range
         features = self.state_features(policy)
         if features is not None and self.features is None and self.estimators is None:
@@ -327,12 +359,7 @@ class Request(EvaluateOptions):
 
     def parse_reward_range(self) -> tuple[float, float]:
         """What any reward could be."""
-        if self.reward_range is None:
-            refuse_missing(
-                "reward_range",
-                "the smallest and the largest that any reward could be, such as 0,1",
-                "It is not measured, because that would give somebody away",
-            )
+        ask(self._unanswered("reward_range"))
         return pair("reward_range", self.reward_range)
 
     def budget(self) -> Budget | None:
@@ -341,19 +368,9 @@ class Request(EvaluateOptions):
             if self.epsilon is not None or self.delta is not None:
                 raise InputError("Data declared --public has no --epsilon and --delta to spend.")
             return None
-        if self.epsilon is None:
-            refuse_missing(
-                "epsilon",
-                "the privacy budget for each person, such as 1",
-                "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
-                "for public data, say --public",
-            )
-        if self.delta is None:
-            refuse_missing(
-                "delta",
-                "the failure probability of the promise, such as 1e-6",
-                "It should be well below one in the number of people",
-            )
+        ask(self._unanswered("epsilon", "delta"))
+        assert self.epsilon is not None
+        assert self.delta is not None
         return Budget(self.epsilon, self.delta)
 
     def state_features(self, policy: Policy | None) -> Features | None:
@@ -442,6 +459,7 @@ class Request(EvaluateOptions):
         if ledger is not None and run is not None and not resume:
             ledger.refuse_existing_run(run)
         # Whatever was said is checked before a large table is read.
+        ask(self.missing())
         self.columns(None)
         policy, followed = self.load_policies()
         question = self.evaluation_spec(policy)
