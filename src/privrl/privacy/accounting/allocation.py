@@ -46,9 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.core.types import Array
-from privrl.privacy.accounting import grid
-from privrl.privacy.accounting.grid import GridPair
-from privrl.privacy.accounting.losses import GaussianShift, Loss, gaussian_delta, lower_hull
+from privrl.privacy.accounting.losses import Curve, GaussianShift, gaussian_delta, lower_hull
 
 Complexes = NDArray[np.complex128]
 
@@ -290,7 +288,7 @@ def delta(mu: float, steps: int, epsilon: float, replace: bool, points: int = PO
 
 
 @dataclass(frozen=True)
-class AllocationLoss(Loss):
+class AllocationLoss(Curve):
     """Random allocation to one of `steps` steps, `mu` being one contribution over the noise.
 
     (1/T) sum of N(mu e_k, I) against (1/T) sum of N(-mu e_k, I) if a unit is replaced
@@ -361,6 +359,3 @@ class AllocationLoss(Loss):
         # The true curve is convex in e^epsilon; so it lies below the convex hull of any bound.
         x = np.exp(nodes)
         return np.interp(np.exp(epsilons), x, lower_hull(x, deltas))
-
-    def on_grid(self, interval: float) -> GridPair:
-        return grid.from_profile(self.profile, self.upper_truncation, interval)

@@ -162,33 +162,38 @@ class Composition:
     """The sum of independent grid laws, each some number of times; answers are upper bounds."""
 
     def __init__(self, parts: Sequence[tuple[GridLaw, int]]) -> None:
-        self._parts = [(law, n) for law, n in parts if law.probs.any()]
+        self._parts = [(law, n, law.losses, _log(law.probs)) for law, n in parts if law.probs.any()]
         self._times = sum(n for _, n in parts)
         self._interval = parts[0][0].interval
         kept = sum(n * math.log1p(-min(law.infinite, 1.0 - 1e-16)) for law, n in parts)
         self._leak = -math.expm1(kept)
-        self._log_masses = []
-        for law, _ in self._parts:
-            with np.errstate(divide="ignore"):
-                self._log_masses.append(np.log(law.probs))
+        # First and last grid index of the sum.
+        self._ends = (
+            sum(n * law.first for law, n, *_ in self._parts),
+            sum(n * (law.first + law.probs.size - 1) for law, n, *_ in self._parts),
+        )
         self._cumulant_at = lru_cache(maxsize=None)(self._cumulant)
+        self._tilted_moments_at = lru_cache(maxsize=4)(self._tilted_moments)
         self._composed_at = lru_cache(maxsize=4)(self._compose)
 
-    def _cumulant(self, tilt: float) -> tuple[float, float, float]:
-        """log E e^(tilt L) of the sum, its mean and its variance under the tilted law."""
-        value = mean = variance = 0.0
-        for (law, n), log_masses in zip(self._parts, self._log_masses, strict=True):
-            losses = law.losses
-            exponents = log_masses + tilt * losses
-            top = float(exponents.max())
-            weights = np.exp(exponents - top)
+    def _cumulant(self, tilt: float) -> float:
+        """log E e^(tilt L) of the sum."""
+        return sum(
+            (n * _tilted(log_masses, losses, tilt)[1] for _, n, losses, log_masses in self._parts),
+            0.0,
+        )
+
+    def _tilted_moments(self, tilt: float) -> tuple[float, float]:
+        """Mean and deviation of the sum under the tilted law; the latter is no less than a cell."""
+        mean = variance = 0.0
+        for _, n, losses, log_masses in self._parts:
+            weights, _ = _tilted(log_masses, losses, tilt)
             total = float(weights.sum())
             # Not as products of vectors, whose threads wait for each other on a busy machine.
             middle = float(np.sum(weights * losses)) / total
-            value += n * (top + math.log(total))
             mean += n * middle
             variance += n * float(np.sum(weights * (losses - middle) ** 2)) / total
-        return value, mean, variance
+        return mean, max(math.sqrt(variance), self._interval)
 
     def _best_tilt(self, exponent: Callable[[float], float]) -> float:
         """The tilt, between 0 and the largest, at which a convex-like exponent is least."""
@@ -206,8 +211,8 @@ class Composition:
         """At least the true delta at `epsilon`."""
         if not self._parts:
             return self._leak
-        tilt = self._best_tilt(lambda t: self._cumulant_at(t)[0] - t * epsilon)
-        chernoff = self._cumulant_at(tilt)[0] - tilt * epsilon
+        tilt = self._best_tilt(lambda t: self._cumulant_at(t) - t * epsilon)
+        chernoff = self._cumulant_at(tilt) - tilt * epsilon
         law = self._composed_at(tilt)
         if not law.losses[0] <= epsilon <= law.losses[-1]:
             return min(1.0, self._leak + math.exp(min(chernoff, 0.0)))
@@ -227,12 +232,12 @@ class Composition:
         if not self._parts:
             return 0.0
         goal = math.log(delta - self._leak)
-        tilt = self._best_tilt(lambda t: (self._cumulant_at(t)[0] - goal) / t)
-        found = max(0.0, (self._cumulant_at(tilt)[0] - goal) / tilt)  # Chernoff's bound
+        tilt = self._best_tilt(lambda t: (self._cumulant_at(t) - goal) / t)
+        found = max(0.0, (self._cumulant_at(tilt) - goal) / tilt)  # Chernoff's bound
         # Every tilt gives an upper bound, the best one that of the answer itself: close in on it.
         for _ in range(12):
             at = found
-            tilt = self._best_tilt(lambda t: self._cumulant_at(t)[0] - t * at)  # noqa: B023
+            tilt = self._best_tilt(lambda t: self._cumulant_at(t) - t * at)  # noqa: B023
             better = self._solve_epsilon(self._composed_at(tilt), delta)
             if better > found * (1.0 - 1e-7):
                 return min(found, better)
@@ -260,16 +265,14 @@ class Composition:
 
     def _window(self, tilt: float) -> tuple[int, int]:
         """First and last grid index that the composed law is computed for."""
-        first = sum(n * law.first for law, n in self._parts)
-        last = sum(n * (law.first + law.probs.size - 1) for law, n in self._parts)
+        first, last = self._ends
         if last - first < 2**16:
             return first, last
-        value, mean, variance = self._cumulant_at(tilt)
-        spread = max(math.sqrt(variance), self._interval)
+        value, (mean, spread) = self._cumulant_at(tilt), self._tilted_moments_at(tilt)
         highest, lowest = math.inf, -math.inf
         for steps in _STEPS / spread:
-            up = self._cumulant_at(tilt + steps)[0] - value
-            down = self._cumulant_at(tilt - steps)[0] - value
+            up = self._cumulant_at(tilt + steps) - value
+            down = self._cumulant_at(tilt - steps) - value
             highest = min(highest, (up + _TAIL_EXPONENT) / steps)
             lowest = max(lowest, -(down + _TAIL_EXPONENT) / steps)
         low = max(first, math.floor(lowest / self._interval) - 1)
@@ -279,30 +282,25 @@ class Composition:
 
     def _tail_mass(self, tilt: float, high: int) -> float:
         """The mass beyond the grid index `high`, by Chernoff's bound."""
-        if high >= sum(n * (law.first + law.probs.size - 1) for law, n in self._parts):
+        if high >= self._ends[1]:
             return 0.0
-        spread = max(math.sqrt(self._cumulant_at(tilt)[2]), self._interval)
+        _, spread = self._tilted_moments_at(tilt)
         tilts = [tilt, *(tilt + steps for steps in _STEPS / spread)]
-        exponent = min(self._cumulant_at(t)[0] - t * high * self._interval for t in tilts)
+        exponent = min(self._cumulant_at(t) - t * high * self._interval for t in tilts)
         return math.exp(min(exponent, 0.0))
 
     def _compose(self, tilt: float) -> _ComposedLaw:
         from scipy.fft import irfft, next_fast_len, rfft
 
-        value, mean, _ = self._cumulant_at(tilt)
+        value, (mean, _) = self._cumulant_at(tilt), self._tilted_moments_at(tilt)
         low, high = self._window(tilt)
         size = int(next_fast_len(high - low + 1, real=True))
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-        first = 0
-        for (law, n), log_masses in zip(self._parts, self._log_masses, strict=True):
-            tilted = np.exp(
-                log_masses + tilt * law.losses - self._law_cumulant(law, log_masses, tilt)
-            )
-            folded = np.zeros(size)
-            np.add.at(folded, np.arange(tilted.size) % size, tilted)
-            spectrum *= rfft(folded) ** n
-            first += n * law.first
-        masses = np.roll(irfft(spectrum, size), (first - low) % size)[: high - low + 1]
+        for _, n, law_losses, log_masses in self._parts:
+            _, cumulant = _tilted(log_masses, law_losses, tilt)
+            tilted = np.exp(log_masses + tilt * law_losses - cumulant)
+            spectrum *= rfft(np.bincount(np.arange(tilted.size) % size, tilted, size)) ** n
+        masses = np.roll(irfft(spectrum, size), (self._ends[0] - low) % size)[: high - low + 1]
         losses = np.arange(low, high + 1) * self._interval
         # An error in the spectrum reaches every mass by its average over the spectrum; the powers
         # multiply relative errors by the number of compositions.
@@ -330,8 +328,17 @@ class Composition:
         extra = self._leak + unit * (beyond[1:] + in_full) + self._tail_mass(tilt, high)
         return _ComposedLaw(losses, upper, lower, extra, log_unit, mean)
 
-    @staticmethod
-    def _law_cumulant(law: GridLaw, log_masses: Array, tilt: float) -> float:
-        exponents = log_masses + tilt * law.losses
-        top = float(exponents.max())
-        return top + math.log(float(np.exp(exponents - top).sum()))
+
+def _log(masses: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.log(masses)
+
+
+def _tilted(log_masses: Array, losses: Array, tilt: float) -> tuple[Array, float]:
+    """The masses of a law times e^(tilt loss), the largest scaled to 1; and log E e^(tilt L)."""
+    exponents = tilt * losses
+    exponents += log_masses
+    top = float(exponents.max())
+    exponents -= top
+    weights = np.exp(exponents, out=exponents)
+    return weights, top + math.log(float(weights.sum()))

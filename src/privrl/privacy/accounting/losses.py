@@ -70,6 +70,18 @@ class Pair(Loss):
 
 
 @dataclass(frozen=True)
+class Curve(Loss):
+    """A symmetric loss known by its privacy profile, or by a bound on it."""
+
+    @abstractmethod
+    def profile(self, epsilons: Array) -> Array:
+        """At least delta at each epsilon >= 0."""
+
+    def on_grid(self, interval: float) -> GridPair:
+        return grid.from_profile(self.profile, self.upper_truncation, interval)
+
+
+@dataclass(frozen=True)
 class GaussianShift(Pair):
     """N(mu, 1) against N(0, 1)."""
 
@@ -84,7 +96,8 @@ class GaussianShift(Pair):
         return self.mu**2 / 2 + TAIL_SDS * self.mu
 
     def tails(self, losses: Array) -> Tails:
-        return gaussian_tails(losses / self.mu + self.mu / 2, self.mu, 0.0, 1.0)
+        x = losses / self.mu + self.mu / 2
+        return Tails(*gaussian_tails(x, self.mu), *gaussian_tails(x, 0.0))
 
     def profile(self, epsilons: Array) -> Array:
         """delta at each epsilon >= 0."""
@@ -120,7 +133,7 @@ class LaplaceShift(Pair):
 
 
 @dataclass(frozen=True)
-class Concentrated(Loss):
+class Concentrated(Curve):
     """Any law with Renyi divergence at most rho a at every order a, both ways (rho-zCDP)."""
 
     rho: float
@@ -134,7 +147,6 @@ class Concentrated(Loss):
         return self.rho + TAIL_SDS * math.sqrt(2.0 * self.rho)
 
     def profile(self, epsilons: Array) -> Array:
-        """A bound on delta at each epsilon >= 0."""
         if epsilons[-1] > 600.0:
             raise UnsupportedError(
                 "Discrete Gaussian noise this small in several dimensions cannot be combined with "
@@ -144,18 +156,12 @@ class Concentrated(Loss):
         # The true curve is convex in e^epsilon; so it lies below the convex hull of any bound.
         return lower_hull(np.exp(epsilons), deltas)
 
-    def on_grid(self, interval: float) -> GridPair:
-        return grid.from_profile(self.profile, self.upper_truncation, interval)
 
-
-def gaussian_tails(x: Array, mean: float, other: float, share: float) -> Tails:
-    """Tails at x of share N(mean, 1) + (1 - share) N(0, 1), and of N(other, 1)."""
+def gaussian_tails(x: Array, mean: float) -> tuple[Array, Array]:
+    """What of N(mean, 1) is above and below x."""
     from scipy.special import ndtr
 
-    rest = 1.0 - share
-    p_above = share * ndtr(mean - x) + rest * ndtr(-x)
-    p_below = share * ndtr(x - mean) + rest * ndtr(x)
-    return Tails(p_above, p_below, ndtr(other - x), ndtr(x - other))
+    return ndtr(mean - x), ndtr(x - mean)
 
 
 # --- closed forms ---------------------------------------------------------------------------------

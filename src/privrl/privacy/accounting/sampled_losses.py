@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from privrl.core.types import Array
-from privrl.privacy.accounting import grid
 from privrl.privacy.accounting.finite_losses import Response
-from privrl.privacy.accounting.grid import GridPair, Tails
+from privrl.privacy.accounting.grid import Tails
 from privrl.privacy.accounting.losses import (
+    Curve,
     GaussianShift,
     LaplaceShift,
     Loss,
@@ -23,7 +23,27 @@ Simple = GaussianShift | LaplaceShift | Response
 
 
 @dataclass(frozen=True)
-class PoissonAddRemove(Pair):
+class _Amplified(Loss):
+    """The loss of `base`, amplified by sampling at this rate."""
+
+    base: Simple
+    rate: float
+
+    @property
+    def largest(self) -> float:
+        return amplified_epsilon(self.base.largest, self.rate)
+
+    @property
+    def upper_truncation(self) -> float:
+        return amplified_epsilon(self.base.upper_truncation, self.rate)
+
+    @property
+    def spread(self) -> float:
+        return _sampled_spread(self.base, self.rate)
+
+
+@dataclass(frozen=True)
+class PoissonAddRemove(_Amplified, Pair):
     """(1 - rate) Q + rate P against Q, and the reverse, for a dominating pair P, Q of `base`.
 
     Zhu, Dong, Wang 2022, Theorem 11. The loss l' = log(1 - rate + rate e^l) rises with the base's.
@@ -36,26 +56,11 @@ class PoissonAddRemove(Pair):
     rate^2 (1 + x) - (rate + x) a = (1 - rate) x^2 >= 0; and the base is its own mirror image.
     """
 
-    base: "Simple"
-    rate: float
-
     symmetric: ClassVar[bool] = False
-
-    @property
-    def largest(self) -> float:
-        return amplified_epsilon(self.base.largest, self.rate)
-
-    @property
-    def upper_truncation(self) -> float:
-        return amplified_epsilon(self.base.upper_truncation, self.rate)
 
     @property
     def lower_truncation(self) -> float:
         return math.log1p(-self.rate)
-
-    @property
-    def spread(self) -> float:
-        return _sampled_spread(self.base, self.rate)
 
     def tails(self, losses: Array) -> Tails:
         base = self.base.tails(unamplified_losses(losses, self.rate))
@@ -110,9 +115,14 @@ class PoissonReplace(Pair):
 
     def tails(self, losses: Array) -> Tails:
         x = self._inverse_loss(losses)
-        p = gaussian_tails(x, self.mu, 0.0, self.rate)
-        q = gaussian_tails(x, -self.mu, 0.0, self.rate)
-        return Tails(p.p_above, p.p_below, q.p_above, q.p_below)
+        absent = gaussian_tails(x, 0.0)
+
+        def mixed(mean: float) -> tuple[Array, Array]:
+            above, below = gaussian_tails(x, mean)
+            some, rest = self.rate, 1.0 - self.rate
+            return some * above + rest * absent[0], some * below + rest * absent[1]
+
+        return Tails(*mixed(self.mu), *mixed(-self.mu))
 
     def _inverse_loss(self, losses: Array) -> Array:
         """The x at which the loss is that."""
@@ -127,7 +137,7 @@ class PoissonReplace(Pair):
 
 
 @dataclass(frozen=True)
-class FixedSize(Loss):
+class FixedSize(_Amplified, Curve):
     """A fraction `rate` drawn without replacement; `base` is the loss of a full replacement.
 
     Drawn or not, and replaced or not, the conditional laws are all one replacement apart, so
@@ -135,27 +145,8 @@ class FixedSize(Loss):
     convexity; Balle, Barthe, Gaboardi 2018). The curve, symmetrised, belongs to a dominating pair.
     """
 
-    base: "Simple"
-    rate: float
-
-    @property
-    def largest(self) -> float:
-        return amplified_epsilon(self.base.largest, self.rate)
-
-    @property
-    def upper_truncation(self) -> float:
-        return amplified_epsilon(self.base.upper_truncation, self.rate)
-
-    @property
-    def spread(self) -> float:
-        return _sampled_spread(self.base, self.rate)
-
     def profile(self, epsilons: Array) -> Array:
-        """delta at each epsilon >= 0."""
         return self.rate * self.base.profile(unamplified_losses(epsilons, self.rate))
-
-    def on_grid(self, interval: float) -> GridPair:
-        return grid.from_profile(self.profile, self.upper_truncation, interval)
 
 
 def amplified_epsilon(epsilon: float, rate: float) -> float:
