@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privrl import cli
+from privrl.core import files
 from privrl.privacy import (
     ApproxDP,
     Budget,
@@ -41,7 +42,6 @@ from privrl.privacy import (
     epsilon,
     totals,
 )
-from privrl.privacy.entries import canonical_json
 from privrl.privacy.noise import secure
 from privrl.privacy.session import PrivacySession
 from privrl.report import words
@@ -230,7 +230,7 @@ def test_the_bound_of_a_total_is_not_below_it(
 ) -> None:
     spent: dict[totals.Place, dict[str, int]] = {}
     for place, event in spends:
-        texts, text = spent.setdefault(place, {}), canonical_json([event.to_dict()])
+        texts, text = spent.setdefault(place, {}), files.canonical_json([event.to_dict()])
         texts[text] = texts.get(text, 0) + 1
     exact = totals.exact_account(spent, 1e-6, Relation.REPLACE_ONE)[0].epsilon
     with pytest.MonkeyPatch.context() as patched:

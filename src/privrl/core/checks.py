@@ -5,12 +5,19 @@ certificate survives a JSON round trip bit for bit.
 """
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import SupportsFloat, SupportsIndex, cast
+from typing import Any, SupportsFloat, SupportsIndex, cast
 
 import numpy as np
 
 from privrl.core.errors import InputError
+
+
+def set_checked(instance: object, **by_name: Callable[[str, Any], object]) -> None:
+    """Put what its check returns in the place of each named field of a frozen dataclass."""
+    for name, check in by_name.items():
+        object.__setattr__(instance, name, check(name, getattr(instance, name)))
 
 
 def number(name: str, value: object) -> float:

@@ -11,6 +11,8 @@ import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -257,6 +259,26 @@ def write_json(path: str | Path, value: Any) -> None:
     except (TypeError, ValueError) as error:
         raise InputError(f"{str(path)!r} cannot be written as JSON: {error}.") from None
     write(path, text.encode(), secret=False)
+
+
+def canonical_json(value: object) -> str:
+    """The one JSON text of `value`, of which digests are: keys sorted, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def fields_to_json(instance: Any) -> dict[str, Any]:
+    """The fields of a dataclass in JSON's own types: enums by value, tuples as lists."""
+    return {one.name: _to_json(getattr(instance, one.name)) for one in fields(instance)}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_to_json(one) for one in value]
+    if is_dataclass(value):
+        return value.to_dict() if hasattr(value, "to_dict") else fields_to_json(value)
+    return value
 
 
 class DuplicateKeyError(InputError):

@@ -12,7 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +75,12 @@ class Population:
 
     def __post_init__(self) -> None:
         if self.epsilon is not None:
-            object.__setattr__(self, "epsilon", checks.non_negative("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", checks.probability("delta", self.delta))
-        object.__setattr__(self, "entries", checks.count("entries", self.entries))
+            checks.set_checked(self, epsilon=checks.non_negative)
+        checks.set_checked(self, delta=checks.probability, entries=checks.count)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        return asdict(self)
+        return files.fields_to_json(self)
 
 
 @dataclass(frozen=True)
@@ -143,14 +142,7 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        return {
-            "epsilon": self.epsilon,
-            "recomputed": self.recomputed,
-            "floor": self.floor,
-            "ceiling": self.ceiling,
-            "signed": self.signed.value,
-            "warnings": list(self.warnings),
-        }
+        return files.fields_to_json(self)
 
 
 @dataclass(frozen=True)
@@ -177,17 +169,11 @@ class Certificate:
     signature: Signature | None = None
 
     def __post_init__(self) -> None:
-        def set_field(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        set_field("epsilon", checks.non_negative("epsilon", self.epsilon))
-        set_field("delta", checks.probability("delta", self.delta))
-        set_field("unit", Unit.parse(self.unit))
-        set_field("relation", Relation.parse(self.relation))
-        set_field("release", Release.parse(self.release))
-        set_field("noise", NoiseOrigin.parse(self.noise))
-        set_field("events", as_events(self.events))
-        set_field("assumptions", tuple(self.assumptions))
+        checks.set_checked(self, epsilon=checks.non_negative, delta=checks.probability)
+        checks.set_checked(self, unit=Unit.check, relation=Relation.check)
+        checks.set_checked(self, release=Release.check, noise=NoiseOrigin.check)
+        object.__setattr__(self, "events", as_events(self.events))
+        object.__setattr__(self, "assumptions", tuple(self.assumptions))
         own = isinstance(self.issued_by, str) and self._package[0] in files.PACKAGE_NAMES
         if not (own and self._package[1]):
             raise InputError(
@@ -206,7 +192,7 @@ class Certificate:
         if not by_reward and self.reward_radius is not None:
             raise InputError("belongs to the relation reward-radius only.", field="reward_radius")
         if self.reward_radius is not None:
-            set_field("reward_radius", checks.positive("reward_radius", self.reward_radius))
+            checks.set_checked(self, reward_radius=checks.positive)
 
     @classmethod
     def issue(
@@ -318,7 +304,7 @@ class Certificate:
 
     def canonical_bytes(self) -> bytes:
         """The bytes of which the digest is, and which a signature signs."""
-        return _canonical_json_bytes(self._body())
+        return files.canonical_json(self._body()).encode()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with a digest of itself that shows accidents (not malice)."""
@@ -334,24 +320,9 @@ class Certificate:
 
     def _body(self) -> dict[str, Any]:
         package, version = self._package
-        return {
-            "kind": f"{package} certificate",
-            "format": _FORMAT,
-            package: version,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "unit": self.unit.value,
-            "relation": self.relation.value,
-            "reward_radius": self.reward_radius,
-            "release": self.release.value,
-            "noise": self.noise.value,
-            "accountant": self.accountant,
-            "population": self.population.to_dict() if self.population else None,
-            "assumptions": [
-                {"statement": a.statement, "enforced": a.enforced} for a in self.assumptions
-            ],
-            "events": [event.to_dict() for event in self.events],
-        }
+        own = files.fields_to_json(self)
+        head = {"kind": f"{package} certificate", "format": _FORMAT, package: version}
+        return {**head, **{name: own[name] for name in _FIELDS}}
 
     def to_json(self) -> str:
         """`to_dict` as text."""
@@ -378,30 +349,21 @@ class Certificate:
         if not intact:
             raise CertificateError("This certificate was changed after it was issued.")
         package = data["kind"].partition(" ")[0]
-        expected = {package, *_FIELDS}
+        expected = {"kind", "format", package, *_FIELDS}
         if set(body) != expected:
             odd = sorted(set(body) ^ expected)[0]
             raise CertificateError(f"The field {odd!r} of this certificate is missing or unknown.")
         if not isinstance(body[package], str):
             raise CertificateError(f"The field {package!r} of this certificate must be text.")
         try:
-            return cls(
-                epsilon=body["epsilon"],
-                delta=body["delta"],
-                unit=body["unit"],
-                relation=body["relation"],
-                release=body["release"],
-                events=tuple(Event.from_dict(event) for event in body["events"]),
-                accountant=body["accountant"],
-                assumptions=tuple(
-                    Assumption(item["statement"], item["enforced"]) for item in body["assumptions"]
-                ),
-                noise=body["noise"],
-                reward_radius=body["reward_radius"],
-                population=Population(**body["population"]) if body["population"] else None,
-                issued_by=f"{package} {body[package]}",
-                signature=Signature.from_dict(data["signature"]) if "signature" in data else None,
+            own = {name: body[name] for name in _FIELDS}
+            own["events"] = tuple(map(Event.from_dict, own["events"]))
+            own["assumptions"] = tuple(
+                Assumption(item["statement"], item["enforced"]) for item in own["assumptions"]
             )
+            own["population"] = Population(**own["population"]) if own["population"] else None
+            signature = Signature.from_dict(data["signature"]) if "signature" in data else None
+            return cls(**own, issued_by=f"{package} {body[package]}", signature=signature)
         except RecursionError:
             raise CertificateError("The events of this certificate are nested too deep.") from None
         except (InputError, KeyError, TypeError) as error:
@@ -441,8 +403,6 @@ class Certificate:
 # Not part of what is digested and signed.
 _UNSIGNED_FIELDS = ("digest", "signature")
 _FIELDS = [
-    "kind",
-    "format",
     "epsilon",
     "delta",
     "unit",
@@ -457,12 +417,8 @@ _FIELDS = [
 ]
 
 
-def _canonical_json_bytes(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-
-
 def _digest(body: Mapping[str, Any]) -> str:
-    return "sha256:" + hashlib.sha256(_canonical_json_bytes(body)).hexdigest()
+    return "sha256:" + hashlib.sha256(files.canonical_json(body).encode()).hexdigest()
 
 
 # --- claims -------------------------------------------------------------------------------------

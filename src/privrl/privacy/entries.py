@@ -7,9 +7,8 @@ texts, which is what makes opening a ledger of 100,000 entries a matter of a sec
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple, Self
@@ -41,11 +40,10 @@ class Description:
     def __post_init__(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
             raise InputError("A ledger needs the name of its population.")
-        object.__setattr__(self, "unit", Unit.parse(self.unit))
-        object.__setattr__(self, "relation", Relation.parse(self.relation))
+        checks.set_checked(self, unit=Unit.check, relation=Relation.check)
         check_unit_relation(self.unit, self.relation)
         if self.people is not None:
-            object.__setattr__(self, "people", checks.count("people", self.people))
+            checks.set_checked(self, people=checks.count)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -107,43 +105,24 @@ class Entry:
 
     def body(self) -> dict[str, Any]:
         """What the digest is computed from."""
-        return {
-            "number": self.number,
-            "time": self.time,
-            "run": self.run,
-            "partition": self.partition,
-            "slot": self.slot,
-            "events": [event.to_dict() for event in self.events],
-            "note": self.note,
-            "cost": [self.cost.first, self.cost.second],
-            "previous": self.previous,
-            **({} if self.nonce is None else {"nonce": self.nonce}),
-        }
+        body = files.fields_to_json(self)
+        body["cost"] = [self.cost.first, self.cost.second]
+        left_out = ("digest", "nonce") if self.nonce is None else ("digest",)
+        return {name: value for name, value in body.items() if name not in left_out}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The entry whose JSON form is `data`."""
+        own = {one.name: data[one.name] for one in fields(cls) if one.name != "nonce"}
+        own["nonce"] = data.get("nonce")
         first, second = data["cost"]
         texts = [data[name] for name in ("time", "run", "partition", "note", "previous", "digest")]
-        nonce = data.get("nonce")
-        if nonce is not None:
-            texts.append(nonce)
+        texts += [] if own["nonce"] is None else [own["nonce"]]
         whole = [data[name] for name in ("number", "slot")]
         if not all(type(x) is str for x in texts) or not all(type(x) is int for x in whole):
             raise TypeError("an entry's texts and numbers must be such")
-        return cls(
-            number=data["number"],
-            time=data["time"],
-            run=data["run"],
-            partition=data["partition"],
-            slot=data["slot"],
-            events=tuple(Event.from_dict(event) for event in data["events"]),
-            note=data["note"],
-            cost=Cost(first, second),
-            previous=data["previous"],
-            digest=data["digest"],
-            nonce=nonce,
-        )
+        own |= {"events": tuple(map(Event.from_dict, data["events"])), "cost": Cost(first, second)}
+        return cls(**own)
 
 
 class Row(NamedTuple):
@@ -165,58 +144,34 @@ class Row(NamedTuple):
     @classmethod
     def from_entry(cls, entry: Entry) -> "Row":
         """The row of an entry."""
-        return cls(
-            entry.number,
-            entry.time,
-            entry.run,
-            entry.partition,
-            entry.slot,
-            canonical_json([event.to_dict() for event in entry.events]),
-            entry.note,
-            entry.cost.first,
-            entry.cost.second,
-            entry.previous,
-            entry.digest,
-            entry.nonce,
-        )
+        body = {**entry.body(), "digest": entry.digest, "nonce": entry.nonce}
+        first, second = body.pop("cost")
+        body["events"] = files.canonical_json(body["events"])
+        return cls(**body, first=first, second=second)
 
     def entry(self) -> Entry:
         """The entry of this row; raises `ValueError`, `TypeError` or `RecursionError`."""
-        return Entry(
-            self.number,
-            self.time,
-            self.run,
-            self.partition,
-            self.slot,
-            parse_events(self.events),
-            self.note,
-            Cost(self.first, self.second),
-            self.previous,
-            self.digest,
-            self.nonce,
-        )
+        own = self._asdict()
+        cost = Cost(own.pop("first"), own.pop("second"))
+        own["events"] = parse_events(self.events)
+        return Entry(**own, cost=cost)
 
 
 @lru_cache(maxsize=8192)
 def parse_events(text: str) -> tuple[Event, ...]:
     """The events of an entry, from the text in its row."""
-    return tuple(Event.from_dict(event) for event in files.parse_json(text))
-
-
-def canonical_json(body: object) -> str:
-    """The one JSON text of `body`."""
-    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return tuple(map(Event.from_dict, files.parse_json(text)))
 
 
 def digest_of(body: dict[str, Any]) -> str:
     """The SHA-256 of the canonical text of `body`."""
-    return hashlib.sha256(canonical_json(body).encode()).hexdigest()
+    return hashlib.sha256(files.canonical_json(body).encode()).hexdigest()
 
 
 @lru_cache(maxsize=8192)
 def _canonicalise_events(events: str) -> str:
     # Earlier versions stored events with spaces and in the order of their fields.
-    return canonical_json(files.parse_json(events))
+    return files.canonical_json(files.parse_json(events))
 
 
 _quoted = encode_basestring_ascii  # what json.dumps does to a text
@@ -236,9 +191,9 @@ def verify_chain(
     Rows are tuples as SQLite gives them, with the fields of a `Row`.
 
     The first follows entry `number`, whose digest is `head`. The text that is hashed is put
-    together here: it is `canonical_json(entry.body())`, with the events as they are in the row. If
-    those are not canonical themselves, they are parsed. `without_nonce` lets entries of format 1
-    pass.
+    together here: it is the canonical JSON of `entry.body()`, with the events as they are in the
+    row. If those are not canonical themselves, they are parsed. `without_nonce` lets entries of
+    format 1 pass.
     """
     sha256 = hashlib.sha256
     for row in rows:

@@ -13,11 +13,11 @@ Adaptivity: each event in a list may depend on the outcomes of those before it. 
 *plan*, fixed before the run; spending decided along the way is the business of a privacy filter.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-from privrl.core import checks
+from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.privacy.promise import Relation
 
@@ -34,8 +34,7 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form of this event."""
-        parts = {f.name: _to_json(getattr(self, f.name)) for f in fields(self)}
-        return {"type": type(self).__name__, **parts}
+        return {"type": type(self).__name__, **files.fields_to_json(self)}
 
     @staticmethod
     def from_dict(data: object) -> "Event":
@@ -67,19 +66,8 @@ class Event:
                 parts.append(str(value))
         return f"{type(self).__name__}({', '.join(parts)})"
 
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-
-def _to_json(value: object) -> object:
-    if isinstance(value, Event):
-        return value.to_dict()
-    if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
-    if isinstance(value, Relation):
-        return value.value
-    return value
+    def __post_init__(self) -> None:
+        checks.set_checked(self, **{f.name: _CHECKS[f.name] for f in fields(self)})
 
 
 def _from_json(value: object) -> object:
@@ -105,6 +93,20 @@ def as_events(events: "Event | Iterable[Event]") -> tuple[Event, ...]:
     return tuple(_event("each event", event) for event in events)
 
 
+# What a field may be, whichever event has it.
+_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
+    **dict.fromkeys(("std", "scale", "bound"), checks.positive),
+    **dict.fromkeys(("dimension", "categories", "population", "batch"), checks.count),
+    **dict.fromkeys(("steps", "times"), checks.count),
+    "epsilon": checks.positive,
+    "delta": checks.probability,
+    "rate": checks.rate,
+    "relation": Relation.check,
+    "event": _event,
+    "events": lambda _, events: as_events(events),
+}
+
+
 @dataclass(frozen=True)
 class Gaussian(Event):
     """A sum released with independent N(0, std^2) on every coordinate.
@@ -116,9 +118,6 @@ class Gaussian(Event):
 
     std: float
     bound: float
-
-    def __post_init__(self) -> None:
-        self._set(std=checks.positive("std", self.std), bound=checks.positive("bound", self.bound))
 
 
 @dataclass(frozen=True)
@@ -136,13 +135,6 @@ class DiscreteGaussian(Event):
     bound: float
     dimension: int = 1
 
-    def __post_init__(self) -> None:
-        self._set(
-            std=checks.positive("std", self.std),
-            bound=checks.positive("bound", self.bound),
-            dimension=checks.count("dimension", self.dimension),
-        )
-
 
 @dataclass(frozen=True)
 class Laplace(Event):
@@ -156,11 +148,6 @@ class Laplace(Event):
 
     scale: float
     bound: float
-
-    def __post_init__(self) -> None:
-        self._set(
-            scale=checks.positive("scale", self.scale), bound=checks.positive("bound", self.bound)
-        )
 
 
 @dataclass(frozen=True)
@@ -176,11 +163,6 @@ class DiscreteLaplace(Event):
     scale: float
     bound: float
 
-    def __post_init__(self) -> None:
-        self._set(
-            scale=checks.positive("scale", self.scale), bound=checks.positive("bound", self.bound)
-        )
-
 
 @dataclass(frozen=True)
 class RandomizedResponse(Event):
@@ -195,14 +177,9 @@ class RandomizedResponse(Event):
     relation: Relation = field(default=Relation.LOCAL, kw_only=True)
 
     def __post_init__(self) -> None:
-        categories = checks.count("categories", self.categories)
-        if categories < 2:
+        super().__post_init__()
+        if self.categories < 2:
             raise InputError("must be at least 2: one category says nothing.", field="categories")
-        self._set(
-            epsilon=checks.positive("epsilon", self.epsilon),
-            categories=categories,
-            relation=Relation.parse(self.relation),
-        )
 
 
 @dataclass(frozen=True)
@@ -211,12 +188,6 @@ class PureDP(Event):
 
     epsilon: float
     relation: Relation = field(default=Relation.REPLACE_ONE, kw_only=True)
-
-    def __post_init__(self) -> None:
-        self._set(
-            epsilon=checks.positive("epsilon", self.epsilon),
-            relation=Relation.parse(self.relation),
-        )
 
 
 @dataclass(frozen=True)
@@ -232,11 +203,8 @@ class ApproxDP(Event):
     relation: Relation = field(default=Relation.REPLACE_ONE, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._set(
-            epsilon=checks.non_negative("epsilon", self.epsilon),
-            delta=checks.probability("delta", self.delta),
-            relation=Relation.parse(self.relation),
-        )
+        own = {"epsilon": checks.non_negative, "delta": checks.probability}
+        checks.set_checked(self, **own, relation=Relation.check)
         if self.delta == 0.0:
             raise InputError(
                 "must be above 0 here: use PureDP for a pure guarantee.", field="delta"
@@ -256,9 +224,6 @@ class PoissonSampled(Event):
     event: Event
     rate: float
 
-    def __post_init__(self) -> None:
-        self._set(event=_event("event", self.event), rate=checks.rate("rate", self.rate))
-
 
 @dataclass(frozen=True)
 class FixedSizeSampled(Event):
@@ -274,11 +239,11 @@ class FixedSizeSampled(Event):
     batch: int = 1
 
     def __post_init__(self) -> None:
-        population = checks.count("population", self.population)
-        batch = checks.count("batch", self.batch)
-        if batch > population:
-            raise InputError(f"batch ({batch}) must not be larger than population ({population}).")
-        self._set(event=_event("event", self.event), population=population, batch=batch)
+        super().__post_init__()
+        if self.batch > self.population:
+            raise InputError(
+                f"batch ({self.batch}) must not be larger than population ({self.population})."
+            )
 
 
 @dataclass(frozen=True)
@@ -296,9 +261,6 @@ class RandomAllocation(Event):
     event: Event
     steps: int
 
-    def __post_init__(self) -> None:
-        self._set(event=_event("event", self.event), steps=checks.count("steps", self.steps))
-
 
 @dataclass(frozen=True)
 class Repeated(Event):
@@ -306,9 +268,6 @@ class Repeated(Event):
 
     event: Event
     times: int
-
-    def __post_init__(self) -> None:
-        self._set(event=_event("event", self.event), times=checks.count("times", self.times))
 
 
 @dataclass(frozen=True)
@@ -324,7 +283,6 @@ class Disjoint(Event):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
-        events = as_events(cast("Event | Iterable[Event]", self.events))
-        if not events:
+        super().__post_init__()
+        if not self.events:
             raise InputError("Disjoint needs at least one event.")
-        self._set(events=events)

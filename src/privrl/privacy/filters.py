@@ -32,7 +32,7 @@ averaged over something that has one law under both.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 from privrl.core import checks
@@ -65,10 +65,6 @@ class Cost:
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(self.first + other.first, self.second + other.second)
 
-    def elementwise_max(self, other: "Cost") -> "Cost":
-        """At least as much as either, in both sums."""
-        return Cost(max(self.first, other.first), max(self.second, other.second))
-
     def is_within(self, cap: "Cost") -> bool:
         """Whether both sums stay below their caps, up to rounding in the sums."""
         slack = 1.0 + 1e-12
@@ -84,13 +80,11 @@ class Filter:
     order: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", FilterKind.parse(self.kind))
+        checks.set_checked(self, kind=FilterKind.check)
         if (self.kind is FilterKind.RENYI) != (self.order is not None):
             raise InputError("belongs to the Renyi filter, and it needs one.", field="order")
         if self.order is not None:
-            object.__setattr__(self, "order", checks.count("order", self.order))
-            if self.order < 2:
-                raise InputError(f"must be at least 2, not {self.order}.", field="order")
+            checks.set_checked(self, order=partial(checks.count, least=2))
         if self.kind is not FilterKind.SUM and self.limit.delta == 0.0:
             raise InputError(f"The {self.kind} filter needs a limit with delta above 0.")
         if not self.cap.first > 0.0:

@@ -36,12 +36,12 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from privrl.core import checks
+from privrl.core import checks, files
 from privrl.core.errors import InputError, LedgerError, OverBudget, UnsupportedError
 from privrl.core.types import Array
 from privrl.privacy import accounting, totals
 from privrl.privacy.certificate import Assumption, Certificate, Population
-from privrl.privacy.entries import Description, Entry, Row, canonical_json, digest_of, parse_events
+from privrl.privacy.entries import Description, Entry, Row, digest_of, parse_events
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.filters import Cost, Filter, FilterKind
 from privrl.privacy.ledger_chain import LedgerChain
@@ -255,7 +255,7 @@ class Ledger(LedgerChain):
         deltas = due[1] | ({delta} if delta is not None else set())
         if not deltas:
             return
-        text = canonical_json([event.to_dict() for event in events])
+        text = files.canonical_json([event.to_dict() for event in events])
         try:
             for one in sorted(deltas):
                 totals.exact_account(

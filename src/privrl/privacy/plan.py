@@ -115,8 +115,7 @@ class NoisyPlan:
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("noise_multiplier", "bound"):
-            object.__setattr__(self, name, checks.positive(name, getattr(self, name)))
+        checks.set_checked(self, noise_multiplier=checks.positive, bound=checks.positive)
 
     @classmethod
     def from_budget(

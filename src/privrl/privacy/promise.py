@@ -28,6 +28,11 @@ class WordEnum(StrEnum):
         name = cls.__name__.removesuffix("Kind").lower()
         raise InputError(f"{text!r} is not a {name}: use one of {options}.")
 
+    @classmethod
+    def check(cls, _: str, value: object) -> Self:
+        """`parse`, as `checks.set_checked` calls it."""
+        return cls.parse(value)
+
 
 class Unit(WordEnum):
     """Whose participation, or which secret, the promise hides."""
@@ -96,5 +101,4 @@ class Budget:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", checks.probability("delta", self.delta))
+        checks.set_checked(self, epsilon=checks.positive, delta=checks.probability)

@@ -110,11 +110,9 @@ class CorrelatedMechanism:
     separation: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", checks.positive("std", self.std))
-        object.__setattr__(self, "bound", checks.positive("bound", self.bound))
-        object.__setattr__(self, "strategy", Strategy.parse(self.strategy))
-        for name in ("horizon", "participations", "separation"):
-            object.__setattr__(self, name, checks.count(name, getattr(self, name)))
+        checks.set_checked(self, std=checks.positive, bound=checks.positive)
+        checks.set_checked(self, strategy=Strategy.check, horizon=checks.count)
+        checks.set_checked(self, participations=checks.count, separation=checks.count)
         if self.horizon > LONGEST:
             raise InputError(f"must be at most {LONGEST}, not {self.horizon}.", field="horizon")
         if self.strategy is Strategy.OPTIMAL and self.horizon > LONGEST_OPTIMAL:
@@ -127,7 +125,7 @@ class CorrelatedMechanism:
                 "belongs to the strategy banded: give it there and only there.", field="band"
             )
         if self.band is not None:
-            object.__setattr__(self, "band", checks.count("band", self.band))
+            checks.set_checked(self, band=checks.count)
             if self.band > self.horizon:
                 raise InputError(
                     f"band ({self.band}) must not be longer than the horizon ({self.horizon})."

@@ -59,6 +59,7 @@ released is f(round(x)) + g(round(x)): a function of the path, and the theorem c
 
 import io
 import math
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -446,8 +447,34 @@ class NoisedFunction:
         return np.where(np.isfinite(exact), exact, 0.0) + noise
 
 
+class FunctionRelease(ABC):
+    """A Gaussian process of this `std` on a function; each unit contributes a norm of `bound`."""
+
+    std: float
+    bound: float
+
+    @property
+    def event(self) -> Event:
+        """What the release of one function does, however often the function is asked."""
+        return Gaussian(self.std, self.bound)
+
+    def release(
+        self,
+        function: Callable[[Array], ArrayLike],
+        source: Source,
+        *,
+        actions: int | None = None,
+    ) -> tuple[NoisedFunction, Event]:
+        """`function`, of `actions` components if given, with noise from `source`; what was done."""
+        return NoisedFunction(function, self._path(source, actions)), self.event
+
+    @abstractmethod
+    def _path(self, source: Source, actions: int | None) -> Noise:
+        """The process, to be drawn from `source`."""
+
+
 @dataclass(frozen=True)
-class FunctionalMechanism:
+class FunctionalMechanism(FunctionRelease):
     """Adds a Gaussian process, covariance std^2 exp(-rate |x - y|), to a function on [low, high].
 
     `bound` is the largest norm of what one unit contributes (`rkhs_bound`, `rkhs_norm`).
@@ -460,12 +487,9 @@ class FunctionalMechanism:
     bound: float
 
     def __post_init__(self) -> None:
-        rate, low, high = _check_interval(self.rate, self.low, self.high)
-        object.__setattr__(self, "std", checks.positive("std", self.std))
-        object.__setattr__(self, "rate", rate)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        object.__setattr__(self, "bound", checks.positive("bound", self.bound))
+        _check_interval(self.rate, self.low, self.high)
+        checks.set_checked(self, rate=checks.positive, low=checks.number, high=checks.number)
+        checks.set_checked(self, std=checks.positive, bound=checks.positive)
 
     @classmethod
     def from_budget(
@@ -483,21 +507,8 @@ class FunctionalMechanism:
         plan = GaussianMechanism.from_budget(bound, budget, relation, times=times)
         return cls(plan.std, rate, low, high, plan.bound)
 
-    @property
-    def event(self) -> Event:
-        """What the release of one function does, however often the function is asked."""
-        return Gaussian(self.std, self.bound)
-
-    def release(
-        self,
-        function: Callable[[Array], ArrayLike],
-        source: Source,
-        *,
-        actions: int | None = None,
-    ) -> tuple[NoisedFunction, Event]:
-        """`function`, of `actions` components if given, with noise from `source`; what was done."""
-        path = NoisePath(self.std, self.rate, self.low, self.high, source, actions=actions)
-        return NoisedFunction(function, path), self.event
+    def _path(self, source: Source, actions: int | None) -> NoisePath:
+        return NoisePath(self.std, self.rate, self.low, self.high, source, actions=actions)
 
 
 # --- norms ----------------------------------------------------------------------------------------

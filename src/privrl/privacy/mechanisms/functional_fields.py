@@ -50,8 +50,7 @@ from scipy.linalg import solve_triangular
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Array
-from privrl.privacy.events import Event, Gaussian
-from privrl.privacy.mechanisms.functional import NoisedFunction, check_components
+from privrl.privacy.mechanisms.functional import FunctionRelease, check_components
 from privrl.privacy.mechanisms.gaussian import GaussianMechanism
 from privrl.privacy.noise import Source, as_float64
 from privrl.privacy.promise import Budget, Relation
@@ -107,7 +106,7 @@ class FeatureKernel:
     dimension: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
+        checks.set_checked(self, dimension=checks.count)
 
     def rows(self, x: Array) -> Array:
         """The features of every row of `x`."""
@@ -274,7 +273,7 @@ class WeightsPath(_Field):
 
 
 @dataclass(frozen=True)
-class FieldMechanism:
+class FieldMechanism(FunctionRelease):
     """Adds a Gaussian process with covariance std^2 kernel(x, y) to a function of several numbers.
 
     `bound` is the largest norm, in the kernel's space, of what one unit contributes.
@@ -285,8 +284,7 @@ class FieldMechanism:
     bound: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", checks.positive("std", self.std))
-        object.__setattr__(self, "bound", checks.positive("bound", self.bound))
+        checks.set_checked(self, std=checks.positive, bound=checks.positive)
 
     @classmethod
     def from_budget(
@@ -302,22 +300,7 @@ class FieldMechanism:
         plan = GaussianMechanism.from_budget(bound, budget, relation, times=times)
         return cls(plan.std, kernel, plan.bound)
 
-    @property
-    def event(self) -> Event:
-        """What the release of one function does, however often the function is asked."""
-        return Gaussian(self.std, self.bound)
-
-    def release(
-        self,
-        function: Callable[[Array], ArrayLike],
-        source: Source,
-        *,
-        actions: int | None = None,
-    ) -> tuple[NoisedFunction, Event]:
-        """`function`, of `actions` components if given, with noise from `source`; what was done."""
-        path: WeightsPath | CholeskyPath
+    def _path(self, source: Source, actions: int | None) -> WeightsPath | CholeskyPath:
         if isinstance(self.kernel, FeatureKernel):
-            path = WeightsPath(self.std, self.kernel, source, actions=actions)
-        else:
-            path = CholeskyPath(self.std, self.kernel, source, actions=actions)
-        return NoisedFunction(function, path), self.event
+            return WeightsPath(self.std, self.kernel, source, actions=actions)
+        return CholeskyPath(self.std, self.kernel, source, actions=actions)

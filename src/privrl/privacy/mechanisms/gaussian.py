@@ -27,8 +27,7 @@ class GaussianMechanism:
     bound: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", checks.positive("std", self.std))
-        object.__setattr__(self, "bound", checks.positive("bound", self.bound))
+        checks.set_checked(self, std=checks.positive, bound=checks.positive)
 
     @classmethod
     def from_budget(

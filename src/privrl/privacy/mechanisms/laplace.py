@@ -27,8 +27,7 @@ class LaplaceMechanism:
     bound: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", checks.positive("scale", self.scale))
-        object.__setattr__(self, "bound", checks.positive("bound", self.bound))
+        checks.set_checked(self, scale=checks.positive, bound=checks.positive)
 
     @classmethod
     def from_budget(

@@ -64,10 +64,8 @@ class _GridMechanism:
     """The exact sampler is quick up to this width."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", checks.count("width", self.width))
-        object.__setattr__(self, "step", checks.positive("step", self.step))
-        object.__setattr__(self, "bound", checks.positive("bound", self.bound))
-        object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
+        checks.set_checked(self, width=checks.count, dimension=checks.count)
+        checks.set_checked(self, step=checks.positive, bound=checks.positive)
         if math.frexp(self.step)[0] != 0.5:
             raise InputError(f"must be a power of two, not {self.step:g}.", field="step")
         if not 2.0**-1000 < self.step < 2.0**1000:

@@ -69,9 +69,9 @@ class PiecewiseMechanism:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
-        object.__setattr__(self, "radius", checks.positive("radius", self.radius))
+        checks.set_checked(
+            self, epsilon=checks.positive, dimension=checks.count, radius=checks.positive
+        )
         if not 2.0**-500 < self.radius < 2.0**500:
             raise InputError(f"radius {self.radius:g} is out of range.")
         if self.epsilon_per_part < Fraction(1, 1_000_000):

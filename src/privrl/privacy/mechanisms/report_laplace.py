@@ -79,21 +79,31 @@ def _check_length(data: bytes, length: int) -> None:
 
 
 @dataclass(frozen=True)
-class LaplaceReport:
+class _Report:
+    """A row of `dimension` numbers, clipped to L1 norm `radius`, with noise by a mechanism."""
+
+    epsilon: float
+    dimension: int
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.set_checked(self, epsilon=checks.positive, dimension=checks.count)
+        checks.set_checked(self, radius=checks.positive)
+        # Raises here, and not later, if clipping cannot work with this radius.
+        clip.l1(np.zeros((1, self.dimension)), self.radius)
+
+
+@dataclass(frozen=True)
+class LaplaceReport(_Report):
     """Each row clipped to L1 norm `radius`, plus Laplace noise of scale 2 radius / epsilon.
 
     The paper's clipping size C is 2 `radius`; its experiments have C = 0.01, so radius 0.005.
     """
 
-    epsilon: float
-    dimension: int
-    radius: float = 1.0
     mechanism: LaplaceMechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
-        object.__setattr__(self, "radius", _check_radius(self.radius, self.dimension))
+        super().__post_init__()
         scale = checks.positive("2 radius / epsilon", 2.0 * self.radius / self.epsilon)
         # Rounded up until the quotient of the rounded numbers is within epsilon.
         while 2 * Fraction(self.radius) > Fraction(self.epsilon) * Fraction(scale):
@@ -125,7 +135,7 @@ class LaplaceReport:
 
 
 @dataclass(frozen=True)
-class GridLaplaceReport:
+class GridLaplaceReport(_Report):
     """The same on a grid: the integers of each row plus exact discrete Laplace noise.
 
     Step and width of the noise are those of `GridLaplaceMechanism.calibrated`, whose code also
@@ -135,15 +145,10 @@ class GridLaplaceReport:
     times the dimension, or so, are steps larger, to keep the noise within 2^40 of them.
     """
 
-    epsilon: float
-    dimension: int
-    radius: float = 1.0
     mechanism: GridLaplaceMechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
-        object.__setattr__(self, "radius", _check_radius(self.radius, self.dimension))
+        super().__post_init__()
         mechanism = GridLaplaceMechanism.from_budget(
             self.radius, Budget(self.epsilon), Relation.LOCAL, dimension=self.dimension
         )
@@ -189,10 +194,3 @@ class GridLaplaceReport:
         if np.any(integers > _LARGEST) or np.any(integers < -_LARGEST):
             raise InputError("A report on this grid is within 2^53 steps, and this one is not.")
         return integers * self.mechanism.step
-
-
-def _check_radius(radius: object, dimension: int) -> float:
-    """A positive radius that clipping rows of this dimension can work with."""
-    checked = checks.positive("radius", radius)
-    clip.l1(np.zeros((1, dimension)), checked)  # raises if out of range, here and not later
-    return checked

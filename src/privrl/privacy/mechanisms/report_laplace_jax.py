@@ -20,14 +20,17 @@ from privrl.privacy.mechanisms.report_laplace import LaplaceReport
 from privrl.privacy.noise import as_float64, jax_normal
 
 
+def as_rows(rows: jax.Array | ArrayLike, dimension: int) -> jax.Array:
+    """`rows` as an array with so many columns."""
+    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(as_float64("rows", rows))
+    if rows.ndim != 2 or rows.shape[1] != dimension:
+        raise InputError(f"must have {dimension} columns, not shape {rows.shape}.", field="rows")
+    return rows
+
+
 def reports(plan: LaplaceReport, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
-    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(as_float64("rows", rows))
-    if rows.ndim != 2 or rows.shape[1] != plan.dimension:
-        raise InputError(
-            f"must have {plan.dimension} columns, not shape {rows.shape}.", field="rows"
-        )
-    return _noised(rows, key, plan.radius, plan.mechanism.scale)
+    return _noised(as_rows(rows, plan.dimension), key, plan.radius, plan.mechanism.scale)
 
 
 def reports_of_many(

@@ -164,8 +164,7 @@ class RewardModelMechanism:
     relation: ClassVar[Relation] = Relation.REWARD_RADIUS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", checks.positive("std", self.std))
-        object.__setattr__(self, "radius", checks.positive("radius", self.radius))
+        checks.set_checked(self, std=checks.positive, radius=checks.positive)
         object.__setattr__(self, "reward_range", _check_range(self.reward_range))
         points = _finite_array("points", self.points)
         if points.ndim not in (1, 2) or points.size == 0:
@@ -303,7 +302,7 @@ class _Box:
 
     def __post_init__(self) -> None:
         if self.order != 0:
-            object.__setattr__(self, "order", checks.count("order", self.order))
+            checks.set_checked(self, order=checks.count)
         low, high = _check_box(self.low, self.high)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)

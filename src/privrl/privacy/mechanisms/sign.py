@@ -120,15 +120,13 @@ class ProjectedSign:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
-        object.__setattr__(self, "clip", checks.positive("clip", self.clip))
-        object.__setattr__(self, "radius", checks.positive("radius", self.radius))
+        checks.set_checked(self, epsilon=checks.positive, dimension=checks.count)
+        checks.set_checked(self, clip=checks.positive, radius=checks.positive)
         if not 2.0**-500 < self.clip < 2.0**500:
             raise InputError(f"clip {self.clip:g} is out of range.")
         if not 1e-9 < self.clip / self.radius < 1e9:
             raise InputError("clip and radius must be within a factor of 10^9 of each other.")
-        object.__setattr__(self, "debias", checks.boolean("debias", self.debias))
+        checks.set_checked(self, debias=checks.boolean)
         epsilon_share(self.epsilon, self.bits)
 
     @property

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from privrl.core.errors import InputError
+from privrl.privacy.mechanisms.report_laplace_jax import as_rows
 from privrl.privacy.mechanisms.sign import ProjectedSign
-from privrl.privacy.noise import as_float64, jax_normal
+from privrl.privacy.noise import jax_normal
 
 _GRAIN = 2**62
 _MARGIN = 1e-12  # far more than the error of the exponential below
@@ -40,11 +40,7 @@ def bernoulli_sigmoid(key: jax.Array, x: Fraction, shape: tuple[int, ...]) -> ja
 
 def reports(plan: ProjectedSign, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
-    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(as_float64("rows", rows))
-    if rows.ndim != 2 or rows.shape[1] != plan.dimension:
-        raise InputError(
-            f"must have {plan.dimension} columns, not shape {rows.shape}.", field="rows"
-        )
+    rows = as_rows(rows, plan.dimension)
     jax_normal(key, ())  # refuses to work in 32 bits
     shape = (rows.shape[0], plan.bits)
     draw, wanted, truth = jax.random.split(key, 3)

@@ -89,13 +89,10 @@ class SmoothMechanism:
     relation: Relation = field(default=Relation.REPLACE_ONE, kw_only=True)
 
     def __post_init__(self) -> None:
-        budget, dimension = _check_budget(Budget(self.epsilon, self.delta), self.dimension)
-        object.__setattr__(self, "epsilon", budget.epsilon)
-        object.__setattr__(self, "delta", budget.delta)
-        object.__setattr__(self, "dimension", dimension)
-        object.__setattr__(self, "alpha", checks.positive("alpha", self.alpha))
-        object.__setattr__(self, "beta", checks.positive("beta", self.beta))
-        object.__setattr__(self, "relation", Relation.parse(self.relation))
+        _check_budget(Budget(self.epsilon, self.delta), self.dimension)
+        checks.set_checked(self, epsilon=checks.positive, delta=checks.probability)
+        checks.set_checked(self, dimension=checks.count, relation=Relation.check)
+        checks.set_checked(self, alpha=checks.positive, beta=checks.positive)
         if not _is_private(1.0 / self.alpha, self.beta, self.dimension, self.epsilon, self.delta):
             raise InputError(
                 f"Noise of alpha {self.alpha:g} at beta {self.beta:g} was not found to be "

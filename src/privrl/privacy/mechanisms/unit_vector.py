@@ -119,10 +119,8 @@ class PrivUnit:
     """m: the mean of a report on the unit sphere is m times the row's direction."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "dimension", checks.count("dimension", self.dimension))
-        object.__setattr__(self, "radius", checks.positive("radius", self.radius))
-        object.__setattr__(self, "padded", checks.boolean("padded", self.padded))
+        checks.set_checked(self, epsilon=checks.positive, dimension=checks.count)
+        checks.set_checked(self, radius=checks.positive, padded=checks.boolean)
         if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
             raise InputError(
                 f"must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} here, "
@@ -142,10 +140,9 @@ class PrivUnit:
         difference = float(1 - outside - Fraction(q))
         # m = h (p - q) / (q (1 - q)); the logarithm of h, since it and q may be tiny together.
         slope = math.exp(log_cap_moment(self.sphere, cap) - math.log(q)) * difference / (1.0 - q)
-        object.__setattr__(self, "cap", cap)
-        object.__setattr__(self, "covered", q)
-        object.__setattr__(self, "inside", 1 - outside)
-        object.__setattr__(self, "slope", slope)
+        found = {"cap": cap, "covered": q, "inside": 1 - outside, "slope": slope}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
         checks.positive("radius / m", self.length)
 
     def _cap(self) -> float:

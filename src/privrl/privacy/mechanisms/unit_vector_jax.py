@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy.mechanisms import unit_vector
+from privrl.privacy.mechanisms.report_laplace_jax import as_rows
 from privrl.privacy.mechanisms.unit_vector import Caps, PrivUnit, from_draws, log_cap_moment
-from privrl.privacy.noise import as_float64, jax_normal
+from privrl.privacy.noise import jax_normal
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(30)
 # Where the integrand has fallen to e^-40 of its largest value the integral is cut off.
@@ -33,11 +33,7 @@ _TABLE_NODES = 8192
 
 def reports(plan: PrivUnit, rows: jax.Array | ArrayLike, key: jax.Array) -> jax.Array:
     """A report for each of the (agents, dimension) rows; each costs its agent `plan.event`."""
-    rows = rows if isinstance(rows, jax.Array) else jnp.asarray(as_float64("rows", rows))
-    if rows.ndim != 2 or rows.shape[1] != plan.dimension:
-        raise InputError(
-            f"must have {plan.dimension} columns, not shape {rows.shape}.", field="rows"
-        )
+    rows = as_rows(rows, plan.dimension)
     count = rows.shape[0]
     coin, uniform, normal, sign = jax.random.split(key, 4)
     normals = jax_normal(normal, (count, plan.sphere - 1))  # refuses to work in 32 bits
