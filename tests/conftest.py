@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+# Before NumPy is imported. Tests run side by side, and linear algebra with a thread for each core
+# spends most of its time waiting for the others: up to twenty times as long for small matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 _MUTATED = ExitStack()
 
 
