@@ -35,6 +35,7 @@ from privrl.cli import (
 )
 from privrl.cli.option_names import Command
 from privrl.cli.printing import begin, refuse, say
+from privrl.core import compilation
 from privrl.core.errors import PrivRLError
 
 # The base of typer's own usage errors, which moved between packages over its versions.
@@ -57,6 +58,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     sys.excepthook = _print_traceback
+    compilation.allow()
     code = run(arguments)
     try:
         if sys.stdout is not None:
@@ -80,6 +82,8 @@ def run(arguments: list[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _warn
+            # A program of which a kill left half on disk is compiled once more.
+            warnings.filterwarnings("ignore", ".*persistent compilation cache")
             code = app(args=arguments, prog_name="privrl", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return 130

@@ -87,6 +87,11 @@ def gymnasium_entry(
     return GymnasiumEnv(made, params, render_mode)
 
 
+def is_builtin(name: str) -> bool:
+    """Whether `make` gives one of this package's environments, whose constants are public."""
+    return _find_builtin(name) is not None
+
+
 def _find_builtin(name: str) -> tuple[str, dict[str, Any]] | None:
     if name in GYMNASIUM_EQUIVALENTS:
         return GYMNASIUM_EQUIVALENTS[name]

@@ -20,10 +20,11 @@ from typing import Any
 
 from privrl.control.actor_critic import STATE
 from privrl.control.run_context import STATE as RELEASED
-from privrl.core import files
+from privrl.core import compilation, files
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, no_progress
 from privrl.data import marks
+from privrl.envs.registry import is_builtin
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY_FILE
@@ -212,7 +213,9 @@ def _job(
 
 
 def _run(runner: Runner, job: Job) -> FinishedRun:
-    learned, done, planned = runner.play(job)
+    env = getattr(runner, "env", None)
+    with compilation.keep(public=env is None or is_builtin(env)):
+        learned, done, planned = runner.play(job)
     if learned is None:
         return FinishedRun(runner, None, done, planned, {})
     try:

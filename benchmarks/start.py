@@ -1,0 +1,105 @@
+"""How soon `privrl train` begins to learn: with an empty cache of compiled programs, and again.
+
+From the start of the process to the first progress that is reported, of a whole process each time,
+with the cache of `privrl.core.compilation` in a folder of its own.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+# The process ends as soon as some share of the work is done, and says when that was.
+_BEGIN = """
+import os, sys, time
+from contextlib import contextmanager
+from privrl import cli
+from privrl.cli import train
+
+@contextmanager
+def progress(steps):
+    def advance(what, share=None):
+        if share:
+            print(time.time(), time.process_time(), flush=True)
+            os._exit(0)
+    yield advance
+
+train.progress = progress
+cli.main(sys.argv[1:])
+"""
+_BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
+RUNS = {
+    "actor-critic": [
+        *("--env", "Taxi", "--people", "20000", "--batch", "100", "--return-range=-200,20"),
+        *_BUDGET,
+    ],
+    "functional-q": [
+        *("--env", "Interval", "--reward-radius", "0.01", "--reward-range", "0,0.5", *_BUDGET),
+    ],
+    "pgc": ["--env", "CartPole", "--agents", "5000", "--epsilon", "2"],
+    "logged-q": [
+        *("stays.parquet", "--trajectory", "stay", "--state", "hr,map", "--action", "dose"),
+        *("--reward", "r", "--reward-range", "-1,1", "--num-actions", "2"),
+        *("--state-range", "30:200,40:140", "--features", "fourier:2", *_BUDGET),
+    ],
+}
+
+
+def begin(learner: str, folder: Path) -> tuple[float, float]:
+    """Seconds from the start of the process to the first progress: by the clock, and of CPU."""
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        words = ["train", learner, *RUNS[learner], "--out", str(Path(out) / "run")]
+        environment = {**os.environ, "PRIVRL_CACHE": str(folder / "cache")}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+        start = time.time()
+        found = subprocess.run(
+            [sys.executable, "-c", _BEGIN, *words],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        end, cpu = map(float, found.stdout.split())
+        return end - start, cpu
+
+
+def _write_stays(path: Path, stays: int = 2000) -> None:
+    draw, count = np.random.default_rng(0), 3 * stays
+    columns = {
+        "stay": np.repeat(np.arange(stays), 3),
+        "hr": draw.uniform(30, 200, count),
+        "map": draw.uniform(40, 140, count),
+        "dose": draw.integers(2, size=count),
+        "r": draw.uniform(-1, 1, count),
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+def run(rounds: int = 3) -> Iterator[dict[str, Any]]:
+    """Medians over `rounds`, each with a cache that was empty before."""
+    for learner in RUNS:
+        times = np.empty((rounds, 2, 2))  # round, first or again, clock or CPU
+        for one in times:
+            with tempfile.TemporaryDirectory() as folder:
+                _write_stays(Path(folder) / "stays.parquet")
+                one[:] = [begin(learner, Path(folder)) for _ in range(2)]
+        ratios = times[:, 0, 0] / times[:, 1, 0]
+        first, again = np.median(times, axis=0).tolist()
+        yield {
+            "learner": learner,
+            "first_s": first[0],
+            "again_s": again[0],
+            "times_sooner": float(np.median(ratios)),
+            "times_sooner_range": [ratios.min(), ratios.max()],
+            "first_cpu_s": first[1],
+            "again_cpu_s": again[1],
+        }
