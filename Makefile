@@ -80,16 +80,16 @@ demo: $(STAMP)
 	@$(VENV)/bin/privrl demo
 
 test: $(STAMP)
-	@$(PY) -m pytest -q -n 2 -m "not slow and not nightly"
+	@PRIVRL_EXAMPLES=quick $(PY) -m pytest -q -n 2 --dist worksteal -m "not slow and not nightly"
 
 coverage: $(STAMP)
 	@$(PY) -m pytest -q -n 2 -m "not slow and not nightly" --cov --cov-report=term:skip-covered
 
 test-slow: $(STAMP)
-	@$(PY) -m pytest -q -n 2 -m "slow and not nightly"
+	@$(PY) -m pytest -q -n 2 --dist worksteal -m "(slow or property) and not nightly"
 
 test-nightly: $(STAMP)
-	@$(PY) -m pytest -q -n 2 -m nightly
+	@$(PY) -m pytest -q -n 2 --dist worksteal -m nightly
 
 lint: $(STAMP)
 	@$(PY) -m ruff check -q .

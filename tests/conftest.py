@@ -1,6 +1,10 @@
-"""One mutant of the shipped code for a whole session, if PRIVRL_MUTANT names it (`mutation.py`).
+"""What all tests share: compiled programs, how many examples Hypothesis tries, and mutants.
 
-And room for compiled programs, which tests may have compiled quickly.
+- Programs that are compiled are kept in .pytest_cache/compiled (`jax_compilation_cache_dir`). Both
+  workers and all processes that tests start share them, and so do later runs. JAX's key is the
+  whole program, so a test of a changed program compiles it. PRIVRL_TEST_CACHE names another folder.
+- Hypothesis tries as many examples as a test says, and a quarter if PRIVRL_EXAMPLES=quick.
+- PRIVRL_MUTANT names one mutant of the shipped code for a whole session (`mutation.py`).
 """
 
 import gc
@@ -9,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +26,7 @@ _MUTATED = ExitStack()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is collected, so that tests import what was mutated."""
+    _share_compiled_programs(config.rootpath)
     name = os.environ.get("PRIVRL_MUTANT")
     if name:
         from hypothesis import Phase, settings
@@ -31,6 +37,38 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.register_profile("mutant", phases=[Phase.explicit, Phase.generate])
         settings.load_profile("mutant")
         _MUTATED.enter_context(MUTANTS[name].apply())
+
+
+def _share_compiled_programs(root: Path) -> None:
+    """By the environment, which workers and the processes of tests have too; JAX reads it once."""
+    place = Path(os.environ.get("PRIVRL_TEST_CACHE", root / ".pytest_cache" / "compiled"))
+    place.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(place.resolve()))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark property tests, and let quick runs try fewer examples: `make test-slow` tries all."""
+    quick = os.environ.get("PRIVRL_EXAMPLES") == "quick"
+    for item in items:
+        test = getattr(item, "obj", None)
+        if not hasattr(test, "hypothesis"):
+            continue
+        item.add_marker("property")
+        if quick and item.get_closest_marker("slow") is None:
+            from hypothesis import settings
+
+            given: Any = getattr(test, _SETTINGS, None) or settings.default
+            fewer = max(_FEWEST_EXAMPLES, given.max_examples // 4)
+            if fewer < given.max_examples:
+                setattr(test, _SETTINGS, settings(given, max_examples=fewer))
+
+
+# Where Hypothesis keeps what `@settings` said; `tests/test_conftest.py` sees if that moves.
+_SETTINGS = "_hypothesis_internal_use_settings"
+_FEWEST_EXAMPLES = 10
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
