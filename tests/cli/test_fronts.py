@@ -284,9 +284,9 @@ def test_what_is_needed_with_neutral(capsys: pytest.CaptureFixture[str]) -> None
             "--people is counted in the table: say it with --invalid neutral only.",
         ),
         (
-            {"people": 4, "state": "w"},
+            {"people": 4, "state": ["w", "s"]},
             "holds string, but state_vocabulary is needed: say which words there can be.",
-            ["--invalid", "neutral", "--people", "4", "--state", "w"],
+            ["--invalid", "neutral", "--people", "4", "--state", "w,s"],
             "holds string, but --states is needed: say which words there can be.",
         ),
     ):

@@ -466,7 +466,7 @@ def test_a_known_protocol_stands_in_for_probabilities(folder: Path) -> None:
 
 def test_words_read_from_the_data_are_not_public(folder: Path) -> None:
     words = said(folder, actions=None, states=None, policy=None, target_prob="p")
-    with pytest.raises(InputError, match="--states which words"):
+    with pytest.raises(InputError, match="say with states which words"):
         Request.of(words).run_study()
 
 

@@ -1,5 +1,4 @@
-"""The command line: `privrl check`, `evaluate`, `report`, `train`, `sweep`, `demo`, `budget`,
-`ledger`, `verify`, `keygen`, `sign`, `audit`, `limits`, `risk`.
+"""The command line, a module for each command.
 
 Every command takes `--json`. Bad input is answered by one sentence on standard error and exit code
 2, and leaves nothing half written. Each command imports what it needs, so that help comes at once.
@@ -23,6 +22,7 @@ from privrl.cli import (
     check,
     demo,
     evaluate,
+    init,
     keygen,
     ledger,
     limits,
@@ -167,6 +167,7 @@ app.command()(keygen.keygen)
 app.command()(sign.sign)
 app.command()(audit.audit)
 app.command()(limits.limits)
+app.command()(init.init)
 app.command("check")(check.check)
 app.command("evaluate")(evaluate.evaluate)
 app.command()(report.report)

@@ -26,18 +26,19 @@ def _evaluate(given: dict[str, Any]) -> None:
     given["table"] = tuple(given["table"] or ())
     resume, as_json = about.pop("resume"), about.pop("json")
     if resume:
-        said = {name: about[name] for name in ("config", "ledger", "name", "seed")}
+        said = {name: about[name] for name in ("config", "ledger", "name", "seed", "dry_run")}
         _resume(given | said, about["out"], about["ray"], as_json)
     else:
         run_evaluation(given, **about, as_json=as_json)
 
 
-_RUN_OPTIONS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "json")
+_RUN_OPTIONS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "dry_run", "json")
 
 
 @dataclass(frozen=True)
 class _EvaluationRun(RunOptions):
     ray: str | None = option("Gather on Ray: local, or a cluster's address.")
+    dry_run: bool = option("Check all but rows, and say what a run would release and cost.", False)
 
 
 evaluate = function(
@@ -57,12 +58,14 @@ def run_evaluation(
     ray: str | None = None,
     as_json: bool = False,
     unused: Path | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Answer, and write the run's folder: `out`, or one that was not there before."""
     from datetime import datetime
 
     from privrl.core import files
     from privrl.privacy import InputError
+    from privrl.run import dry_run as trial
     from privrl.run.parsing import check_not_empty
     from privrl.run.releasing import reserve_folder
     from privrl.run.request import Request
@@ -71,6 +74,13 @@ def run_evaluation(
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
     new = unused or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    if dry_run:
+        found = trial.dry_run(asked, out or new, ledger, name or (out or new).resolve().name)
+        if as_json:
+            say_json(found.to_dict())
+        else:
+            say(*found.lines())
+        return
     with (
         files.create_unique_folder(new) if out is None else nullcontext(out) as folder,
         reserve_folder(folder),

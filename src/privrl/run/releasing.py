@@ -156,14 +156,18 @@ def reserve_folder(folder: str | Path) -> Iterator[None]:
     """Have a folder that holds no run yet to oneself; it is gone again if nothing is in it."""
     place = Path(folder)
     with files.create_folder(place), files.lock_folder(place):
-        if (place / resuming.KEY_FILE).exists():
-            raise InputError(
-                f"{str(folder)!r} holds an interrupted run: resume it, or say another folder."
-            )
-        for name in _RUN_FILES:
-            if (place / name).exists():
-                raise InputError(f"{str(folder)!r} holds a run already: say another folder.")
+        check_unused(place)
         yield
+
+
+def check_unused(folder: Path) -> None:
+    """Refuse a folder that holds a run, finished or interrupted."""
+    if (folder / resuming.KEY_FILE).exists():
+        raise InputError(
+            f"{str(folder)!r} holds an interrupted run: resume it, or say another folder."
+        )
+    if any((folder / name).exists() for name in _RUN_FILES):
+        raise InputError(f"{str(folder)!r} holds a run already: say another folder.")
 
 
 # --- what the digests are of ----------------------------------------------------------------------

@@ -52,11 +52,13 @@ from privrl.run.specs.table import EvaluateOptions
 from privrl.run.study import Study
 from privrl.run.table_files import (
     CheckedTable,
-    column_names,
+    column_types,
     is_csv,
     refuse_private_vocabulary,
     table_files,
+    text_columns,
     with_progress,
+    word_question,
 )
 
 BY_TRAJECTORY = (
@@ -251,7 +253,7 @@ class Request(EvaluateOptions):
 
     def missing_columns(self) -> list[Question]:
         """The columns that are needed and were not named; those that were must be there."""
-        names = column_names(self.paths[0])
+        names = [name for name, _ in column_types(self.paths[0])]
         check_names(str(self.paths[0]), names, self._named_columns())
         shown, more = ", ".join(names[:_MOST_COLUMNS]), len(names) - _MOST_COLUMNS
         hint = f"The columns are {shown}" + (f" and {more:,} more" if more > 0 else "")
@@ -267,7 +269,17 @@ class Request(EvaluateOptions):
             needed.append("behavior_prob")
         if self.gamma in (None, 1.0):
             needed.append("horizon")
-        return [*self.missing_columns(), *self._unanswered(*needed)]
+        return [*self.missing_columns(), *self._unanswered(*needed), *self._missing_words()]
+
+    def _missing_words(self) -> Iterator[Question]:
+        """What states and actions can be, where the types of their columns say that it is words."""
+        text = [] if self.public else text_columns(self.paths[0])
+        for what, said, words in (
+            ("state", self.state, self.states),
+            ("action", self.action, self.actions),
+        ):
+            if words is None and said is not None and len(said) == 1 and said[0] in text:
+                yield word_question(what)
 
     def _unanswered(self, *names: str) -> list[Question]:
         asked = [one for name, one in _QUESTIONS.items() if name in names]
@@ -442,6 +454,15 @@ class Request(EvaluateOptions):
 
     # --- the answer -------------------------------------------------------------------------------
 
+    def prepare(self) -> tuple[Policy | None, Policy | None, EvaluationSpec]:
+        """Check whatever was said before a large table is read: policies and what is asked."""
+        ask(self.missing())
+        self.columns(None)
+        policy, followed = self.load_policies()
+        question = self.evaluation_spec(policy)
+        self._check_policies(policy, followed)
+        return policy, followed, question
+
     def run_study(
         self,
         *,
@@ -458,12 +479,7 @@ class Request(EvaluateOptions):
         """Ask for what is missing, load, evaluate; `evaluate` says what the arguments are."""
         if ledger is not None and run is not None and not resume:
             ledger.refuse_existing_run(run)
-        # Whatever was said is checked before a large table is read.
-        ask(self.missing())
-        self.columns(None)
-        policy, followed = self.load_policies()
-        question = self.evaluation_spec(policy)
-        self._check_policies(policy, followed)
+        policy, followed, question = self.prepare()
         progress("loading")
         data = self.load(policy)
         if followed is not None:
@@ -478,7 +494,7 @@ class Request(EvaluateOptions):
             title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
             target_name=self.target_name or "new policy",
             behavior_name=self.behavior_name or "as logged",
-            notes=self._notes(),
+            notes=self.notes(),
             command=self.command(),
             public=self.public,
             policy_source=self.policy_source,
@@ -514,7 +530,7 @@ class Request(EvaluateOptions):
         facts = public_facts(self, question, f"{units:,}", study.facts)
         return replace(study, facts=facts, slices=slices, notes=notes)
 
-    def _notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What the words alone call for: nothing here may depend on what is in the table."""
         notes = []
         if self.user is None:

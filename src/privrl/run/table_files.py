@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from privrl.core.errors import InputError
 from privrl.core.files import path_exists
 from privrl.core.progress import Progress
+from privrl.core.questions import MissingOptions, Question
 from privrl.data import Trajectories, TrajectoryStream
 from privrl.data.readers.paths import files as files_of
 from privrl.data.sources import header, open_parquet
@@ -43,12 +45,23 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def column_names(path: Path) -> list[str]:
-    """The header of a table; names are no secret."""
+def column_types(path: Path) -> list[tuple[str, Any]]:
+    """Names of columns, which are no secret, and their Arrow types, which CSV has none of."""
     if is_csv(path):
-        return header(path)
+        return [(name, None) for name in header(path)]
     with open_parquet(path) as file:
-        return list(file.schema_arrow.names)
+        return [(one.name, one.type) for one in file.schema_arrow]
+
+
+def text_columns(path: Path) -> list[str]:
+    """The columns that hold words, by their types."""
+    words = ("string", "large_string", "string_view")
+    # Not those of lists: only a dictionary's values are cells.
+    held = [
+        (name, kind.value_type if str(kind).startswith("dictionary") else kind)
+        for name, kind in column_types(path)
+    ]
+    return [name for name, kind in held if str(kind) in words]
 
 
 @dataclass(frozen=True)
@@ -66,10 +79,16 @@ def refuse_private_vocabulary(data: Trajectories) -> None:
         ("action", data.facts.action_vocabulary_read),
     ):
         if read:
-            raise InputError(
-                f"{what}s are needed: say with --{what}s which words the column of {what}s can "
-                "hold, by commas and in the policy's order; which of them occur is private."
-            )
+            raise MissingOptions([word_question(what)])
+
+
+def word_question(what: str) -> Question:
+    """What asks for the words of states or actions."""
+    return Question(
+        f"{what}s",
+        f"which words the column of {what}s can hold, by commas and in the policy's order",
+        "Which of them occur is private",
+    )
 
 
 def with_progress(data: TrajectoryStream, passes: int, progress: Progress) -> TrajectoryStream:
