@@ -48,22 +48,25 @@ def _share_compiled_programs(root: Path) -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark property tests, and let quick runs try fewer examples: `make test-slow` tries all."""
-    quick = os.environ.get("PRIVRL_EXAMPLES") == "quick"
+    tests: dict[int, Any] = {}  # once each, however many parameters there are
     for item in items:
         test = getattr(item, "obj", None)
-        if not hasattr(test, "hypothesis"):
-            continue
-        item.add_marker("property")
-        if quick and item.get_closest_marker("slow") is None:
-            from hypothesis import settings
+        if hasattr(test, "hypothesis"):
+            item.add_marker("property")
+            if item.get_closest_marker("slow") is None:
+                tests[id(test)] = test
+    if os.environ.get("PRIVRL_EXAMPLES") != "quick":
+        return
+    from hypothesis import settings
 
-            given: Any = getattr(test, _SETTINGS, None) or settings.default
-            fewer = max(_FEWEST_EXAMPLES, given.max_examples // 4)
-            if fewer < given.max_examples:
-                setattr(test, _SETTINGS, settings(given, max_examples=fewer))
+    for test in tests.values():
+        given: Any = getattr(test, _SETTINGS, None) or settings.default
+        fewer = max(_FEWEST_EXAMPLES, given.max_examples // 4)
+        if fewer < given.max_examples:
+            setattr(test, _SETTINGS, settings(given, max_examples=fewer))
 
 
 # Where Hypothesis keeps what `@settings` said; `tests/test_conftest.py` sees if that moves.
