@@ -103,7 +103,7 @@ def test_by_hand() -> None:
         (lambda: NetworkOutputs([{"weights": [[1.0], [1.0]]}], LOW, HIGH), "pairs"),
         (lambda: ConcatFeatures(()), "at least one"),
         (lambda: features_from_dict({"kind": "joined", "parts": [{"kind": "waves"}]}), "waves"),
-        (lambda: features_from_dict({"kind": "cells", "low": 0, "high": 1}), "need 'side'"),
+        (lambda: features_from_dict({"kind": "cells", "low": 0, "high": 1}), "without 'side'"),
         (
             lambda: ConcatFeatures((FunctionFeatures(lambda s: s, 2, 1.0),)).to_dict(),
             "cannot be written",

@@ -102,7 +102,7 @@ def test_sorting_on_disk(seed: int, by_user: bool, words: bool) -> None:
 
 def test_sorting_on_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many parts, whose rows keep the numbers they had, and nothing left behind."""
-    monkeypatch.setattr("privrl.data.stream.READ_ROWS", 16)
+    monkeypatch.setattr("privrl.data.sources.READ_ROWS", 16)
     rng = np.random.default_rng(0)
     source = table(rng, users=60)
     order = rng.permutation(source.num_rows)

@@ -79,7 +79,7 @@ def test_one_persons_row_count_is_not_told(tmp_path: Path, monkeypatch: pytest.M
     Of releases at epsilon 1 nobody guesses the world with more than e / (1 + e) + delta = 0.7311;
     45 right guesses of 45 happen with probability 8e-7 at that, and refute the certificate.
     """
-    monkeypatch.setattr("privrl.data.stream.READ_ROWS", 8192)
+    monkeypatch.setattr("privrl.data.sources.READ_ROWS", 8192)
     people, runs = 4096, 45
     ids = np.arange(people)
     mixed = (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)

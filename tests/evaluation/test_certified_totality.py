@@ -22,6 +22,8 @@ from privrl.evaluation.steps import logged_probs
 from privrl.privacy import Budget, InputError, Ledger, Unit
 from privrl.privacy.session import PrivacySession
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 BUDGET = Budget(1.0, 1e-5)
 POLICY = Tabular(np.array([[0.6, 0.4], [0.2, 0.8]]))
 JUDGES: dict[str, Any] = {
@@ -31,7 +33,7 @@ JUDGES: dict[str, Any] = {
     "one pass": PrivateGTD(
         OneHot(2), (0.0, 1.0), BUDGET, weight_cap=3.0, iterations=3, batch_units=2
     ),
-    "gpope": GPOPE(OneHot(2), BUDGET, 0.1, 0.1, weight_cap=3.0, iterations=5),
+    "gpope": GPOPE(OneHot(2), BUDGET, 0.1, 0.1, weight_cap=3.0, iterations=20),
 }
 
 

@@ -61,7 +61,7 @@ def exact_of(judge: OutputPerturbation, data: Trajectories) -> Floats:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SmoothMechanism, "release", keep)
-        judge.fit(data)  # type: ignore[attr-defined]
+        judge.fit(data)
     return kept[0]
 
 
@@ -75,7 +75,7 @@ def scale_of(judge: OutputPerturbation, data: Trajectories) -> float:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SmoothMechanism, "release", keep)
-        judge.fit(data)  # type: ignore[attr-defined]
+        judge.fit(data)
     return kept[0]
 
 

@@ -12,6 +12,8 @@ from privrl.evaluation.lstd import LSTD
 from privrl.privacy import InputError
 from tests.evaluation import exact
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 ONE_HOT = OneHot(exact.STATES)
 
 

@@ -723,7 +723,7 @@ def test_changes_of_features() -> None:
     [
         ({"reward_range": None}, "reward_range is needed"),
         ({"reward_range": (1.0, 0.0)}, "lower first"),
-        ({"reward_range": 3.0}, "two numbers"),
+        ({"reward_range": 3.0}, "two finite numbers"),
         ({"gamma": 1.5}, "gamma"),
         ({"gamma": 1.0}, "return_bound is needed"),
         ({"form": "dual"}, "form"),

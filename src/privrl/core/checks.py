@@ -5,7 +5,7 @@ certificate survives a JSON round trip bit for bit.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, SupportsFloat, SupportsIndex, cast
 
@@ -58,6 +58,14 @@ def probability(name: str, value: object) -> float:
     return converted
 
 
+def share(name: str, value: object) -> float:
+    """0 <= value <= 1."""
+    converted = non_negative(name, value)
+    if converted > 1.0:
+        raise InputError(f"must be at most 1, not {converted:g}.", field=name)
+    return converted
+
+
 def rate(name: str, value: object) -> float:
     """0 < value <= 1: a sampling rate."""
     converted = number(name, value)
@@ -76,6 +84,13 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     if converted >= 2**63:
         raise InputError("must be below 2^63.", field=name)
     return converted
+
+
+def choice(name: str, value: object, among: Sequence[str]) -> None:
+    """Raise unless it is one of these words."""
+    if not isinstance(value, str) or value not in among:
+        *others, last = map(repr, among)
+        raise InputError(f"must be {', '.join(others)} or {last}, not {value!r}.", field=name)
 
 
 def boolean(name: str, value: object) -> bool:

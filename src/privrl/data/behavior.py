@@ -53,12 +53,11 @@ def estimate_behavior(
         raise InputError("Behaviour can be estimated for discrete actions only.")
     if data.num_actions is None:
         raise InputError("num_actions is needed: say, when loading, how many actions there are.")
+    checks.choice("method", method, ("counts", "logistic"))
     if method == "counts":
         probabilities = _counts(data, 1.0 if smoothing is None else smoothing)
-    elif method == "logistic":
-        probabilities = _logistic(data, 0.01 if smoothing is None else smoothing, features)
     else:
-        raise InputError(f"must be 'counts' or 'logistic', not {method!r}.", field="method")
+        probabilities = _logistic(data, 0.01 if smoothing is None else smoothing, features)
     behavior = Behavior("estimated", method, public)
     if not public:
         warnings.warn(f"{behavior}: no certificate covers them.", PrivateEstimate, stacklevel=3)

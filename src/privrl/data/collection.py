@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
-from privrl.data.features import _check_integer
 from privrl.data.keys import generator, is_jax
 from privrl.data.policies import Policy, choose
 from privrl.data.trajectories import Behavior, Note, Trajectories
@@ -40,9 +40,9 @@ def collect(
         raise InputError(
             "must be a policy of privrl.data: wrap a function in FunctionPolicy.", field="policy"
         )
-    n = _check_integer("n", n, 1)
+    n = checks.count("n", n)
     if max_steps is not None:
-        max_steps = _check_integer("max_steps", max_steps, 1)
+        max_steps = checks.count("max_steps", max_steps)
     if isinstance(env, str) or hasattr(env, "action_space"):
         if params is not None:
             raise InputError("params are for environments of privrl.envs, not for Gymnasium's.")
@@ -77,7 +77,7 @@ def _collect_compiled(
     limits = [one for one in (getattr(env, "step_limit", None), max_steps) if one is not None]
     if not limits:
         raise InputError("The environment sets no limit to an episode: pass max_steps.")
-    start = key if is_jax(key) else jax.random.key(_check_integer("key", key, 0))
+    start = key if is_jax(key) else jax.random.key(checks.count("key", key, least=0))
     given = env.default_params if params is None else params
     pieces: list[dict[str, AnyArray]] = []
     first = 0

@@ -12,11 +12,17 @@ from typing import Any, Literal, Required, TypedDict, get_args
 
 import numpy as np
 
+from privrl.core import checks
 from privrl.core.errors import InputError, option
 
 NullRule = Literal["refuse", "carry", "fill"]
 Invalid = Literal["refuse", "neutral"]
 Word = str | int
+
+_ROLES = (
+    *("trajectory", "user", "time", "state", "action", "reward"),
+    *("behavior_prob", "target_prob", "terminated", "truncated", "next_state"),
+)
 
 # A discrete value is an index into a table, kept in 32 bits.
 MOST_VALUES = 2**31 - 1
@@ -79,6 +85,12 @@ class Facts:
     state_vocabulary_read: bool = False
     action_vocabulary_read: bool = False
 
+    def of(self, role: str) -> tuple[tuple[Word, ...] | None, int | None]:
+        """The words of states or of actions, and how many there are."""
+        if role == "state":
+            return self.state_vocabulary, self.num_states
+        return self.action_vocabulary, self.num_actions
+
 
 @dataclass(frozen=True)
 class ColumnPlan:
@@ -107,21 +119,9 @@ class ColumnPlan:
     @property
     def names(self) -> list[str]:
         """Every column to be read, once."""
-        fields = (
-            self.trajectory,
-            self.user,
-            self.time,
-            self.state,
-            self.action,
-            self.reward,
-            self.behavior_prob,
-            self.target_prob,
-            self.terminated,
-            self.truncated,
-            self.next_state,
-        )
         found: dict[str, None] = {}
-        for entry in fields:
+        for role in _ROLES:
+            entry = getattr(self, role)
             for name in entry if isinstance(entry, tuple) else (entry,):
                 if isinstance(name, str):
                     found[name] = None
@@ -189,8 +189,7 @@ def plan(given: Mapping[str, Any]) -> ColumnPlan:
 
 
 def _check_invalid(invalid: object, people: object) -> tuple[Invalid, int | None]:
-    if invalid not in get_args(Invalid):
-        raise InputError(f"must be 'refuse' or 'neutral', not {invalid!r}.", field="invalid")
+    checks.choice("invalid", invalid, get_args(Invalid))
     name, neutral = "people", option("invalid", "neutral")
     count = _count(name, people)
     if invalid == "neutral" and count is None:
@@ -300,20 +299,17 @@ def _nulls(
     states = (checked.state,) if isinstance(checked.state, str) else checked.state
     actions = (checked.action,) if isinstance(checked.action, str) else checked.action
     others = {*checked.no_carry_columns, *actions, checked.terminated, checked.truncated}
-    rules: dict[str, NullRule]
+    rules: dict[str, NullRule] = {}
     if isinstance(given, Mapping):
         rules = dict(given)
-    elif given == "carry":
+    else:
+        checks.choice("nulls", given, get_args(NullRule))
+    if given == "carry":
         rules = {name: "carry" for name in states if name in free}
     elif given == "fill":
         rules = dict.fromkeys(free, "fill")
-    elif given == "refuse":
-        rules = {}
-    else:
-        raise InputError(f"must be 'refuse', 'carry' or 'fill', not {given!r}.", field="nulls")
     for name, rule in rules.items():
-        if rule not in get_args(NullRule):
-            raise InputError(f"must be 'refuse', 'carry' or 'fill', not {rule!r}.", field="nulls")
+        checks.choice("nulls", rule, get_args(NullRule))
         if name in fixed and rule != "refuse":
             raise InputError(f"Nulls in {name!r} are always refused: it says which row it is.")
         if name in following:

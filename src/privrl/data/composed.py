@@ -8,15 +8,16 @@ else be written down.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
+from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.data.features import (
+    BoxFeatures,
     Features,
-    _BoxFeatures,
-    _check_integer,
+    NamedFeatures,
     _check_size,
     _set_fields,
     features_from_dict,
@@ -29,14 +30,15 @@ _LARGEST = 1e30
 
 
 @dataclass(frozen=True)
-class _Lattice(_BoxFeatures):
+class _Lattice(BoxFeatures):
     """`side` parts of each coordinate, and what belongs to each combination of them."""
 
-    side: int = 10
-    kind: ClassVar[str]
+    side: int
+    low: Any
+    high: Any
 
-    def __init__(self, side: int, low: Any, high: Any) -> None:
-        _set_fields(self, side=_check_integer("side", side, 1), low=low, high=high)
+    def __post_init__(self) -> None:
+        _set_fields(self, side=checks.count("side", self.side))
         self._check_box()
         _check_size(round(min(float(self.side) ** len(self.low), 1e12)))
 
@@ -44,16 +46,8 @@ class _Lattice(_BoxFeatures):
     def dimension(self) -> int:
         return int(self.side ** len(self.low))
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "side": self.side,
-            "low": list(self.low),
-            "high": list(self.high),
-        }
 
-
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Cells(_Lattice):
     """1 for the cell of a lattice in which the state lies, and 0 for all others: of norm 1."""
 
@@ -72,7 +66,7 @@ class Cells(_Lattice):
         return (number[..., None] == xp.arange(self.dimension)).astype(u.dtype)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class CosineProducts(_Lattice):
     """prod_i cos(pi j_i u_i) for all j in {0, ..., side - 1}^k, clamped to [-1, 1].
 
@@ -97,7 +91,7 @@ class CosineProducts(_Lattice):
 
 
 @dataclass(frozen=True)
-class NetworkOutputs(_BoxFeatures):
+class NetworkOutputs(BoxFeatures):
     """What a small network gives for the state scaled to [0, 1]^k.
 
     Inputs have norm at most sqrt(k), a layer x -> act(x W + b) makes norms at most |W| |x| + |b|
@@ -105,24 +99,25 @@ class NetworkOutputs(_BoxFeatures):
     linear. Rounding is met by a margin of a millionth.
     """
 
-    layers: tuple[tuple[Any, Any], ...] = ()
-    activation: Literal["relu", "tanh"] = "relu"
+    layers: Any
+    low: Any
+    high: Any
+    activation: str = "relu"
     kind: ClassVar[str] = "network-outputs"
 
-    def __init__(self, layers: Any, low: Any, high: Any, activation: Any = "relu") -> None:
-        if activation not in ACTIVATIONS:
-            raise InputError(f"must be 'relu' or 'tanh', not {activation!r}.", field="activation")
+    def __post_init__(self) -> None:
+        checks.choice("activation", self.activation, ACTIVATIONS)
         try:
             pairs = [
                 (one["weights"], one["biases"]) if isinstance(one, Mapping) else one
-                for one in layers
+                for one in self.layers
             ]
             made = tuple((_tuples(weights), _tuples(biases)) for weights, biases in pairs)
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 "must be pairs of weights and biases, all numbers.", field="layers"
             ) from None
-        _set_fields(self, layers=made, low=low, high=high, activation=activation)
+        _set_fields(self, layers=made)
         self._check_box()
         width = len(self.low)
         for weights, biases in map(_pair, self.layers):
@@ -156,19 +151,12 @@ class NetworkOutputs(_BoxFeatures):
         return mlp(map(_pair, self.layers), x, self.activation)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "layers": [
-                {"weights": w.tolist(), "biases": b.tolist()} for w, b in map(_pair, self.layers)
-            ],
-            "low": list(self.low),
-            "high": list(self.high),
-            "activation": self.activation,
-        }
+        layers = [{"weights": w.tolist(), "biases": b.tolist()} for w, b in map(_pair, self.layers)]
+        return super().to_dict() | {"layers": layers}
 
 
 @dataclass(frozen=True)
-class ConcatFeatures:
+class ConcatFeatures(NamedFeatures):
     """The features of several maps, one after the other."""
 
     parts: tuple[Features, ...]
@@ -198,10 +186,6 @@ class ConcatFeatures:
             return jnp.concatenate(rows, axis=-1)
         return np.concatenate(rows, axis=-1)
 
-    def to_dict(self) -> dict[str, Any]:
-        parts: list[Any] = list(self.parts)
-        return {"kind": self.kind, "parts": [part.to_dict() for part in parts]}
-
 
 def _tuples(values: Any) -> Any:
     """Nested tuples of numbers, which have a hash."""
@@ -214,14 +198,3 @@ def _tuples(values: Any) -> Any:
 
 def _pair(layer: tuple[Any, Any]) -> tuple[Any, Any]:
     return np.array(layer[0], dtype=np.float64), np.array(layer[1], dtype=np.float64)
-
-
-KINDS: dict[str, Any] = {
-    one.kind: one for one in (Cells, CosineProducts, NetworkOutputs, ConcatFeatures)
-}
-FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "cells": (frozenset({"side", "low", "high"}), frozenset()),
-    "cosine-products": (frozenset({"side", "low", "high"}), frozenset()),
-    "network-outputs": (frozenset({"layers", "low", "high"}), frozenset({"activation"})),
-    "joined": (frozenset({"parts"}), frozenset()),
-}

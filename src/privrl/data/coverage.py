@@ -9,8 +9,8 @@ from privrl.data.sources import private_error
 from privrl.data.trajectories import Trajectories
 
 
-def check_covers(policy: Policy, data: Trajectories) -> None:
-    """The policy speaks of the states and actions that the data holds, or one sentence says not."""
+def check_actions(policy: Policy, data: Trajectories) -> None:
+    """The policy has as many actions as the data says there are; no row is looked at."""
     if not data.discrete_actions:
         raise InputError(
             "The data holds vectors as actions, but a policy chooses among finitely many."
@@ -19,6 +19,11 @@ def check_covers(policy: Policy, data: Trajectories) -> None:
         raise InputError(
             f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
         )
+
+
+def check_covers(policy: Policy, data: Trajectories) -> None:
+    """The policy speaks of the states and actions that the data holds, or one sentence says not."""
+    check_actions(policy, data)
     outside = data.actions >= policy.num_actions
     if outside.any():
         raise private_error(

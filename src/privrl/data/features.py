@@ -21,7 +21,7 @@ number in 32 and 64 bits and d s^2 <= 1 holds exactly. Multiplication is rounded
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -54,8 +54,27 @@ class Features(Protocol):
         ...
 
 
+_KINDS: dict[str, Any] = {}
+
+
+class NamedFeatures:
+    """A map that is fixed by its settings, the fields of its dataclass: it has a JSON form."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """The kind and the settings, which `features_from_dict` reads."""
+        settings: Any = self
+        named = {one.name: _to_json(getattr(self, one.name)) for one in fields(settings)}
+        return {"kind": self.kind, **named}
+
+
 @dataclass(frozen=True)
-class OneHot:
+class OneHot(NamedFeatures):
     """One feature for each of `num_states` discrete states.
 
     A row has a single 1, or, for anything that is no state (an index out of range, a fraction,
@@ -67,7 +86,7 @@ class OneHot:
     kind: ClassVar[str] = "one-hot"
 
     def __post_init__(self) -> None:
-        _set_fields(self, num_states=_check_integer("num_states", self.num_states, 1))
+        _set_fields(self, num_states=checks.count("num_states", self.num_states))
         _check_size(self.num_states)
 
     @property
@@ -83,16 +102,24 @@ class OneHot:
         hot = x[..., None] == xp.arange(self.num_states)
         return hot.astype(x.dtype if xp.issubdtype(x.dtype, xp.floating) else float)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "num_states": self.num_states}
 
+class BoxFeatures(NamedFeatures):
+    """Common to maps over a box: low and high for each coordinate, kept as tuples.
 
-@dataclass(frozen=True)
-class _BoxFeatures:
-    """Common to maps over a box: low and high for each coordinate."""
+    Where not said otherwise, no feature is beyond [-1, 1]: d of them have norm at most sqrt(d).
+    """
 
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    low: Any
+    high: Any
+    normalised: bool = False
+
+    @property
+    def dimension(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def norm_bound(self) -> float:
+        return 1.0 if self.normalised else _root(self.dimension)
 
     def _check_box(self) -> None:
         low, high = _numbers("low", self.low), _numbers("high", self.high)
@@ -124,7 +151,7 @@ class _BoxFeatures:
 
 
 @dataclass(frozen=True)
-class Fourier(_BoxFeatures):
+class Fourier(BoxFeatures):
     """cos(pi c.u) for every c in {0, ..., order}^k, with u the state scaled to [0, 1]^k.
 
     (Konidaris, Osentoski and Thomas 2011.) Each cosine, clamped to [-1, 1] against rounding, has
@@ -132,26 +159,20 @@ class Fourier(_BoxFeatures):
     s <= 1/sqrt(d), and d s^2 <= 1.
     """
 
-    order: int = 3
+    order: int
+    low: Any
+    high: Any
     normalised: bool = False
     kind: ClassVar[str] = "fourier"
 
-    def __init__(
-        self, order: int, low: Any, high: Any, normalised: bool = False
-    ) -> None:  # order first, as in every text about the basis
-        _set_fields(
-            self, order=_check_integer("order", order, 1), low=low, high=high, normalised=normalised
-        )
+    def __post_init__(self) -> None:
+        _set_fields(self, order=checks.count("order", self.order))
         self._check_box()
         _check_size(_power(self.order + 1, len(self.low)))
 
     @property
     def dimension(self) -> int:
         return int((self.order + 1) ** len(self.low))
-
-    @property
-    def norm_bound(self) -> float:
-        return 1.0 if self.normalised else _root(self.dimension)
 
     def __call__(self, states: Any) -> Any:
         xp, u = self.to_unit_cube(states)
@@ -160,18 +181,9 @@ class Fourier(_BoxFeatures):
         waves = xp.clip(xp.cos(math.pi * (u @ c.T)), -1.0, 1.0)
         return _normalize(waves, self.dimension, self.normalised)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "order": self.order,
-            "low": list(self.low),
-            "high": list(self.high),
-            "normalised": self.normalised,
-        }
-
 
 @dataclass(frozen=True)
-class RandomFourier(_BoxFeatures):
+class RandomFourier(BoxFeatures):
     """sqrt(2/d) cos(w.u + b), w normal with standard deviation 1/bandwidth, b uniform: an RBF
     kernel.
 
@@ -180,29 +192,20 @@ class RandomFourier(_BoxFeatures):
     the bound is sqrt(2). Normalised, the factor is s, with d s^2 <= 1.
     """
 
-    num_features: int = 100
+    num_features: int
+    low: Any
+    high: Any
     bandwidth: float = 0.2
     seed: int = 0
     normalised: bool = False
     kind: ClassVar[str] = "random-fourier"
 
-    def __init__(
-        self,
-        num_features: int,
-        low: Any,
-        high: Any,
-        bandwidth: float = 0.2,
-        seed: int = 0,
-        normalised: bool = False,
-    ) -> None:
+    def __post_init__(self) -> None:
         _set_fields(
             self,
-            num_features=_check_integer("num_features", num_features, 1),
-            low=low,
-            high=high,
-            bandwidth=checks.positive("bandwidth", bandwidth),
-            seed=_check_integer("seed", seed, 0),
-            normalised=normalised,
+            num_features=checks.count("num_features", self.num_features),
+            bandwidth=checks.positive("bandwidth", self.bandwidth),
+            seed=checks.count("seed", self.seed, least=0),
         )
         self._check_box()
         _check_size(self.num_features)
@@ -228,20 +231,9 @@ class RandomFourier(_BoxFeatures):
         factor = _scale(self.dimension if self.normalised else self.dimension / 2.0)
         return waves * xp.asarray(factor, dtype=waves.dtype)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "num_features": self.num_features,
-            "low": list(self.low),
-            "high": list(self.high),
-            "bandwidth": self.bandwidth,
-            "seed": self.seed,
-            "normalised": self.normalised,
-        }
-
 
 @dataclass(frozen=True)
-class Radial(_BoxFeatures):
+class Radial(BoxFeatures):
     """exp(-|u - c|^2 / (2 width^2)) around each centre c, with u the state scaled to [0, 1]^k.
 
     `centers` are in the units of the states, `width` in those of the scaled box. The exponent is
@@ -249,25 +241,24 @@ class Radial(_BoxFeatures):
     at most sqrt(d), or 1 when normalised.
     """
 
-    centers: tuple[tuple[float, ...], ...] = ()
+    centers: Any
+    low: Any
+    high: Any
     width: float = 0.2
     normalised: bool = False
     kind: ClassVar[str] = "radial"
 
-    def __init__(
-        self, centers: Any, low: Any, high: Any, width: float = 0.2, normalised: bool = False
-    ) -> None:
-        _set_fields(self, low=low, high=high, normalised=normalised)
+    def __post_init__(self) -> None:
         self._check_box()
-        points = _matrix("centers", centers, len(self.low))
-        _set_fields(self, centers=points, width=checks.positive("width", width))
+        points = _matrix("centers", self.centers, len(self.low))
+        _set_fields(self, centers=points, width=checks.positive("width", self.width))
 
     @classmethod
     def grid(
         cls, per_dimension: int, low: Any, high: Any, width: float = 0.2, normalised: bool = False
     ) -> "Radial":
         """Centres on a regular grid, corners included."""
-        count = _check_integer("per_dimension", per_dimension, 2)
+        count = checks.count("per_dimension", per_dimension, least=2)
         box = list(zip(_numbers("low", low), _numbers("high", high), strict=False))
         _check_size(_power(count, len(box)))
         axes = [np.linspace(a, b, count).tolist() for a, b in box]
@@ -277,10 +268,6 @@ class Radial(_BoxFeatures):
     def dimension(self) -> int:
         return len(self.centers)
 
-    @property
-    def norm_bound(self) -> float:
-        return 1.0 if self.normalised else _root(self.dimension)
-
     def __call__(self, states: Any) -> Any:
         xp, u = self.to_unit_cube(states)
         _, c = self.to_unit_cube(xp.asarray(self.centers, dtype=u.dtype))
@@ -289,37 +276,23 @@ class Radial(_BoxFeatures):
         bumps = xp.clip(xp.exp(-0.5 * xp.sum(apart * apart, axis=-1)), 0.0, 1.0)
         return _normalize(bumps, self.dimension, self.normalised)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "centers": [list(c) for c in self.centers],
-            "low": list(self.low),
-            "high": list(self.high),
-            "width": self.width,
-            "normalised": self.normalised,
-        }
-
 
 @dataclass(frozen=True)
-class Polynomial(_BoxFeatures):
+class Polynomial(BoxFeatures):
     """Every product of powers of total degree at most `degree`, of the state scaled to [-1, 1]^k.
 
     A product of numbers in [-1, 1], rounded or not, is in [-1, 1], so d of them have norm at most
     sqrt(d), or 1 when normalised. The first feature is the constant 1.
     """
 
-    degree: int = 2
+    degree: int
+    low: Any
+    high: Any
     normalised: bool = False
     kind: ClassVar[str] = "polynomial"
 
-    def __init__(self, degree: int, low: Any, high: Any, normalised: bool = False) -> None:
-        _set_fields(
-            self,
-            degree=_check_integer("degree", degree, 0),
-            low=low,
-            high=high,
-            normalised=normalised,
-        )
+    def __post_init__(self) -> None:
+        _set_fields(self, degree=checks.count("degree", self.degree, least=0))
         self._check_box()
         # There are at least as many; the number itself may be too long to be worked out.
         _check_size(len(self.low) * self.degree)
@@ -328,10 +301,6 @@ class Polynomial(_BoxFeatures):
     @property
     def dimension(self) -> int:
         return math.comb(len(self.low) + self.degree, self.degree)
-
-    @property
-    def norm_bound(self) -> float:
-        return 1.0 if self.normalised else _root(self.dimension)
 
     def __call__(self, states: Any) -> Any:
         xp, u = self.to_unit_cube(states)
@@ -345,15 +314,6 @@ class Polynomial(_BoxFeatures):
                     term = term * x[..., coordinate]
                 columns.append(term)
         return _normalize(xp.stack(columns, axis=-1), self.dimension, self.normalised)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "degree": self.degree,
-            "low": list(self.low),
-            "high": list(self.high),
-            "normalised": self.normalised,
-        }
 
 
 @dataclass(frozen=True)
@@ -375,7 +335,7 @@ class FunctionFeatures:
             raise InputError("must be something that can be called with states.", field="function")
         _set_fields(
             self,
-            num_features=_check_integer("num_features", self.num_features, 1),
+            num_features=checks.count("num_features", self.num_features),
             bound=checks.positive("bound", self.bound),
         )
 
@@ -404,46 +364,34 @@ class FunctionFeatures:
         )
 
 
-_KINDS: dict[str, Callable[..., Features]] = {
-    one.kind: one for one in (OneHot, Fourier, RandomFourier, Radial, Polynomial)
-}
-_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "one-hot": (frozenset({"num_states"}), frozenset()),
-    "fourier": (frozenset({"order", "low", "high"}), frozenset({"normalised"})),
-    "random-fourier": (
-        frozenset({"num_features", "low", "high"}),
-        frozenset({"bandwidth", "seed", "normalised"}),
-    ),
-    "radial": (frozenset({"centers", "low", "high"}), frozenset({"width", "normalised"})),
-    "polynomial": (frozenset({"degree", "low", "high"}), frozenset({"normalised"})),
-}
-_INTEGER_FIELDS = {"num_states", "order", "num_features", "seed", "degree", "side"}
-
-
 def features_from_dict(given: object) -> Features:
     """The feature map that `to_dict` described."""
     if not isinstance(given, Mapping) or not isinstance(given.get("kind"), str):
         raise InputError("features must be an object that says its kind.")
-    # These are made of what is here, so that they are not known before.
-    from privrl.data import composed
-
-    kind, kinds = given["kind"], {**_KINDS, **composed.KINDS}
-    if kind not in kinds:
-        raise InputError(f"There are no features of kind {kind!r}: use {', '.join(kinds)}.")
-    needed, allowed = {**_FIELDS, **composed.FIELDS}[kind]
+    kind = given["kind"]
+    if kind not in _KINDS:
+        raise InputError(f"There are no features of kind {kind!r}: use {', '.join(_KINDS)}.")
     settings = {name: value for name, value in given.items() if name != "kind"}
-    for name in sorted(needed - set(settings)):
-        raise InputError(f"Features of kind {kind!r} need {name!r}.")
-    for name in sorted(set(settings) - needed - allowed):
-        raise InputError(f"Features of kind {kind!r} have no setting {name!r}.")
+    check_settings(f"Features of kind {kind!r}", _KINDS[kind], settings)
     if not isinstance(settings.get("normalised", False), bool):
         raise InputError("must be true or false.", field="normalised")
     # To JSON, 3 and 3.0 are the same number.
-    for name in _INTEGER_FIELDS & set(settings):
-        if isinstance(settings[name], float) and settings[name].is_integer():
-            settings[name] = int(settings[name])
-    made: Features = kinds[kind](**settings)
+    for one in fields(_KINDS[kind]):
+        value = settings.get(one.name)
+        if one.type is int and isinstance(value, float) and value.is_integer():
+            settings[one.name] = int(value)
+    made: Features = _KINDS[kind](**settings)
     return made
+
+
+def check_settings(title: str, kind: Any, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that are not fields of the dataclass `kind`, or lack one without default."""
+    known = {one.name: one.default is MISSING for one in fields(kind)}
+    for name in sorted(set(known) - set(settings)):
+        if known[name]:
+            raise InputError(f"{title} cannot be made without {name!r}.")
+    for name in sorted(set(settings) - set(known)):
+        raise InputError(f"{title} cannot be made with {name!r}.")
 
 
 # --- helpers -------------------------------------------------------------------------------------
@@ -453,6 +401,13 @@ def _set_fields(target: object, **values: object) -> None:
     """Assign during construction of a frozen value."""
     for name, value in values.items():
         object.__setattr__(target, name, value)
+
+
+def _to_json(value: Any) -> Any:
+    """A setting with lists for tuples, and the JSON form of what has one."""
+    if isinstance(value, tuple):
+        return [_to_json(entry) for entry in value]
+    return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 def _array(states: Any) -> tuple[ModuleType, Any]:
@@ -489,12 +444,6 @@ def _root(dimension: int) -> float:
     """sqrt(dimension), rounded up."""
     root = math.sqrt(dimension)
     return root if math.isqrt(dimension) ** 2 == dimension else math.nextafter(root, math.inf)
-
-
-def _check_integer(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"must be a whole number of at least {least}, not {value!r}.", field=name)
-    return int(value)
 
 
 def _power(base: int, exponent: int) -> int:

@@ -21,7 +21,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -30,7 +30,7 @@ import numpy as np
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data.features import Features, _array, _check_integer, _set_fields
+from privrl.data.features import Features, _array, _set_fields
 from privrl.data.keys import generator, is_jax
 from privrl.nets import ACTIVATIONS, mlp
 
@@ -127,8 +127,26 @@ def choose(xp: Any, p: Any, uniform: Any) -> Any:
     return xp.minimum(index, xp.argmax(edges >= total, axis=-1))
 
 
+class NumberPolicy(Policy):
+    """A policy made of numbers, which are its dataclass's fields: it has a JSON form."""
+
+    @property
+    def num_states(self) -> int | None:
+        return getattr(getattr(self, "features", None), "num_states", None)
+
+    def _settings(self) -> dict[str, Any]:
+        numbers: Any = self
+        found: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(numbers)}
+        for name, value in found.items():
+            if isinstance(value, np.ndarray):
+                found[name] = value.tolist()
+            elif name == "features" and value is not None:
+                found[name] = _features_dict(value)
+        return {name: value for name, value in found.items() if value is not None}
+
+
 @dataclass(frozen=True, eq=False)
-class Tabular(Policy):
+class Tabular(NumberPolicy):
     """A row of probabilities for each state. States outside the table act uniformly."""
 
     table: Floats
@@ -142,10 +160,7 @@ class Tabular(Policy):
     @classmethod
     def uniform(cls, num_states: int, num_actions: int) -> "Tabular":
         """Every action equally likely in every state."""
-        shape = (
-            _check_integer("num_states", num_states, 1),
-            _check_integer("num_actions", num_actions, 1),
-        )
+        shape = checks.count("num_states", num_states), checks.count("num_actions", num_actions)
         return cls(np.full(shape, 1.0 / num_actions))
 
     @property
@@ -159,12 +174,9 @@ class Tabular(Policy):
     def probabilities(self, states: Any) -> Any:
         return _lookup(self.table, states, 1.0 / self.num_actions)
 
-    def _settings(self) -> dict[str, Any]:
-        return {"table": self.table.tolist()}
-
 
 @dataclass(frozen=True, eq=False)
-class Softmax(Policy):
+class Softmax(NumberPolicy):
     """exp(phi(s).w_a / temperature), normalised over the actions a; `weights` is (d, A)."""
 
     features: Features
@@ -187,25 +199,14 @@ class Softmax(Policy):
     def num_actions(self) -> int:
         return int(self.weights.shape[1])
 
-    @property
-    def num_states(self) -> int | None:
-        return getattr(self.features, "num_states", None)
-
     def probabilities(self, states: Any) -> Any:
         phi = self.features(states)
         xp, phi = _array(phi)
         return _softmax(xp, (phi @ xp.asarray(self.weights, dtype=phi.dtype)) / self.temperature)
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "features": _features_dict(self.features),
-            "weights": self.weights.tolist(),
-            "temperature": self.temperature,
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class EpsilonGreedy(Policy):
+class EpsilonGreedy(NumberPolicy):
     """The best action with probability 1 - epsilon, else any, uniformly.
 
     `values` is a table (S, A) of action values or, with `features`, weights (d, A) of linear ones.
@@ -218,7 +219,7 @@ class EpsilonGreedy(Policy):
     kind: ClassVar[str] = "epsilon-greedy"
 
     def __post_init__(self) -> None:
-        epsilon = _check_epsilon(self.epsilon)
+        epsilon = checks.share("epsilon", self.epsilon)
         values = (
             _numbers("values", self.values, 2)
             if self.features is None
@@ -232,9 +233,7 @@ class EpsilonGreedy(Policy):
 
     @property
     def num_states(self) -> int | None:
-        if self.features is None:
-            return int(self.values.shape[0])
-        return getattr(self.features, "num_states", None)
+        return int(self.values.shape[0]) if self.features is None else super().num_states
 
     def probabilities(self, states: Any) -> Any:
         count = self.num_actions
@@ -247,15 +246,9 @@ class EpsilonGreedy(Policy):
             q = phi @ xp.asarray(self.values, dtype=phi.dtype)
         return _greedy(xp, q, self.epsilon)
 
-    def _settings(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"values": self.values.tolist(), "epsilon": self.epsilon}
-        if self.features is not None:
-            found["features"] = _features_dict(self.features)
-        return found
-
 
 @dataclass(frozen=True, eq=False)
-class Network(Policy):
+class Network(NumberPolicy):
     """A fully connected network from plain arrays; its last layer's outputs pass through a softmax.
 
     `layers` are pairs of weights (in, out) and biases (out,). States are vectors, or go through
@@ -271,12 +264,9 @@ class Network(Policy):
     kind: ClassVar[str] = "network"
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise InputError(
-                f"must be 'relu' or 'tanh', not {self.activation!r}.", field="activation"
-            )
+        checks.choice("activation", self.activation, ACTIVATIONS)
         if self.epsilon is not None:
-            _set_fields(self, epsilon=_check_epsilon(self.epsilon))
+            _set_fields(self, epsilon=checks.share("epsilon", self.epsilon))
         if not isinstance(self.layers, Sequence) or not self.layers:
             raise InputError(
                 "must be a list of weights and biases, at least one pair.", field="layers"
@@ -302,10 +292,6 @@ class Network(Policy):
     def num_actions(self) -> int:
         return int(self.layers[-1][1].shape[0])
 
-    @property
-    def num_states(self) -> int | None:
-        return getattr(self.features, "num_states", None)
-
     def probabilities(self, states: Any) -> Any:
         xp, x = _array(states if self.features is None else self.features(states))
         if not xp.issubdtype(x.dtype, xp.floating):
@@ -319,15 +305,8 @@ class Network(Policy):
         return _softmax(xp, x) if self.epsilon is None else _greedy(xp, x, self.epsilon)
 
     def _settings(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "layers": [{"weights": w.tolist(), "biases": b.tolist()} for w, b in self.layers],
-            "activation": self.activation,
-        }
-        if self.features is not None:
-            found["features"] = _features_dict(self.features)
-        if self.epsilon is not None:
-            found["epsilon"] = self.epsilon
-        return found
+        layers = [{"weights": w.tolist(), "biases": b.tolist()} for w, b in self.layers]
+        return super()._settings() | {"layers": layers}
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +324,7 @@ class FunctionPolicy(Policy):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InputError("must be something that can be called with states.", field="function")
-        _set_fields(self, actions=_check_integer("actions", self.actions, 1))
+        _set_fields(self, actions=checks.count("actions", self.actions))
 
     @property
     def num_actions(self) -> int:
@@ -399,13 +378,6 @@ def _greedy(xp: Any, values: Any, epsilon: float) -> Any:
     best = (xp.argmax(values, axis=-1)[..., None] == xp.arange(count)).astype(values.dtype)
     p = (1.0 - epsilon) * best + epsilon / count
     return xp.where(xp.all(xp.isfinite(values), axis=-1, keepdims=True), p, 1.0 / count)
-
-
-def _check_epsilon(epsilon: float) -> float:
-    found = checks.non_negative("epsilon", epsilon)
-    if found > 1.0:
-        raise InputError(f"must be at most 1, not {found:g}.", field="epsilon")
-    return found
 
 
 def is_index(xp: Any, values: Any, count: int) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from privrl.core import files
 from privrl.core.errors import InputError
-from privrl.data.features import features_from_dict
+from privrl.data.features import check_settings, features_from_dict
 from privrl.data.policies import (
     FORMAT,
     VERSION,
@@ -60,12 +60,7 @@ def policy_from_json(text: str) -> Policy:
     return policy_from_dict(given)
 
 
-_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "tabular": (frozenset({"table"}), frozenset()),
-    "softmax": (frozenset({"features", "weights"}), frozenset({"temperature"})),
-    "epsilon-greedy": (frozenset({"values", "epsilon"}), frozenset({"features"})),
-    "network": (frozenset({"layers"}), frozenset({"activation", "features", "epsilon"})),
-}
+_KINDS: dict[str, Any] = {one.kind: one for one in (Tabular, Softmax, EpsilonGreedy, Network)}
 
 
 def policy_from_dict(given: object) -> Policy:
@@ -78,29 +73,22 @@ def policy_from_dict(given: object) -> Policy:
     if isinstance(version, bool) or version != VERSION:
         raise InputError(f"The policy has version {version!r}, but only {VERSION} is known.")
     kind = given.get("kind")
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise InputError(f"There is no policy of kind {kind!r}: use {', '.join(_FIELDS)}.")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InputError(f"There is no policy of kind {kind!r}: use {', '.join(_KINDS)}.")
     if "origin" in given:
         origin = check_origin(given["origin"])
         plain = policy_from_dict({n: v for n, v in given.items() if n != "origin"})
         return plain.with_origin(**origin)
-    needed, allowed = _FIELDS[kind]
     settings = {n: v for n, v in given.items() if n not in ("format", "version", "kind")}
-    for name in sorted(needed - set(settings)):
-        raise InputError(f"A policy of kind {kind!r} needs {name!r}.")
-    for name in sorted(set(settings) - needed - allowed):
-        raise InputError(f"A policy of kind {kind!r} has no {name!r}.")
+    check_settings(f"A policy of kind {kind!r}", _KINDS[kind], settings)
     if "features" in settings:
         settings["features"] = features_from_dict(settings["features"])
-    if kind == "tabular":
-        return Tabular(settings["table"])
-    if kind == "softmax":
-        return Softmax(**settings)
-    if kind == "epsilon-greedy":
-        return EpsilonGreedy(**settings)
-    layers = settings.pop("layers")
-    if not isinstance(layers, list) or not all(
-        isinstance(one, Mapping) and set(one) == {"weights", "biases"} for one in layers
-    ):
-        raise InputError("layers must be a list of objects with weights and biases.")
-    return Network(tuple((one["weights"], one["biases"]) for one in layers), **settings)
+    if "layers" in settings:
+        layers = settings["layers"]
+        if not isinstance(layers, list) or not all(
+            isinstance(one, Mapping) and set(one) == {"weights", "biases"} for one in layers
+        ):
+            raise InputError("layers must be a list of objects with weights and biases.")
+        settings["layers"] = tuple((one["weights"], one["biases"]) for one in layers)
+    made: Policy = _KINDS[kind](**settings)
+    return made

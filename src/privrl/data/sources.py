@@ -7,7 +7,7 @@ import csv
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -245,22 +245,33 @@ def sorted_chunks(chunks: Iterator[Chunk], plan: ColumnPlan) -> Iterator[Chunk]:
             begins.append(total)
         batch = normalize_batch(chunk.batch)
         if pieces and batch.schema != pieces[0].schema:
-            raise InputError(
-                f"{chunk.file} has other column types than {files[0]}, so they cannot be sorted "
-                "together."
-            )
+            raise same_types_error(chunk.file, files[0])
         pieces.append(batch)
         total += chunk.batch.num_rows
     if total == 0:
         return
     table = pa.Table.from_batches(pieces).combine_chunks()
-    order = sort_order(table, plan, files[0])
-    origin = Origin(tuple(files), np.array(begins), order)
-    table = table.take(pa.array(order)).combine_chunks()
+    yield from chunks_in_order(
+        table, plan, Origin(tuple(files), np.array(begins), np.arange(total))
+    )
+
+
+def chunks_in_order(table: Any, plan: ColumnPlan, origin: Origin) -> Iterator[Chunk]:
+    """The rows of `table`, which stood where `origin` says, sorted."""
+    order, file = sort_order(table, plan, origin.files[0]), origin.files[0]
+    origin = replace(origin, rows=origin.rows[order])
+    table = table.select(plan.names).take(pa.array(order)).combine_chunks()
     first = 0
     for batch in table.to_batches(READ_ROWS):
-        yield Chunk(files[0], batch, first, origin)
+        yield Chunk(file, batch, first, origin)
         first += batch.num_rows
+
+
+def same_types_error(file: str, first: object) -> InputError:
+    """The sentence for files whose columns have other types."""
+    return InputError(
+        f"{file} has other column types than {first}, so they cannot be sorted together."
+    )
 
 
 def sort_order(table: Any, plan: ColumnPlan, file: str) -> AnyArray:

@@ -18,7 +18,7 @@ the order of users depends on their ids alone, not on how many rows anybody has.
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING, Any, Unpack
@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pyarrow as pa
 
+from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import AnyArray
 from privrl.data import neutral
@@ -34,19 +35,26 @@ from privrl.data.columns import ColumnPlan, Columns
 from privrl.data.columns import plan as checked_plan
 from privrl.data.decoder import Decoder
 from privrl.data.decoder.order import Order
-from privrl.data.readers.assembly import build_trajectories, from_people, with_metadata
+from privrl.data.readers.assembly import (
+    ColumnBuffer,
+    RowBuffer,
+    build_trajectories,
+    from_people,
+    with_metadata,
+)
 from privrl.data.readers.paths import files, title
 from privrl.data.readers.tables import inspect_footers, schemas
 from privrl.data.sources import (
     READ_ROWS,
     Chunk,
     Origin,
+    chunks_in_order,
     first_line,
     open_parquet,
     parquet_chunks,
     prefetch,
     private_error,
-    sort_order,
+    same_types_error,
 )
 from privrl.data.trajectories import Trajectories
 
@@ -69,10 +77,7 @@ def stream_parquet(
     **columns: Unpack[Columns],
 ) -> "TrajectoryStream":
     """A stream over Parquet files; `scratch` is where `sort=True` puts its temporary files."""
-    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
-        raise InputError(
-            f"must be a whole number of at least 1, not {batch_rows!r}.", field="batch_rows"
-        )
+    checks.count("batch_rows", batch_rows)
     checked = checked_plan(columns)
     return TrajectoryStream(tuple(files(paths, ".parquet")), checked, batch_rows, sort, scratch)
 
@@ -121,15 +126,52 @@ class TrajectoryStream:
             self.plan, whole_users=self.plan.user is not None, may_collect_words=False
         )
         _, carried = inspect_footers(self.paths, self.plan)
-        waiting = _RowBuffer(decoder, self.batch_rows, self.sort, carried)
+        waiting = RowBuffer(decoder)
         for chunk in self._chunks():
             if chunk.batch.num_rows:
                 waiting.add(chunk)
-                yield from waiting.full_batches()
-        if decoder.rows == 0:
-            raise InputError(f"{title(self.paths)} has no rows.")
-        waiting.close()
-        yield from waiting.remaining_batches()
+            while waiting.rows > self.batch_rows:
+                yield self._pop_batch(waiting, carried, chunk.file)
+        waiting.close(title(self.paths))
+        while waiting.rows:
+            yield self._pop_batch(waiting, carried)
+
+    def _pop_batch(
+        self, waiting: RowBuffer, carried: Mapping[str, Any], file: str | None = None
+    ) -> Trajectories:
+        """The longest run of whole users that fits, taken off the front of the rows that wait.
+
+        More rows may follow those of `file`; none do without one.
+        """
+        starts = waiting.starts.to_array()
+        owned = {name: column.to_array() for name, column in waiting.owned.items()}
+        columns = {name: column.to_array() for name, column in waiting.columns.items()}
+        ids = owned.get("users", owned["trajectory_ids"])
+        first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+        # Positions at which a unit begins; the end of all rows is one too, once nothing follows.
+        begins = np.append(starts[first], [] if file else [waiting.rows]).astype(np.int64)
+        fitting = int(np.searchsorted(begins, self.batch_rows, side="right")) - 1
+        if fitting < 1:
+            what = "user" if "users" in owned else "trajectory"
+            raise private_error(
+                f"{file or self.paths[-1]}: a {what} has more than {self.batch_rows} rows, so it "
+                "does not fit into one batch: raise batch_rows."
+            )
+        end = int(begins[fitting])
+        count = int(np.searchsorted(starts, end))
+        batch = build_trajectories(
+            waiting.decoder,
+            np.append(starts[:count], end),
+            {name: values[:end] for name, values in columns.items()},
+            {name: values[:count] for name, values in owned.items()},
+            self.sort,
+        )
+        # What is left is copied, so that it does not hold on to the memory of the batch.
+        waiting.columns = {name: ColumnBuffer.of(v[end:].copy()) for name, v in columns.items()}
+        waiting.owned = {name: ColumnBuffer.of(v[count:]) for name, v in owned.items()}
+        waiting.starts = ColumnBuffer.of(starts[count:] - end)
+        waiting.rows -= end
+        return with_metadata(batch, carried)
 
     def _chunks(self) -> Iterator[Chunk]:
         paths = list(self.paths)
@@ -168,80 +210,6 @@ class Totals:
     num_batches: int
 
 
-@dataclass
-class _RowBuffer:
-    """Checked rows that have not been handed out yet."""
-
-    decoder: Decoder
-    batch_rows: int
-    was_sorted: bool
-    carried: Mapping[str, Any]
-    rows: int = 0
-    place: Chunk | None = None
-    columns: dict[str, list[AnyArray]] = field(default_factory=dict)
-    owned: dict[str, list[AnyArray]] = field(default_factory=dict)
-    starts: list[AnyArray] = field(default_factory=list)
-
-    def add(self, chunk: Chunk) -> None:
-        block = self.decoder.block(chunk)
-        self.place = chunk
-        for name, values in block.columns.items():
-            self.columns.setdefault(name, []).append(values)
-        for name, values in block.per_trajectory.items():
-            self.owned.setdefault(name, []).append(values)
-        self.starts.append(block.starts + self.rows)
-        self.rows += block.rows
-
-    def close(self) -> None:
-        for name, values in self.decoder.close().items():
-            self.owned[name].append(values)
-
-    def full_batches(self) -> Iterator[Trajectories]:
-        """Batches that further rows cannot belong to."""
-        while self.rows > self.batch_rows:
-            yield self._pop_batch(last=False)
-
-    def remaining_batches(self) -> Iterator[Trajectories]:
-        while self.rows:
-            yield self._pop_batch(last=True)
-
-    def _pop_batch(self, last: bool) -> Trajectories:
-        """The longest run of whole users that fits, taken off the front."""
-        starts = np.concatenate(self.starts)
-        owned = {name: np.concatenate(parts) for name, parts in self.owned.items()}
-        columns = {
-            name: parts[0] if len(parts) == 1 else np.concatenate(parts)
-            for name, parts in self.columns.items()
-        }
-        ids = owned.get("users", owned["trajectory_ids"])
-        first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
-        # Positions at which a unit begins; the end of all rows is one too, once nothing follows.
-        begins = np.append(starts[first], [self.rows] if last else []).astype(np.int64)
-        fitting = int(np.searchsorted(begins, self.batch_rows, side="right")) - 1
-        if fitting < 1:
-            assert self.place is not None
-            what = "user" if "users" in owned else "trajectory"
-            raise private_error(
-                f"{self.place.file}: a {what} has more than {self.batch_rows} rows, so it does not "
-                "fit into one batch: raise batch_rows."
-            )
-        end = int(begins[fitting])
-        count = int(np.searchsorted(starts, end))
-        batch = build_trajectories(
-            self.decoder,
-            np.append(starts[:count], end),
-            {name: values[:end] for name, values in columns.items()},
-            {name: values[:count] for name, values in owned.items()},
-            self.was_sorted,
-        )
-        # What is left is copied, so that it does not hold on to the memory of the batch.
-        self.columns = {name: [values[end:].copy()] for name, values in columns.items()}
-        self.owned = {name: [values[count:]] for name, values in owned.items()}
-        self.starts = [starts[count:] - end]
-        self.rows -= end
-        return with_metadata(batch, self.carried)
-
-
 def _external_sort(
     paths: list[Path],
     checked: ColumnPlan,
@@ -271,10 +239,7 @@ def _external_sort(
             if schema is None:
                 schema = batch.schema
             elif batch.schema != schema:
-                raise InputError(
-                    f"{chunk.file} has other column types than {paths[0]}, so they cannot be "
-                    "sorted together."
-                )
+                raise same_types_error(chunk.file, paths[0])
             part = _partition_index(rows_in_order.ids(chunk, role, owner))
             order = np.argsort(part, kind="stable")
             ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
@@ -304,13 +269,8 @@ def _external_sort(
             raise InputError(
                 f"What was sorted in {scratch} cannot be read: {first_line(error)}."
             ) from None
-        order = sort_order(table, checked, names[0])
-        table = table.take(pa.array(order)).combine_chunks()
         origin = Origin(names, np.array(begins), to_numpy(table.column(_ROW)))
-        first = 0
-        for batch in table.select(checked.names).to_batches(READ_ROWS):
-            yield Chunk(names[0], batch, first, origin)
-            first += batch.num_rows
+        yield from chunks_in_order(table, checked, origin)
 
 
 def _close(file: IO[bytes]) -> None:

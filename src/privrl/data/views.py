@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from privrl.core.errors import InputError
+from privrl.core import checks
 from privrl.core.types import AnyArray
 from privrl.data.sources import private_error
 
@@ -112,12 +112,8 @@ def padded(
     data: "Trajectories", max_length: int, too_long: Literal["refuse", "cut"] = "refuse"
 ) -> Padded:
     """See `Trajectories.padded`."""
-    if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1:
-        raise InputError(
-            f"must be a whole number of at least 1, not {max_length!r}.", field="max_length"
-        )
-    if too_long not in ("refuse", "cut"):
-        raise InputError(f"must be 'refuse' or 'cut', not {too_long!r}.", field="too_long")
+    checks.count("max_length", max_length)
+    checks.choice("too_long", too_long, ("refuse", "cut"))
     cut = data.lengths > max_length
     if cut.any() and too_long == "refuse":
         raise private_error(

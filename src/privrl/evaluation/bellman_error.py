@@ -36,6 +36,8 @@ from privrl.evaluation.steps import (
     Data,
     batches,
     check_discount,
+    check_range,
+    feature_rows,
     logged_probs,
     refuse_unpaid,
     steps,
@@ -443,13 +445,7 @@ def _features(features: Features, states: Any) -> Any:
         known = np.flatnonzero((states >= 0) & (states < features.num_states))
         shape = (len(states), features.num_states)
         return sparse.csr_matrix((np.ones(known.size), (known, states[known])), shape=shape)
-    found = np.asarray(features(states), dtype=np.float64)
-    if found.shape != (len(states), features.dimension):
-        raise InputError(
-            f"The features of {len(states)} states must have shape "
-            f"({len(states)}, {features.dimension}), not {found.shape}."
-        )
-    return found
+    return feature_rows(features, states)
 
 
 def is_sparse(matrix: Any) -> bool:
@@ -478,16 +474,7 @@ def check_reward_range(value: Any) -> tuple[float, float]:
     """What any reward could be: two finite numbers, the lower first."""
     if value is None:
         raise InputError("is needed: say what any reward could be.", field="reward_range")
-    try:
-        low, high = value
-    except (TypeError, ValueError):
-        raise InputError(
-            "must be two numbers, the lowest and highest.", field="reward_range"
-        ) from None
-    low, high = checks.number("reward_range", low), checks.number("reward_range", high)
-    if not (np.isfinite(high - low) and low < high):
-        raise InputError("must be two finite numbers, the lower first.", field="reward_range")
-    return low, high
+    return check_range("reward_range", value)
 
 
 def off_policy(data: Data, policy: Policy | None) -> bool:

@@ -24,14 +24,13 @@ import numpy as np
 
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data import Policy, Trajectories
 from privrl.evaluation.importance import (
     ValueEstimator,
     WeightedTrajectories,
     plain_weights,
     relative_weights,
 )
-from privrl.evaluation.intervals import Contributions, mean_by_unit
+from privrl.evaluation.intervals import Contributions
 from privrl.privacy.noise import as_float64
 
 ActionValues = Callable[[Any], Any]
@@ -48,10 +47,9 @@ class _DoublyRobust(ValueEstimator):
     q: ActionValues = field(default=_missing_model, kw_only=True)
     """From (n,) or (n, k) states to (n, A) action values, such as those of `FQE`."""
 
-    def _model(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> tuple[Floats, Floats]:
+    def _model(self, sides: WeightedTrajectories) -> tuple[Floats, Floats]:
         """q(s_t, a_t) and V(s_t), discounted, (trajectory, step)."""
+        data, policy = sides.data, sides.policy
         if policy is None:
             raise InputError(
                 f"{self.method} needs the policy: it asks what else it might have done."
@@ -83,14 +81,12 @@ class DR(_DoublyRobust):
 
     method: ClassVar[str] = "DR"
 
-    def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> Contributions:
-        of_action, of_state = self._model(data, policy, sides)
+    def _contributions(self, sides: WeightedTrajectories) -> Contributions:
+        of_action, of_state = self._model(sides)
         weights = plain_weights(sides.log_weights)
         before = np.column_stack([np.ones(len(weights)), weights[:, :-1]])
         values = (weights * (sides.rewards - of_action) + before * of_state).sum(axis=1)
-        return Contributions.average(mean_by_unit(values, sides.units, sides.num_units))
+        return Contributions.average(sides.by_unit(values))
 
 
 @dataclass(frozen=True)
@@ -99,16 +95,9 @@ class WDR(_DoublyRobust):
 
     method: ClassVar[str] = "WDR"
 
-    def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> Contributions:
-        of_action, of_state = self._model(data, policy, sides)
+    def _contributions(self, sides: WeightedTrajectories) -> Contributions:
+        of_action, of_state = self._model(sides)
         weights = relative_weights(sides.log_weights)
         after = np.column_stack([of_state[:, 1:], np.zeros(len(weights))])
         gains = weights * (sides.rewards - of_action + after)
-        units, count = sides.units, sides.num_units
-        return Contributions(
-            mean_by_unit(of_state[:, 0], units, count),
-            mean_by_unit(gains, units, count),
-            mean_by_unit(weights, units, count),
-        )
+        return Contributions(*map(sides.by_unit, (of_state[:, 0], gains, weights)))

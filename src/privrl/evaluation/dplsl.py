@@ -33,19 +33,14 @@ Released, clipped and refused: as for `DPLSW`. States must be a table: Phi has a
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privrl.core import checks
 from privrl.core.types import Floats
-from privrl.data import Policy
-from privrl.evaluation.dplsw import OutputPerturbation, Visits, require_on_policy
-from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data
-from privrl.privacy.promise import Relation
-from privrl.privacy.session import SECRET_SESSION, PrivacySession
+from privrl.evaluation.dplsw import OutputPerturbation, Solution, Visits
 
 
 @dataclass(frozen=True)
@@ -55,38 +50,24 @@ class DPLSL(OutputPerturbation):
     ridge: float | None = None
     """lambda; by default 4 sqrt(m), as in the authors' experiments."""
 
+    method: ClassVar[str] = "DP-LSL"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ridge is not None:
             checks.positive("ridge", self.ridge)
 
-    def fit(
-        self,
-        data: Data,
-        policy: Policy | None = None,
-        *,
-        start: Any = None,
-        session: PrivacySession = SECRET_SESSION,
-    ) -> Result:
-        """The value function of the policy that collected the data."""
-        require_on_policy("DP-LSL", data, policy)
-        visits = self.visits(data, session.public)
+    def solve(self, visits: Visits) -> Solution:
         phi, rho, m = self.phi(), self.weights_of_states(), visits.units
         ridge = 4.0 * math.sqrt(m) if self.ridge is None else self.ridge
-        exact = solution(phi, rho, ridge, visits)
+        theta = solution(phi, rho, ridge, visits)
         low, high = self.returns_range()
         norm = float(np.linalg.norm(phi, 2))
         scale = 2.0 * (high - low) * norm / self.denominator(ridge, norm, float(rho.max()))
-
-        def local(k: NDArray[np.int64]) -> Floats:
-            return local_lsl(scale, norm, rho, ridge, visits.counts, m, k)
-
-        mechanism = self.mechanism()
-        sensitivity = self.smooth_sensitivity(local, mechanism, m)
-        opened = session.open(visits.unit, Relation.REPLACE_ONE)
-        settings = {"units": m, "ridge": ridge}
-        return self.release(
-            "DP-LSL", exact, sensitivity, mechanism, opened, data, start, session.public, settings
+        return Solution(
+            theta,
+            lambda k: local_lsl(scale, norm, rho, ridge, visits.counts, m, k),
+            {"ridge": ridge},
         )
 
     def denominator(self, ridge: float, norm: float, largest: float) -> float:

@@ -28,9 +28,11 @@ trajectories that were cut off end there. On-policy only: a ratio would multiply
 """
 
 import math
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,26 +40,20 @@ from numpy.typing import NDArray
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data import Features, OneHot, Policy, Trajectories
+from privrl.data import OneHot, Policy, Trajectories
 from privrl.data.assumptions import data_assumptions
 from privrl.data.coverage import check_table
 from privrl.data.words import refuse_read_vocabulary
 from privrl.evaluation.assumptions import PUBLIC_SETTINGS
-from privrl.evaluation.bellman_error import (
-    check_reward_range,
-    clipped_rewards,
-    moments,
-    mspbe,
-    off_policy,
-    value_at,
-)
+from privrl.evaluation.bellman_error import clipped_rewards, off_policy, value_at
+from privrl.evaluation.private_linear import PrivateLinear
 from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data, batches, check_discount
+from privrl.evaluation.steps import Data, batches
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
 from privrl.privacy.promise import Budget, Relation, Unit
-from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 RETURNS_CLIPPED = Assumption(
     "every return lies in the public range", "by the algorithm: rewards and returns are clipped"
@@ -65,20 +61,8 @@ RETURNS_CLIPPED = Assumption(
 
 
 @dataclass(frozen=True)
-class OutputPerturbation:
-    """What DP-LSW and DP-LSL have in common."""
-
-    features: Features
-    """Of states; the value is linear in them."""
-
-    reward_range: tuple[float, float]
-    """What any reward could be; rewards outside are clipped into it."""
-
-    budget: Budget
-    """What may be spent; delta above 0."""
-
-    gamma: float = 0.99
-    """The discount factor, from 0 to below 1; 1 needs a `return_bound`."""
+class OutputPerturbation(PrivateLinear):
+    """What DP-LSW and DP-LSL have in common; a discount factor of 1 needs a `return_bound`."""
 
     num_states: int | None = None
     """How many states there are; known already if the features are one-hot."""
@@ -90,19 +74,17 @@ class OutputPerturbation:
     """How large a return could be, in absolute value, if less than the rewards allow; returns
     beyond are clipped."""
 
+    method: ClassVar[str]
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reward_range", check_reward_range(self.reward_range))
-        if check_discount(self.gamma) == 1.0 and self.return_bound is None:
+        super().__post_init__()
+        if self.gamma == 1.0 and self.return_bound is None:
             raise InputError(
                 "is needed without discounting: say how large a return could be.",
                 field="return_bound",
             )
         if self.return_bound is not None:
             checks.positive("return_bound", self.return_bound)
-        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
-            )
         self.weights_of_states()
 
     def state_count(self) -> int:
@@ -144,11 +126,6 @@ class OutputPerturbation:
         """The features of all states, (S, d)."""
         return np.asarray(self.features(np.arange(self.state_count())), dtype=np.float64)
 
-    def visits(self, data: Data, public: bool) -> "Visits":
-        """First visits of states, and their returns."""
-        bounds = self.reward_range, self.returns_range()
-        return first_visits(data, self.state_count(), self.gamma, *bounds, certified=not public)
-
     def mechanism(self) -> SmoothMechanism:
         """The noise, but for its private scale."""
         return _cached_mechanism(self.budget, self.features.dimension)
@@ -158,46 +135,50 @@ class OutputPerturbation:
         with np.errstate(all="ignore"):
             return smooth_bound(local, mechanism.beta, count)
 
-    def release(
+    @abstractmethod
+    def solve(self, visits: "Visits") -> "Solution":
+        """theta without noise, and how far it is from those of neighbours."""
+
+    def fit(
         self,
-        method: str,
-        exact: Floats,
-        sensitivity: float,
-        mechanism: SmoothMechanism,
-        opened: OpenSession,
         data: Data,
-        start: Any,
-        public: bool,
-        settings: dict[str, Any],
+        policy: Policy | None = None,
+        *,
+        start: Any = None,
+        session: PrivacySession = SECRET_SESSION,
     ) -> Result:
-        """Pay, add the noise, and wrap up."""
-        warn_if_large(self.budget.delta, settings["units"])
+        """The value function of the policy that collected the data."""
+        require_on_policy(self.method, data, policy)
+        bounds, public = (self.reward_range, self.returns_range()), session.public
+        visits = first_visits(data, self.state_count(), self.gamma, *bounds, certified=not public)
+        exact, mechanism = self.solve(visits), self.mechanism()
+        sensitivity = self.smooth_sensitivity(exact.local, mechanism, visits.units)
+        opened = session.open(visits.unit, Relation.REPLACE_ONE)
+        warn_if_large(self.budget.delta, visits.units)
         opened.pay(mechanism.event, delta=self.budget.delta)
-        noised, _ = mechanism.release(exact, sensitivity, opened.source)
+        noised, _ = mechanism.release(exact.theta, sensitivity, opened.source)
         weights = np.asarray(noised, dtype=np.float64)
-        low, high = self.returns_range()
-        diagnostics = None
-        if public:
-            found = moments(data, None, self.features, self.gamma)
-            noise = mechanism.alpha * sensitivity
-            diagnostics = {"mspbe": mspbe(weights, found), "noise": noise}
-        return Result(
-            method=method,
+        result = Result(
+            method=self.method,
             promise=opened.certify(
                 self.budget.delta,
                 assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *data_assumptions(data, public)),
             ),
-            estimate=value_at(self.features, weights, start, data, public),
+            estimate=value_at(self.features, weights, start),
             weights=weights,
             features=self.features,
             settings={
                 "gamma": self.gamma,
                 "reward_range": self.reward_range,
-                "returns_range": (low, high),
-                **settings,
+                "returns_range": self.returns_range(),
+                "units": visits.units,
+                **exact.settings,
             },
-            diagnostics=diagnostics,
         )
+        if not public:
+            return result
+        noise = mechanism.alpha * sensitivity
+        return self.with_diagnostics(result, data, None, start, noise=noise)
 
 
 @lru_cache(maxsize=64)
@@ -209,32 +190,16 @@ def _cached_mechanism(budget: Budget, dimension: int) -> SmoothMechanism:
 class DPLSW(OutputPerturbation):
     """Weighted least squares on mean first-visit returns; see the module."""
 
-    def fit(
-        self,
-        data: Data,
-        policy: Policy | None = None,
-        *,
-        start: Any = None,
-        session: PrivacySession = SECRET_SESSION,
-    ) -> Result:
-        """The value function of the policy that collected the data."""
-        require_on_policy("DP-LSW", data, policy)
-        visits = self.visits(data, session.public)
+    method: ClassVar[str] = "DP-LSW"
+
+    def solve(self, visits: "Visits") -> "Solution":
         root = np.sqrt(self.weights_of_states())
         inverse = np.linalg.pinv(root[:, None] * self.phi())
-        exact = inverse @ (root * visits.means())
         low, high = self.returns_range()
         largest = float(np.linalg.norm(inverse, 2)) * (high - low)
-
-        def local(k: NDArray[np.int64]) -> Floats:
-            return local_lsw(largest, root**2, visits.counts, k)
-
-        mechanism = self.mechanism()
-        sensitivity = self.smooth_sensitivity(local, mechanism, visits.units)
-        opened = session.open(visits.unit, Relation.REPLACE_ONE)
-        settings = {"units": visits.units}
-        return self.release(
-            "DP-LSW", exact, sensitivity, mechanism, opened, data, start, session.public, settings
+        return Solution(
+            inverse @ (root * visits.means()),
+            lambda k: local_lsw(largest, root**2, visits.counts, k),
         )
 
 
@@ -263,6 +228,15 @@ class Visits:
     def means(self) -> Floats:
         """F_s."""
         return self.sums / np.maximum(self.counts, 1)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """theta, exact and private; its local sensitivities L_k; and settings for the result."""
+
+    theta: Floats
+    local: Callable[[NDArray[np.int64]], Floats]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def require_on_policy(name: str, data: Data, policy: Policy | None) -> None:

@@ -26,12 +26,17 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, OneHot, Policy, Trajectories, Transitions
-from privrl.data.coverage import check_covers, check_table
+from privrl.data.coverage import check_actions, check_covers, check_table
 from privrl.data.sources import private_error
 from privrl.evaluation import intervals
 from privrl.evaluation.lstd import check_sums, solve, solve_transpose, start_features
 from privrl.evaluation.result import NotPrivate, PolicyFeatures, Result
-from privrl.evaluation.steps import check_discount, check_matrix_size
+from privrl.evaluation.steps import (
+    check_discount,
+    check_in_memory,
+    check_matrix_size,
+    feature_rows,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +105,8 @@ class FQE:
         )
 
     def _fit_q(self, data: Trajectories, policy: Policy) -> tuple[LinearQ, Transitions, Floats]:
-        if not isinstance(data, Trajectories):
-            raise InputError(
-                "must be Trajectories: load a stream's files as a whole.", field="data"
-            )
-        if not data.discrete_actions:
-            raise InputError(
-                "The data holds vectors as actions, but a policy chooses among finitely many."
-            )
+        check_in_memory(data)
+        check_actions(policy, data)
         features = self.features
         if features is None:
             if data.num_states is None:
@@ -140,12 +139,7 @@ class FQE:
         self, features: Features, moves: Transitions, policy: Policy
     ) -> tuple[Floats, Floats]:
         """psi(s_t, a_t), and g_t Psi_pi(s_{t+1}), a row for each step."""
-        phi = np.asarray(features(moves.states), dtype=np.float64)
-        if phi.shape != (len(moves), features.dimension):
-            raise InputError(
-                f"The features of {len(moves)} states must have shape "
-                f"({len(moves)}, {features.dimension}), not {phi.shape}."
-            )
+        phi = feature_rows(features, moves.states)
         if np.any(np.asarray(moves.actions) >= policy.num_actions):
             raise InputError(f"The policy has only {policy.num_actions} actions.")
         taken = np.asarray(moves.actions)[:, None] == np.arange(policy.num_actions)

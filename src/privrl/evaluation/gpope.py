@@ -33,7 +33,6 @@ import numpy as np
 from scipy import sparse
 
 from privrl.core import checks
-from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy
 from privrl.data.assumptions import data_assumptions
@@ -44,7 +43,7 @@ from privrl.evaluation.steps import Data, check_discount
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.plan import NoisyPlan, SingleSamples
-from privrl.privacy.promise import Budget, Relation, Release
+from privrl.privacy.promise import Budget, Relation, Release, check_gaussian_budget
 from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 
@@ -85,18 +84,11 @@ class GPOPE:
         checks.positive("step", self.step)
         if self.iterations is not None:
             checks.count("iterations", self.iterations)
-        if self.schedule not in ("constant", "diminishing"):
-            raise InputError(
-                f"must be 'constant' or 'diminishing', not {self.schedule!r}.", field="schedule"
-            )
+        checks.choice("schedule", self.schedule, ("constant", "diminishing"))
         if self.weight_cap is not None:
             checks.positive("weight_cap", self.weight_cap)
-        if checks.non_negative("average", self.average) > 1.0:
-            raise InputError(f"must be at most 1, not {self.average:g}.", field="average")
-        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
-            )
+        checks.share("average", self.average)
+        check_gaussian_budget(self.budget)
 
     def fit(
         self,

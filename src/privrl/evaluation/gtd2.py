@@ -28,7 +28,7 @@ from privrl.data import Features, Policy, Trajectories
 from privrl.evaluation.bellman_error import moments, mspbe
 from privrl.evaluation.lstd import start_features
 from privrl.evaluation.result import NotPrivate, Result
-from privrl.evaluation.steps import check_discount, steps
+from privrl.evaluation.steps import check_discount, check_in_memory, steps
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,11 @@ class GTD2:
         checks.count("iterations", self.iterations)
         if self.batch is not None:
             checks.count("batch", self.batch)
-        if self.schedule not in ("constant", "diminishing"):
-            raise InputError(
-                f"must be 'constant' or 'diminishing', not {self.schedule!r}.", field="schedule"
-            )
+        checks.choice("schedule", self.schedule, ("constant", "diminishing"))
 
     def fit(self, data: Trajectories, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
-        if not isinstance(data, Trajectories):
-            raise InputError(
-                "must be Trajectories: load a stream's files as a whole.", field="data"
-            )
+        check_in_memory(data)
         held = moments(data, policy, self.features, self.gamma)
         if self.batch is None:
             theta = self._run(lambda key: (held.A, held.b, held.C), len(held.b))

@@ -26,7 +26,7 @@ weights, and biased.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,12 @@ from privrl.data import Policy, Trajectories
 from privrl.evaluation import intervals
 from privrl.evaluation.intervals import Contributions, mean_by_unit
 from privrl.evaluation.result import Interval, NotPrivate, Result
-from privrl.evaluation.steps import check_discount, importance_ratios
+from privrl.evaluation.steps import (
+    check_discount,
+    check_in_memory,
+    check_range,
+    importance_ratios,
+)
 
 Kind = Literal["student", "bernstein", "bootstrap", "fieller"]
 
@@ -52,13 +57,17 @@ class WeightedTrajectories:
     log_weights: Floats
     """Logarithms of w_it; minus infinity where the target policy would never have come."""
 
-    units: NDArray[np.int64]
-    num_units: int
+    data: Trajectories
+    policy: Policy | None
 
     @property
     def returns(self) -> Floats:
         """Sums of `rewards`, which are discounted already."""
         return np.asarray(self.rewards.sum(axis=1))
+
+    def by_unit(self, values: Floats) -> Floats:
+        """The mean of `values` over each unit's trajectories."""
+        return mean_by_unit(values, np.asarray(self.data.unit_index), self.data.num_units)
 
 
 def weight_trajectories(
@@ -69,8 +78,7 @@ def weight_trajectories(
     cap: float | None = None,
 ) -> WeightedTrajectories:
     """Discounted rewards and running products of ratios, in log space."""
-    if not isinstance(data, Trajectories):
-        raise InputError("must be Trajectories: load a stream's files as a whole.", field="data")
+    check_in_memory(data)
     longest = int(data.lengths.max())
     # Behind the longest trajectory rewards are 0 and weights stay as they are.
     horizon = longest if horizon is None else min(checks.count("horizon", horizon), longest)
@@ -88,9 +96,7 @@ def weight_trajectories(
     if cap is not None:
         log_weights = np.minimum(log_weights, math.log(checks.positive("weight_cap", cap)))
     powers = check_discount(gamma) ** np.arange(horizon)
-    return WeightedTrajectories(
-        rewards * powers, mask, log_weights, np.asarray(data.unit_index), data.num_units
-    )
+    return WeightedTrajectories(rewards * powers, mask, log_weights, data, policy)
 
 
 def plain_weights(log_weights: Floats) -> Floats:
@@ -150,44 +156,24 @@ class ValueEstimator(ABC):
             checks.count("horizon", self.horizon)
         if self.weight_cap is not None:
             checks.positive("weight_cap", self.weight_cap)
-        if self.interval not in ("student", "bernstein", "bootstrap", "fieller"):
-            raise InputError(
-                f"must be 'student', 'bernstein', 'bootstrap' or 'fieller', not {self.interval!r}.",
-                field="interval",
-            )
+        checks.choice("interval", self.interval, get_args(Kind))
         if self.interval == "bernstein" and self.bounds is None:
             raise InputError("bounds are needed: say what a weighted return could be.")
         if self.bounds is not None:
-            try:
-                low, high = (checks.number("bounds", one) for one in self.bounds)
-            except (TypeError, ValueError):
-                low = high = math.inf
-            if not -math.inf < low < high < math.inf:
-                raise InputError(
-                    "must be two finite numbers, the smaller one first.", field="bounds"
-                )
-        if (
-            isinstance(self.seed, bool)
-            or not isinstance(self.seed, int | np.integer)
-            or self.seed < 0
-        ):
-            raise InputError(
-                f"must be a whole number of at least 0, not {self.seed!r}.", field="seed"
-            )
+            check_range("bounds", self.bounds)
+        checks.count("seed", self.seed, least=0)
 
     @abstractmethod
-    def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> Contributions:
+    def _contributions(self, sides: WeightedTrajectories) -> Contributions:
         """What each unit adds to the estimate, as a mean or as ratios of means."""
 
     def fit(self, data: Trajectories, policy: Policy | None = None) -> Result:
         """The value of `policy`, or of the policy whose probabilities the data carries."""
         sides = weight_trajectories(data, policy, self.gamma, self.horizon, self.weight_cap)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self._contributions(data, policy, sides)
+            found = self._contributions(sides)
             estimate, influence = found.estimate, found.influence
-            logged = mean_by_unit(sides.returns, sides.units, sides.num_units)
+            logged = sides.by_unit(sides.returns)
             if not np.isfinite([estimate, influence.std(), logged.std()]).all():
                 raise InputError(
                     f"What {self.method} adds up is too large for numbers: scale the rewards, or "
@@ -205,7 +191,7 @@ class ValueEstimator(ABC):
             details={
                 "behavior": _estimate_dict(behavior, pulls, self.level),
                 "difference": _estimate_dict(estimate - behavior, apart, self.level),
-                **diagnosis(data, sides, self.support_floor),
+                **diagnosis(sides, self.support_floor),
             },
         )
 
@@ -230,20 +216,20 @@ def _estimate_dict(estimate: float, influence: Floats, level: float) -> dict[str
     }
 
 
-def diagnosis(data: Trajectories, sides: WeightedTrajectories, floor: float) -> dict[str, Any]:
+def diagnosis(sides: WeightedTrajectories, floor: float) -> dict[str, Any]:
     """How much of the data speaks about the policy.
 
     The effective sample size of step t is (sum_i w_it)^2 / sum_i w_it^2 over units; the largest
     share is that of one unit in the weights of the last step.
     """
-    weights = mean_by_unit(relative_weights(sides.log_weights), sides.units, sides.num_units)
+    weights, data = sides.by_unit(relative_weights(sides.log_weights)), sides.data
     sums, squares = weights.sum(axis=0), (weights**2).sum(axis=0)
     size = np.divide(sums**2, squares, out=np.zeros(len(sums)), where=squares > 0.0)
     low = 0.0
     if data.behavior_probs is not None:
         low = float(np.mean(data.behavior_probs < floor))
     return {
-        "units": sides.num_units,
+        "units": data.num_units,
         "effective_sample_size": float(size[-1]),
         "effective_sample_size_by_step": size.tolist(),
         "largest_weight_share": float(weights[:, -1].max() / sums[-1]) if sums[-1] > 0 else 0.0,
@@ -258,11 +244,9 @@ class IS(ValueEstimator):
 
     method: ClassVar[str] = "IS"
 
-    def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> Contributions:
+    def _contributions(self, sides: WeightedTrajectories) -> Contributions:
         values = plain_weights(sides.log_weights[:, -1]) * sides.returns
-        return Contributions.average(mean_by_unit(values, sides.units, sides.num_units))
+        return Contributions.average(sides.by_unit(values))
 
 
 @dataclass(frozen=True)
@@ -271,11 +255,9 @@ class PDIS(ValueEstimator):
 
     method: ClassVar[str] = "PDIS"
 
-    def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> Contributions:
+    def _contributions(self, sides: WeightedTrajectories) -> Contributions:
         values = (plain_weights(sides.log_weights) * sides.rewards).sum(axis=1)
-        return Contributions.average(mean_by_unit(values, sides.units, sides.num_units))
+        return Contributions.average(sides.by_unit(values))
 
 
 @dataclass(frozen=True)
@@ -284,13 +266,11 @@ class WIS(ValueEstimator):
 
     method: ClassVar[str] = "WIS"
 
-    def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> Contributions:
+    def _contributions(self, sides: WeightedTrajectories) -> Contributions:
         weights = relative_weights(sides.log_weights[:, -1:])
         pair = np.column_stack([weights * sides.returns[:, None], weights])
-        pair = mean_by_unit(pair, sides.units, sides.num_units)
-        return Contributions(np.zeros(sides.num_units), pair[:, :1], pair[:, 1:])
+        pair = sides.by_unit(pair)
+        return Contributions(np.zeros(len(pair)), pair[:, :1], pair[:, 1:])
 
 
 @dataclass(frozen=True)
@@ -299,12 +279,7 @@ class WPDIS(ValueEstimator):
 
     method: ClassVar[str] = "WPDIS"
 
-    def _contributions(
-        self, data: Trajectories, policy: Policy | None, sides: WeightedTrajectories
-    ) -> Contributions:
+    def _contributions(self, sides: WeightedTrajectories) -> Contributions:
         weights = relative_weights(sides.log_weights)
-        return Contributions(
-            np.zeros(sides.num_units),
-            mean_by_unit(weights * sides.rewards, sides.units, sides.num_units),
-            mean_by_unit(weights, sides.units, sides.num_units),
-        )
+        above, below = sides.by_unit(weights * sides.rewards), sides.by_unit(weights)
+        return Contributions(np.zeros(len(below)), above, below)

@@ -42,6 +42,7 @@ from privrl.evaluation.steps import (
     Data,
     batches,
     check_discount,
+    check_in_memory,
     check_matrix_size,
     importance_ratios,
     steps,
@@ -70,10 +71,7 @@ class LSTD:
     def __post_init__(self) -> None:
         check_discount(self.gamma)
         intervals.confidence_level(self.level)
-        if self.weighting not in ("trajectories", "steps"):
-            raise InputError(
-                f"must be 'steps' or 'trajectories', not {self.weighting!r}.", field="weighting"
-            )
+        checks.choice("weighting", self.weighting, ("steps", "trajectories"))
 
     def fit(self, data: Data, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
@@ -122,15 +120,11 @@ class WISLSTD:
     def __post_init__(self) -> None:
         check_discount(self.gamma)
         intervals.confidence_level(self.level)
-        if checks.non_negative("lambda_", self.lambda_) > 1.0:
-            raise InputError(f"must be at most 1, not {self.lambda_:g}.", field="lambda_")
+        checks.share("lambda_", self.lambda_)
 
     def fit(self, data: Trajectories, policy: Policy | None = None, *, start: Any = None) -> Result:
         """The value function of `policy`; `estimate` is its mean over `start` or first states."""
-        if not isinstance(data, Trajectories):
-            raise InputError(
-                "must be Trajectories: load a stream's files as a whole.", field="data"
-            )
+        check_in_memory(data)
         d = self.features.dimension
         A, b = np.zeros((d, d)), np.zeros(d)
         for replicas in self._batches(data, policy):

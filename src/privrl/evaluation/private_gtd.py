@@ -60,8 +60,7 @@ instead of once, averaged iterates, public changes of features, and the residual
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,7 @@ import numpy as np
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data import Features, OneHot, Policy, Trajectories
+from privrl.data import OneHot, Policy, Trajectories
 from privrl.data.assumptions import data_assumptions
 from privrl.data.coverage import check_table, known_states
 from privrl.evaluation.allotment import allot, unit_of
@@ -77,20 +76,15 @@ from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
 from privrl.evaluation.bellman_error import (
     UnitMoments,
     UnitSteps,
-    check_reward_range,
-    moments,
-    mspbe,
-    off_policy,
     pieces,
     rows_in_memory,
-    unit_moments,
     unit_steps,
     value_at,
 )
 from privrl.evaluation.gtd_iterations import Form, GTDPlan, GTDRun, clipped_sum, contributions
-from privrl.evaluation.precondition import whitening_matrix
+from privrl.evaluation.private_linear import OffPolicyLinear
 from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data, check_discount, refuse_unpaid
+from privrl.evaluation.steps import Data, refuse_unpaid
 from privrl.evaluation.sums import SMALLEST, joint_clip_factors, map_in_threads, sum_rows
 from privrl.evaluation.table import ROWS, Table, is_table
 from privrl.privacy.certificate import Assumption
@@ -99,7 +93,7 @@ from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import Source
 from privrl.privacy.plan import AllocatedBatches, NoisyPlan, PoissonBatches, Schedule
-from privrl.privacy.promise import Budget, Relation, Release, Unit
+from privrl.privacy.promise import Relation, Release, Unit
 from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 # The most iterations, step, and first and last clip bound as shares of the return bound; found on
@@ -112,23 +106,8 @@ _MIN_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
-class PrivateGTD:
+class PrivateGTD(OffPolicyLinear):
     """A value function, linear in `features`, from noisy gradients; see the module."""
-
-    features: Features
-    """Of states; the value is linear in them."""
-
-    reward_range: tuple[float, float]
-    """What any reward could be; rewards outside are clipped into it."""
-
-    budget: Budget
-    """What may be spent; delta above 0."""
-
-    gamma: float = 0.99
-    """The discount factor, from 0 to 1."""
-
-    weight_cap: float | None = None
-    """The largest importance ratio that counts; needed to judge another policy."""
 
     return_bound: float | None = None
     """How large a return could be, in absolute value: sets the default of `clip`. By default the
@@ -165,47 +144,33 @@ class PrivateGTD:
     average: float = 0.5
     """Over which last share of the iterations theta is averaged; 0 for the last theta alone."""
 
-    precondition: Any = None
-    """C0, public: a matrix, or the diagonal of one; see `precondition.public_gram`."""
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reward_range", check_reward_range(self.reward_range))
-        gamma = check_discount(self.gamma)
-        if self.weight_cap is not None:
-            checks.positive("weight_cap", self.weight_cap)
-        if self.return_bound is not None:
-            checks.positive("return_bound", self.return_bound)
-        elif gamma == 1.0 and self.clip is None:
+        super().__post_init__()
+        for name, check in (
+            ("return_bound", checks.positive),
+            ("iterations", checks.count),
+            ("step", checks.positive),
+            ("batch_units", checks.count),
+        ):
+            if getattr(self, name) is not None:
+                check(name, getattr(self, name))
+        if self.return_bound is None and self.gamma == 1.0 and self.clip is None:
             raise InputError(
                 "is needed without discounting: say how large a return could be.",
                 field="return_bound",
             )
-        if self.form not in (None, *_DEFAULTS):
-            raise InputError(
-                f"must be 'residual' or 'primal-dual', not {self.form!r}.", field="form"
-            )
-        if self.iterations is not None:
-            checks.count("iterations", self.iterations)
-        if self.step is not None:
-            checks.positive("step", self.step)
+        if self.form is not None:
+            checks.choice("form", self.form, tuple(_DEFAULTS))
         if self.clip is not None:
             _clip_pair(self.clip)
         checks.rate("rate", self.rate)
-        if self.batch_units is not None:
-            checks.count("batch_units", self.batch_units)
-            if self.rate != 1.0:
-                raise InputError(
-                    "takes each unit once and rate draws afresh: give one of the two.",
-                    field="batch_units",
-                )
-        checks.probability("momentum", self.momentum)
-        if checks.non_negative("average", self.average) > 1.0:
-            raise InputError(f"must be at most 1, not {self.average:g}.", field="average")
-        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
+        if self.batch_units is not None and self.rate != 1.0:
             raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+                "takes each unit once and rate draws afresh: give one of the two.",
+                field="batch_units",
             )
-        whitening_matrix(self.features, self.precondition)
+        checks.probability("momentum", self.momentum)
+        checks.share("average", self.average)
 
     def plan(self, form: Form, count: int) -> "GTDPlan":
         """What will run on `count` units, with everything public filled in, noise calibrated."""
@@ -224,10 +189,7 @@ class PrivateGTD:
         else:
             first, last = _clip_pair(self.clip)
         if min(first, last) < 2.0 * SMALLEST:
-            raise InputError(
-                "The clip bound is too small to compute with: state rewards in other units, or a "
-                "larger return_bound."
-            )
+            raise _clip_bound_error("small", "larger")
         schedule: Schedule = PoissonBatches(self.rate, iterations)
         if self.batch_units is not None:
             schedule = AllocatedBatches(iterations)
@@ -241,10 +203,7 @@ class PrivateGTD:
             tolerance=1e-6 if quick else 1e-4,
         )
         if not math.isfinite(noisy.std * max(first, last)):
-            raise InputError(
-                "The clip bound is too large to compute with: state rewards in other units, or a "
-                "smaller return_bound."
-            )
+            raise _clip_bound_error("large", "smaller")
         return GTDPlan(
             form=form,
             iterations=iterations,
@@ -277,7 +236,7 @@ class PrivateGTD:
             more = {}
             if ready.units is not None:
                 more["clipped"] = ready.plan.clipped_share(ready.units, theta)
-        return self._with_diagnostics(result, data, policy, start, **more)
+        return self.with_diagnostics(result, data, policy, start, **more)
 
     @contextmanager
     def prepare(
@@ -293,18 +252,8 @@ class PrivateGTD:
             with self._prepare_single_pass(data, policy, self.batch_units, source, public) as found:
                 yield found
             return
-        form = self._form(data, policy)
-        units = unit_moments(
-            data,
-            policy,
-            self.features,
-            self.gamma,
-            cap=self.weight_cap,
-            reward_range=self.reward_range,
-            change=self.change,
-            dual=form == "primal-dual",
-            certified=not public,
-        )
+        form = self.form_for(self.is_off_policy(data, policy))
+        units = self.unit_moments(data, policy, public=public, dual=form == "primal-dual")
         plan = self.plan(form, units.count)
         parts = units.parts()
         for part in parts[:1]:
@@ -319,15 +268,6 @@ class PrivateGTD:
             lambda: plan.run(units, source),
             units,
         )
-
-    def _form(self, data: Data, policy: Policy | None) -> Form:
-        off = off_policy(data, policy)
-        if off and self.weight_cap is None:
-            raise InputError(
-                "is needed to judge another policy: say how large a ratio may count.",
-                field="weight_cap",
-            )
-        return self.form_for(off)
 
     def form_for(self, off_policy: bool) -> Form:
         """The form that is used to judge another policy, or the one that collected the data."""
@@ -347,7 +287,7 @@ class PrivateGTD:
             check_table(self.features, batch)
             if policy is not None:
                 known_states(policy, batch)
-            form = self._form(batch, policy)
+            form = self.form_for(self.is_off_policy(batch, policy))
             if not forms:
                 zeros = np.zeros(self.features.dimension * (1 if form == "residual" else 2))
                 self.gradient(next(self._in_memory(batch)), policy, zeros, form, 1.0)
@@ -358,7 +298,10 @@ class PrivateGTD:
             count, form = dealt.count, forms[0]
             steps = self.iterations or count // size
             if count < max(steps, 1) * size:
-                raise _too_few_error(count, steps, size)
+                raise InputError(
+                    f"There are {count} units, too few for {max(steps, 1)} batches of {size}: "
+                    "lower iterations or batch_units."
+                )
             plan = self.plan(form, count)
 
             def run_iterations() -> Floats:
@@ -387,11 +330,6 @@ class PrivateGTD:
         table = is_table(self.features, self.change, whole)
         return pieces(whole, ROWS if table else rows_in_memory(self.features))
 
-    @cached_property
-    def change(self) -> Floats:
-        """L^-1, for L L' = C0."""
-        return whitening_matrix(self.features, self.precondition)
-
     def gradient(
         self,
         piece: Trajectories,
@@ -419,49 +357,6 @@ class PrivateGTD:
                 total += np.concatenate([sum_rows(rows, factors) for rows in blocks])
         return total
 
-    def result(
-        self,
-        plan: "GTDPlan",
-        theta: Floats,
-        opened: OpenSession,
-        count: int,
-        start: Any,
-        assumptions: tuple[Assumption, ...],
-    ) -> Result:
-        """What is told of a run that came to `theta`."""
-        weights = self.change * theta if self.change.ndim == 1 else self.change.T @ theta
-        return Result(
-            method="PrivateGTD",
-            promise=opened.certify(
-                self.budget.delta,
-                release=Release.EVERY_ITERATE,
-                assumptions=(CLIPPED, PUBLIC_SETTINGS, *assumptions),
-            ),
-            estimate=value_at(self.features, weights, start),
-            weights=weights,
-            features=self.features,
-            settings={
-                "gamma": self.gamma,
-                "reward_range": self.reward_range,
-                "weight_cap": self.weight_cap,
-                "units": count,
-                "batch_units": self.batch_units,
-                **plan.settings,
-            },
-        )
-
-    def _with_diagnostics(
-        self, result: Result, data: Data, policy: Policy | None, start: Any, **more: float
-    ) -> Result:
-        """With what may be shown of public data."""
-        assert result.weights is not None
-        error = mspbe(result.weights, moments(data, policy, self.features, self.gamma))
-        return replace(
-            result,
-            estimate=value_at(self.features, result.weights, start, data, public=True),
-            diagnostics={"mspbe": error, **more},
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class PreparedRun:
@@ -482,13 +377,29 @@ class PreparedRun:
 
     def result(self, theta: Floats, opened: OpenSession, start: Any = None) -> Result:
         """What is told of a run that came to `theta`; `opened` has paid for it."""
-        return self.judge.result(self.plan, theta, opened, self.count, start, self.assumptions)
+        judge, weights = self.judge, self.judge.change_back(theta)
+        return Result(
+            method="PrivateGTD",
+            promise=opened.certify(
+                judge.budget.delta,
+                release=Release.EVERY_ITERATE,
+                assumptions=(CLIPPED, PUBLIC_SETTINGS, *self.assumptions),
+            ),
+            estimate=value_at(judge.features, weights, start),
+            weights=weights,
+            features=judge.features,
+            settings={
+                **judge.settings(self.count),
+                "batch_units": judge.batch_units,
+                **self.plan.settings,
+            },
+        )
 
 
-def _too_few_error(units: int, iterations: int, size: int) -> InputError:
+def _clip_bound_error(size: str, remedy: str) -> InputError:
     return InputError(
-        f"There are {units} units, too few for {max(iterations, 1)} batches of {size}: lower "
-        "iterations or batch_units."
+        f"The clip bound is too {size} to compute with: state rewards in other units, or a "
+        f"{remedy} return_bound."
     )
 
 

@@ -25,7 +25,6 @@ not huge, `PrivateGTD` is much better.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,23 +34,13 @@ from scipy.linalg import blas
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data import Features, Policy, Trajectories
+from privrl.data import Policy, Trajectories
 from privrl.data.assumptions import data_assumptions
 from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS
-from privrl.evaluation.bellman_error import (
-    UnitMoments,
-    check_reward_range,
-    is_sparse,
-    moments,
-    mspbe,
-    off_policy,
-    pieces,
-    unit_moments,
-    value_at,
-)
-from privrl.evaluation.precondition import whitening_matrix
+from privrl.evaluation.bellman_error import UnitMoments, is_sparse, pieces, value_at
+from privrl.evaluation.private_linear import OffPolicyLinear
 from privrl.evaluation.result import Result
-from privrl.evaluation.steps import Data, check_discount, refuse_unpaid
+from privrl.evaluation.steps import Data, refuse_unpaid
 from privrl.evaluation.sums import (
     SMALLEST,
     Sums,
@@ -64,28 +53,13 @@ from privrl.evaluation.sums import (
 from privrl.evaluation.table import ROWS, Table, is_table
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism
-from privrl.privacy.promise import Budget, Relation
+from privrl.privacy.promise import Relation
 from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 
 @dataclass(frozen=True)
-class PrivateLSTD:
+class PrivateLSTD(OffPolicyLinear):
     """A value function, linear in `features`, from one noisy linear system; see the module."""
-
-    features: Features
-    """Of states; the value is linear in them."""
-
-    reward_range: tuple[float, float]
-    """What any reward could be; rewards outside are clipped into it."""
-
-    budget: Budget
-    """What may be spent; delta above 0."""
-
-    gamma: float = 0.99
-    """The discount factor, from 0 to 1."""
-
-    weight_cap: float | None = None
-    """The largest importance ratio that counts; needed to judge another policy."""
 
     clip: float | None = None
     """c, the largest norm of a contribution; by default 0.3 times the largest reward."""
@@ -96,28 +70,14 @@ class PrivateLSTD:
     ridge: float = 1.0
     """How strongly the solution is shrunk, in units of what the noise amounts to."""
 
-    precondition: Any = None
-    """C0, public: a matrix, or the diagonal of one; see `precondition.public_gram`."""
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reward_range", check_reward_range(self.reward_range))
-        check_discount(self.gamma)
-        for name in ("weight_cap", "clip", "matrix_weight"):
+        super().__post_init__()
+        for name in ("clip", "matrix_weight"):
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name))
         checks.non_negative("ridge", self.ridge)
         if min(self.bound, self.weight) < SMALLEST:
             raise InputError("Rewards are too small to compute with: state them in other units.")
-        if not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
-            )
-        whitening_matrix(self.features, self.precondition)
-
-    @cached_property
-    def change(self) -> Floats:
-        """L^-1, for L L' = C0."""
-        return whitening_matrix(self.features, self.precondition)
 
     @property
     def bound(self) -> float:
@@ -138,22 +98,9 @@ class PrivateLSTD:
         self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
     ) -> Sums:
         """What the units of `batch` contribute, b in the last of d + 1 rows; see `sums`."""
-        if off_policy(batch, policy) and self.weight_cap is None:
-            raise InputError(
-                "is needed to judge another policy: say how large a ratio may count.",
-                field="weight_cap",
-            )
+        self.is_off_policy(batch, policy)
         if not is_table(self.features, self.change, batch):
-            units = unit_moments(
-                batch,
-                policy,
-                self.features,
-                self.gamma,
-                cap=self.weight_cap,
-                reward_range=self.reward_range,
-                change=self.change,
-                certified=not public,
-            )
+            units = self.unit_moments(batch, policy, public=public)
             factors = clip_factors(units, self.weight, self.bound)
             total = weighted_sum(units, self.weight, factors)
             clipped = float(np.sum(factors < 1.0))
@@ -199,8 +146,7 @@ class PrivateLSTD:
 
     def release_paid(self, sums: Sums, opened: OpenSession, start: Any = None) -> Result:
         """The value function, where `opened` has paid for it."""
-        change, d = self.change, self.features.dimension
-        clip, a, count = self.bound, self.weight, sums.count
+        d, clip, a, count = self.features.dimension, self.bound, self.weight, sums.count
         mechanism = self.mechanism
         opened.check_paid(mechanism.event)
         released, _ = mechanism.release(sums.total / clip, opened.source)
@@ -208,7 +154,7 @@ class PrivateLSTD:
         theta = solve_ridge(
             noised[:d] / a, noised[d], self.ridge * d * (mechanism.std * clip / (a * count)) ** 2
         )
-        weights = change * theta if change.ndim == 1 else change.T @ theta
+        weights = self.change_back(theta)
         return Result(
             method="PrivateLSTD",
             promise=opened.certify(
@@ -218,10 +164,7 @@ class PrivateLSTD:
             weights=weights,
             features=self.features,
             settings={
-                "gamma": self.gamma,
-                "reward_range": self.reward_range,
-                "weight_cap": self.weight_cap,
-                "units": count,
+                **self.settings(count),
                 "clip": clip,
                 "matrix_weight": a,
                 "ridge": self.ridge,
@@ -240,17 +183,10 @@ class PrivateLSTD:
         """The value function of `policy`, or of the policy that collected the data."""
         sums = gather_sums(self, data, policy, public=session.public)
         result = self.release(sums, start=start, session=session)
-        weights = result.weights
-        if not session.public or weights is None:
+        if not session.public:
             return result
-        return replace(
-            result,
-            estimate=value_at(self.features, weights, start, data, session.public),
-            diagnostics={
-                "mspbe": mspbe(weights, moments(data, policy, self.features, self.gamma)),
-                "clipped": sums.clipped / sums.count,
-            },
-        )
+        clipped = sums.clipped / sums.count
+        return self.with_diagnostics(result, data, policy, start, clipped=clipped)
 
 
 def clip_factors(units: UnitMoments, a: float, bound: float) -> Floats:

@@ -98,7 +98,7 @@ from privrl.privacy.accounting import calibrate
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
-from privrl.privacy.promise import Budget, Relation
+from privrl.privacy.promise import Budget, Relation, check_gaussian_budget
 from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 # Half of the largest distance between two contributions, and a margin for rounding.
@@ -142,10 +142,7 @@ class PrivateValue:
     """Discrete noise on integer sums: about 8 % more noise, and no assumption on arithmetic."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.budget, Budget):
-            raise InputError("must be a Budget(epsilon, delta).", field="budget")
-        if self.budget.delta == 0.0:
-            raise InputError("must have a delta above 0: the noise is Gaussian.", field="budget")
+        check_gaussian_budget(self.budget)
         checks.positive("weight_cap", self.weight_cap)
         check_discount(self.gamma)
         confidence_level(self.level)
@@ -192,7 +189,7 @@ class PrivateValue:
     def contributions(self, data: Trajectories, policy: Policy | None) -> Floats:
         """x for each person: (units, 8), any two of them at most 2 `BOUND` apart."""
         w, y = self._weights_and_returns(data, policy)
-        rows = mean_by_unit(moments(w, y), np.asarray(data.unit_index), data.num_units)
+        rows = mean_by_unit(moments(w, y), data.unit_index, data.num_units)
         if len(w) > _MOST_TRAJECTORIES:
             owned = np.bincount(data.unit_index, minlength=data.num_units)
             rows = np.where((owned <= _MOST_TRAJECTORIES)[:, None], rows, 0.0)

@@ -24,6 +24,7 @@ from privrl.core.types import Floats
 from privrl.data import FunctionPolicy, Note, Policy, Tabular, Trajectories
 from privrl.data.keys import generator
 from privrl.data.policies import choose
+from privrl.evaluation.steps import check_range
 
 _SUCCESSORS = 4
 
@@ -63,11 +64,7 @@ class Schema:
         for name in ("num_trajectories", "horizon", "num_actions"):
             checks.count(name, getattr(self, name))
         checks.probability("ending", self.ending)
-        low, high = (checks.number("reward_range", one) for one in self.reward_range)
-        if not -np.inf < low < high < np.inf:
-            raise InputError(
-                "must be two finite numbers, the smaller one first.", field="reward_range"
-            )
+        check_range("reward_range", self.reward_range)
         if (self.num_states is None) == (self.low is None or self.high is None):
             raise InputError("Either num_states is needed, or low and high of the states' box.")
         if self.num_states is not None:

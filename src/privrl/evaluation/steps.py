@@ -22,7 +22,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy, Trajectories, TrajectoryStream
-from privrl.data.coverage import check_table, known_states
+from privrl.data.coverage import check_actions, check_table, known_states
 from privrl.data.words import refuse_read_vocabulary
 
 Data = Trajectories | TrajectoryStream
@@ -88,14 +88,7 @@ def logged_probs(data: Trajectories, policy: Policy | None) -> tuple[Floats, Flo
     if policy is None and data.target_probs is None:
         return None
     if policy is not None:
-        if not data.discrete_actions:
-            raise InputError(
-                "The data holds vectors as actions; a policy chooses among finitely many."
-            )
-        if data.num_actions is not None and data.num_actions != policy.num_actions:
-            raise InputError(
-                f"The policy has {policy.num_actions} actions, but the data has {data.num_actions}."
-            )
+        check_actions(policy, data)
         known = known_states(policy, data)
         target = np.asarray(policy.prob(data.states, data.actions), dtype=np.float64)
         target = np.where(known, target, np.nan)
@@ -132,8 +125,8 @@ def steps(
     check_table(features, data)
     moves = data.transitions()
     ratios = importance_ratios(data, policy, cap)[moves.rows]
-    phi = _features(features, moves.states)
-    following = _features(features, moves.next_states)
+    phi = feature_rows(features, moves.states)
+    following = feature_rows(features, moves.next_states)
     counts = np.bincount(moves.trajectories, minlength=data.num_trajectories)
     return Steps(
         phi=phi,
@@ -164,13 +157,28 @@ def check_matrix_size(what: str, rows: int) -> None:
 
 def check_discount(gamma: float) -> float:
     """`gamma` if it is a discount factor: at least 0 and at most 1."""
-    checked = checks.non_negative("gamma", gamma)
-    if checked > 1.0:
-        raise InputError(f"must be at most 1, not {checked:g}.", field="gamma")
-    return checked
+    return checks.share("gamma", gamma)
 
 
-def _features(features: Features, states: Any) -> Floats:
+def check_range(name: str, value: Any) -> tuple[float, float]:
+    """The lowest and the highest of something, a finite distance apart."""
+    try:
+        low, high = (checks.number(name, end) for end in value)
+    except (TypeError, ValueError):
+        low = high = 0.0
+    if not (low < high and np.isfinite(high - low)):
+        raise InputError("must be two finite numbers, the lower first.", field=name)
+    return low, high
+
+
+def check_in_memory(data: object) -> None:
+    """Raise for a stream."""
+    if not isinstance(data, Trajectories):
+        raise InputError("must be Trajectories: load a stream's files as a whole.", field="data")
+
+
+def feature_rows(features: Features, states: Any) -> Floats:
+    """(n, d) features of n states."""
     found = np.asarray(features(states), dtype=np.float64)
     if found.shape != (len(states), features.dimension):
         raise InputError(

@@ -102,3 +102,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         checks.set_checked(self, epsilon=checks.positive, delta=checks.probability)
+
+
+def check_gaussian_budget(budget: object) -> None:
+    """Raise unless it is a budget that can pay for Gaussian noise."""
+    if not isinstance(budget, Budget) or budget.delta == 0.0:
+        raise InputError(
+            "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
+        )

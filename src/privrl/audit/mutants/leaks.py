@@ -152,7 +152,7 @@ MUTANTS = (
             ("evaluation.private_value:PrivateValue.fit", _wrap_fit(_fit_as_public)),
             ("evaluation.private_lstd:PrivateLSTD.fit", _wrap_fit(_fit_as_public)),
             ("evaluation.private_gtd:PrivateGTD.fit", _wrap_fit(_fit_as_public)),
-            ("evaluation.dplsw:DPLSW.fit", _wrap_fit(_fit_as_public)),
+            ("evaluation.dplsw:OutputPerturbation.fit", _wrap_fit(_fit_as_public)),
         ),
         (
             "tests/evaluation/test_private_gtd.py::"
@@ -166,7 +166,7 @@ MUTANTS = (
         "the range of rewards read off the data",
         (
             ("evaluation.private_lstd:PrivateLSTD.fit", _wrap_fit(_fit_with_data_range)),
-            ("evaluation.dplsl:DPLSL.fit", _wrap_fit(_fit_with_data_range)),
+            ("evaluation.dplsw:OutputPerturbation.fit", _wrap_fit(_fit_with_data_range)),
         ),
         (
             "tests/evaluation/test_private_lstd.py::"

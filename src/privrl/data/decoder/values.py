@@ -126,9 +126,8 @@ class Values:
         return np.asarray(values != 0.0)
 
     def _kind(self, chunk: Chunk, role: str, name: str, array: Any) -> Kind:
-        facts, t = self.plan.facts, array.type
-        count = facts.num_states if role == "state" else facts.num_actions
-        words = facts.state_vocabulary if role == "state" else facts.action_vocabulary
+        t = array.type
+        words, count = self.plan.facts.of(role)
         if words is not None:
             self.vocabularies[role] = Vocabulary(list(words), given=True)
             return "word"
@@ -160,8 +159,7 @@ class Values:
     def _index(
         self, chunk: Chunk, role: str, name: str, array: Any
     ) -> tuple[AnyArray, AnyArray | None]:
-        facts = self.plan.facts
-        count = facts.num_states if role == "state" else facts.num_actions
+        count = self.plan.facts.of(role)[1]
         valid = valid_mask(array)
         if pa.types.is_integer(array.type):
             values = to_numpy(array if valid is None else pc.fill_null(array, 0))
@@ -356,8 +354,7 @@ class Values:
             raise InputError(f"gives {name!r} a word, but the column holds numbers.", field="fill")
         number = float(given)  # type: ignore[arg-type]  # `columns` refused what is no number
         if kind == "index":
-            facts = self.plan.facts
-            count = facts.num_states if role == "state" else facts.num_actions
+            count = self.plan.facts.of(role)[1]
             if number != int(number) or not 0 <= number < (count or MOST_VALUES):
                 raise InputError(f"gives {name!r} a value that is no {role}.", field="fill")
             return int(number)

@@ -61,18 +61,15 @@ class Shape:
             named = tuple(f"{role}{name}" for name in field.names)
             return named[0] if field.count is not None else named
 
+        single = ("time", "user", "behavior_prob", "target_prob", "terminated", "truncated")
+        named = {role: role for role in single if isinstance(getattr(asked, role), str)}
         return ColumnPlan(
             trajectory="trajectory",
             state=entries("state", self.state),
             action=entries("action", self.action),
             reward="reward",
-            time=None if asked.time is None else "time",
-            user=None if asked.user is None else "user",
-            behavior_prob=None if asked.behavior_prob is None else "behavior_prob",
-            target_prob=None if asked.target_prob is None else "target_prob",
-            terminated="terminated" if isinstance(asked.terminated, str) else None,
-            truncated="truncated" if isinstance(asked.truncated, str) else None,
             next_state=None if asked.next_state is None else entries("next", self.state),
+            **named,  # type: ignore[arg-type]
         )
 
 
@@ -129,7 +126,7 @@ def text_shape(paths: list[Path], asked: ColumnPlan) -> Shape:
             )
     field = {}
     for role, names in (("state", asked.state), ("action", asked.action)):
-        words, count = _declared_vocabulary(asked, role)
+        words, count = asked.facts.of(role)
         columns = (names,) if isinstance(names, str) else names
         field[role] = Field(columns, count, words, len(columns))
     users: Ids | None = None if asked.user is None else "text"
@@ -161,7 +158,7 @@ def _shape(file: str, schema: Any, asked: ColumnPlan) -> Shape:
         return "whole"
 
     def field(role: str, names: str | tuple[str, ...]) -> Field:
-        words, count = _declared_vocabulary(asked, role)
+        words, count = asked.facts.of(role)
         columns = (names,) if isinstance(names, str) else names
         for name in columns:
             held = kind(name)
@@ -237,15 +234,6 @@ def fill_value(asked: ColumnPlan, field: Field, column: str) -> float:
     if field.count is None:
         return number
     return number if number.is_integer() and 0 <= number < min(field.count, MOST_VALUES) else np.nan
-
-
-def _declared_vocabulary(
-    asked: ColumnPlan, role: str
-) -> tuple[tuple[Word, ...] | None, int | None]:
-    facts = asked.facts
-    if role == "state":
-        return facts.state_vocabulary, facts.num_states
-    return facts.action_vocabulary, facts.num_actions
 
 
 def _is_text(kind: Any) -> bool:

@@ -1,7 +1,7 @@
 """Trajectories put together from checked blocks of rows, with notes on what was done to them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,18 @@ class ColumnBuffer:
     The length comes from a file's footer, which may be wrong: then the batches are kept apart.
     """
 
-    def __init__(self, capacity: int | None) -> None:
+    def __init__(self, capacity: int | None = None) -> None:
         self._capacity = capacity
         self._whole: AnyArray | None = None
         self._parts: list[AnyArray] = []
         self._filled = 0
+
+    @classmethod
+    def of(cls, values: AnyArray) -> "ColumnBuffer":
+        """One that holds these."""
+        made = cls()
+        made.add(values)
+        return made
 
     def add(self, values: AnyArray) -> None:
         if self._whole is None and self._capacity is not None:
@@ -55,6 +62,35 @@ class ColumnBuffer:
         return np.concatenate(self._parts)
 
 
+@dataclass
+class RowBuffer:
+    """Checked rows that have not been made trajectories yet; `capacity` as for a column."""
+
+    decoder: Decoder
+    capacity: int | None = None
+    rows: int = 0
+    columns: dict[str, ColumnBuffer] = field(default_factory=dict)
+    owned: dict[str, ColumnBuffer] = field(default_factory=dict)
+    starts: ColumnBuffer = field(default_factory=ColumnBuffer)
+
+    def add(self, chunk: Chunk) -> None:
+        """The rows of a chunk, of which there must be some."""
+        block = self.decoder.block(chunk)
+        for name, values in block.columns.items():
+            self.columns.setdefault(name, ColumnBuffer(self.capacity)).add(values)
+        for name, values in block.per_trajectory.items():
+            self.owned.setdefault(name, ColumnBuffer()).add(values)
+        self.starts.add(block.starts + self.rows)
+        self.rows += block.rows
+
+    def close(self, title: str) -> None:
+        """No rows follow."""
+        if self.decoder.rows == 0:
+            raise InputError(f"{title} has no rows.")
+        for name, values in self.decoder.close().items():
+            self.owned[name].add(values)
+
+
 def load(
     chunks: Iterator[Chunk],
     checked: ColumnPlan,
@@ -65,29 +101,16 @@ def load(
     """All rows checked and put together; `capacity` is how many there are, if that is known."""
     if sort:
         chunks, capacity = sorted_chunks(chunks, checked), None
-    decoder = Decoder(checked)
-    columns: dict[str, ColumnBuffer] = {}
-    owned: dict[str, list[AnyArray]] = {}
-    starts: list[AnyArray] = []
+    buffer = RowBuffer(Decoder(checked), capacity)
     for chunk in chunks:
-        if chunk.batch.num_rows == 0:
-            continue
-        before = decoder.rows
-        block = decoder.block(chunk)
-        for name, values in block.columns.items():
-            columns.setdefault(name, ColumnBuffer(capacity)).add(values)
-        starts.append(block.starts + before)
-        for name, values in block.per_trajectory.items():
-            owned.setdefault(name, []).append(values)
-    if decoder.rows == 0:
-        raise InputError(f"{title} has no rows.")
-    for name, values in decoder.close().items():
-        owned[name].append(values)
+        if chunk.batch.num_rows:
+            buffer.add(chunk)
+    buffer.close(title)
     return build_trajectories(
-        decoder,
-        np.concatenate([*starts, [decoder.rows]]),
-        {name: column.to_array() for name, column in columns.items()},
-        {name: np.concatenate(parts) for name, parts in owned.items()},
+        buffer.decoder,
+        np.append(buffer.starts.to_array(), buffer.rows),
+        {name: column.to_array() for name, column in buffer.columns.items()},
+        {name: column.to_array() for name, column in buffer.owned.items()},
         sort,
     )
 
