@@ -10,29 +10,13 @@ import sys
 import traceback
 import warnings
 from contextlib import suppress
+from importlib import import_module
 from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from privrl import __version__
-from privrl.cli import (
-    audit,
-    budget,
-    check,
-    demo,
-    evaluate,
-    init,
-    keygen,
-    ledger,
-    limits,
-    report,
-    risk,
-    sign,
-    sweep,
-    train,
-    verify,
-)
 from privrl.cli.option_names import Command
 from privrl.cli.printing import begin, refuse, say
 from privrl.core import compilation
@@ -161,21 +145,17 @@ def _top(
     """Differentially private reinforcement learning."""
 
 
-app.command()(budget.budget)
-app.command()(verify.verify)
-app.command()(keygen.keygen)
-app.command()(sign.sign)
-app.command()(audit.audit)
-app.command()(limits.limits)
-app.command()(init.init)
-app.command("check")(check.check)
-app.command("evaluate")(evaluate.evaluate)
-app.command()(report.report)
-app.command()(risk.risk)
-app.command("sweep")(sweep.sweep_command)
-app.command()(demo.demo)
-app.add_typer(ledger.ledger_app, name="ledger", help="What a population of people has paid.")
-app.add_typer(train.train_app, name="train", help="Learn a policy privately: say which learner.")
-for group in (app, ledger.ledger_app):
-    for command in group.registered_commands:
-        command.cls = Command
+# A module for each command, in which a function has its name.
+_COMMANDS = "budget verify keygen sign audit limits init check evaluate report risk sweep demo"
+for _name in _COMMANDS.split():
+    _module = import_module(f"privrl.cli.{_name}")
+    app.command(_name, cls=Command)(
+        getattr(_module, f"{_name}_command", None) or vars(_module)[_name]
+    )
+for _name, _about in (
+    ("ledger", "What a population of people has paid."),
+    ("train", "Learn a policy privately: say which learner."),
+):
+    app.add_typer(
+        getattr(import_module(f"privrl.cli.{_name}"), f"{_name}_app"), name=_name, help=_about
+    )

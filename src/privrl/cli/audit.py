@@ -7,39 +7,39 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from privrl.cli.common import Json, progress
-from privrl.cli.printing import say, say_json
+from privrl.cli.printing import answer, say
 
 if TYPE_CHECKING:
     from privrl.audit import Audit, CanaryAudit
-    from privrl.audit.mutations import Finding
 
 
 def audit(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[TARGET]...",
             help="Names from --list, or yours as module:name.",
             show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Attack all that ships.")] = False,
+    everything: Annotated[bool, Option("--all", help="Attack all that ships.")] = False,
     mutants: Annotated[
         bool,
-        typer.Option("--mutants", help="Attack mutants of what ships, which must be caught."),
+        Option("--mutants", help="Attack mutants of what ships, which must be caught."),
     ] = False,
-    names: Annotated[bool, typer.Option("--list", help="Print what can be attacked.")] = False,
+    names: Annotated[bool, Option("--list", help="Print what can be attacked.")] = False,
     runs: Annotated[
-        int | None, typer.Option(help="Runs in each world.", show_default="the target's own")
+        int | None, Option(help="Runs in each world.", show_default="the target's own")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="How sure the bounds are.")] = 0.95,
+    confidence: Annotated[float, Option(help="How sure the bounds are.")] = 0.95,
     false_alarm: Annotated[
         float,
-        typer.Option(help="How often a promise that is kept is called refuted, at most."),
+        Option(help="How often a promise that is kept is called refuted, at most."),
     ] = 1e-6,
-    jobs: Annotated[int, typer.Option(help="Processes that attack targets side by side.")] = 1,
+    jobs: Annotated[int, Option(help="Processes that attack targets side by side.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Attack mechanisms and whole fits, and bound their epsilon from below.
@@ -55,15 +55,12 @@ def audit(
     from privrl.audit import mutations
     from privrl.audit.catalogue import find, load
     from privrl.audit.mutants import MUTANTS
+    from privrl.audit.text import audit_lines
     from privrl.privacy import InputError
 
     listed = load()
     if names:
-        if as_json:
-            say_json(list(listed))
-        else:
-            say(*listed)
-        return
+        return answer(as_json, list(listed), *listed)
     chosen = {name: find(name) for name in [*(targets or []), *(listed if everything else [])]}
     if not chosen and not mutants:
         raise InputError("Say what to attack: --all, --mutants, or names from --list.")
@@ -91,17 +88,13 @@ def audit(
         raise InputError(failed[0])
     bad = sum(item.is_refuted for item in found) + sum(not item.is_caught for item in mutated)
     bad += len(failed)
-    if as_json:
-        say_json(
-            {
-                "audits": [item.to_dict() for item in found],
-                "mutants": [item.to_dict() for item in mutated],
-                "errors": failed,
-                "failed": bad,
-            }
-        )
-    else:
-        _show_audits(found, mutated, false_alarm)
+    told = {
+        "audits": [item.to_dict() for item in found],
+        "mutants": [item.to_dict() for item in mutated],
+        "errors": failed,
+        "failed": bad,
+    }
+    answer(as_json, told, *audit_lines(found, mutated, false_alarm))
     for sentence in failed:  # what the others came to is shown all the same
         say(f"privrl: {sentence}", aside=True)
     if bad:
@@ -131,64 +124,3 @@ def _run_audit(name: str, given: dict[str, Any]) -> "Audit | CanaryAudit | str":
         return audit_target(find(name)(), **given)
     except PrivRLError as error:
         return error.text  # which keeps the options that it names
-
-
-def _show_audits(
-    found: "list[Audit | CanaryAudit]", mutated: "list[Finding]", false_alarm: float
-) -> None:
-    wide = max(len(item.target) for item in [*found, *(one.found for one in mutated)]) + 1
-    if found:
-        say(f"{'target':<{wide}}{'delta':>7}{'promised':>9}{'shown':>7}{'shaped':>8}")
-        for item in found:
-            delta = f"{item.delta:.0e}" if item.delta else "0"
-            say(
-                f"{item.target:<{wide}}{delta:>7}{item.certified:>9.4g}{item.epsilon:>7.3g}"
-                f"{_gaussian_epsilon(item):>8}"
-            )
-            say(f"  {_verdict(item)}{_failure_note(item)}")
-            if item.warning is not None:
-                say(f"  warning: {item.warning}")
-    if mutated:
-        if found:
-            say("")
-        say(f"{'mutant':<{wide}}{'promised':>9}{'shown':>7}{'shaped':>8}  verdict")
-        for name in dict.fromkeys(one.mutant for one in mutated):
-            say(f"{name}:")
-            for one in (item for item in mutated if item.mutant == name):
-                verdict = "caught" if one.is_caught else "NOT CAUGHT"
-                say(
-                    f"{' ' + one.found.target:<{wide}}{one.found.certified:>9.4g}"
-                    f"{one.found.epsilon:>7.3g}{_gaussian_epsilon(one.found):>8}  {verdict}"
-                )
-    sure = f"{100 * (found or [one.found for one in mutated])[0].confidence:.6g} %"
-    say("")
-    say(f"shown: no smaller epsilon is true, with confidence {sure}.")
-    say("shaped: the same if the privacy loss is Gaussian in shape, an assumption.")
-    say("verdict: whether the attack contradicts delta(epsilon) at any epsilon.")
-    if found:
-        say(f"A promise that is kept is called refuted at a rate of {false_alarm:g} at most. What")
-        say("is not refuted is not proven: another attack might show more.")
-    if any(item.verdict == "inconclusive" for item in found):
-        say("inconclusive: so few runs could not have shown what is promised to be broken.")
-
-
-def _verdict(item: "Audit | CanaryAudit") -> str:
-    """The verdict, and what the audit could have shown."""
-    if item.is_refuted:
-        return "REFUTED"
-    could = f"could have shown up to {item.could_show:.3g}"
-    factor: float | None = getattr(item, "would_catch", None)
-    if factor:
-        could += f", or noise x {factor:.2g}"
-    return f"{item.verdict.value} ({could})"
-
-
-def _failure_note(item: "Audit | CanaryAudit") -> str:
-    """That runs ended in errors, if they did."""
-    failures: tuple[float, float] = getattr(item, "failures", (0.0, 0.0))
-    return f" ({max(failures):.1%} of runs failed)" if any(failures) else ""
-
-
-def _gaussian_epsilon(item: "Audit | CanaryAudit") -> str:
-    fit = getattr(item, "gaussian", None)
-    return f"{fit.epsilon:.3g}" if fit is not None and item.delta else "-"

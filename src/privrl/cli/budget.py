@@ -3,37 +3,35 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json
+from privrl.cli.printing import answer
 
 if TYPE_CHECKING:
-    from privrl.privacy import Claim, Event, Relation
+    from privrl.privacy import Event, Relation
 
 
 def budget(
     what: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[EVENT]... | [NAME=VALUE]...",
             help="Events as in Python, a ? for the number to find; with --claim, its parameters.",
             show_default=False,
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="How much may be spent.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The delta it is stated at.")] = None,
-    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
+    epsilon: Annotated[float | None, Option(help="How much may be spent.")] = None,
+    delta: Annotated[float | None, Option(help="The delta it is stated at.")] = None,
+    relation: Annotated[str, Option(help="What a neighbour is.")] = "replace-one",
     unit: Annotated[
-        str | None, typer.Option(help="Who is protected, for --save.", show_default=False)
+        str | None, Option(help="Who is protected, for --save.", show_default=False)
     ] = None,
     claim: Annotated[
-        str | None, typer.Option(help="A paper's formula beside its certificate; or all.")
+        str | None, Option(help="A paper's formula beside its certificate; or all.")
     ] = None,
-    reward_radius: Annotated[
-        float | None, typer.Option(help="For reward-radius and --save.")
-    ] = None,
-    save: Annotated[Path | None, typer.Option(help="Write a certificate of this plan.")] = None,
+    reward_radius: Annotated[float | None, Option(help="For reward-radius and --save.")] = None,
+    save: Annotated[Path | None, Option(help="Write a certificate of this plan.")] = None,
     as_json: Json = False,
 ) -> None:
     """Epsilon from noise, noise from epsilon, a paper's claim beside its certificate.
@@ -53,10 +51,8 @@ def budget(
         if claim == "all":
             if given or epsilon is not None or delta is not None:
                 raise InputError("--claim all shows every claim as printed: it takes no numbers.")
-            _show_claims(as_json)
-            return
-        _show_claim(claim, given, epsilon, delta, as_json)
-        return
+            return _show_claims(as_json)
+        return _show_claim(claim, given, epsilon, delta, as_json)
     if not given:
         raise InputError("Say what was released, for example: privrl budget 'Gaussian(1, 1)'.")
     wanted = Relation.parse(relation)
@@ -77,26 +73,21 @@ def budget(
         spent = accounting.delta(events, epsilon, wanted)
         _show({"epsilon": epsilon, "delta": spent, "relation": wanted.value}, events, as_json)
         return
-    found = accounting.account(events, delta or 0.0, wanted)
-    answer: dict[str, Any] = {} if unknown is None else {"?": unknown}
-    answer |= {"epsilon": found.epsilon, "delta": found.delta, "relation": wanted.value}
+    cost = accounting.account(events, delta or 0.0, wanted)
+    found: dict[str, Any] = {} if unknown is None else {"?": unknown}
+    found |= {"epsilon": cost.epsilon, "delta": cost.delta, "relation": wanted.value}
     if epsilon is not None and unknown is None:
-        answer["within budget"] = found.epsilon <= epsilon
-    answer["accountant"] = found.method
+        found["within budget"] = cost.epsilon <= epsilon
+    found["accountant"] = cost.method
     if save is not None:
-        _save(events, found.delta, wanted, unit, reward_radius, save)
-        answer["certificate"] = str(save)
-    _show(answer, events, as_json)
+        _save(events, cost.delta, wanted, unit, reward_radius, save)
+        found["certificate"] = str(save)
+    _show(found, events, as_json)
 
 
-def _show(answer: dict[str, Any], events: "list[Event]", as_json: bool) -> None:
-    if as_json:
-        say_json({**answer, "events": [event.to_dict() for event in events]})
-        return
-    for event in events:
-        say(event)
-    for name, value in answer.items():
-        say(f"  {name:<14}{_format_number(value)}")
+def _show(found: dict[str, Any], events: "list[Event]", as_json: bool) -> None:
+    lines = [*map(str, events), *(f"  {n:<14}{_format_number(v)}" for n, v in found.items())]
+    answer(as_json, {**found, "events": [event.to_dict() for event in events]}, *lines)
 
 
 def _format_number(value: object) -> str:
@@ -145,10 +136,7 @@ def _show_claim(
         if option is not None:
             parameters[key] = option
     made = claims.claim(name, parameters)
-    if as_json:
-        say_json(made.to_dict())
-    else:
-        _print_claim(made)
+    answer(as_json, made.to_dict(), *made.card().split("\n"))
 
 
 def _show_claims(as_json: bool) -> None:
@@ -156,19 +144,15 @@ def _show_claims(as_json: bool) -> None:
     from privrl.privacy import claims
 
     made = {name: formula() for name, formula in claims.CLAIMS.items()}
-    if as_json:
-        say_json({name: item.to_dict() for name, item in made.items()})
-        return
-    say("Privacy as claimed by five papers, and as certified for the same noise.")
-    say("")
-    say(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
+    lines = ["Privacy as claimed by five papers, and as certified for the same noise.", ""]
+    lines.append(f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}")
     for name, item in made.items():
         scope = item.scope.split(",")[0]
         certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
         delta = f"{item.delta:.0e}" if item.delta else "0"
-        say(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
-    say("")
-    say("Why they differ: privrl budget --claim xie2019 (or another name above).")
+        lines.append(f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}")
+    lines += ["", "Why they differ: privrl budget --claim xie2019 (or another name above)."]
+    answer(as_json, {name: item.to_dict() for name, item in made.items()}, *lines)
 
 
 def _parameter(text: str) -> tuple[str, float | int | bool]:
@@ -185,24 +169,3 @@ def _parameter(text: str) -> tuple[str, float | int | bool]:
         except ValueError:
             continue
     raise InputError(f"must be a number, not {value!r}.", field=name)
-
-
-def _print_claim(made: "Claim") -> None:
-    import textwrap
-
-    certified = made.certified
-    rows = [("", "claimed", "certified")]
-    rows.append(
-        ("epsilon", f"{made.epsilon:.4g}", f"{certified.epsilon:.4g}" if certified else "-")
-    )
-    rows.append(("delta", f"{made.delta:.3g}", f"{certified.delta:.3g}" if certified else "-"))
-    say(*textwrap.wrap(f"{made.source}, for {made.scope}", 78))
-    say("  " + ", ".join(f"{k} {v:.6g}" for k, v in made.details.items()))
-    for head, left, right in rows:
-        say(f"  {head:<9}{left:>12}{right:>12}")
-    why = f"Not a certificate: {made.why_not}"
-    covers = (
-        f"The certified figure: {made.covers}" if certified else f"None certified: {made.covers}"
-    )
-    for text in (why, covers):
-        say(*textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="  "))

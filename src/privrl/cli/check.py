@@ -4,7 +4,7 @@ from typing import Any
 
 from privrl.cli.common import progress
 from privrl.cli.derived import function
-from privrl.cli.printing import say, say_json
+from privrl.cli.printing import answer
 from privrl.run.specs.base import RunOptions
 from privrl.run.specs.table import EvaluateOptions, TableOptions
 
@@ -24,11 +24,9 @@ def _check(given: dict[str, Any]) -> None:
     with progress(None) as advance:
         advance("loading")
         found = Request.of(given, config).check()
-    if as_json:
-        say_json({"valid": True, "private": True, **found.counts})
-        return
-    say(*found.words.split("\n"))
-    say("The table is valid. This is about private data: keep it to yourself.")
+    told = "The table is valid. This is about private data: keep it to yourself."
+    counts = {"valid": True, "private": True, **found.counts}
+    answer(as_json, counts, *found.words.split("\n"), told)
 
 
 def _options() -> list[Any]:

@@ -3,21 +3,16 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from privrl.cli.common import (
-    Json,
-    progress,
-)
+from privrl.cli.common import Json, progress
 from privrl.cli.evaluate import run_evaluation
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to put the data and the run.")] = Path(
-        "privrl-demo"
-    ),
-    people: Annotated[int, typer.Option(help="How many patients to make up.")] = 6000,
-    seed: Annotated[int, typer.Option(help="Which patients; the noise is always fresh.")] = 0,
+    out: Annotated[Path, Option(help="Where to put the data and the run.")] = Path("privrl-demo"),
+    people: Annotated[int, Option(help="How many patients to make up.")] = 6000,
+    seed: Annotated[int, Option(help="Which patients; the noise is always fresh.")] = 0,
     as_json: Json = False,
 ) -> None:
     """A made-up HIV clinic: is the new protocol better, and what does it say of each patient?"""

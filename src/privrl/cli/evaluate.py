@@ -12,7 +12,7 @@ import typer
 
 from privrl.cli.common import progress, refuse_options
 from privrl.cli.derived import function
-from privrl.cli.printing import say, say_json, shell_quote
+from privrl.cli.printing import answer, say, shell_quote
 from privrl.run.specs.base import RunOptions, option
 from privrl.run.specs.table import EvaluateOptions
 
@@ -76,11 +76,7 @@ def run_evaluation(
     new = unused or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     if dry_run:
         found = trial.dry_run(asked, out or new, ledger, name or (out or new).resolve().name)
-        if as_json:
-            say_json(found.to_dict())
-        else:
-            say(*found.lines())
-        return
+        return answer(as_json, found.to_dict(), *found.lines())
     with (
         files.create_unique_folder(new) if out is None else nullcontext(out) as folder,
         reserve_folder(folder),
@@ -190,11 +186,10 @@ def _resume_hint(folder: Path) -> str:
     )
 
 
-def _show(study: "Study", as_json: bool, **more: Any) -> None:
-    if as_json:
-        say_json({**study.to_dict(), **more})
-    else:
-        say(*_study_lines(study))
+def _show(study: "Study", as_json: bool, *more: str, **others: Any) -> None:
+    from privrl.report.text import study_lines
+
+    answer(as_json, {**study.to_dict(), **others}, *study_lines(study), *more)
 
 
 def _print_study(study: "Study", written: dict[str, Path], folder: Path, as_json: bool) -> None:
@@ -202,11 +197,8 @@ def _print_study(study: "Study", written: dict[str, Path], folder: Path, as_json
     from privrl.privacy import InputError
 
     try:
-        if as_json:
-            _show(study, as_json, files={k: str(v) for k, v in written.items()})
-        else:
-            _show(study, as_json)
-            say(f"The report is {shell_quote(written['report'])}.")
+        told = {name: str(path) for name, path in written.items()}
+        _show(study, as_json, f"The report is {shell_quote(told['report'])}.", files=told)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -226,58 +218,3 @@ def _ray_gather(address: str) -> Any:
     from privrl.run.cluster import gather
 
     return partial(gather, workers="ray" if address == "local" else address)
-
-
-def _study_lines(study: "Study") -> list[str]:
-    """The figures, and what they promise, for a screen of 79 columns."""
-    import textwrap
-
-    from privrl.core.text import printable, quote_name
-
-    main = study.main
-    level = f"{100 * main.interval.level:g} %" if main.interval else ""
-    lines = textwrap.wrap(printable(quote_name(study.title)), 78)
-    lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
-    names = {
-        "target": study.target_name,
-        "behavior": study.behavior_name,
-        "difference": "difference",
-    }
-    for key, label in names.items():
-        found = main.details.get(key)
-        if found is None and key == "target" and main.interval is not None:
-            found = {"estimate": main.estimate, "interval": main.interval.to_dict()}
-        if found is not None:
-            ends = [found["interval"][end] for end in ("low", "high")]
-            lines.append(_row(label, found["estimate"], *ends))
-    others = [one for one in study.results[1:] if one.estimate is not None]
-    if others:
-        lines.append(f"  {quote_name(study.target_name[:40])}, by other estimators:")
-    for one in others:
-        held = one.interval
-        if held is None:
-            apart = main.interval is not None and not (
-                main.interval.low <= (one.estimate or 0.0) <= main.interval.high
-            )
-            remark = "  no interval, and outside of the one above" if apart else "  no interval"
-            lines.append(_row(one.method, one.estimate) + remark)
-        else:
-            lines.append(_row(one.method, one.estimate, held.low, held.high))
-    notes = list(study.notes)
-    if study.certificate is None:
-        notes.insert(0, "Not private: the data was declared public.")
-    else:
-        made = study.certificate
-        promise = f"Certified: epsilon {made.epsilon:.4g} at delta {made.delta:g}, {made.unit}, "
-        notes.insert(0, promise + f"{made.relation}.")
-    for note in notes:
-        # Further in where a note goes on, so that no name in it begins what looks like another.
-        lines += textwrap.wrap(printable(note), 78, initial_indent="  ", subsequent_indent=" " * 4)
-    return lines
-
-
-def _row(label: str, *numbers: float | None) -> str:
-    from privrl.core.text import quote_name
-
-    figures = ("-" if x is None else format(x, ".4g") for x in numbers)
-    return f"  {quote_name(label[:21]):<22}" + "".join(f" {text:>9}" for text in figures)

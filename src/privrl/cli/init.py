@@ -3,17 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shell_quote
+from privrl.cli.printing import answer, shell_quote
 
 
 def init(
-    table: Annotated[
-        list[str], typer.Argument(help="Parquet or CSV files, a pattern, or a folder.")
-    ],
-    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("job.toml"),
+    table: Annotated[list[str], Argument(help="Parquet or CSV files, a pattern, or a folder.")],
+    out: Annotated[Path, Option(help="Where to write.")] = Path("job.toml"),
     as_json: Json = False,
 ) -> None:
     """Write a commented configuration for privrl evaluate, from the columns of a table.
@@ -23,8 +21,5 @@ def init(
     from privrl.run.job_file import write_job
 
     written = shell_quote(write_job(table, out))
-    if as_json:
-        say_json({"job": str(out)})
-        return
-    say(f"Wrote {written}. Check every line, say what is missing, and try it:")
-    say(f"  privrl evaluate --config {written} --dry-run")
+    told = f"Wrote {written}. Check every line, say what is missing, and try it:"
+    answer(as_json, {"job": str(out)}, told, f"  privrl evaluate --config {written} --dry-run")

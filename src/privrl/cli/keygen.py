@@ -1,19 +1,16 @@
 """`privrl keygen`: a pair of keys by which certificates are signed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shell_quote
-
-if TYPE_CHECKING:
-    pass
+from privrl.cli.printing import answer, shell_quote
 
 
 def keygen(
-    key: Annotated[Path, typer.Argument(help="Where to put the private key.", metavar="KEY")],
+    key: Annotated[Path, Argument(help="Where to put the private key.", metavar="KEY")],
     as_json: Json = False,
 ) -> None:
     """Make a pair of keys for `privrl sign`: KEY, for its owner only, and KEY.pub, for others."""
@@ -21,7 +18,5 @@ def keygen(
 
     public = signing.make_key(key)
     told = {"private_key": str(key), "public_key": str(public), "key": signing.public_key(public)}
-    if as_json:
-        say_json(told)
-    else:
-        say(f"Made {shell_quote(key)} (keep it) and {shell_quote(public)} (give it away).")
+    made = f"Made {shell_quote(key)} (keep it) and {shell_quote(public)} (give it away)."
+    answer(as_json, told, made)

@@ -4,26 +4,28 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shell_quote
+from privrl.cli.option_names import Command
+from privrl.cli.printing import answer, say, say_json, shell_quote
 
 ledger_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="LEDGER")]
+LedgerPath = Annotated[Path, Argument(help="The ledger's file.", metavar="LEDGER")]
 
 
-@ledger_app.command("create")
+@ledger_app.command("create", cls=Command)
 def ledger_create(
     path: LedgerPath,
-    population: Annotated[str, typer.Option(help="Whose data it is about.")],
-    unit: Annotated[str, typer.Option(help="Who is protected.")] = "user",
-    relation: Annotated[str, typer.Option(help="What a neighbour is.")] = "replace-one",
-    people: Annotated[int | None, typer.Option(help="How many there are, if public.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The most that may be spent.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The delta of that limit.")] = None,
+    population: Annotated[str, Option(help="Whose data it is about.")],
+    unit: Annotated[str, Option(help="Who is protected.")] = "user",
+    relation: Annotated[str, Option(help="What a neighbour is.")] = "replace-one",
+    people: Annotated[int | None, Option(help="How many there are, if public.")] = None,
+    epsilon: Annotated[float | None, Option(help="The most that may be spent.")] = None,
+    delta: Annotated[float | None, Option(help="The delta of that limit.")] = None,
     filter: Annotated[
-        str | None, typer.Option(help="How the limit is kept: renyi, gaussian or sum.")
+        str | None, Option(help="How the limit is kept: renyi, gaussian or sum.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -42,21 +44,16 @@ def ledger_create(
         filter=filter,
     ) as ledger:
         about = ledger.about.to_dict()
-    if as_json:
-        say_json(about)
-    else:
-        say(f"Made the ledger {shell_quote(path)} of {population!r}.")
+    answer(as_json, about, f"Made the ledger {shell_quote(path)} of {population!r}.")
 
 
-@ledger_app.command("show")
+@ledger_app.command("show", cls=Command)
 def ledger_show(
     path: LedgerPath,
     delta: Annotated[
-        float | None, typer.Option(help="The delta to state epsilon at; the limit's by default.")
+        float | None, Option(help="The delta to state epsilon at; the limit's by default.")
     ] = None,
-    newest: Annotated[
-        int, typer.Option("--runs", help="How many runs to list; the newest.", min=0)
-    ] = 20,
+    newest: Annotated[int, Option("--runs", help="How many runs to list; the newest.", min=0)] = 20,
     as_json: Json = False,
 ) -> None:
     """What was spent, by whom, and what is left."""
@@ -70,10 +67,9 @@ def ledger_show(
         told = ledger.summary(stated_at, newest)
         about = ledger.about
     if as_json:
-        answer = {**about.to_dict(), "delta": stated_at, "epsilon": told.epsilon}
-        answer |= {"left": told.left, "runs": told.newest, "runs_in_all": told.runs}
-        say_json({**answer, "entries": told.entries})
-        return
+        shown = {**about.to_dict(), "delta": stated_at, "epsilon": told.epsilon}
+        shown |= {"left": told.left, "runs": told.newest, "runs_in_all": told.runs}
+        return say_json({**shown, "entries": told.entries})
 
     def format_epsilon(epsilon: float | None) -> str:
         return "more than can be stated" if epsilon is None else f"{epsilon:.4g}"
@@ -96,16 +92,16 @@ def ledger_show(
         say(f"    and {told.runs - len(told.newest)} earlier runs: say --runs {told.runs}")
 
 
-@ledger_app.command("check")
+@ledger_app.command("check", cls=Command)
 def ledger_check(
     path: LedgerPath,
     certificate: Annotated[
         list[Path] | None,
-        typer.Option(help="A certificate that must have been issued on the way; or several."),
+        Option(help="A certificate that must have been issued on the way; or several."),
     ] = None,
     anchor: Annotated[
         Path | None,
-        typer.Option(help="A file of earlier states, kept elsewhere; this state is added to it."),
+        Option(help="A file of earlier states, kept elsewhere; this state is added to it."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -127,16 +123,15 @@ def ledger_check(
     lost = [name for name, found in held.items() if not found]
     if anchored is False and not lost:
         lost = [str(anchor)]
-    if as_json:
-        answer = {"checked": True, "entries": checked, "rolled_back": bool(lost)}
-        say_json({**answer, "certificates": held, "anchor": anchored})
-    else:
-        say(f"{shell_quote(path)}: {checked} entries, unbroken, each at the cost of its events.")
-        for name in held:
-            if name not in lost:
-                say(f"It went through the state that {shell_quote(name)} was issued at.")
-        if anchored:
-            say(f"It went through all states in {shell_quote(anchor)}, which has this one now.")
+    told = {"checked": True, "entries": checked, "rolled_back": bool(lost)}
+    lines = [f"{shell_quote(path)}: {checked} entries, unbroken, each at the cost of its events."]
+    for name in [one for one in held if one not in lost]:
+        lines.append(f"It went through the state that {shell_quote(name)} was issued at.")
+    if anchored:
+        lines.append(
+            f"It went through all states in {shell_quote(anchor)}, which has this one now."
+        )
+    answer(as_json, {**told, "certificates": held, "anchor": anchored}, *lines)
     if lost:
         say(
             f"privrl: {shell_quote(path)} has not the entries that {shell_quote(lost[0])} "
@@ -148,7 +143,7 @@ def ledger_check(
         raise typer.Exit(1)
 
 
-@ledger_app.command("export")
+@ledger_app.command("export", cls=Command)
 def ledger_export(path: LedgerPath) -> None:
     """Print the whole ledger as JSON."""
     from privrl.privacy import Ledger
@@ -157,10 +152,10 @@ def ledger_export(path: LedgerPath) -> None:
         say_json(ledger.to_dict(), indent=2)
 
 
-@ledger_app.command("import")
+@ledger_app.command("import", cls=Command)
 def ledger_import(
     path: LedgerPath,
-    source: Annotated[Path, typer.Argument(help="A ledger as JSON.", metavar="JSON")],
+    source: Annotated[Path, Argument(help="A ledger as JSON.", metavar="JSON")],
     as_json: Json = False,
 ) -> None:
     """Make a ledger from its JSON form, if its chain is unbroken."""
@@ -169,7 +164,4 @@ def ledger_import(
 
     with Ledger.from_dict(files.load_json(source), path) as ledger:
         entries = len(ledger)
-    if as_json:
-        say_json({"entries": entries})
-    else:
-        say(f"Made {shell_quote(path)} with {entries} entries.")
+    answer(as_json, {"entries": entries}, f"Made {shell_quote(path)} with {entries} entries.")

@@ -34,6 +34,14 @@ def say_json(value: Any, indent: int | None = None) -> None:
     print(json.dumps(value, indent=indent, ensure_ascii=True))  # noqa: T201 (the one place for JSON)
 
 
+def answer(as_json: bool, value: Any, *lines: object) -> None:
+    """Print what a command found: as JSON, or as lines for people."""
+    if as_json:
+        say_json(value)
+    else:
+        say(*lines)
+
+
 _output = {"json": False, "written": False}
 
 

@@ -3,18 +3,16 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from privrl.cli.common import (
-    Json,
-)
-from privrl.cli.printing import say, say_json, shell_quote
+from privrl.cli.common import Json
+from privrl.cli.printing import answer, shell_quote
 
 
 def report(
-    run_folder: Annotated[Path, typer.Argument(help="A run's folder, with its study.json.")],
+    run_folder: Annotated[Path, Argument(help="A run's folder, with its study.json.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where to write; by default report.html in the folder.")
+        Path | None, Option(help="Where to write; by default report.html in the folder.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -44,7 +42,4 @@ def report(
         # Details of results are of any form; those that were edited need not fit together.
         held = str(run_folder / "study.json")
         raise InputError(f"{held!r} is damaged: what it holds cannot be shown.") from None
-    if as_json:
-        say_json({"report": str(target)})
-    else:
-        say(f"The report is {shell_quote(target)}.")
+    answer(as_json, {"report": str(target)}, f"The report is {shell_quote(target)}.")

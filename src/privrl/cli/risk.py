@@ -4,27 +4,27 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shell_quote
+from privrl.cli.printing import answer, shell_quote
 
 
 def risk(
     outcomes: Annotated[
         str | None,
-        typer.Option(help="Each with its probability, by commas, such as 20:0.05,0:0.95."),
+        Option(help="Each with its probability, by commas, such as 20:0.05,0:0.95."),
     ] = None,
     samples: Annotated[
         str | None,
-        typer.Option(help="Outcomes that are equally likely, by commas, such as -1,0,4."),
+        Option(help="Outcomes that are equally likely, by commas, such as -1,0,4."),
     ] = None,
     prospect: Annotated[
         str | None,
-        typer.Option(help="neutral, tversky-kahneman, rajabi2022, or a file .json."),
+        Option(help="neutral, tversky-kahneman, rajabi2022, or a file .json."),
     ] = None,
     page: Annotated[
-        Path | None, typer.Option(help="Where to write the weights and utilities, as HTML.")
+        Path | None, Option(help="Where to write the weights and utilities, as HTML.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -45,7 +45,8 @@ def risk(
         raise InputError("Say --outcomes with their probabilities, or --samples, and not both.")
     if outcomes is None and samples is None and page is None:
         raise InputError("Say --outcomes 20:0.05,0:0.95, or --samples 3,4,5, or --page FILE.")
-    answer: dict[str, Any] = {"prospect": who.to_dict()}
+    found: dict[str, Any] = {"prospect": who.to_dict()}
+    lines = []
     if outcomes is not None or samples is not None:
         values, probs = [], []
         parts = [one.strip() for one in (outcomes or samples or "").split(",")]
@@ -62,21 +63,17 @@ def risk(
                 raise InputError(f"must be finite, not {outcome}.", field="outcomes")
             probs.append(number("A probability", prob) if outcomes is not None else 1 / len(parts))
         value = float(who.of_distribution(values, probs))
-        answer |= {
-            "mean": float(Prospect.neutral().of_distribution(values, probs)),
-            "value": value,
-            "equivalent": float(who.certainty_equivalent(value)),
-        }
+        mean = float(Prospect.neutral().of_distribution(values, probs))
+        equivalent = float(who.certainty_equivalent(value))
+        found |= {"mean": mean, "value": value, "equivalent": equivalent}
+        lines += [
+            f"To {shell_quote(name)} it is worth {value:.6g}, as much as",
+            f"{equivalent:.6g} for certain. Its mean is {mean:.6g}.",
+        ]
     if page is not None:
         from privrl.report import prospects
 
         prospects.write(who, name, page)
-        answer["page"] = str(page)
-    if as_json:
-        say_json(answer)
-        return
-    if "value" in answer:
-        say(f"To {shell_quote(name)} it is worth {answer['value']:.6g}, as much as")
-        say(f"{answer['equivalent']:.6g} for certain. Its mean is {answer['mean']:.6g}.")
-    if page is not None:
-        say(f"Weights and utilities are in {shell_quote(page)}.")
+        found["page"] = str(page)
+        lines.append(f"Weights and utilities are in {shell_quote(page)}.")
+    answer(as_json, found, *lines)

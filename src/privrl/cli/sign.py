@@ -1,25 +1,21 @@
 """`privrl sign`: a signature under a certificate."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from privrl.cli.common import Json
-from privrl.cli.printing import say, say_json, shell_quote
-
-if TYPE_CHECKING:
-    pass
+from privrl.cli.printing import answer, say, shell_quote
 
 
 def sign(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by privrl.")],
-    key: Annotated[Path, typer.Option(help="The private key, as made by privrl keygen.")],
+    certificate: Annotated[Path, Argument(help="A certificate, as written by privrl.")],
+    key: Annotated[Path, Option(help="The private key, as made by privrl keygen.")],
     as_json: Json = False,
 ) -> None:
     """Sign a certificate, if it can be verified; the signature is put into its file."""
-    from dataclasses import replace
-
     from privrl.core import files
     from privrl.privacy import Certificate, signing
 
@@ -29,11 +25,8 @@ def sign(
     signed = signing.sign(read, key)
     files.write(certificate, signed.to_json().encode(), secret=False)
     assert signed.signature is not None
-    if as_json:
-        told = {"key": signed.signature.public_key, "warnings": list(found.warnings)}
-        say_json({"signed": True, **told})
-    else:
-        say(f"Signed {shell_quote(certificate)} with the key")
-        say(f"{signed.signature.public_key}.")
-        for warning in found.warnings:
-            say(f"privrl: warning: {warning}", aside=True)
+    name = signed.signature.public_key
+    told = {"signed": True, "key": name, "warnings": list(found.warnings)}
+    answer(as_json, told, f"Signed {shell_quote(certificate)} with the key", f"{name}.")
+    for warning in () if as_json else found.warnings:
+        say(f"privrl: warning: {warning}", aside=True)

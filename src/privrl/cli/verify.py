@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from privrl.cli.common import Json
-from privrl.cli.printing import CheckFailed, say, say_json, shell_quote
+from privrl.cli.printing import CheckFailed, answer, shell_quote
 
 if TYPE_CHECKING:
     from privrl.privacy import Certificate
@@ -14,13 +14,9 @@ if TYPE_CHECKING:
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, as written by privrl.")],
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse noise that is not secret.")
-    ] = False,
-    public_key: Annotated[
-        Path | None, typer.Option(help="Refuse what this key has not signed.")
-    ] = None,
+    certificate: Annotated[Path, Argument(help="A certificate, as written by privrl.")],
+    strict: Annotated[bool, Option("--strict", help="Refuse noise that is not secret.")] = False,
+    public_key: Annotated[Path | None, Option(help="Refuse what this key has not signed.")] = None,
     as_json: Json = False,
 ) -> None:
     """Recompute a certificate with two accountants that share no code.
@@ -42,14 +38,15 @@ def verify(
         held = None if read is None else read.to_dict()
         reason = None if read is None else read.invalid_reason
         raise CheckFailed(error, verified=False, invalid=reason, certificate=held) from None
-    if as_json:
-        answer = {"verified": True, "invalid": None, **found.to_dict()}
-        say_json({**answer, "certificate": read.to_dict()})
-        return
-    say(*read.card().split("\n"), "")
-    say(f"Verified: recomputed {found.recomputed:.6g}; the second accountant says")
-    say(f"between {found.floor:.6g} and {found.ceiling:.6g}.")
-    say(*textwrap.wrap(printable(_signature_sentence(read, found.signed, public_key)), 79))
+    told = {"verified": True, "invalid": None, **found.to_dict(), "certificate": read.to_dict()}
+    lines = [
+        *read.card().split("\n"),
+        "",
+        f"Verified: recomputed {found.recomputed:.6g}; the second accountant says",
+        f"between {found.floor:.6g} and {found.ceiling:.6g}.",
+        *textwrap.wrap(printable(_signature_sentence(read, found.signed, public_key)), 79),
+    ]
+    answer(as_json, told, *lines)
 
 
 def _signature_sentence(read: "Certificate", signed: "SignatureStatus", given: Path | None) -> str:

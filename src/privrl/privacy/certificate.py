@@ -19,7 +19,7 @@ from typing import Any
 from privrl.core import checks, files
 from privrl.core.errors import CertificateError, InputError, UnsupportedError
 from privrl.privacy import accounting, old_certificates
-from privrl.privacy.certificate_card import card
+from privrl.privacy.certificate_card import card, claim_card
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.promise import (
     NoiseOrigin,
@@ -448,6 +448,10 @@ class Claim:
         for name in ("source", "scope", "why_not", "covers"):
             if not getattr(self, name).strip():
                 raise InputError(f"A claim needs its {name}: it is never shown alone.")
+
+    def card(self) -> str:
+        """The claim beside the certified figure in plain words, in lines of at most 79 columns."""
+        return claim_card(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, which reads back as a claim and as nothing else."""

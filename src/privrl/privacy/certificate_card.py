@@ -9,7 +9,7 @@ from privrl.privacy import old_certificates
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
 if TYPE_CHECKING:
-    from privrl.privacy.certificate import Certificate
+    from privrl.privacy.certificate import Certificate, Claim
 
 _UNIT_WORDS = {
     Unit.TRAJECTORY: "one trajectory (a person with several is covered for each, not for all)",
@@ -84,3 +84,23 @@ def _meaning(epsilon: float, delta: float) -> str:
     factor = f"{math.exp(epsilon):.3g}" if epsilon < 50 else f"e^{epsilon:.4g}"
     plus = f", plus {delta:.3g}" if delta else ""
     return f"it makes nothing anyone may see more likely than by a factor of {factor}{plus}"
+
+
+def claim_card(made: "Claim") -> str:
+    """What a paper claims beside what is certified for its noise, for 79 columns."""
+    certified = made.certified
+    lines = textwrap.wrap(f"{made.source}, for {made.scope}", 78)
+    lines.append("  " + ", ".join(f"{k} {v:.6g}" for k, v in made.details.items()))
+    rows = [("", "claimed", "certified")]
+    rows.append(
+        ("epsilon", f"{made.epsilon:.4g}", f"{certified.epsilon:.4g}" if certified else "-")
+    )
+    rows.append(("delta", f"{made.delta:.3g}", f"{certified.delta:.3g}" if certified else "-"))
+    lines += [f"  {head:<9}{left:>12}{right:>12}" for head, left, right in rows]
+    why = f"Not a certificate: {made.why_not}"
+    covers = (
+        f"The certified figure: {made.covers}" if certified else f"None certified: {made.covers}"
+    )
+    for text in (why, covers):
+        lines += textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
