@@ -33,8 +33,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from privrl.control.pgc.losses import Model
-from privrl.control.pgc.program import PGCProgram, Timing, play
+from privrl.control.pgc.program import PGCProgram, play
 from privrl.control.pgc.reports import Arm
+from privrl.control.pgc.spec import Timing
 from privrl.envs import CartPole
 from privrl.privacy.mechanisms.unit_vector import PrivUnit
 from privrl.privacy.noise import reproducible

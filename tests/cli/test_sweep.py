@@ -111,8 +111,8 @@ def test_the_noise_of_functional_q_is_swept(
         ([*PAPER, *GRID, "--top", "0"], "top must be at least 1"),
         ([*PAPER, *GRID, "--set", "seed=1"], "seed is no option of a sweep"),
         (["sweep"], f"Say what is to learn: privrl sweep {', or '.join(SWEPT)}."),
-        ([*HERE, *GRID], "epsilon is needed"),
-        (["sweep", "actor-critic", *GRID], "people is needed"),
+        ([*HERE, *GRID], "--epsilon: the privacy budget"),
+        (["sweep", "actor-critic", *GRID], "--people: how many people"),
         (
             [
                 *("sweep", "actor-critic", "--env", "Acrobot-v1", "--people", "9"),
@@ -133,6 +133,6 @@ def test_bad_sweeps_are_refused_in_one_sentence_and_leave_nothing(
     assert cli.run([*words, "--out", str(tmp_path / "deep" / "out")]) == 2
     printed = capsys.readouterr()
     assert sentence in printed.err
-    assert printed.err.count("\n") == 1
+    assert printed.err.count("\n") == 1 or "options are needed:\n" in printed.err
     assert printed.out == ""
     assert list(tmp_path.iterdir()) == []

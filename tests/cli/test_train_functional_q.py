@@ -176,35 +176,38 @@ def test_options_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([*TRAIN], "env is needed: say with --env which environment to learn in, such as Interval"),
-        ([*HERE], "reward_radius is needed: say with --reward-radius by how much a reward may"),
-        ([*HERE, *RADIUS], "epsilon is needed: say with --epsilon the privacy budget"),
+        ([*TRAIN], "--env: which environment to learn in, such as Interval"),
+        ([*HERE], "--reward-radius: by how much a reward may"),
+        ([*HERE, *RADIUS], "--epsilon: the privacy budget"),
         (
             [*HERE, *RADIUS, "--epsilon", "1"],
-            "delta is needed: say with --delta the failure probability",
+            "--delta: the failure probability",
         ),
         ([*HERE, *RADIUS, *BUDGET], "reward_range is needed: say with --reward-range what any"),
         ([*HERE, *RADIUS, *BUDGET, "--reward-range", "1"], "must be two numbers, the lowest"),
-        ([*HERE, *RADIUS, *BUDGET, "--reward-range", "1,0"], "must have the lowest first"),
+        ([*HERE, *RADIUS, *BUDGET, "--reward-range", "1,0"], "must go up"),
         ([*CERTIFIED, "--delta", "0"], "delta must be above 0, because the noise is Gaussian"),
         ([*CERTIFIED, "--epsilon", "-1"], "epsilon must"),
-        ([*CERTIFIED, "--epsilon", "inf"], "epsilon must be finite"),
+        ([*CERTIFIED, "--epsilon", "inf"], "epsilon must be positive and finite"),
         ([*CERTIFIED, "--epsilon", "much"], "Invalid value for '--epsilon'"),
         ([*CERTIFIED, "--reward-radius", "0"], "radius must be"),
         ([*CERTIFIED, "--reward-radius", "nan"], "--reward-radius must"),
         ([*CERTIFIED, "--release", "all"], "release must be 'reward-model', 'weights',"),
-        ([*CERTIFIED, "--release", "none"], "--release none adds no noise: leave --epsilon out."),
+        (
+            [*CERTIFIED, "--release", "none"],
+            "--epsilon is not used by --release none",
+        ),
         ([*CERTIFIED, "--planner", "magic"], "planner must be 'fitted', 'actor-critic' or"),
         ([*CERTIFIED, "--mode", "paper"], "No such option: --mode"),
-        ([*CERTIFIED, "--steps", "0"], "steps must be a whole number of at least 1"),
+        ([*CERTIFIED, "--steps", "0"], "--steps must be at least 1"),
         ([*CERTIFIED, "--gamma", "1.5"], "gamma must be at most 1"),
         ([*CERTIFIED, "--features", "table"], "Interval observes numbers, so there is no table"),
         ([*CERTIFIED, "--features", "x"], "features must be table, polynomial:2, fourier:3 or"),
         ([*CERTIFIED, "--features", "network:8"], "say --planner network"),
         ([*CERTIFIED, "--reward-features", "x"], "--reward-features must be table, cosine:3,"),
-        ([*CERTIFIED, "--reward-features", "cosine:a"], "The order of features must be a number"),
-        ([*CERTIFIED, "--state-range", "0:1"], "state_range is for features of numbers"),
-        ([*CERTIFIED, "--design", "-1"], "design must be a whole number"),
+        ([*CERTIFIED, "--reward-features", "cosine:a"], "the order of features must be a number"),
+        ([*CERTIFIED, "--state-range", "0:1"], "--state-range is for features by name of numbers"),
+        ([*CERTIFIED, "--design", "-1"], "--design must be at least 0"),
         ([*CERTIFIED, "--logs", "csv"], "a certified run has none"),
         ([*CERTIFIED, "--name", "x"], "say which with --ledger"),
         ([*CERTIFIED, "--ledger", "x"], "x"),
@@ -223,5 +226,5 @@ def test_what_is_missing_or_wrong_is_said_in_one_sentence(
     assert printed.out == ""
     assert printed.err.startswith("privrl: ")
     assert sentence in printed.err
-    assert printed.err.count("\n") == 1
+    assert printed.err.count("\n") == 1 or "options are needed:\n" in printed.err
     assert list(tmp_path.iterdir()) == []

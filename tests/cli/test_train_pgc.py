@@ -182,18 +182,18 @@ def test_sweeps_that_cannot_be_are_refused(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "pgc"], "env is needed: say with --env which environment"),
-        (PRINTED, "mechanism is needed: say with --mechanism how gradients are randomised"),
+        (["train", "pgc"], "--env: which environment"),
+        (PRINTED, "--mechanism: how gradients are randomised"),
         (
             [*PRINTED, "--mechanism", "privunit", "--epsilon", "1"],
-            "mechanism must be laplace, sign or none, not 'privunit'.",
+            "--mechanism must be 'laplace', 'sign' or 'none', not 'privunit'.",
         ),
-        (HERE, "epsilon is needed: say with --epsilon the privacy budget of each agent"),
+        (HERE, "--epsilon: the privacy budget of each agent"),
         ([*HERE, "--epsilon", "1"], "agents is needed: say with --agents how many agents report"),
-        ([*SMALL, "--mechanism", "none"], "The mechanism none spends nothing"),
+        ([*SMALL, "--mechanism", "none"], "Without a mechanism nothing is spent"),
         (
             [*SMALL, "--mechanism", "gaussian"],
-            "mechanism must be privunit, sign, laplace or none, not 'gaussian'.",
+            "--mechanism must be 'privunit', 'sign', 'laplace' or 'none', not 'gaussian'.",
         ),
         ([*SMALL, "--vary", "gravity=inf"], "Each value of gravity must be finite."),
         ([*SMALL, "--flight", "1000000000000"], "At most 100,000 agents can play"),
@@ -201,7 +201,7 @@ def test_sweeps_that_cannot_be_are_refused(
         ([*SMALL, "--mechanism", ""], "mechanism is empty: say something, or leave it out."),
         ([*SMALL, "--vary", "wind=1,2"], "CartPole has no parameter 'wind': it has gravity, mass"),
         ([*SMALL, "--scale", "1,2"], "scale must have 4 numbers"),
-        ([*SMALL, "--scale", "1,2,3,a"], "A number in scale must be a number"),
+        ([*SMALL, "--scale", "1,2,3,a"], "a number in scale must be a number"),
         (
             [*HERE, "--epsilon", "1", "--agents", "9", "--submissions", "100000"],
             "Each report would",
@@ -210,13 +210,13 @@ def test_sweeps_that_cannot_be_are_refused(
             ["train", "pgc", "--env", "Taxi", "--epsilon", "1", "--agents", "900"],
             "baseline is needed: say a public number",
         ),
-        ([*SMALL, "--hidden", "four"], "A size in hidden must be a number"),
+        ([*SMALL, "--hidden", "four"], "a number in hidden must be a number"),
         ([*SMALL, "--timing", "late"], "timing must be 'fixed' or 'open', not 'late'."),
         ([*SMALL, "--target", "5"], "target and score_share belong together"),
         ([*SMALL, "--enough", "0.5"], "enough is about a target: say --target"),
         ([*SMALL, "--logs", "csv"], "say --public if they are no secret"),
         ([*HERE, "--env", "Acrobot-v1", "--epsilon", "1", "--agents", "9"], "cannot be compiled"),
-        ([*SMALL, "--env", "Acrobot-v1"], "no parameters that could vary"),
+        ([*SMALL, "--env", "Acrobot-v1"], "cannot be compiled"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(
@@ -226,7 +226,7 @@ def test_what_is_missing_or_wrong_is_said(
     assert cli.run([*words, "--out", str(out)]) == 2
     said = capsys.readouterr().err
     assert sentence in said
-    assert said.count("\n") == 1
+    assert said.count("\n") == 1 or "options are needed:\n" in said
     assert not out.exists()
 
 

@@ -74,11 +74,14 @@ def test_updates_need_no_radius(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "prospect"], "env is needed: say with --env which environment to learn in"),
+        (["train", "prospect"], "--env: which environment to learn in"),
         ([*HERE, *RANGE, *BUDGET], "reward_radius is needed"),
         ([*HERE, "--reward-radius", "1", *BUDGET], "reward_range is needed"),
         ([*CERTIFIED, "--prospect", "bold"], "prospect must be neutral, tversky-kahneman"),
-        ([*CERTIFIED, "--release", "weights"], "release must be 'reward-model' or 'updates'"),
+        (
+            [*CERTIFIED, "--release", "weights"],
+            "--release must be 'reward-model', 'updates' or",
+        ),
         ([*CERTIFIED, "--clip", "1"], "clip belongs to --release updates: leave it out."),
         ([*CERTIFIED, "--acting", "greedy"], "No such option: --acting"),
         ([*CERTIFIED, "--planner", "actor-critic"], "planner must be 'fitted' or 'network'"),
@@ -91,5 +94,5 @@ def test_what_is_missing_or_wrong_is_said(
     assert cli.run([*words, "--out", str(out)]) == 2
     said = capsys.readouterr().err
     assert sentence in said
-    assert said.count("\n") == 1
+    assert said.count("\n") == 1 or "options are needed:\n" in said
     assert not out.exists()

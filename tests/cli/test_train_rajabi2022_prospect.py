@@ -47,7 +47,10 @@ def test_in_python_it_is_the_same(tmp_path: Path) -> None:
     [
         ([*PAPER[:2], "--epsilon", "1"], "env is needed: say with --env which environment to"),
         ([*PAPER, "--steps", "4"], "No such option: --steps"),
-        ([*PAPER, "--acting", "bold", "--epsilon", "1"], "acting must be 'greedy', 'proportional'"),
+        (
+            [*PAPER, "--acting", "bold", "--epsilon", "1"],
+            "acting must be 'greedy' or 'prop",
+        ),
         (PAPER, "epsilon is needed: say with --epsilon how much is claimed for each iteration"),
         ([*PAPER, "--sigma", "1"], "rate is needed"),
         ([*PAPER, "--sigma", "1", "--epsilon", "1"], "comes with no claim"),
@@ -61,5 +64,5 @@ def test_what_is_missing_or_wrong_is_said(
     assert cli.run([*words, "--out", str(out)]) == 2
     said = capsys.readouterr().err
     assert sentence in said
-    assert said.count("\n") == 1
+    assert said.count("\n") == 1 or "options are needed:\n" in said
     assert not out.exists()

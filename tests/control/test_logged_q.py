@@ -350,7 +350,7 @@ def test_words_that_were_read_from_the_data_are_refused(what: str) -> None:
         ({"gamma": math.nan}, "gamma must"),
         ({"average": 2.0}, "average must be at most 1, not 2"),
         ({"optimiser": "lion"}, "optimiser must be 'sgd' or 'adam', not 'lion'"),
-        ({"features": "fourier"}, "features must be a feature map"),
+        ({"features": "wavelet"}, "features must be table, polynomial:2"),
         ({"reward_range": 1.0}, "reward_range must be two numbers"),
         ({"reward_range": (1.0, 1.0)}, "reward_range must go up"),
         ({"reward_range": (-1e308, 1e308)}, "by a finite difference"),

@@ -642,10 +642,10 @@ def test_vectors_and_rewards_of_steps(planner: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"prospect": "neutral"}, "prospect must be a Prospect"),
+        ({"prospect": 3}, "prospect must be a Prospect"),
         ({"samples": 0}, "samples must be at least 1"),
         ({"samples": 10**9}, "samples must be at most 1,000,000"),
-        ({"release": "weights"}, "release must be 'reward-model' or 'updates'"),
+        ({"release": "weights"}, "release must be 'reward-model', 'updates' or 'none'"),
         ({"planner": "actor-critic"}, "planner must be 'fitted' or 'network'"),
         ({"evaluations": 3}, "evaluations is a setting of FunctionalQ"),
         ({"shrink": 1}, "shrink must be True or False"),

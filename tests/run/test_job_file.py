@@ -82,11 +82,11 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
     assert held == {role: names if role == "state" else names[0] for role, names in roles.items()}
     # Every option is there, set or not, with its line of help above it.
     lines = job.read_text().splitlines()
-    for one in EvaluateOptions.options():
+    for one in EvaluateOptions.options().values():
         at = next(
             n for n, line in enumerate(lines) if line.lstrip("# ").startswith(f"{one.name} =")
         )
-        assert lines[at - 1] == f"# {one.metadata['help']}"
+        assert lines[at - 1] == f"# {one.text}"
     missing = {one.field for one in Request.of({}, job).missing()}
     needed = {"policy", "epsilon", "delta", "reward_range", "horizon", "weight_cap"}
     assert missing == needed | {"state", "behavior_prob"} - roles.keys()

@@ -20,16 +20,28 @@ from privrl.run.runners import parse_grid, plan_sweep, resume_in
 from privrl.run.runners.actor_critic import ActorCriticRunner as Runner
 from privrl.run.sweep import SweepPlan
 
-WORDS = {"env": "MDP-100", "people": 50, "epsilon": 3.0, "delta": 1e-6}
+WORDS = {
+    "env": "MDP-100",
+    "people": 50,
+    "epsilon": 3.0,
+    "delta": 1e-6,
+    "return_range": "-500,0",
+}
+
+
+def runner_in(env: Any, **words: Any) -> Runner:
+    """A runner in an environment that has no name."""
+    runner = Runner.of({**WORDS, **words})
+    vars(runner)["environment"] = make(env)
+    return runner
 
 
 def test_what_was_said_is_what_the_agent_has() -> None:
     runner = Runner.of(
         {**WORDS, "lambda_": 0.5, "clip": "2.5", "return_range": "-500,0", "public": False}
     )
-    env = runner.environment()
-    assert env.name == "MDP100"
-    agent = runner.agent(env)
+    assert runner.environment.name == "MDP100"
+    agent = runner.agent()
     assert agent.budget == Budget(3.0, 1e-6)
     assert (agent.lambda_, agent.clip, agent.return_range) == (0.5, 2.5, (-500.0, 0.0))
     assert runner.count == 50
@@ -62,20 +74,20 @@ def test_a_run_of_the_old_paper_mode_is_for_the_version_that_began_it(tmp_path: 
     ],
 )
 def test_features_by_name(env: str, word: str, wanted: Any) -> None:
-    made = make(env)
-    agent = Runner.of({**WORDS, "features": word, "max_steps": 10}).agent(made)
-    assert agent.features == wanted
+    runner = runner_in(env, features=word, max_steps=10)
+    assert runner.agent().resolve(runner.environment).features == wanted
 
 
 def test_ranges_are_asked_for_where_the_environment_has_none() -> None:
-    runner = Runner.of({**WORDS, "state_range": "-2:2,0:10", "features": "fourier:2"})
-    assert runner.agent(make("MountainCar")).features == Fourier(2, (-2.0, 0.0), (2.0, 10.0))
+    ranges = {"state_range": "-2:2,0:10", "features": "fourier:2"}
+    found = runner_in("MountainCar", **ranges).agent().resolve(make("MountainCar"))
+    assert found.features == Fourier(2, (-2.0, 0.0), (2.0, 10.0))
     with pytest.raises(InputError, match="2 ranges for states of 4 numbers"):
-        runner.agent(make("CartPole"))
+        runner_in("CartPole", **ranges).agent().resolve(make("CartPole"))
     for words, env in (({"features": "network"}, "CartPole"), ({}, "MDP100")):
-        unused = Runner.of({**WORDS, "state_range": "-2:2,0:10", **words})
-        with pytest.raises(InputError, match="state_range is for polynomial and fourier features"):
-            unused.agent(make(env))
+        unused = runner_in(env, **{"state_range": "-2:2,0:10", **words})
+        with pytest.raises(InputError, match="state_range is for features by name of numbers"):
+            unused.agent().resolve(make(env))
 
 
 def test_the_largest_numbers_are_no_range() -> None:
@@ -84,14 +96,14 @@ def test_the_largest_numbers_are_no_range() -> None:
         action_space: Any = spaces.Discrete(2)
 
     with pytest.raises(InputError, match="state_range is needed"):
-        Runner.of({**WORDS, "features": "fourier:2"}).agent(make(Wide()))
+        runner_in(Wide(), features="fourier:2").agent()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"actor_step": "inf"}, "actor_step must be finite, not inf"),
-        ({"epsilon": math.inf}, "epsilon must be finite"),
+        ({"actor_step": "inf"}, "actor_step must be zero or more and finite, not inf"),
+        ({"epsilon": math.inf}, "epsilon must be positive and finite"),
         ({"delta": 0.0}, "delta must be above 0, because the noise is Gaussian"),
         ({"clip": "median"}, "clip must be a number, not 'median'"),
         (
@@ -103,7 +115,7 @@ def test_the_largest_numbers_are_no_range() -> None:
 )
 def test_numbers_that_no_run_can_have(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Runner.of({**WORDS, **words}).agent(make("MDP100"))
+        Runner.of({**WORDS, **words}).agent()
 
 
 @pytest.mark.parametrize("name", ["seed", "ledger", "logs", "name"])
@@ -115,7 +127,7 @@ def test_a_sweep_has_no_options_of_a_single_run(name: str) -> None:
 @pytest.mark.parametrize("learner", ["actor-critic", "seo2020-actor-critic"])
 def test_a_sweep_over_sigma_needs_no_budget(learner: str) -> None:
     runner: Any = AnyRunner.of({"env": "MDP100", "episodes": 10, "learner": learner})
-    with pytest.raises(InputError, match="epsilon is needed"):
+    with pytest.raises(InputError, match="epsilon: "):
         runner.program(("actor_step",))
     assert "sigma" in runner.program(("sigma",)).sweepable
 

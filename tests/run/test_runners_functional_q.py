@@ -19,9 +19,8 @@ from privrl.privacy import Budget
 from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
 from privrl.run.runners import LEARNERS, Runner
 from privrl.run.runners.actor_critic import ActorCriticRunner
-from privrl.run.runners.functional_q import FunctionalQRunner
 from privrl.run.runners.logged_q import LoggedQRunner
-from privrl.run.runners.prospect_q import ProspectRunner
+from privrl.run.runners.secret_reward import FunctionalQRunner, ProspectRunner
 
 WORDS = {
     "env": "Interval",
@@ -36,7 +35,7 @@ def test_what_was_said_is_what_the_agent_has() -> None:
     runner = FunctionalQRunner.of(
         {**WORDS, "steps": 300, "gamma": 0.9, "planner": "actor-critic", "release": "rewards"}
     )
-    agent = runner.agent(runner.environment())
+    agent = runner.agent()
     assert agent.budget == Budget(0.9, 1e-4)
     assert (agent.reward_radius, agent.reward_range) == (0.01, (0.0, 0.5))
     assert (agent.steps, agent.gamma, agent.planner) == (300, 0.9, "actor-critic")
@@ -80,23 +79,23 @@ def test_a_runner_comes_back_from_its_words() -> None:
 )
 def test_features_by_name(words: dict[str, Any], name: str, wanted: Any) -> None:
     runner = FunctionalQRunner.of({**WORDS, **words})
-    assert getattr(runner.agent(runner.environment()), name) == wanted
+    assert getattr(runner.agent().resolve(runner.environment), name) == wanted
 
 
 def test_without_noise_nothing_is_asked_for() -> None:
-    agent = FunctionalQRunner.of({"env": "Interval", "release": "none"}).agent(make("Interval"))
+    agent = FunctionalQRunner.of({"env": "Interval", "release": "none"}).agent()
     assert agent.budget is None
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({}, "features is needed: say with --features in which form to see the states"),
-        ({"features": "fourier:1"}, "state_range is needed: say with --state-range"),
-        ({"planner": "network"}, "reward_features is needed: say with --reward-features"),
+        ({}, "2 options are needed:\n  features: in which form to see the states"),
+        ({"features": "fourier:1"}, "state_range: what each of the numbers observed could be"),
+        ({"planner": "network"}, "reward_features is needed: say with reward_features"),
         (
             {"planner": "network", "reward_features": "cosine:1"},
-            "state_range is needed: say with --state-range",
+            "state_range is needed: say with state_range",
         ),
     ],
 )
@@ -106,10 +105,11 @@ def test_numbers_without_ends_are_asked_about(words: dict[str, Any], sentence: s
         action_space: Any = spaces.Discrete(2)
 
     runner = FunctionalQRunner.of({**WORDS, **words})
+    vars(runner)["environment"] = make(Wide())
     with pytest.raises(InputError, match=sentence):
-        runner.agent(make(Wide()))
+        runner.agent()
     said = {"features": "fourier:1", "reward_features": "cosine:1", "state_range": "-1:1,0:2"}
-    agent = FunctionalQRunner.of({**WORDS, **said}).agent(make(Wide()))
+    agent = FunctionalQRunner.of({**WORDS, **said}).agent().resolve(make(Wide()))
     assert agent.reward_features == Cosine(1, (-1.0, 0.0), (1.0, 2.0))
 
 
@@ -136,10 +136,10 @@ def test_words_that_there_are_not(words: dict[str, Any], sentence: str) -> None:
 def test_noised_updates_take_their_own_settings() -> None:
     words = {**WORDS, "release": "updates", "planner": "network", "updates": 7, "clip": 0.1}
     runner = FunctionalQRunner.of(words)
-    found = runner.agent(runner.environment())
+    found = runner.agent()
     assert found.descent == replace(DEFAULT_DESCENTS["updates"], updates=7, clip=0.1)
     assert found.updates == FunctionalQ().updates
     for release in (None, "rewards"):
         other = FunctionalQRunner.of({**WORDS, "clip": 0.1, "release": release})
         with pytest.raises(InputError, match="clip belongs to --release weights or updates"):
-            other.agent(other.environment())
+            other.agent()

@@ -1,5 +1,6 @@
 """Words become learners from logged data of people."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from privrl.control import Network
 from privrl.core.errors import InputError
 from privrl.data import Fourier, OneHot, Polynomial
+from privrl.envs.base import Box, Discrete
 from privrl.privacy import Budget
 from privrl.run.runners import Runner, plan_sweep, resume_in, train_in
 from privrl.run.runners.logged_q import LoggedQRunner
@@ -28,6 +30,7 @@ WORDS = {
     "delta": 1e-5,
 }
 BOX = (30.0, 40.0), (200.0, 140.0)
+VECTORS = Box((-math.inf,) * 2, (math.inf,) * 2, ("",) * 2)
 
 
 def stays(path: Path) -> str:
@@ -63,7 +66,7 @@ def test_what_was_said_is_what_the_agent_has() -> None:
     assert {name: getattr(agent, name) for name in said} == said
     assert (agent.num_actions, agent.reward_range) == (3, (-1.0, 2.0))
     assert agent.budget == Budget(1.0, 1e-5)
-    assert agent.features == Fourier(3, *BOX)
+    assert agent.resolve_features(VECTORS) == Fourier(3, *BOX)
     # Without --epsilon it is nobody's, and has no noise.
     public = {k: v for k, v in WORDS.items() if k not in ("epsilon", "delta")}
     assert LoggedQRunner.of({**public, "public": True}).agent().budget is None
@@ -92,22 +95,23 @@ def test_a_runner_comes_back_from_its_words() -> None:
 )
 def test_features_by_name(words: dict[str, Any], wanted: Any) -> None:
     agent = LoggedQRunner.of({**WORDS, **words}).agent()
-    assert agent.features == wanted
+    observed = VECTORS if agent.num_states is None else Discrete(agent.num_states)
+    assert agent.resolve_features(observed) == wanted
     assert agent.num_states == {"north,south": 2}.get(words.get("states", ""), agent.num_states)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"env": "Taxi-v4"}, "logged-q learns from a table: leave env out"),
+        ({"env": "Taxi-v4"}, "env is not used: logged-q learns from a table"),
         ({"mode": "paper"}, "There are no modes any more. Leave mode out"),
         ({"policy": "x.json"}, "There is no option 'policy'"),
         ({"trajectry": "x"}, "Did you mean 'trajectory'?"),
         ({"ledger": "x"}, "ledger belongs on the command line"),
         ({"learner": "actor-critic"}, "learner must be 'logged-q' here"),
-        ({"updates": 0}, "updates must be a whole number"),
+        ({"updates": 0}, "updates must be at least 1"),
         ({"clip": "much"}, "clip must be a number"),
-        ({"epsilon": float("inf")}, "epsilon must be finite"),
+        ({"epsilon": float("inf")}, "epsilon must be positive and finite"),
         ({"nulls": "guess"}, "nulls must be refuse, carry"),
         ({"sort": "yes"}, "sort must be true or false"),
     ],

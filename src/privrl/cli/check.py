@@ -30,13 +30,9 @@ def _check(given: dict[str, Any]) -> None:
 
 
 def _options() -> list[Any]:
-    table = [one for one in TableOptions.options() if one.name not in _NOT_CHECKED]
-    others = [one for one in EvaluateOptions.options() if one.name in _OTHERS]
-    return [
-        *table,
-        *others,
-        *(one for one in RunOptions.options() if one.name in ("config", "json")),
-    ]
+    table = [one for name, one in TableOptions.options().items() if name not in _NOT_CHECKED]
+    others = [one for name, one in EvaluateOptions.options().items() if name in _OTHERS]
+    return [*table, *others, *(RunOptions.options()[name] for name in ("config", "json"))]
 
 
 check = function(_check.__doc__, _options(), _check)

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import Field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,16 +9,17 @@ import typer
 from typer.main import get_command
 
 from privrl.cli.option_names import Command
+from privrl.core.spec import Option
 
 
 def function(
-    doc: str | None, fields: Iterable["Field[Any]"], call: Callable[[dict[str, Any]], None]
+    doc: str | None, options: Iterable[Option], call: Callable[[dict[str, Any]], None]
 ) -> Callable[..., None]:
-    """What typer makes a command of, which calls `call` with the options by their fields' names.
+    """What typer makes a command of, which calls `call` with the options by their names.
 
     Args:
         doc: The command's help: a line, and what follows it.
-        fields: Its options, made by `privrl.run.specs.option`.
+        options: Its options, as specs declare them.
         call: What it does.
     """
 
@@ -30,7 +30,7 @@ def function(
         inspect.Parameter(
             one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
         )
-        for one in fields
+        for one in options
         for default, kind in [declaration(one)]
     ]
     run.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]  # typer reads it
@@ -46,20 +46,21 @@ def command(name: str, run: Callable[..., None]) -> Any:
     return get_command(app)
 
 
-def declaration(one: "Field[Any]") -> tuple[Any, Any]:
-    """What typer is to know of a field: its default, and its type with flag and help."""
-    text, flag = one.metadata["help"], "--" + one.name.rstrip("_").replace("_", "-")
-    if one.metadata["argument"]:
-        kind = one.type if one.type == str | None else list[str] | None
-        shown = typer.Argument(metavar=one.name.upper(), help=text, show_default=False)
+def declaration(one: Option) -> tuple[Any, Any]:
+    """What typer is to know of an option: its default, and its type with flag and help."""
+    if one.argument:
+        kind = list[str] | None if one.kind == tuple[str, ...] else str | None
+        shown = typer.Argument(metavar=one.name.upper(), help=one.help, show_default=False)
         return None, Annotated[kind, shown]
-    if one.type is bool:
-        return False, Annotated[bool, typer.Option(flag, help=text)]
-    if one.metadata["repeated"]:
-        return None, Annotated[list[str] | None, typer.Option(flag, help=text)]
+    if one.kind is bool:
+        flag = f"{one.flag}/--no{one.flag[1:]}" if one.default else one.flag
+        return (None if one.default else False), Annotated[bool, typer.Option(flag, help=one.text)]
+    words = [one.none, *one.choices] if one.none else list(one.choices)
+    about: Any = typer.Option(
+        one.flag, help=one.text, autocompletion=(lambda: words) if words else None
+    )
+    if one.repeated:
+        return None, Annotated[list[str] | None, about]
     # Lists are typed with commas, and taken apart where they are read, as words are checked there.
-    kind = one.type if one.type in _AS_DECLARED else str | None
-    return one.default, Annotated[kind, typer.Option(flag, help=text)]
-
-
-_AS_DECLARED = (int, int | None, float | None, Path | None)
+    plain = one.kind in (int, float, Path) and not words
+    return None, Annotated[one.kind | None if plain else str | None, about]

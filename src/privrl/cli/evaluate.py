@@ -13,7 +13,8 @@ import typer
 from privrl.cli.common import progress, refuse_options
 from privrl.cli.derived import function
 from privrl.cli.printing import answer, say, shell_quote
-from privrl.run.specs.base import RunOptions, option
+from privrl.core.spec import option
+from privrl.run.specs.base import RunOptions
 from privrl.run.specs.table import EvaluateOptions
 
 if TYPE_CHECKING:
@@ -38,12 +39,14 @@ _RUN_OPTIONS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "dry
 @dataclass(frozen=True)
 class _EvaluationRun(RunOptions):
     ray: str | None = option("Gather on Ray: local, or a cluster's address.")
-    dry_run: bool = option("Check all but rows, and say what a run would release and cost.", False)
 
 
 evaluate = function(
     EvaluateOptions.__doc__,
-    [*EvaluateOptions.options(), *(one for one in _EvaluationRun.options() if one.name != "logs")],
+    [
+        *EvaluateOptions.options().values(),
+        *(one for one in _EvaluationRun.options().values() if one.name != "logs"),
+    ],
     _evaluate,
 )
 

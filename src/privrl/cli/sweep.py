@@ -1,7 +1,7 @@
 """`privrl sweep`: many settings and seeds of a learner, in a simulator."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from privrl.cli.common import exit_stopped, progress, refuse_options
 from privrl.cli.derived import function
 from privrl.cli.printing import say, say_json, shell_quote
-from privrl.run.specs.actor_critic import ActorCriticSpec
-from privrl.run.specs.base import option
+from privrl.core.spec import Spec, option
+from privrl.run.specs.actor_critic import ActorCriticTask
 
 if TYPE_CHECKING:
     from privrl.run.sweep import CombinationScore, SweepPlan
@@ -21,7 +21,7 @@ _SET = "Any other option of privrl train: acting=softmax. Repeat it."
 
 
 @dataclass(frozen=True)
-class _SweepOptions:
+class _SweepOptions(Spec):
     """Every combination of settings on every seed, in a simulator, and which did best.
 
     The folder gets results.parquet, a row for each run. All combinations meet the same seeds, and
@@ -35,20 +35,20 @@ class _SweepOptions:
 
     grid: tuple[str, ...] = option(_GRID, repeated=True)
     set: tuple[str, ...] = option(_SET, repeated=True)
-    seeds: int | None = option("How many runs of each combination; default: 10.")
-    replicas: int | None = option("Runs that are played side by side; default: 64.")
+    seeds: int | None = option("How many runs of each combination.", shown="10")
+    replicas: int | None = option("Runs that are played side by side.", shown="64")
     segment: int | None = option("The most episodes between two checkpoints.")
     curves: bool = option("Keep the return of every episode.", False)
     config: Path | None = option("TOML or JSON file with these options.")
     ray: str | None = option("Play on Ray: local, or a cluster's address.")
-    out: Path | None = option("The sweep's folder; default: sweeps/<date and time>.")
+    out: Path | None = option("The sweep's folder.", shown="sweeps/<date and time>")
     top: int = option("How many of the best to print.", 10)
     resume: bool = option("Go on with the sweep in --out, which knows its options.", False)
     json: bool = option("Print JSON instead of text.", False)
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _Shared(Spec):
     learner: str | None = option(
         "What learns: actor-critic, seo2020-actor-critic, ...", argument=True
     )
@@ -61,14 +61,14 @@ _SHARED = ("env", "variant", "people", "episodes", "delta", "features")
 
 
 def _sweep(given: dict[str, Any]) -> None:
-    about = {one.name: given.pop(one.name) for one in fields(_SweepOptions)}
+    about = {one.name: given.pop(one.name) for one in _SweepOptions.options().values()}
     words, top, config, out, resume = given, *(about[n] for n in ("top", "config", "out", "resume"))
     from privrl.core import checks, files
     from privrl.privacy import InputError
     from privrl.run import runners, training
     from privrl.run.sweep import load_plan, sweep
 
-    checks.count("top", top)
+    top = checks.count("top", 10 if top is None else top)
     plans = {name: about[name] for name in ("seeds", "replicas", "segment", "curves")}
     grid, settings, ray = tuple(about["grid"] or ()), tuple(about["set"] or ()), about["ray"]
     if resume:
@@ -119,9 +119,9 @@ def _sweep(given: dict[str, Any]) -> None:
 sweep_command = function(
     _SweepOptions.__doc__,
     [
-        *fields(_Shared),
-        *(one for one in ActorCriticSpec.options() if one.name in _SHARED),
-        *fields(_SweepOptions),
+        *_Shared.options().values(),
+        *(one for name, one in ActorCriticTask.all_options().items() if name in _SHARED),
+        *_SweepOptions.options().values(),
     ],
     _sweep,
 )

@@ -36,10 +36,10 @@ class _Learners(TyperGroup):
         return list(LEARNERS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        spec, every = spec_of(cmd_name), {one.name: one for one in RunOptions.options()}
-        shared = [name for name in every if name in spec.RUN or name not in OPTIONAL]
-        declared = [*spec.options(), *(every[name] for name in shared)]
-        return command(cmd_name, function(spec.__doc__, declared, partial(train, cmd_name)))
+        task, every = spec_of(cmd_name), RunOptions.options()
+        shared = [one for name, one in every.items() if name in task.RUN or name not in OPTIONAL]
+        declared = [*task.all_options().values(), *shared]
+        return command(cmd_name, function(task.__doc__, declared, partial(train, cmd_name)))
 
 
 train_app = typer.Typer(cls=_Learners, rich_markup_mode=None)
@@ -55,7 +55,7 @@ def train(learner: str, options: dict[str, Any]) -> None:
     from privrl.core import files
     from privrl.run import runners, training
 
-    about: dict[str, Any] = {one.name: options.get(one.name) for one in RunOptions.options()}
+    about: dict[str, Any] = {name: options.get(name) for name in RunOptions.options()}
     words = {k: v for k, v in options.items() if k not in about} | {"learner": learner}
     if "table" in words:
         words["table"] = tuple(words["table"] or ()) or None

@@ -38,30 +38,31 @@ The paper's own Algorithm 1, which yields a claim, is `privrl.papers.wang2019.Fu
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Self, cast
 
 import jax
 import numpy as np
 
 from privrl.control import noised_q, planning, reward_releases
 from privrl.control.default_features import default_features, default_reward_features
+from privrl.control.feature_names import features_by_name, refuse_unused_range
 from privrl.control.heads import Head, Layers, Network, Table, make_head
 from privrl.control.increments import Rows
 from privrl.control.learned_q import LearnedQ
-from privrl.control.noised_q import DEFAULT_DESCENTS, Descent, clip_rewards
+from privrl.control.noised_q import DEFAULT_DESCENTS, clip_rewards
 from privrl.control.program import load_state, read_about
+from privrl.control.q_specs import DescentSpec, FunctionalQSpec
 from privrl.control.reward_basis import PerAction
 from privrl.control.rollouts import Env, Rollout, collect_rollout, greedy_policy
 from privrl.control.run_context import STATE, Arrays, RunContext
 from privrl.control.update_rules import Data
-from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
-from privrl.data import Features, OneHot, Policy
+from privrl.data import OneHot, Policy
 from privrl.envs.base import Box, Discrete
 from privrl.envs.host import is_live, simulator_identity
 from privrl.envs.preflight import run_preflight
@@ -71,7 +72,7 @@ from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms.reward_model import (
     RewardModel,
 )
-from privrl.privacy.promise import Budget, Relation, Unit
+from privrl.privacy.promise import Relation, Unit
 from privrl.privacy.resuming import NoiseKey
 from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
 
@@ -82,170 +83,31 @@ _UNBOUNDED_REWARD = (-1e300, 1e300)
 
 
 @dataclass(frozen=True)
-class FunctionalQ:
+class FunctionalQ(FunctionalQSpec):
     """Values of actions, learned from a reward function that stays secret; see the module."""
 
-    release: Literal["reward-model", "weights", "updates", "rewards", "evaluations"] = (
-        "reward-model"
-    )
-    """What is noised."""
+    DESCENTS: ClassVar[Mapping[str, DescentSpec]] = DEFAULT_DESCENTS
 
-    budget: Budget | None = None
-    """The privacy budget of the reward function; None for no noise, and no privacy."""
-
-    reward_radius: float | None = None
-    """R: reward functions that differ by at most this much at every point are not told apart."""
-
-    reward_range: tuple[float, float] | None = None
-    """What any reward could be; rewards are clipped to it."""
-
-    gamma: float = 0.9
-    """The discount factor, from 0 to 1."""
-
-    steps: int = 2000
-    """How many steps the rollout takes, or each of them."""
-
-    max_steps: int | None = None
-    """Ends the episodes that are scored, where the environment sets no limit."""
-
-    features: Features | None = None
-    """Of states, for Q. By default a table for discrete states, and for a box cosines of up to four
-    coordinates or polynomials of more."""
-
-    reward_features: Callable[[Any], Any] | None = None
-    """Of states, for the reward model. By default a table for discrete states, and for a box of up
-    to three coordinates cosines, three or more for each: as many as the noise leaves room for."""
-
-    reward_of: Literal["arrival", "step"] = "arrival"
-    """What a reward depends on: the state arrived in, or the state and the action before it."""
-
-    design: int = 10
-    """How many rounds make the weights of the rollout's points more even (`design_weights`), so
-    that there is less noise where the rollout rarely went; 0 for equal weights. Any of them costs
-    the same. Release 'reward-model'."""
-
-    planner: Literal["fitted", "actor-critic", "network"] = "fitted"
-    """What makes a policy of released rewards; see `planning`."""
-
-    rounds: int = 500
-    """How often values are backed up at most. Planners 'fitted' and 'actor-critic'."""
-
-    ridge: float = 1e-6
-    """Of regressions, as a share of the features' mean square. The same planners."""
-
-    iterations: int = 30
-    """Steps of the actor. Planner 'actor-critic'."""
-
-    actor_step: float = 10.0
-    """Their size, in units of the reciprocal of the spread of released rewards. The same planner.
-    """
-
-    network: Network | None = None
-    """Planner 'network'; by default two layers of 32."""
-
-    updates: int = 3000
-    """Gradient steps on it. The same planner."""
-
-    evaluations: int = 1
-    """K, the rounds of policy iteration: more of them need more noise in each. Release
-    'evaluations'."""
-
-    horizon: int = 3
-    """H, after how many steps returns are cut. Release 'evaluations'."""
-
-    descent: Descent | None = None
-    """How noised updates are made; None for `noised_q.DEFAULT_DESCENTS`. Releases 'weights',
-    'updates'."""
-
-    # What a setting may be, for those that are words; and settings with a JSON form of their own.
-    _choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "release": ("reward-model", "weights", "updates", "rewards", "evaluations"),
-        "reward_of": ("arrival", "step"),
-        "planner": ("fitted", "actor-critic", "network"),
-    }
+    # Settings with a JSON form of their own.
     _objects: ClassVar[tuple[str, ...]] = ("features", "reward_features", "network", "descent")
     # What planning needs of a rollout: nothing that it was paid.
     _step_fields: ClassVar[tuple[str, ...]] = (
         *("observation", "action", "next_observation", "terminated", "truncated"),
     )
 
-    def __post_init__(self) -> None:
-        for name, words in self._choices.items():
-            if getattr(self, name) not in words:
-                listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
-                raise InputError(f"must be {listed}, not {getattr(self, name)!r}.", field=name)
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise InputError(
-                "must be a Budget, such as Budget(0.9, 1e-4), or None.", field="budget"
-            )
-        for name, most in _MAX_VALUES.items():
-            found = checks.count(name, getattr(self, name))
-            if found > most:
-                raise InputError(f"must be at most {most:,}, not {found:,}.", field=name)
-        if self.design != 0 and checks.count("design", self.design) > 10**4:
-            raise InputError(f"must be at most 10,000, not {self.design:,}.", field="design")
-        if self.max_steps is not None:
-            checks.count("max_steps", self.max_steps)
-        if checks.non_negative("gamma", self.gamma) > 1.0:
-            raise InputError(f"must be at most 1, not {self.gamma:g}.", field="gamma")
-        checks.non_negative("ridge", self.ridge)
-        if checks.positive("actor_step", self.actor_step) > 1e6:
-            raise InputError(f"must be at most 1e6, not {self.actor_step:g}.", field="actor_step")
-        if self.features is not None and not isinstance(self.features, Features):
-            raise InputError("must be a feature map of privrl.data, or None.", field="features")
-        if self.reward_features is not None and not callable(self.reward_features):
-            raise InputError("must be a feature map, such as Cosine(3).", field="reward_features")
-        if self.network is not None and not isinstance(self.network, Network):
-            raise InputError(
-                "must be a Network, such as Network((32, 32)), or None.", field="network"
-            )
-        if self.reward_range is not None:
-            object.__setattr__(self, "reward_range", _check_range(self.reward_range))
-        self._check_descent()
-        self._check_radius()
-
-    def _check_descent(self) -> None:
-        updating = self.release in ("weights", "updates")
-        if self.descent is not None:
-            if not isinstance(self.descent, Descent):
-                raise InputError(
-                    "must be a Descent, such as Descent(updates=100).", field="descent"
-                )
-            if not updating:
-                raise InputError("descent is for the releases 'weights' and 'updates'.")
-        if updating and self.reward_range is None:
-            raise InputError("is needed: say what any reward could be.", field="reward_range")
-
-    @property
-    def radius(self) -> float | None:
-        """How far apart reward functions are that are hidden: what the certificate says."""
-        return self.reward_radius
-
-    def _check_radius(self) -> None:
-        if self.reward_radius is not None:
-            radius = checks.positive("reward_radius", self.reward_radius)
-            object.__setattr__(self, "reward_radius", radius)
-            # A sum over a rollout is off by so much; below it, rounding would be what is seen.
-            largest = max(map(abs, self.reward_range or (1.0,)))
-            least = max(1e-100, 400.0 * (self.steps + 2) * 2.0**-53 * largest)
-            if self.reward_range is not None and radius < least:
-                raise InputError(
-                    f"reward_radius {radius:g} is within the rounding errors of sums of rewards as "
-                    f"large as {largest:g}: let it be at least {least:.2g}."
-                )
-            if not 1e-100 <= radius <= 1e100:
-                raise InputError(
-                    f"must be from 1e-100 to 1e100, not {radius:g}.", field="reward_radius"
-                )
-        if self.budget is None:
-            return
-        if self.budget.delta == 0.0:
-            raise InputError("must have a delta above 0, for Gaussian noise.", field="budget")
-        if self.radius is None:
-            raise InputError(
-                "is needed: by how much may two rewards differ that are not to be told apart?",
-                field="reward_radius",
-            )
+    def resolve(self, env: Env) -> Self:
+        """The same agent with features for this environment in place of their names."""
+        refuse_unused_range(self.state_range, env.observation, self.features, self.reward_features)
+        found: dict[str, Any] = {
+            name: features_by_name(word, env.observation, env.name, self.state_range)
+            for name in ("features", "reward_features")
+            if isinstance(word := getattr(self, name), str)
+        }
+        if isinstance(found.get("features", self.features), Network):
+            if self.planner != "network":
+                raise InputError("Networks are for the planner network: say --planner network.")
+            found |= {"network": found.get("features", self.features), "features": None}
+        return replace(self, **found, state_range=None) if found else self
 
     # --- learning ---------------------------------------------------------------------------------
 
@@ -338,7 +200,7 @@ class FunctionalQ:
             if about.get("agent") != self.settings_dict(made) or kept.live != is_live(made):
                 raise InputError(f"{str(path)!r} belongs to another agent or environment.")
             for name in self._objects:
-                if isinstance(_setting_to_json(getattr(self, name)), str):
+                if isinstance(_setting_to_json(getattr(self.resolve(made), name)), str):
                     raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
             if ledger is not None and about["run"] is None:
                 raise InputError("This run was begun without a ledger: leave it out.")
@@ -446,13 +308,13 @@ class FunctionalQ:
 
     def head(self, env: Env) -> Head:
         """How Q follows from its parameters."""
-        observed = env.observation
-        if self.planner == "network":
-            wish: Any = self.network or Network((32, 32))
-            if wish.features is None and self.features is not None:
-                wish = Network(wish.hidden, self.features, wish.seed)
+        agent, observed = self.resolve(env), env.observation
+        wish: Any = agent.features
+        if agent.planner == "network":
+            chosen = agent.network or Network((32, 32))
+            inside = agent.features if chosen.features is None else chosen.features
+            wish = Network(chosen.hidden, cast(Any, inside), chosen.seed)
         else:
-            wish = self.features
             if wish is None and isinstance(observed, Box):
                 few = self.release != "reward-model" and self.budget is not None
                 wish = default_features(observed, env.name, few)
@@ -462,7 +324,7 @@ class FunctionalQ:
 
     def model_features(self, env: Env) -> Any:
         """Of the points of the reward model."""
-        chosen: Any = self.reward_features
+        chosen: Any = self.resolve(env).reward_features
         if chosen is None:
             observed = env.observation
             if isinstance(observed, Discrete):
@@ -490,13 +352,12 @@ class FunctionalQ:
 
     def settings_dict(self, env: Env) -> dict[str, Any]:
         """The settings for this environment, in JSON's own types."""
-        budget, limits = self.budget, self.reward_range
+        agent, budget, limits = self.resolve(env), self.budget, self.reward_range
+        apart = ("budget", "reward_range", "state_range", *self._objects)
         plain = {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name not in ("budget", "reward_range", *self._objects)
+            one.name: getattr(agent, one.name) for one in fields(agent) if one.name not in apart
         }
-        objects = {name: _setting_to_json(getattr(self, name)) for name in self._objects}
+        objects = {name: _setting_to_json(getattr(agent, name)) for name in self._objects}
         return {
             "env": env.name,
             "epsilon": None if budget is None else budget.epsilon,
@@ -505,28 +366,6 @@ class FunctionalQ:
             **plain,
             **objects,
         }
-
-
-# More than anybody has waited for.
-_MAX_VALUES = {
-    "steps": 10**7,
-    "rounds": 10**6,
-    "iterations": 10**5,
-    "updates": 10**7,
-    "evaluations": 1000,
-    "horizon": 10**4,
-}
-
-
-def _check_range(given: Any) -> tuple[float, float]:
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise InputError(
-            "must be two numbers: the least and the largest reward.", field="reward_range"
-        )
-    low, high = (checks.number("reward_range", value) for value in given)
-    if not (low < high and math.isfinite(high - low)):
-        raise InputError("must go up, by a finite difference.", field="reward_range")
-    return low, high
 
 
 def _setting_to_json(value: Any) -> Any:

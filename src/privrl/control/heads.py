@@ -256,9 +256,10 @@ class Network:
 
 
 def make_head(
-    features: "Features | Network | None", observed: Discrete | Box, outputs: int, name: str
+    features: "Features | Network | str | None", observed: Discrete | Box, outputs: int, name: str
 ) -> Head:
     """The head that was wished for, for observations like these."""
+    assert not isinstance(features, str)  # names were resolved where the environment was known
     if isinstance(features, Network):
         inside = features.features
         if inside is None:

@@ -27,19 +27,25 @@ Arithmetic: 64-bit floating point, compiled. Settings that were not said are tho
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, cast
 
 import jax
 import numpy as np
 
 from privrl.control import noised_q
+from privrl.control.feature_names import (
+    features_by_name,
+    network_by_sizes,
+    refuse_unused_range,
+)
 from privrl.control.heads import Network, make_head
 from privrl.control.increments import Rows
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
 from privrl.control.noised_q import NoisedQPlan
+from privrl.control.q_specs import LoggedQSpec
 from privrl.control.rollouts import greedy_policy
 from privrl.control.update_rules import PersonUpdates
-from privrl.core import checks, resources
+from privrl.core import resources
 from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
 from privrl.data import Features, Trajectories
@@ -51,7 +57,7 @@ from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.mechanisms import clip
-from privrl.privacy.promise import Budget, Relation, Release
+from privrl.privacy.promise import Relation, Release
 from privrl.privacy.resuming import NoiseKey
 from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
 
@@ -73,78 +79,8 @@ TIMING = Assumption(
 
 
 @dataclass(frozen=True)
-class LoggedQ:
+class LoggedQ(LoggedQSpec):
     """Values of actions, learned from people's logged trajectories; see the module."""
-
-    num_actions: int
-    """How many actions there are, not how many the data has."""
-
-    reward_range: tuple[float, float]
-    """What any reward could be."""
-
-    budget: Budget | None = None
-    """What may be spent on each person; None: without noise, not private."""
-
-    features: Features | Network | None = None
-    """Of states; None for a table, which states by their numbers may have."""
-
-    num_states: int | None = None
-    """How many states there are, for a table."""
-
-    gamma: float = 0.95
-    """The discount factor, from 0 to 1."""
-
-    updates: int = 100
-    """T: more of them need more noise in each."""
-
-    step: float = 2.0
-    """Step size; for a table, about the number of its states."""
-
-    clip: float = 0.3
-    """C, the largest norm of what a person adds, in units of the largest reward."""
-
-    target_every: int = 1
-    """After how many updates the target parameters become the present ones."""
-
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    """What makes steps of the noised sums."""
-
-    average: float = 0.5
-    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
-
-    def __post_init__(self) -> None:
-        for name in ("num_actions", "updates", "target_every"):
-            checks.count(name, getattr(self, name))
-        if self.num_states is not None:
-            checks.count("num_states", self.num_states)
-        for name in ("step", "clip"):
-            checks.positive(name, getattr(self, name))
-        for name in ("gamma", "average"):
-            if checks.non_negative(name, getattr(self, name)) > 1.0:
-                raise InputError(f"must be at most 1, not {getattr(self, name):g}.", field=name)
-        if self.optimiser not in ("sgd", "adam"):
-            raise InputError(f"must be 'sgd' or 'adam', not {self.optimiser!r}.", field="optimiser")
-        if self.features is not None and not isinstance(self.features, Features | Network):
-            raise InputError(
-                "must be a feature map of privrl.data, or a Network.", field="features"
-            )
-        given = self.reward_range
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise InputError(
-                "must be two numbers: the least and the largest reward.", field="reward_range"
-            )
-        low, high = (checks.number("reward_range", bound) for bound in given)
-        if not (low < high and math.isfinite(high - low)):
-            raise InputError("must go up, by a finite difference.", field="reward_range")
-        if max(abs(low), abs(high)) > 1e100:
-            raise InputError("must lie between -1e100 and 1e100.", field="reward_range")
-        object.__setattr__(self, "reward_range", (low, high))
-        if self.budget is not None and (
-            not isinstance(self.budget, Budget) or self.budget.delta == 0.0
-        ):
-            raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
-            )
 
     def fit(
         self,
@@ -210,7 +146,7 @@ class LoggedQ:
         if not data.discrete_actions:
             raise InputError("LoggedQ needs actions that are counted, not vectors.")
         observed = self._observation_space(data)
-        head = make_head(self.features, observed, self.num_actions, "The data")
+        head = make_head(self.resolve_features(observed), observed, self.num_actions, "The data")
         Rows(head, head).check(observed, "The data")
         # Bounds that cannot be held to are refused before anybody pays.
         clip.l2(np.zeros(math.prod(head.shape)), self.clip)
@@ -302,8 +238,24 @@ class LoggedQ:
         if not data.discrete_states:
             length = int(data.states.shape[1])
             return Box((-math.inf,) * length, (math.inf,) * length, ("",) * length)
-        inside = self.features.features if isinstance(self.features, Network) else self.features
+        if isinstance(self.features, str):
+            features = self.resolve_features(Discrete(self.num_states or 1))
+        else:
+            features = self.features
+        inside = features.features if isinstance(features, Network) else features
         if inside is None and self.num_states is None:
             raise InputError("is needed: say how many states there are.", field="num_states")
         check_table(self.num_states if inside is None else inside, data)
         return Discrete(self.num_states or 1)
+
+    def resolve_features(self, observed: Discrete | Box) -> Features | Network | None:
+        """The features; those by name are scaled by the range of states, and a network's too."""
+        word, name = self.features, "The data"
+        refuse_unused_range(self.state_range, observed, "fourier" if word else None)
+        if not isinstance(word, str):
+            return word
+        kind, _, sizes = word.partition(":")
+        if kind == "network" and isinstance(observed, Box):
+            scaled = features_by_name("polynomial:1", observed, name, self.state_range)
+            return network_by_sizes(sizes, cast(Features, scaled))
+        return features_by_name(word, observed, name, self.state_range)

@@ -29,9 +29,10 @@ import numpy as np
 from jax import lax
 
 from privrl.control.heads import Head
+from privrl.control.q_specs import DescentSpec
 from privrl.control.rollouts import SampledRollout, pool_successors
 from privrl.control.update_rules import Data, ProspectUpdates, Rule, Updates, Weights
-from privrl.core import checks, resources
+from privrl.core import resources
 from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
@@ -45,7 +46,6 @@ from privrl.risk import Prospect
 # So many numbers of people's rows are computed at once.
 _MAX_NUMBERS = 2**21
 _FULL_BATCH = 2**31 - 1
-_MAX_UPDATES = 10**7
 # A piece of a run that shows progress is made twice as long while it takes less, in seconds.
 _PIECE_SECONDS = 0.5
 
@@ -75,52 +75,8 @@ class NoisedQPlan:
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descent(DescentSpec):
     """How a Q is learned by noised updates, but for the noise: for `Weights` and `Updates`."""
-
-    updates: int = 100
-    """T: more of them need more noise in each."""
-
-    step: float = 0.1
-    """Step size."""
-
-    batch: int | None = None
-    """B, how many transitions an update takes; None for all. `Updates`."""
-
-    clip: float | None = None
-    """C, the largest norm of an update; None for no clipping. `Updates`."""
-
-    slope: float | None = None
-    """K, how steep Q may be before an update is scaled down; None for any. `Updates`."""
-
-    tau: float | None = None
-    """The largest TD error; None for any. `Weights`."""
-
-    target_every: int = 1
-    """After how many updates the target parameters become the present ones."""
-
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    """What makes steps of the noised updates."""
-
-    average: float = 0.5
-    """Over which last share of the updates parameters are averaged; 0 for the last ones."""
-
-    def __post_init__(self) -> None:
-        for name in ("updates", "target_every"):
-            checks.count(name, getattr(self, name))
-        if self.batch is not None:
-            checks.count("batch", self.batch)
-        for name in ("step", "clip", "slope", "tau"):
-            value = getattr(self, name)
-            # Squares of what is smaller or larger could vanish or overflow.
-            if value is not None and not 1e-100 <= checks.positive(name, value) <= 1e100:
-                raise InputError(f"must be from 1e-100 to 1e100, not {value:g}.", field=name)
-        if checks.count("updates", self.updates) > _MAX_UPDATES:
-            raise InputError(f"must be at most {_MAX_UPDATES:,}.", field="updates")
-        if self.optimiser not in ("sgd", "adam"):
-            raise InputError(f"must be 'sgd' or 'adam', not {self.optimiser!r}.", field="optimiser")
-        if checks.non_negative("average", self.average) > 1.0:
-            raise InputError(f"must be at most 1, not {self.average:g}.", field="average")
 
     def plan(
         self, release: Literal["weights", "updates"], head: Head, radius: float

@@ -34,8 +34,8 @@ The paper's own Algorithms 1 to 3, which yield a claim, are `privrl.papers.rajab
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import jax
 import numpy as np
@@ -44,6 +44,7 @@ from privrl.control import noised_q, prospect_planning, shrinkage
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Head, Layers
 from privrl.control.noised_q import Descent
+from privrl.control.q_specs import UNUSED_BY_PROSPECT, DescentSpec, ProspectQSpec
 from privrl.control.reward_basis import PerAction, unique_points
 from privrl.control.rollouts import (
     Env,
@@ -55,12 +56,10 @@ from privrl.control.rollouts import (
 )
 from privrl.control.run_context import Arrays, RunContext
 from privrl.control.update_rules import Data
-from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import OneHot, Policy
 from privrl.privacy.mechanisms.reward_model import RewardModel
-from privrl.risk import Prospect
 
 DEFAULT_DESCENT = Descent(300, 0.1, 500, clip=0.1, target_every=5, optimiser="adam", average=0.3)
 """What release 'updates' takes where nothing was said.
@@ -68,39 +67,12 @@ DEFAULT_DESCENT = Descent(300, 0.1, 500, clip=0.1, target_every=5, optimiser="ad
 Found on `ObstacleGrid` with seeds 0 to 4 and no noise, where three of five runs reach the target.
 """
 
-# `FunctionalQ`'s settings of releases and planners that are not here.
-_UNUSED_SETTINGS = ("iterations", "actor_step", "evaluations", "horizon")
-
 
 @dataclass(frozen=True)
-class ProspectQ(FunctionalQ):
+class ProspectQ(ProspectQSpec, FunctionalQ):
     """CPT values of actions, learned from a reward function that stays secret; see the module."""
 
-    release: Literal["reward-model", "updates"] = "reward-model"
-    """What is noised."""
-
-    steps: int = 5000
-    """How many steps the rollout takes: it has to see every state that matters. So many by chance
-    see all states of `ObstacleGrid`, and nearly all actions in them."""
-
-    planner: Literal["fitted", "network"] = "fitted"
-    """What makes a policy of released rewards, or which kind of Q is updated."""
-
-    prospect: Prospect = Prospect.rajabi2022()  # noqa: RUF009 (frozen, so that it can be shared)
-    """Whose preferences they are."""
-
-    samples: int = 100
-    """How many successors of each step are drawn."""
-
-    shrink: bool = True
-    """Whether released rewards of a table become posterior means under the law that fits them best
-    (`shrinkage`), which takes noise out for nothing. Release 'reward-model'."""
-
-    _choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **FunctionalQ._choices,
-        "release": ("reward-model", "updates"),
-        "planner": ("fitted", "network"),
-    }
+    DESCENTS: ClassVar[Mapping[str, DescentSpec]] = {"updates": DEFAULT_DESCENT}
     _objects: ClassVar[tuple[str, ...]] = (*FunctionalQ._objects, "prospect")
     _step_fields: ClassVar[tuple[str, ...]] = (
         *FunctionalQ._step_fields,
@@ -109,26 +81,6 @@ class ProspectQ(FunctionalQ):
         "ends",
         "probs",
     )
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.prospect, Prospect):
-            raise InputError(
-                "must be a Prospect, such as Prospect.tversky_kahneman().", field="prospect"
-            )
-        for one in fields(self):
-            if one.name in _UNUSED_SETTINGS and getattr(self, one.name) != one.default:
-                raise InputError(f"{one.name} is a setting of FunctionalQ: leave it out.")
-        if checks.count("samples", self.samples) > 10**6:
-            raise InputError(f"must be at most 1,000,000, not {self.samples:,}.", field="samples")
-        object.__setattr__(self, "shrink", checks.boolean("shrink", self.shrink))
-        super().__post_init__()
-
-    @property
-    def radius(self) -> float | None:
-        if self.release == "updates" and self.reward_radius is None:
-            assert self.reward_range is not None
-            return self.reward_range[1] - self.reward_range[0]
-        return self.reward_radius
 
     def _check_radius(self) -> None:
         super()._check_radius()
@@ -212,7 +164,7 @@ class ProspectQ(FunctionalQ):
 
     def settings_dict(self, env: Env) -> dict[str, Any]:
         told = super().settings_dict(env)
-        return {name: value for name, value in told.items() if name not in _UNUSED_SETTINGS}
+        return {name: value for name, value in told.items() if name not in UNUSED_BY_PROSPECT}
 
 
 def _is_table(features: Any) -> bool:

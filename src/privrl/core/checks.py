@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, SupportsFloat, SupportsIndex, cast
 
-import numpy as np
-
 from privrl.core.errors import InputError
 
 
@@ -95,7 +93,9 @@ def choice(name: str, value: object, among: Sequence[str]) -> None:
 
 def boolean(name: str, value: object) -> bool:
     """True or False, and nothing that only counts as one: "no" would be yes."""
-    if not isinstance(value, bool | np.bool_):
+    # NumPy's own is known by its name, so that checking does not load NumPy.
+    numpys = hasattr(value, "dtype") and type(value).__name__ in ("bool", "bool_")
+    if not (isinstance(value, bool) or numpys):
         raise InputError(f"must be True or False, not {value!r}.", field=name)
     return bool(value)
 

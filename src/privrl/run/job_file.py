@@ -66,7 +66,7 @@ def job_text(table: Sequence[str], file: str = "job.toml") -> str:
     roles = guess_roles(types)
     guessed = {name for role in roles.values() for name in role}
     left = [name for name in types if name not in guessed]
-    help_of = {one.name: one.metadata["help"] for one in EvaluateOptions.options()}
+    help_of = {name: one.text for name, one in EvaluateOptions.options().items()}
 
     def line(name: str, value: str, given: bool) -> list[str]:
         return [f"# {help_of[name]}", f"{'' if given else '# '}{name} = {value}"]

@@ -136,7 +136,7 @@ class Request(EvaluateOptions):
             for name, value in words.items()
             if value is not None and value is not False and value != ()
         }
-        check_names_of_options(given, [one.name for one in cls.options()])
+        check_names_of_options(given, [*cls.options()])
         return cls(**{n: option_value(n, v) for n, v in given.items()}, said=tuple(given))
 
     # --- the data ---------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class Request(EvaluateOptions):
             needed.append("behavior_prob")
         if self.gamma in (None, 1.0):
             needed.append("horizon")
-        return [*self.missing_columns(), *self._unanswered(*needed), *self._missing_words()]
+        return [*self.missing_columns(), *self.unanswered(*needed), *self._missing_words()]
 
     def _missing_words(self) -> Iterator[Question]:
         """What states and actions can be, where the types of their columns say that it is words."""
@@ -281,7 +281,7 @@ class Request(EvaluateOptions):
             if words is None and said is not None and len(said) == 1 and said[0] in text:
                 yield word_question(what)
 
-    def _unanswered(self, *names: str) -> list[Question]:
+    def unanswered(self, *names: str) -> list[Question]:
         asked = [one for name, one in _QUESTIONS.items() if name in names]
         return [one for one in asked if getattr(self, one.field) is None]
 
@@ -371,7 +371,7 @@ class Request(EvaluateOptions):
 
     def parse_reward_range(self) -> tuple[float, float]:
         """What any reward could be."""
-        ask(self._unanswered("reward_range"))
+        ask(self.unanswered("reward_range"))
         return pair("reward_range", self.reward_range)
 
     def budget(self) -> Budget | None:
@@ -380,7 +380,7 @@ class Request(EvaluateOptions):
             if self.epsilon is not None or self.delta is not None:
                 raise InputError("Data declared --public has no --epsilon and --delta to spend.")
             return None
-        ask(self._unanswered("epsilon", "delta"))
+        ask(self.unanswered("epsilon", "delta"))
         assert self.epsilon is not None
         assert self.delta is not None
         return Budget(self.epsilon, self.delta)

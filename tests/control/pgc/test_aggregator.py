@@ -23,7 +23,6 @@ from privrl.control.pgc.aggregator import (
     AggregatorState,
     BeginRecord,
     IssueRecord,
-    Optimiser,
     Outcome,
     Record,
     Ticket,
@@ -33,7 +32,8 @@ from privrl.control.pgc.aggregator import (
     staleness_weight,
     to_line,
 )
-from privrl.control.pgc.privatiser import Mechanism, Privatiser
+from privrl.control.pgc.privatiser import Privatiser
+from privrl.control.pgc.spec import Mechanism, Optimiser
 from privrl.privacy import InputError
 from privrl.privacy.noise import reproducible, secure
 

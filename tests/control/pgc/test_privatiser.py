@@ -19,7 +19,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privrl.control.pgc.privatiser import Agent, Mechanism, Privatiser, normalise, split_epsilon
+from privrl.control.pgc.privatiser import Agent, Privatiser, normalise, split_epsilon
+from privrl.control.pgc.spec import Mechanism
 from privrl.core.errors import CertificateError, OverBudget
 from privrl.privacy import InputError, PureDP, RandomizedResponse, Relation, Repeated, accounting
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC

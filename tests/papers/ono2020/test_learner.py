@@ -69,7 +69,10 @@ def test_no_baseline_is_needed_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"epsilon": 1.0, "mechanism": "privunit"}, "mechanism must be 'laplace', 'sign' or None"),
+        (
+            {"epsilon": 1.0, "mechanism": "privunit"},
+            "mechanism must be 'laplace', 'sign' or 'none'",
+        ),
         ({"epsilon": 1.0, "clip": 0.0}, "clip must be"),
         ({"epsilon": 1.0, "value_weight": -1.0}, "value_weight must be"),
         ({"epsilon": 1.0, "entropy": -1.0}, "entropy must be"),

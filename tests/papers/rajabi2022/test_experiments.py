@@ -10,7 +10,7 @@ import pytest
 from privrl.envs import ObstacleSquare, episodes
 from privrl.papers.rajabi2022 import experiments as paper
 from privrl.papers.rajabi2022 import printed
-from privrl.papers.rajabi2022.learner import Acting
+from privrl.papers.rajabi2022.spec import Acting
 from privrl.privacy import InputError
 
 KEY = jax.random.key(8)

@@ -70,7 +70,7 @@ def test_claims() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"variant": "all"}, "variant must be 'none', 'actor', 'critic', 'both'"),
+        ({"variant": "all"}, "variant must be 'none', 'actor', 'critic' or 'both'"),
         ({"acting": "greedy"}, "acting must be"),
         ({"correction": "none"}, "correction must be"),
         ({"epsilon": 0.0}, "epsilon must be positive"),

@@ -32,7 +32,7 @@ def test_defaults_are_those_of_the_learner() -> None:
         ({"mode": "paper"}, "There are no modes any more. Leave mode out"),
         ({"people": 9}, "no option 'people' of seo2020-actor-critic. Did you mean 'episodes'"),
         ({"features": "table"}, "There is no option 'features' of seo2020-actor-critic"),
-        ({"delta": 0.0}, "delta must be above 0"),
+        ({"delta": 0.0}, "delta must be positive"),
         ({"env": "CartPole"}, "is for tables of states, and CartPole has none"),
     ],
 )

@@ -31,7 +31,7 @@ from privrl.papers.wang2019.fast import (
     train,
 )
 from privrl.papers.wang2019.learner import NO_CLAIM
-from privrl.papers.wang2019.path import Edge
+from privrl.papers.wang2019.spec import Edge
 from privrl.privacy import InputError
 from privrl.privacy.certificate import Claim
 
@@ -105,7 +105,7 @@ def test_resets_are_in_whole_batches_as_printed() -> None:
         ({"sigma": -1.0, "rate": 1.0}, "sigma must be"),
         ({"delta": 0.0}, "delta must be above 0"),
         ({"hidden": ()}, "hidden must be"),
-        ({"hidden": [16]}, "hidden must be"),
+        ({"hidden": 16}, "hidden must be"),
         ({"hidden": (0,)}, "hidden must be at least 1"),
         ({"acting": "softmax"}, "acting must be"),
         ({"replay": 100}, "at least the batch"),

@@ -16,7 +16,8 @@ import numpy as np
 from privrl.audit.attacks import Outputs
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import target
-from privrl.control.pgc.privatiser import Mechanism, Privatiser
+from privrl.control.pgc.privatiser import Privatiser
+from privrl.control.pgc.spec import Mechanism
 from privrl.core.errors import InputError
 from privrl.core.types import Array
 from privrl.privacy.events import Event, RandomizedResponse

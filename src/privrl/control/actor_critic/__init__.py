@@ -25,18 +25,23 @@ instead of single steps, one clip for the actor and the critic together instead 
 gradients, sampled softmax actions, so that no importance ratios and no second weights of
 GTD(lambda) are needed, and noise for a promise about people instead of steps.
 
-`learner` has the settings and how a run is paid for and resumed, `program` the compiled run,
+`spec` has the settings, `learner` how a run is paid for and resumed, `program` the compiled run,
 `start` a critic to start from, `result` what was learned.
 """
 
-from privrl.control.actor_critic.learner import STATE, ActorCritic
-from privrl.control.actor_critic.program import CertifiedProgram
-from privrl.control.actor_critic.result import (
-    NOT_PRIVATE,
-    Diverged,
-    LearnedActorCritic,
-    ReturnDistribution,
-)
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from privrl.control.actor_critic.learner import STATE, ActorCritic
+    from privrl.control.actor_critic.program import CertifiedProgram
+    from privrl.control.actor_critic.result import (
+        NOT_PRIVATE,
+        Diverged,
+        LearnedActorCritic,
+        ReturnDistribution,
+    )
 
 __all__ = [
     "NOT_PRIVATE",
@@ -47,3 +52,12 @@ __all__ = [
     "LearnedActorCritic",
     "ReturnDistribution",
 ]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "learner": ("STATE", "ActorCritic"),
+        "program": ("CertifiedProgram",),
+        "result": ("NOT_PRIVATE", "Diverged", "LearnedActorCritic", "ReturnDistribution"),
+    },
+)

@@ -1,22 +1,15 @@
 """The certified learner: its settings, a run that pays, and one that is resumed."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 
 from privrl.control import certified
-from privrl.control.actor_critic.program import (
-    DEFAULTS,
-    PROSPECT_SETTINGS,
-    CertifiedProgram,
-    RunState,
-    check_number,
-)
+from privrl.control.actor_critic.program import CertifiedProgram, Env, RunState
 from privrl.control.actor_critic.result import (
     NOT_PRIVATE,
     Diverged,
@@ -24,26 +17,25 @@ from privrl.control.actor_critic.result import (
     ReturnDistribution,
     softmax_policy,
 )
+from privrl.control.actor_critic.spec import ActorCriticSpec
 from privrl.control.actor_critic.warm_start import WarmStart, make_warm_start
 from privrl.control.certified import ActorCriticState
-from privrl.control.heads import Network
+from privrl.control.feature_names import features_by_name, refuse_unused_range
 from privrl.control.program import load_state, save_state
 from privrl.control.promises import Promise
 from privrl.control.prospect_rows import ReturnHistogram, project_simplex
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
-from privrl.data import Features
 from privrl.envs.host import is_live, simulator_identity
 from privrl.envs.preflight import ASSUMPTIONS, run_preflight
 from privrl.envs.registry import make
 from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import Ledger, warn_if_large
-from privrl.privacy.promise import Budget, Relation, Release, Unit
+from privrl.privacy.promise import Relation, Release, Unit
 from privrl.privacy.resuming import NoiseKey
 from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
-from privrl.risk import Prospect
 
 CLIPPED = Assumption(
     "each person's whole increment, of the actor and the critic, is clipped to a public bound",
@@ -89,146 +81,23 @@ STATE = "state.npz"
 
 
 @dataclass(frozen=True)
-class ActorCritic:
+class ActorCritic(ActorCriticSpec):
     """A softmax policy and its values, learned from people's episodes; see the module."""
 
-    variant: Literal["both", "actor", "critic", "none"] = "both"
-    """What is given away: the actor, the critic or both. "none" is without noise, not private."""
-
-    budget: Budget | None = None
-    """What may be spent on each person."""
-
-    gamma: float | None = None
-    """The discount factor, from 0 to 1; by default 0.99, with a prospect 1."""
-
-    lambda_: float | None = None
-    """How far eligibility traces reach, from 0 to 1; by default 0.9, with a prospect 1."""
-
-    actor_step: float | None = None
-    """Step size of the policy, which a batch moves by at most this times `clip`, but for noise; by
-    default 100, with a prospect 5."""
-
-    critic_step: float | None = None
-    """Step size of the values; by default 1."""
-
-    clip: float | None = None
-    """C, the largest norm of a person's increment; by default 0.03, which nearly all increments
-    exceed, so that it is directions that are learned from; with a prospect 2, since rare returns
-    must stay as large as they are."""
-
-    max_steps: int | None = None
-    """Truncates episodes that the environment lets go on."""
-
-    features: Features | Network | None = None
-    """Of states; None for a table, which discrete observations may have."""
-
-    critic_features: Features | Network | None = None
-    """Of states, for the critic; by default as for the actor, or as those of the critic that the
-    run starts from."""
-
-    batch: int | None = None
-    """B, how many people act by the same policy; by default a fiftieth of them."""
-
-    noise: Literal["auto", "independent", "correlated", "optimal"] = "auto"
-    """Of different batches; "auto" takes what is best for running sums."""
-
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    """What makes steps of the noised sums."""
-
-    schedule: Literal["constant", "linear"] = "constant"
-    """Whether step sizes stay or fall to 0 at the end."""
-
-    average: float = 0.0
-    """Over which last share of the batches the parameters are averaged; 0 for the last ones."""
-
-    critic_weight: float = 0.1
-    """How much of the clip bound is for the critic, relative to the actor."""
-
-    entropy: float = 0.0
-    """How much the entropy of the policy counts, in units of the return range."""
-
-    return_range: tuple[float, float] | None = None
-    """What a return could be: increments are divided by its width, which otherwise is 1, and the
-    paid learning curve lies in it; a prospect counts returns in it."""
-
-    curve: Literal["hidden", "paid"] = "hidden"
-    """Whether a part of the clip bound goes to a learning curve. With a prospect there is one
-    anyhow, of returns as `gamma` discounts them."""
-
-    curve_weight: float = 0.2
-    """Which part, from 0 to 1: the increment has sqrt(1 - curve_weight^2) of the bound left. With a
-    prospect it goes to the distribution of returns."""
-
-    prospect: Prospect | None = None
-    """How somebody weighs the returns of people, whose CPT value is maximised; None for the mean.
-    Increments are then divided by the utility that is between the ends of `return_range`."""
-
-    bins: int = 20
-    """Into how many equal parts `return_range` is cut; a prospect counts returns at their ends."""
-
-    even_share: float = 0.01
-    """How much of even probabilities is mixed into the distribution before slopes of weights are
-    taken, which are infinite where a probability is 0."""
-
-    forgetting: float = 0.1
-    """How much of the distribution a batch replaces at least, from 0 to 1."""
-
     def __post_init__(self) -> None:
-        for name, words in _CHOICES.items():
-            if getattr(self, name) not in words:
-                listed = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
-                raise InputError(f"must be {listed}, not {getattr(self, name)!r}.", field=name)
-        self._check_budget()
-        for name in (*DEFAULTS, "average", "critic_weight", "entropy", "forgetting"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name))
-        for name in ("max_steps", "batch"):
-            if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name))
-        for name in ("features", "critic_features"):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, Features | Network):
-                raise InputError("must be a feature map of privrl.data, or a Network.", field=name)
-        if self.return_range is not None:
-            object.__setattr__(self, "return_range", _check_range(self.return_range))
-        self._check_combinations()
+        super().__post_init__()
+        _ = self.outlook  # which refuses a prospect that has no utility between these ends
 
-    def _check_budget(self) -> None:
-        if self.variant == "none":
-            if self.budget is not None:
-                raise InputError("The variant 'none' spends nothing: leave the budget out.")
-        elif not isinstance(self.budget, Budget) or self.budget.delta == 0.0:
-            raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
-            )
-
-    def _check_combinations(self) -> None:
-        if self.prospect is None:
-            for one in fields(self):
-                if one.name in PROSPECT_SETTINGS and getattr(self, one.name) != one.default:
-                    raise InputError(f"{one.name} belongs to a prospect: say one, or leave it out.")
-        if self.curve == "paid" or self.prospect is not None:
-            if self.return_range is None:
-                what = "a paid curve" if self.prospect is None else "a prospect"
-                raise InputError(
-                    f"is needed for {what}: say what returns are.", field="return_range"
-                )
-            if not 0.0 < checks.number("curve_weight", self.curve_weight) < 1.0:
-                raise InputError("must be above 0 and below 1.", field="curve_weight")
-        if self.prospect is not None:
-            if not isinstance(self.prospect, Prospect):
-                raise InputError(
-                    "must be one of privrl.risk, such as Prospect.neutral().", field="prospect"
-                )
-            if checks.count("bins", self.bins) > _MAX_BINS:
-                raise InputError(f"must be at most {_MAX_BINS}, not {self.bins}.", field="bins")
-            if not _MIN_SHARE <= checks.number("even_share", self.even_share) < 1.0:
-                raise InputError(f"must be from {_MIN_SHARE:g} to below 1.", field="even_share")
-            _ = self.outlook
-        if self.noise in certified.CORRELATED_STRATEGIES and self.optimiser == "adam":
-            raise InputError(
-                "Correlated noise is for running sums, which Adam does not use: take sgd."
-            )
+    def resolve(self, env: Env) -> "ActorCritic":
+        """The same agent with features for this environment in place of their names."""
+        named = {name: getattr(self, name) for name in ("features", "critic_features")}
+        refuse_unused_range(self.state_range, env.observation, *named.values())
+        found: dict[str, Any] = {
+            name: features_by_name(word, env.observation, env.name, self.state_range)
+            for name, word in named.items()
+            if isinstance(word, str)
+        }
+        return replace(self, **found, state_range=None) if found else self
 
     @property
     def outlook(self) -> ReturnHistogram | None:
@@ -529,29 +398,6 @@ class ActorCritic:
                 **program.settings_dict,
             },
         )
-
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "variant": ("both", "actor", "critic", "none"),
-    "noise": ("auto", "independent", "correlated", "optimal"),
-    "optimiser": ("sgd", "adam"),
-    "schedule": ("constant", "linear"),
-    "curve": ("hidden", "paid"),
-}
-_MAX_BINS = 1000
-# Far above what rounding makes of sums of probabilities.
-_MIN_SHARE = 1e-6
-
-
-def _check_range(given: Any) -> tuple[float, float]:
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise InputError(
-            "must be two numbers: the lowest and the highest return.", field="return_range"
-        )
-    low, high = (checks.number("return_range", value) for value in given)
-    if not (low < high and math.isfinite(high - low)):
-        raise InputError("must go up, by a finite difference.", field="return_range")
-    return low, high
 
 
 def _remove_checkpoint(path: Path | None, kept: NoiseKey | None) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from privrl.control import certified
 from privrl.control.actor_critic.result import softmax_policy
+from privrl.control.actor_critic.spec import PROSPECT_OPTIONS, ActorCriticSpec
 from privrl.control.certified import SWEEPABLE, ActorCriticPlan, ActorCriticState
 from privrl.control.heads import Network, make_head
 from privrl.control.increments import Rows
@@ -41,19 +42,7 @@ DEFAULTS = {
 # With a prospect. Returns are as people get them, and the critic is not trusted (`prospect_rows`);
 # steps and the bound were found on the gambles of the papers, with seeds 0 to 9.
 _PROSPECT_DEFAULTS = {"gamma": 1.0, "lambda_": 1.0, "actor_step": 5.0, "clip": 2.0}
-PROSPECT_SETTINGS = ("bins", "even_share", "forgetting")
-"""Settings that only an agent with a prospect has."""
-
 _DEFAULT_BATCHES = 50
-_SHARES = ("gamma", "lambda_", "average", "forgetting")
-
-
-def check_number(name: str, value: Any) -> None:
-    """Refuse a number that the setting of this name cannot have."""
-    if name in ("clip", "critic_weight"):
-        checks.positive(name, value)
-    elif checks.non_negative(name, value) > 1.0 and name in _SHARES:
-        raise InputError(f"must be at most 1, not {value:g}.", field=name)
 
 
 @dataclass(frozen=True)
@@ -72,6 +61,7 @@ class CertifiedProgram:
 
     def __post_init__(self) -> None:
         checks.count("people", self.people)
+        object.__setattr__(self, "config", self.config.resolve(self.env))
         _ = self.length
         self.plan.rows.check(self.env.observation, self.env.name)
 
@@ -180,7 +170,7 @@ class CertifiedProgram:
         """The settings that only an agent with a prospect has."""
         config = self.config
         assert config.prospect is not None
-        named = {name: getattr(config, name) for name in ("curve_weight", *PROSPECT_SETTINGS)}
+        named = {name: getattr(config, name) for name in ("curve_weight", *PROSPECT_OPTIONS)}
         return {"prospect": config.prospect.to_dict(), **named}
 
     def init(self, keys: jax.Array, settings: Mapping[str, jax.Array]) -> ActorCriticState:
@@ -188,7 +178,9 @@ class CertifiedProgram:
             if name not in SWEEPABLE:
                 raise InputError(f"cannot be swept: use {', '.join(SWEEPABLE)}.", field=name)
             for value in np.unique(np.asarray(values)).tolist():
-                check_number(name, value)
+                # Sigma is no option: it follows from a budget, unless it is swept.
+                option = ActorCriticSpec.options().get(name)
+                checks.non_negative(name, value) if option is None else option.check(value)
         shape = keys.shape
 
         with jax.enable_x64(True):

@@ -44,12 +44,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from privrl.control.pgc.privatiser import Privatiser
+from privrl.control.pgc.spec import Optimiser, Staleness
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Array
@@ -57,9 +58,6 @@ from privrl.nets import adam
 from privrl.privacy.exact import Booleans, Integers
 from privrl.privacy.noise import as_float64
 from privrl.privacy.promise import WordEnum
-
-Optimiser = Literal["sgd", "adam"]
-Staleness = Literal["root", "none"]
 
 _USED = -1
 _PAGE_SIZE = 256

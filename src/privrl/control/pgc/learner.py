@@ -32,14 +32,12 @@ since it was chosen for being high.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from privrl.control.pgc.aggregator import Optimiser, Staleness
 from privrl.control.pgc.collection import (
     CollectionProgram,
     CollectionProgramState,
@@ -47,14 +45,16 @@ from privrl.control.pgc.collection import (
     check_buffer,
 )
 from privrl.control.pgc.learned import LearnedPGC
-from privrl.control.pgc.losses import Activation, Model
-from privrl.control.pgc.privatiser import Mechanism, Privatiser
-from privrl.control.pgc.program import Acting, Dynamics, OneOf, PGCProgram, Timing
+from privrl.control.pgc.losses import Model
+from privrl.control.pgc.privatiser import Privatiser
+from privrl.control.pgc.program import OneOf, PGCProgram
 from privrl.control.pgc.reports import Arm
+from privrl.control.pgc.spec import CollectorSpec, PGCSpec, Timing
 from privrl.control.promises import Promise
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
+from privrl.core.spec import number
 from privrl.core.types import Floats
 from privrl.envs.base import Environment
 from privrl.envs.control import CartPole
@@ -98,7 +98,7 @@ PUBLIC_SCORES = Assumption(
 
 # How often a run tells how far it is.
 _PROGRESS_REPORTS = 20
-_MOST, _MOST_IN_FLIGHT = 10**8, 10**5
+_MOST = 10**8
 
 
 def default_settings(epsilon: float, dimension: int) -> dict[str, float]:
@@ -117,169 +117,23 @@ def default_settings(epsilon: float, dimension: int) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Collector(ABC):
+class Collector(CollectorSpec, ABC):
     """Agents who report randomised gradients, and what is learned from them; see the module."""
-
-    epsilon: float | None = None
-    """What one agent spends in all; None where there is no mechanism."""
-
-    mechanism: Mechanism | None = "privunit"
-    """How a gradient is randomised: "privunit", "sign" or "laplace"; None for no noise, and no
-    privacy."""
-
-    hidden: tuple[int, ...] = (16,)
-    """The sizes of the network's layers."""
-
-    activation: Activation = "tanh"
-    """Of the hidden layers."""
-
-    scale: tuple[float, ...] | None = None
-    """Observations are divided by these public numbers; None for as they are."""
-
-    submissions: int = 1
-    """How many reports an agent sends, each with an equal share of epsilon."""
-
-    rate: float | None = None
-    """The learning rate. By default `default_settings`."""
-
-    buffer: int | None = None
-    """How many reports make an update. By default `default_settings`."""
-
-    decay: float | None = None
-    """Of N reports in all, after n the rate is rate (1 - n / N)^decay. By default
-    `default_settings`."""
-
-    acting: Acting = "sampled"
-    """How agents choose actions: "sampled" from the policy, or "greedy": the likeliest, with
-    exploration that ends after 900 reports."""
-
-    optimiser: Optimiser = "adam"
-    """What makes steps of the mean report."""
-
-    staleness: Staleness = "root"
-    """Whether reports about old models count for less."""
-
-    timing: Timing = "fixed"
-    """When agents report. "fixed": when all of a round are done, in an order that was fixed before.
-    "open": when they are done themselves, which tells how long they played, and which the
-    certificate then lists as not protected."""
-
-    flight: int = 9
-    """How many agents play at the same time."""
-
-    dynamics: Dynamics | None = None
-    """Of each agent's environment, such as `OneOf(env, "gravity", (9.7, 9.8, 9.9))`; None for the
-    same for all."""
-
-    control: Literal["zero"] | None = None
-    """With "zero" all gradients count as zero: what the noise does by itself."""
-
-    gamma: float = 0.99
-    """The discount factor."""
-
-    target: float | None = None
-    """The score about which agents answer."""
-
-    score_share: float = 0.0
-    """The part of each agent's epsilon that pays for its answers."""
-
-    enough: float = 0.9
-    """The run ends when this share of agents has reached the target, as far as answers tell."""
 
     CRITIC: ClassVar[bool] = False
     """Whether the model has a critic."""
 
-    MECHANISMS: ClassVar[tuple[Mechanism | None, ...]] = (*get_args(Mechanism), None)
-
-    POSITIVE: ClassVar[tuple[str, ...]] = ("epsilon", "rate")
-    NON_NEGATIVE: ClassVar[tuple[str, ...]] = ("decay", "gamma")
-    FINITE: ClassVar[tuple[str, ...]] = ("target",)
-    """Which numbers a setting may be."""
-
-    def __post_init__(self) -> None:
-        words: dict[str, tuple[Any, ...]] = {
-            "mechanism": self.MECHANISMS,
-            "activation": get_args(Activation),
-            "acting": get_args(Acting),
-            "optimiser": get_args(Optimiser),
-            "staleness": get_args(Staleness),
-            "timing": get_args(Timing),
-            "control": ("zero", None),
-        }
-        for name, allowed in words.items():
-            # Arrays compare entry by entry, and are no word.
-            said = getattr(self, name)
-            if not (said is None or isinstance(said, str)) or said not in allowed:
-                # None is for who says nothing, but for the mechanism.
-                options = [one for one in allowed if one is not None or name == "mechanism"]
-                listed = ", ".join(map(repr, options[:-1])) + " or " * (len(options) > 1)
-                raise InputError(f"must be {listed}{options[-1]!r}, not {said!r}.", field=name)
-        self._check_numbers()
-        self._check_budget()
-
-    def _check_numbers(self) -> None:
-        """Refuse what cannot be, and keep plain numbers, which JSON can hold."""
-
-        def set_field(name: str, read: Callable[[str, object], Any]) -> None:
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, read(name, getattr(self, name)))
-
-        def finite(name: str, value: object) -> float:
-            found = checks.number(name, value)
-            if not math.isfinite(found):
-                raise InputError(f"must be finite, not {found:g}.", field=name)
-            return found
-
-        def tuple_of(read: Callable[[str, object], Any]) -> Callable[[str, object], Any]:
-            def read_tuple(name: str, value: object) -> Any:
-                if not isinstance(value, tuple | list):
-                    raise InputError(f"must be a list of numbers, not {value!r}.", field=name)
-                return tuple(read(f"a number in {name}", one) for one in value)
-
-            return read_tuple
-
-        for name in ("hidden", "submissions", "flight", "gamma", "score_share", "enough"):
-            if getattr(self, name) is None:
-                raise InputError("is needed: leave it out to have what is usual.", field=name)
-        set_field("hidden", tuple_of(checks.count))
-        set_field("scale", tuple_of(checks.positive))
-        for name in ("submissions", "flight", "buffer"):
-            set_field(name, checks.count)
-        for name in self.POSITIVE:
-            set_field(name, checks.positive)
-        for name in self.NON_NEGATIVE:
-            set_field(name, checks.non_negative)
-        for name in self.FINITE:
-            set_field(name, finite)
-        for name in ("enough", "score_share"):
-            set_field(name, checks.probability)
-        if self.gamma > 1.0:
-            raise InputError(f"must be at most 1, not {self.gamma:g}.", field="gamma")
-        if self.flight > _MOST_IN_FLIGHT:
-            raise InputError(f"At most {_MOST_IN_FLIGHT:,} agents can play at the same time.")
-        if self.dynamics is not None:
-            if not callable(self.dynamics):
-                raise InputError(
-                    "must be a function of a key, such as OneOf, or None.", field="dynamics"
-                )
-            try:
-                hash(self.dynamics)
-            except TypeError:
-                raise InputError(
-                    "must be hashable: give OneOf a tuple.", field="dynamics"
-                ) from None
-
-    def _check_budget(self) -> None:
-        if (self.target is None) != (self.score_share == 0.0):
-            raise InputError("target and score_share belong together: say both, or neither.")
-        if self.mechanism is None:
-            if self.epsilon is not None:
-                raise InputError("Without a mechanism nothing is spent: leave epsilon out.")
-            if self.target is not None:
-                raise InputError("Answers about a target are paid for by epsilon: say a mechanism.")
-            return
-        if self.epsilon is None:
-            raise InputError("is needed: the privacy budget of each agent?", field="epsilon")
+    def varied_dynamics(self, env: Environment[Any, Any]) -> Any:
+        """The dynamics of agents: those that were given, or by `vary`."""
+        if self.vary is None:
+            return self.dynamics
+        name, equals, values = self.vary.partition("=")
+        if not equals or not values:
+            raise InputError(
+                f"must be such as gravity=9.7,9.8,9.9, not {self.vary!r}.", field="vary"
+            )
+        name = name.strip()
+        return OneOf(env, name, tuple(number(name, one) for one in values.split(",")))
 
     # --- what differs between them ----------------------------------------------------------------
 
@@ -393,7 +247,8 @@ class Collector(ABC):
                 f"{env.name} cannot be compiled, and agents are simulated many at a time: use an "
                 "environment of privrl.envs."
             )
-        own = self.dynamics.env if isinstance(self.dynamics, OneOf) else env
+        dynamics = self.varied_dynamics(env)
+        own = dynamics.env if isinstance(dynamics, OneOf) else env
         if own is not env and own != env:
             raise InputError("dynamics are of another environment than the one to learn in.")
         agents = checks.count("agents", agents)
@@ -413,7 +268,7 @@ class Collector(ABC):
             (self.arm(model.dimension),),
             agents * self.submissions,
             acting=self.acting,
-            dynamics=self.dynamics,
+            dynamics=dynamics,
             optimiser=self.optimiser,
             staleness=self.staleness,
             timing=self.timing,
@@ -479,8 +334,8 @@ class Collector(ABC):
     def _settings_dict(self, program: CollectionProgram) -> dict[str, Any]:
         """All settings as they were taken, for JSON."""
         inside = program.program
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        varied: Any = self.dynamics
+        told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "vary"}
+        varied: Any = inside.dynamics
         if isinstance(varied, OneOf):
             varied = {"parameter": varied.name, "values": list(varied.values)}
         elif varied is not None:
@@ -498,14 +353,8 @@ class Collector(ABC):
 
 
 @dataclass(frozen=True)
-class PGC(Collector):
+class PGC(PGCSpec, Collector):
     """Private gradient collection with settings that work; see the module."""
-
-    baseline: float | None = None
-    """What a return is compared with, a public number near the return of a policy that does not
-    look; by default 25 for the pole, and needed elsewhere."""
-
-    FINITE: ClassVar[tuple[str, ...]] = (*Collector.FINITE, "baseline")
 
     def _defaults(self, dimension: int) -> dict[str, float]:
         privatiser = self.privatiser(dimension)

@@ -50,13 +50,13 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+from privrl.control.pgc.spec import Activation
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.data import OneHot, Policy
 from privrl.data.policies import Network
 from privrl.envs.base import Box, Discrete
 
-Activation = Literal["relu", "tanh"]
 Weights = tuple[Any, ...]
 """A matrix (outputs, inputs) for each layer, that of the preferences next to last if there is a
 critic."""

@@ -41,6 +41,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.control.pgc.spec import Mechanism
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Array
@@ -52,7 +53,6 @@ from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, P
 from privrl.privacy.noise import Source, as_float64, secure
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 
-Mechanism = Literal["privunit", "sign", "laplace"]
 Norm = Literal["unit", "clip"]
 
 PUBLIC_SETTINGS = Assumption(

@@ -48,7 +48,6 @@ import numpy as np
 from jax import lax
 
 from privrl.control.pgc import aggregator
-from privrl.control.pgc.aggregator import Optimiser, Staleness
 from privrl.control.pgc.losses import (
     Loss,
     Model,
@@ -61,14 +60,13 @@ from privrl.control.pgc.losses import (
 )
 from privrl.control.pgc.program_state import Aggregators, CollectionState, Slots
 from privrl.control.pgc.reports import Arm, Group
+from privrl.control.pgc.spec import Acting, Optimiser, Staleness, Timing
 from privrl.control.program import drop_weak_types
 from privrl.control.replicas import run_in_parts
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.envs.base import Environment
 
-Acting = Literal["sampled", "greedy"]
-Timing = Literal["fixed", "open"]
 Dynamics = Callable[[jax.Array], Any]
 """`dynamics(key)` gives the parameters of one agent's environment; pure, and hashable."""
 

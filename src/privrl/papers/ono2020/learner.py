@@ -8,13 +8,12 @@ result has the paper's claim, and the certificate of the run inside it.
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from privrl.control.pgc.aggregator import Optimiser, Staleness
 from privrl.control.pgc.learner import Collector
-from privrl.control.pgc.losses import Activation
-from privrl.control.pgc.privatiser import Mechanism, Privatiser
-from privrl.control.pgc.program import Acting, Timing
+from privrl.control.pgc.privatiser import Privatiser
 from privrl.control.pgc.reports import Arm
+from privrl.control.pgc.spec import Mechanism
 from privrl.control.promises import Promise
+from privrl.papers.ono2020.spec import PGCSpec
 from privrl.privacy import claims
 from privrl.privacy.certificate import Certificate
 
@@ -26,41 +25,10 @@ _BUFFER: dict[Mechanism | None, int] = {"laplace": 1, "sign": 100, None: 1}
 
 
 @dataclass(frozen=True)
-class PGC(Collector):
+class PGC(PGCSpec, Collector):
     """PGC-A3C with the Laplace mechanism or projected random signs."""
 
-    mechanism: Mechanism | None = "laplace"
-    """How a gradient is randomised: "laplace" (Algorithm 2) or "sign" (Algorithm 3); None for no
-    noise, and no privacy."""
-
-    activation: Activation = "relu"
-    rate: float | None = 0.5
-    """eta, the learning rate."""
-
-    buffer: int | None = None
-    """MAX_BUF, how many reports make an update: by default 1 for "laplace", 100 for "sign"."""
-
-    decay: float | None = 0.0
-    acting: Acting = "greedy"
-    optimiser: Optimiser = "sgd"
-    staleness: Staleness = "none"
-    timing: Timing = "open"
-
-    clip: float | None = None
-    """C: gradients have L1 norm at most C / 2 with "laplace" or no mechanism, projections are
-    within C with "sign". By default 0.01 with "laplace", 1 with "sign", and without a mechanism
-    gradients are as they are."""
-
-    value_weight: float = 0.5
-    """lambda, how much the loss of the critic counts."""
-
-    entropy: float = 0.01
-    """beta, how much the entropy of the policy counts."""
-
     CRITIC: ClassVar[bool] = True
-    MECHANISMS: ClassVar[tuple[Mechanism | None, ...]] = ("laplace", "sign", None)
-    POSITIVE: ClassVar[tuple[str, ...]] = (*Collector.POSITIVE, "clip")
-    NON_NEGATIVE: ClassVar[tuple[str, ...]] = (*Collector.NON_NEGATIVE, "value_weight", "entropy")
 
     @property
     def _clip_bound(self) -> float:

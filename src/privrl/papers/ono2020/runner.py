@@ -1,34 +1,30 @@
-"""Options of `privrl train ono2020-pgc`."""
+"""How `privrl train ono2020-pgc` is run."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from privrl.control.pgc.learner import Collector
+from privrl.core.questions import Question
 from privrl.papers.ono2020.learner import PGC
-from privrl.papers.ono2020.spec import PGCSpec
-from privrl.run.parsing import refuse_missing
+from privrl.papers.ono2020.spec import PGCTask
 from privrl.run.runners.pgc import CollectorRunner
 
 
 @dataclass(frozen=True)
-class OnoRunner(PGCSpec, CollectorRunner):
-    """Options of PGC-A3C as printed."""
+class OnoRunner(PGCTask, CollectorRunner):
+    """How PGC-A3C as printed is run."""
 
-    AGENT: ClassVar[type[Collector]] = PGC
-    SETTINGS: ClassVar[tuple[str, ...]] = (
-        *(*CollectorRunner.SETTINGS, "clip", "value_weight", "entropy"),
-    )
+    LEARNER: ClassVar[type[Any]] = PGC
 
     @property
     def is_paper(self) -> bool:
         return True
 
-    def _chosen_mechanism(self) -> str | None:
-        if self.mechanism is None:
-            refuse_missing(
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        yield from super().questions(swept)
+        if self.get("mechanism") is None:
+            yield Question(
                 "mechanism",
                 "how gradients are randomised: laplace or sign",
                 "none is without noise, and protects nobody",
             )
-        found: str | None = super()._chosen_mechanism()
-        return found

@@ -42,8 +42,9 @@ from privrl.core.types import Floats
 from privrl.envs import ObstacleSquare
 from privrl.envs.grid import ObstacleGrid
 from privrl.papers.rajabi2022.fast import ProspectQRuns, train
-from privrl.papers.rajabi2022.learner import Acting, ProspectQ
+from privrl.papers.rajabi2022.learner import ProspectQ
 from privrl.papers.rajabi2022.printed import HORIZON, SIGMAS, STATEMENTS, TABLE_1, Objective
+from privrl.papers.rajabi2022.spec import Acting
 from privrl.risk import CPTSolution, Prospect, solve
 
 Row = dict[str, Any]

@@ -28,10 +28,10 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs.base import Box, Environment
 from privrl.papers.rajabi2022.field import Field
-from privrl.papers.rajabi2022.learner import Acting, ProspectQ
+from privrl.papers.rajabi2022.learner import ProspectQ
+from privrl.papers.rajabi2022.spec import Acting
 from privrl.papers.wang2019 import draws
 from privrl.papers.wang2019.algorithm import RMSPROP
-from privrl.papers.wang2019.learner import check_setting
 
 # So many replicas are compiled together; more are further calls of the same, on as many cores as
 # there are.
@@ -355,7 +355,7 @@ class ProspectQProgram:
         given = dict(settings or {})
         replicas = keys.shape[0]
         for name, value in given.items():
-            check_setting(name, value)
+            ProspectQ.check_swept(name, value)
             if np.shape(value) not in ((), (replicas,)):
                 raise InputError(
                     f"must be one number, or one for each of {replicas} keys.", field=name

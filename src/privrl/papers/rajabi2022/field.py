@@ -19,15 +19,15 @@ coordinates of exp(-rate |x_i - y_i|):
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
 
 from privrl.core import checks
 from privrl.core.errors import InputError
+from privrl.papers.rajabi2022.spec import Kind
 
-Kind = Literal["features", "cells"]
 # More weights would make each evaluation cost more than the learner.
 _MAX_WEIGHTS = 4096
 

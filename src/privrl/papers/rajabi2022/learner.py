@@ -7,7 +7,7 @@
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,162 +15,22 @@ from privrl.control.heads import Head, Linear
 from privrl.control.learned_q import LearnedQ, mean_return
 from privrl.control.promises import Promise
 from privrl.control.rollouts import greedy_policy
-from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
 from privrl.data import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
 from privrl.envs.registry import make
-from privrl.papers import wang2019
-from privrl.papers.rajabi2022.field import Kind
-from privrl.papers.wang2019.learner import check_choice, check_setting, last_state, promise_of
+from privrl.papers.rajabi2022.spec import ProspectQSpec
+from privrl.papers.wang2019.learner import last_state, promise_of
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import rajabi2022_theorem1
-from privrl.risk import Prospect
 
 if TYPE_CHECKING:
     from privrl.papers.rajabi2022.fast import ProspectQProgram, ProspectQState
 
-Acting = Literal["greedy", "proportional"]
-
 
 @dataclass(frozen=True)
-class ProspectQ:
+class ProspectQ(ProspectQSpec):
     """PP-CPT-RL; the defaults are Algorithms 1 to 3 as printed, and corrected."""
-
-    prospect: Prospect = Prospect.rajabi2022()  # noqa: RUF009 (frozen, so that it can be shared)
-    """How outcomes are weighed; `Prospect.neutral()` for the expectation."""
-
-    epsilon: float = 0.9
-    """The privacy budget claimed of each iteration, where sigma is Theorem 1's."""
-
-    delta: float = 1e-4
-    """The theorem's delta; the tail of its lemma adds at most as much again."""
-
-    lipschitz: float = 1.0
-    """L of Theorem 1, which nothing here enforces."""
-
-    largest_td_error: float = 1.0
-    """c_max of Theorem 1, which nothing here enforces."""
-
-    gamma: float = 0.9
-    """The discount factor, from 0 to 1."""
-
-    step: float = 0.01
-    """alpha, the learning rate."""
-
-    batch: int = 20
-    """B, how many steps an iteration takes, from a fresh start."""
-
-    iterations: int = 800
-    """T_max, how many iterations there will be, each with one update."""
-
-    samples: int = 100
-    """N_max, how many successors are drawn of each state and action."""
-
-    sigma: float | None = None
-    """The standard deviation of the noise; None for Theorem 1's. 0 for none."""
-
-    rate: float | None = None
-    """beta, how fast the noise forgets, per width of the box; None for Theorem 1's."""
-
-    noise: Kind = "features"
-    """What the noise is made of: see `privrl.papers.rajabi2022.field`."""
-
-    order: int = 10
-    """The highest cosine in each coordinate, for noise of features."""
-
-    lattice: int = 10
-    """How many cells there are in each coordinate, for noise of cells."""
-
-    resets: Literal["run", "iteration"] = "run"
-    """Whether one path is drawn for the run, or one for each iteration. As printed the list of
-    states grows for ever, which is one path."""
-
-    hidden: tuple[int, ...] = (16, 16)
-    """How many units each hidden layer has; there are rectifiers between layers."""
-
-    acting: Acting = "greedy"
-    """The policy that is learned and shown: the best action by the noised Q, or one drawn from the
-    softmax of the noised Q over `temperature`."""
-
-    temperature: float = 1.0
-    """Of the softmax."""
-
-    behaviour: Literal["acting", "uniform"] = "acting"
-    """How steps are taken: by the policy that is learned, or by any action, all alike."""
-
-    backup: Literal["acting", "max"] = "acting"
-    """V of a successor: the noised Q's mean under the policy that is learned, which is the largest
-    if that is greedy; or the largest in any case."""
-
-    successor: Literal["best", "drawn"] = "best"
-    """Where a step leads: to the sample with the largest r + gamma V, or to the first one drawn,
-    which is a fair draw."""
-
-    target_every: int = 1
-    """After how many iterations the network that V comes from becomes the one that is learned."""
-
-    replay: int = 0
-    """From how many of the last steps an update draws its minibatch, without replacement; 0 for
-    taking the iteration's B themselves."""
-
-    minibatch: int = 256
-    """How many steps an update draws, if it does."""
-
-    loss: Literal["squared", "huber"] = "squared"
-    """Half the square; or Huber's, whose gradient is cut off at 1."""
-
-    clamp: float | None = None
-    """Cuts off each coordinate of the gradient; None for not."""
-
-    optimiser: Literal["sgd", "rmsprop"] = "sgd"
-    """How the gradient becomes a step."""
-
-    SWEEPABLE: ClassVar[tuple[str, ...]] = wang2019.FunctionalQ.SWEEPABLE
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.prospect, Prospect):
-            raise InputError(
-                "must be one of privrl.risk, such as Prospect.rajabi2022().", field="prospect"
-            )
-        checks.positive("epsilon", self.epsilon)
-        if checks.probability("delta", self.delta) == 0.0:
-            raise InputError("must be above 0: the theorem has no sigma without it.", field="delta")
-        for name in ("gamma", "step"):
-            check_setting(name, getattr(self, name))
-        for name in ("lipschitz", "temperature"):
-            checks.positive(name, getattr(self, name))
-        checks.non_negative("largest_td_error", self.largest_td_error)
-        counts = ("batch", "iterations", "samples", "order", "lattice", "target_every", "minibatch")
-        for name in counts:
-            checks.count(name, getattr(self, name))
-        for name in ("batch", "samples"):
-            if getattr(self, name) > 10**6:
-                raise InputError("must be at most 1,000,000.", field=name)
-        if (self.sigma is None) != (self.rate is None):
-            raise InputError(
-                "sigma and rate belong together: say both, or leave both to Theorem 1."
-            )
-        if self.sigma is not None and self.rate is not None:
-            check_setting("sigma", self.sigma)
-            check_setting("rate", self.rate)
-        if not isinstance(self.hidden, tuple) or not self.hidden:
-            raise InputError(
-                "must be the sizes of the hidden layers, such as (16, 16).", field="hidden"
-            )
-        for size in self.hidden:
-            checks.count("hidden", size)
-        for name, allowed in _CHOICES.items():
-            check_choice(name, getattr(self, name), allowed)
-        if self.replay != 0:
-            most = checks.count("replay", self.replay)
-            if not self.minibatch <= most < 2**16:
-                raise InputError(
-                    f"must be 0, or at least the minibatch of {self.minibatch} and below 65,536.",
-                    field="replay",
-                )
-        if self.clamp is not None:
-            checks.positive("clamp", self.clamp)
 
     @cached_property
     def theorem(self) -> Claim:
@@ -252,18 +112,6 @@ _PUBLIC_CODE: dict[str, Any] = {
     "loss": "huber",
     "clamp": 1.0,
     "optimiser": "rmsprop",
-}
-
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "noise": ("features", "cells"),
-    "resets": ("run", "iteration"),
-    "acting": ("greedy", "proportional"),
-    "behaviour": ("acting", "uniform"),
-    "backup": ("acting", "max"),
-    "successor": ("best", "drawn"),
-    "loss": ("squared", "huber"),
-    "optimiser": ("sgd", "rmsprop"),
 }
 
 

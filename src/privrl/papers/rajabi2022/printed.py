@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from privrl.papers.rajabi2022.learner import Acting
+from privrl.papers.rajabi2022.spec import Acting
 
 Objective = Literal["CPT", "expectation"]
 

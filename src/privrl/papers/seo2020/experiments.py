@@ -24,10 +24,10 @@ from privrl.core.errors import InputError
 from privrl.envs import MDP100, Taxi
 from privrl.envs.tabular import TabularMDP
 from privrl.papers.seo2020.learner import ActorCritic
-from privrl.papers.seo2020.parts import Acting, Variant
 from privrl.papers.seo2020.printed import TABLE_2, TABLE_3, TABLE_4
 from privrl.papers.seo2020.program import ActorCriticRuns, train
 from privrl.papers.seo2020.similarity import MEASURE, trace_similarity
+from privrl.papers.seo2020.spec import Acting, Variant
 from privrl.privacy.events import ApproxDP
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Relation

@@ -9,7 +9,7 @@ learner with a certificate.
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,13 +21,9 @@ from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.envs.registry import make
-from privrl.papers.seo2020.parts import Acting, LearnerState, Variant
-from privrl.papers.seo2020.program import (
-    SWEEPABLE,
-    ActorCriticProgram,
-    check_setting,
-    check_share,
-)
+from privrl.papers.seo2020.parts import LearnerState
+from privrl.papers.seo2020.program import ActorCriticProgram
+from privrl.papers.seo2020.spec import ActorCriticSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import seo2020_equation3
 from privrl.privacy.noise import reproducible, secure
@@ -37,72 +33,8 @@ _PROGRESS_REPORTS = 20
 
 
 @dataclass(frozen=True)
-class ActorCritic:
+class ActorCritic(ActorCriticSpec):
     """The paper's actor-critic; the numbers in `SWEEPABLE` may be arrays, one entry per replica."""
-
-    variant: Variant = "both"
-    """What is noised: nothing (Algorithm 1), the actor (2), the critic (3), or both (4)."""
-
-    epsilon: float = 10.0
-    """The paper's privacy budget, for one step; from it and delta comes sigma."""
-
-    delta: float = 1e-6
-    """The paper's failure probability, for one step."""
-
-    gamma: float = 0.99
-    """The discount factor, from 0 to 1."""
-
-    lambda_: float = 0.8
-    """How far eligibility traces reach, from 0 to 1."""
-
-    actor_step: float = 0.5
-    """alpha_u."""
-
-    critic_step: float = 0.01
-    """alpha_v."""
-
-    correction_step: float = 0.5
-    """alpha_w."""
-
-    acting: Acting = "epsilon-greedy"
-    """How actions are drawn while learning."""
-
-    exploration: float = 0.1
-    """With what probability epsilon-greedy acting draws any action, uniformly."""
-
-    clip: Literal["median"] | float = "median"
-    """C: the median of the non-zero entries, or a public constant."""
-
-    correction: Literal["next", "printed"] = "next"
-    """Whose features the correction term has: x_{s'}, or x_s as printed."""
-
-    max_steps: int | None = None
-    """Truncates episodes that the environment lets go on."""
-
-    dense: bool = False
-    """Whether to draw all noise in each step: slow, and the same in law."""
-
-    sigma: float | None = None
-    """The noise multiplier; None for the paper's, sqrt(2 log(1.25 / delta)) / epsilon."""
-
-    def __post_init__(self) -> None:
-        _check_choice("variant", self.variant, ("none", "actor", "critic", "both"))
-        _check_choice("acting", self.acting, ("epsilon-greedy", "softmax"))
-        _check_choice("correction", self.correction, ("next", "printed"))
-        checks.positive("epsilon", self.epsilon)
-        if checks.probability("delta", self.delta) == 0.0:
-            raise InputError(
-                "must be above 0: the formula for sigma has none without it.", field="delta"
-            )
-        check_share("gamma", self.gamma)
-        if self.clip != "median":
-            checks.positive("clip", self.clip)
-        if self.max_steps is not None:
-            checks.count("max_steps", self.max_steps)
-        object.__setattr__(self, "dense", checks.boolean("dense", self.dense))
-        for name in SWEEPABLE:
-            if name != "sigma" or self.sigma is not None:
-                check_setting(name, getattr(self, name))
 
     @property
     def multiplier(self) -> Any:
@@ -177,8 +109,3 @@ def make_result(
         curve=None if returns is None else np.asarray(returns, np.float64),
         settings={"env": program.env.name, "seed": seed, "people": episodes, **asdict(config)},
     )
-
-
-def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"must be {', '.join(map(repr, allowed))}, not {value!r}.", field=name)

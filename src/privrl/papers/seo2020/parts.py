@@ -12,10 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from privrl.papers.seo2020.spec import Acting, Variant
 from privrl.privacy.noise import jax_normal
-
-Variant = Literal["none", "actor", "critic", "both"]
-Acting = Literal["epsilon-greedy", "softmax"]
 
 BLOCK = 16
 """Steps whose random numbers are drawn together, and whose gaps make a block."""

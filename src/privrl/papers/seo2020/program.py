@@ -25,31 +25,10 @@ from privrl.papers.seo2020 import parts
 from privrl.papers.seo2020.dense import dense_episode
 from privrl.papers.seo2020.fast import lazy_episode, with_pending_noise
 from privrl.papers.seo2020.parts import LearnerState, StaticConfig, World
+from privrl.papers.seo2020.spec import ActorCriticSpec
 
 if TYPE_CHECKING:
     from privrl.papers.seo2020.learner import ActorCritic
-
-SWEEPABLE = ("actor_step", "critic_step", "correction_step", "lambda_", "sigma", "exploration")
-"""The settings that may be arrays, an entry for each replica."""
-
-
-def check_share(name: str, value: object) -> None:
-    """Refuse what is not from 0 to 1."""
-    if checks.non_negative(name, value) > 1.0:
-        raise InputError("must be at most 1.", field=name)
-
-
-def check_setting(name: str, value: object) -> None:
-    """Refuse what a sweep must not hold: one number, or an array of them."""
-    if name not in SWEEPABLE:
-        raise InputError(f"{name!r} cannot be swept: use {', '.join(SWEEPABLE)}.")
-    check = check_share if name in ("lambda_", "exploration") else checks.non_negative
-    try:
-        entries = np.asarray(value).ravel().tolist()
-    except (TypeError, ValueError):
-        raise InputError("must be a number, or an array of numbers.", field=name) from None
-    for entry in entries:
-        check(name, entry)
 
 
 @partial(jax.jit, static_argnames=("form", "episodes"))
@@ -110,7 +89,7 @@ class ActorCriticRuns(NamedTuple):
 class ActorCriticProgram:
     """The learner as a `privrl.control.program.Program`."""
 
-    sweepable: tuple[str, ...] = SWEEPABLE
+    sweepable: tuple[str, ...] = ActorCriticSpec.SWEEPABLE
 
     def __init__(
         self,
@@ -158,7 +137,7 @@ class ActorCriticProgram:
         """All weights 0, before the first episode of each of the `keys` (replicas,)."""
         given = dict(settings or {})
         for name, value in given.items():
-            check_setting(name, value)
+            ActorCriticSpec.check_swept(name, value)
         if not self.form.traces and np.any(np.asarray(given.get("lambda_", 0.0)) != 0.0):
             raise InputError("lambda_ is swept: make the program with sweeps_lambda=True.")
         replicas = keys.shape[0]

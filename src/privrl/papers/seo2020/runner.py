@@ -1,41 +1,55 @@
 """The options of `privrl train seo2020-actor-critic`, and how it is trained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from privrl.control.actor_critic import LearnedActorCritic
 from privrl.control.program import Program
 from privrl.core.errors import InputError
+from privrl.core.questions import Question
 from privrl.papers.seo2020.learner import ActorCritic, make_result
 from privrl.papers.seo2020.program import ActorCriticProgram
-from privrl.papers.seo2020.spec import ActorCriticSpec
+from privrl.papers.seo2020.spec import ActorCriticTask
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import number, refuse_missing
 from privrl.run.runners.actor_critic import curve_lines, write_policy
 from privrl.run.runners.base import Job
 from privrl.run.runners.paper import PaperRunner
 from privrl.run.training import TrainingRun
 
-# What the learner takes as it was given.
-_SETTINGS = (
-    *("variant", "gamma", "lambda_", "actor_step", "critic_step", "correction_step", "acting"),
-    *("exploration", "correction", "max_steps"),
-)
-
 
 @dataclass(frozen=True)
-class ActorCriticRunner(ActorCriticSpec, PaperRunner):
-    """Options of the paper's actor-critic."""
+class ActorCriticRunner(ActorCriticTask, PaperRunner):
+    """How the paper's actor-critic is run."""
+
+    LEARNER: ClassVar[type[Any]] = ActorCritic
+
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        yield from super().questions()
+        if self.episodes is None:
+            yield Question("episodes", "how many episodes to play, such as 500", "The paper's: 500")
+        if self.get("variant") == "none" or "sigma" in swept:
+            return
+        if self.get("epsilon") is None:
+            yield Question(
+                "epsilon",
+                "how much is claimed for each step, such as 10",
+                "--variant none learns without noise, and protects nobody",
+            )
+        if self.get("delta") is None:
+            yield Question(
+                "delta",
+                "the failure probability that is claimed for each step, such as 1e-6",
+                "The paper takes 1e-6",
+            )
 
     @property
     def count(self) -> int:
         """How many episodes are played."""
         if self.episodes is None:
-            refuse_missing(
-                "episodes", "how many episodes to play, such as 500", "The paper plays 500"
-            )
+            self.ask()
+        assert self.episodes is not None
         return self.episodes
 
     @property
@@ -49,34 +63,12 @@ class ActorCriticRunner(ActorCriticSpec, PaperRunner):
 
     def program(self, swept: Sequence[str] = ()) -> Program:
         """The learner as a program, of which `swept` are the settings that replicas have."""
-        given: dict[str, Any] = {
-            name: getattr(self, name) for name in _SETTINGS if getattr(self, name) is not None
-        }
-        if self.clip is not None:
-            given["clip"] = self.clip if self.clip == "median" else number("clip", self.clip)
-        env = self.environment()
-        agent = ActorCritic(**given, **self._budget("sigma" not in swept))
-        return ActorCriticProgram(agent, env, sweeps_lambda="lambda_" in swept)
-
-    def _budget(self, noised: bool) -> dict[str, Any]:
-        """Epsilon and delta; without `noised` sigma is swept, which has no use for them."""
-        given = {"epsilon": self.epsilon, "delta": self.delta}
-        if self.variant == "none" and (self.epsilon is not None or self.delta is not None):
+        said = (self.get("epsilon"), self.get("delta"))
+        if self.get("variant") == "none" and said != (None, None):
             raise InputError("The variant none spends nothing: leave --epsilon and --delta out.")
-        if self.variant != "none" and noised:
-            if self.epsilon is None:
-                refuse_missing(
-                    "epsilon",
-                    "how much is claimed for each step, such as 10",
-                    "--variant none learns without noise, and protects nobody",
-                )
-            if self.delta is None:
-                refuse_missing(
-                    "delta",
-                    "the failure probability that is claimed for each step, such as 1e-6",
-                    "The paper takes 1e-6",
-                )
-        return {name: value for name, value in given.items() if value is not None}
+        self.ask(swept)
+        agent = self.learner_with()
+        return ActorCriticProgram(agent, self.environment, sweeps_lambda="lambda_" in swept)
 
     def make_result(
         self, program: Program, trained: TrainingRun, seed: int | None

@@ -42,7 +42,7 @@ import numpy as np
 
 from privrl.core.types import AnyArray, Floats
 from privrl.papers.wang2019.learner import FunctionalQ
-from privrl.papers.wang2019.path import Edge
+from privrl.papers.wang2019.spec import Edge
 from privrl.privacy.mechanisms.functional import bridge
 
 EXPLORATION = (0.9, 0.05, 200.0)

@@ -30,8 +30,8 @@ from privrl.core.errors import InputError
 from privrl.envs import Interval
 from privrl.papers.wang2019.fast import train
 from privrl.papers.wang2019.learner import FunctionalQ
-from privrl.papers.wang2019.path import Edge
 from privrl.papers.wang2019.printed import SIGMAS, STATEMENTS
+from privrl.papers.wang2019.spec import Edge
 
 Row = dict[str, Any]
 Preset = Literal["printed", "public-code"]

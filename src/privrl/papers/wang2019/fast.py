@@ -34,7 +34,7 @@ from privrl.envs.base import Box, Environment
 from privrl.papers.wang2019 import draws
 from privrl.papers.wang2019 import path as paths
 from privrl.papers.wang2019.algorithm import EXPLORATION, RMSPROP
-from privrl.papers.wang2019.learner import FunctionalQ, check_setting
+from privrl.papers.wang2019.learner import FunctionalQ
 from privrl.papers.wang2019.path import Path
 
 Tree = TypeVar("Tree")
@@ -488,7 +488,7 @@ class FunctionalQProgram:
         """Before the first episode of each of the `keys` (replicas,)."""
         given = dict(settings or {})
         for name, value in given.items():
-            check_setting(name, value)
+            FunctionalQ.check_swept(name, value)
         replicas, form = keys.shape[0], self.form
         # A row of the sample, and its place in each path.
         each = 4.0 * (6 + form.paths * form.actions)

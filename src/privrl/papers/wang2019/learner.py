@@ -8,7 +8,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import numpy as np
@@ -17,11 +17,10 @@ from privrl.control.heads import Layers
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
 from privrl.control.promises import Promise
 from privrl.control.rollouts import greedy_policy
-from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.progress import StepProgress
 from privrl.envs.registry import make
-from privrl.papers.wang2019.path import Edge
+from privrl.papers.wang2019.spec import FunctionalQSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import wang2019_theorem5
 from privrl.privacy.noise import reproducible, secure
@@ -36,120 +35,8 @@ _PROGRESS_REPORTS = 20
 
 
 @dataclass(frozen=True)
-class FunctionalQ:
+class FunctionalQ(FunctionalQSpec):
     """Q-learning with functional noise; the defaults are Algorithm 1 as printed."""
-
-    epsilon: float = 0.9
-    """The claimed privacy budget, where sigma is Theorem 5's."""
-
-    delta: float = 1e-4
-    """The theorem's delta; the tail of its Lemma 8 adds at most as much again."""
-
-    gamma: float = 0.999
-    """The discount factor, from 0 to 1."""
-
-    step: float = 0.01
-    """alpha, the learning rate."""
-
-    batch: int = 128
-    """B, how many samples an update averages over."""
-
-    samples: int = 5000
-    """T, how many samples there will be in all; with another step limit than theirs, say so."""
-
-    resets: int = 39
-    """J, how many paths are drawn in all: a new one every T / J samples (in whole batches if there
-    is an update for each)."""
-
-    sigma: float | None = None
-    """The standard deviation of the noise; None for Theorem 5's. 0 for none."""
-
-    rate: float | None = None
-    """beta, how fast the path forgets; None for Theorem 5's, which fixes it together with sigma."""
-
-    hidden: tuple[int, ...] = (16, 16)
-    """How many units each hidden layer has; there are rectifiers between layers."""
-
-    acting: Literal["greedy", "epsilon-greedy"] = "greedy"
-    """Whether the action is always the best by the noised Q, or with probability
-    0.05 + 0.85 exp(-t / 200) any, as in the public code."""
-
-    replay: int = 0
-    """From how many of the last samples an update draws its batch, without replacement; 0 for
-    taking the last B themselves."""
-
-    updates: Literal["batch", "step"] = "batch"
-    """One update after each B samples, or one after each sample once there are B."""
-
-    loss: Literal["squared", "huber"] = "squared"
-    """Half the square; or Huber's, whose gradient is cut off at 1."""
-
-    clamp: float | None = None
-    """Cuts off each coordinate of the gradient; None for not."""
-
-    optimiser: Literal["sgd", "rmsprop"] = "sgd"
-    """How the gradient becomes a step."""
-
-    target: int | None = None
-    """After how many samples the network that y_t comes from is copied from the other. It has a
-    path of its own. None for one network, and one path."""
-
-    terminal: bool = False
-    """Whether the step limit is an end, after which nothing comes, or y_t bootstraps there."""
-
-    edge: Edge = "correct"
-    """Whether a point right of all others is drawn rightly, or as in the public code."""
-
-    SWEEPABLE: ClassVar[tuple[str, ...]] = ("sigma", "rate", "step", "gamma")
-
-    def __post_init__(self) -> None:
-        checks.positive("epsilon", self.epsilon)
-        if checks.probability("delta", self.delta) == 0.0:
-            raise InputError("must be above 0: the theorem has no sigma without it.", field="delta")
-        for name in ("gamma", "step"):
-            check_setting(name, getattr(self, name))
-        for name in ("batch", "samples", "resets"):
-            checks.count(name, getattr(self, name))
-        if (self.sigma is None) != (self.rate is None):
-            raise InputError(
-                "sigma and rate belong together: say both, or leave both to Theorem 5."
-            )
-        if self.sigma is not None and self.rate is not None:
-            check_setting("sigma", self.sigma)
-            check_setting("rate", self.rate)
-        if not isinstance(self.hidden, tuple) or not self.hidden:
-            raise InputError(
-                "must be the sizes of the hidden layers, such as (16, 16).", field="hidden"
-            )
-        for size in self.hidden:
-            checks.count("hidden", size)
-        check_choice("acting", self.acting, ("greedy", "epsilon-greedy"))
-        check_choice("updates", self.updates, ("batch", "step"))
-        check_choice("loss", self.loss, ("squared", "huber"))
-        check_choice("optimiser", self.optimiser, ("sgd", "rmsprop"))
-        check_choice("edge", self.edge, ("correct", "public-code"))
-        if self.replay != 0 and not self.batch <= checks.count("replay", self.replay) < 2**16:
-            raise InputError(
-                f"must be 0, or at least the batch of {self.batch} and below 65,536.",
-                field="replay",
-            )
-        if self.clamp is not None:
-            checks.positive("clamp", self.clamp)
-        if self.target is not None:
-            checks.count("target", self.target)
-        object.__setattr__(self, "terminal", checks.boolean("terminal", self.terminal))
-        if self.samples < self.batch:
-            raise InputError(f"must be at least the batch of {self.batch}.", field="samples")
-        most = self.samples if self.updates == "step" else self.samples // self.batch
-        if self.resets > most:
-            raise InputError(
-                f"must be at most {most}: there are no more to choose from.", field="resets"
-            )
-
-    @property
-    def count(self) -> int:
-        """How many updates there are, as Theorem 5 counts them."""
-        return self.samples if self.updates == "step" else self.samples // self.batch
 
     @property
     def period(self) -> int:
@@ -291,22 +178,3 @@ def promise_of(sigma: float | None, theorem: Callable[[], Claim]) -> Promise:
     if sigma is None:
         return theorem()
     return NO_CLAIM if sigma else NOT_PRIVATE
-
-
-def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"must be {', '.join(map(repr, allowed))}, not {value!r}.", field=name)
-
-
-def check_setting(name: str, value: object) -> None:
-    """Refuse what a sweep must not hold: one number, or an array of them."""
-    if name not in FunctionalQ.SWEEPABLE:
-        raise InputError(f"{name!r} cannot be swept: use {', '.join(FunctionalQ.SWEEPABLE)}.")
-    check = checks.non_negative if name in ("sigma", "gamma") else checks.positive
-    try:
-        entries = np.asarray(value).ravel().tolist()
-    except (TypeError, ValueError):
-        raise InputError("must be a number, or an array of numbers.", field=name) from None
-    for entry in entries:
-        if check(name, entry) > 1.0 and name == "gamma":
-            raise InputError("must be at most 1.", field="gamma")

@@ -30,16 +30,15 @@ Points and noise are 32-bit: the paper makes a claim, and certifies nothing.
 """
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from privrl.papers.wang2019 import draws
+from privrl.papers.wang2019.spec import Edge
 from privrl.privacy.mechanisms.functional import bridge
-
-Edge = Literal["correct", "public-code"]
 
 # `redraw` runs blocks of so many points together, as many blocks as make about this many points.
 _BLOCK = 32

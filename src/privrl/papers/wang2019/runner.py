@@ -1,30 +1,26 @@
-"""The options of `privrl train wang2019-functional-q`, and what rajabi2022's learner shares."""
+"""How `privrl train wang2019-functional-q` is run, and what rajabi2022's learner shares."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from privrl.control.learned_q import LearnedQ
 from privrl.core.errors import InputError
+from privrl.core.questions import Question
 from privrl.papers.wang2019.fast import FunctionalQProgram
 from privrl.papers.wang2019.learner import FunctionalQ, make_result
-from privrl.papers.wang2019.spec import FunctionalNoiseSpec, FunctionalQSpec
+from privrl.papers.wang2019.spec import FunctionalNoiseTask, FunctionalQTask
 from privrl.privacy.certificate import Claim
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import refuse_missing
 from privrl.run.runners.base import Job
 from privrl.run.runners.paper import PaperRunner
 from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
-class FunctionalNoiseRunner(FunctionalNoiseSpec, PaperRunner):
-    """Options of learners that show Q with functional noise: by a theorem, or of one's own size."""
-
-    AGENT: ClassVar[type[Any]]
-    THEOREM: ClassVar[str]
-    """The paper's, by which noise follows from what is claimed."""
+class FunctionalNoiseRunner(FunctionalNoiseTask, PaperRunner):
+    """How learners that show Q with functional noise are run."""
 
     CLAIMED: ClassVar[str]
     """For what it is claimed."""
@@ -34,43 +30,46 @@ class FunctionalNoiseRunner(FunctionalNoiseSpec, PaperRunner):
 
     def preset_of(self, **changes: Any) -> Any:
         """The learner with the settings of the preset, but for `changes`."""
-        preset = self.preset or "printed"
-        if preset not in ("printed", "public-code"):
-            raise InputError(f"must be printed or public-code, not {preset!r}.", field="preset")
-        return getattr(self.AGENT, preset.replace("-", "_"))(**changes)
+        return getattr(self.LEARNER, self.preset.replace("-", "_"))(**changes)
 
-    def agent_options(self) -> dict[str, Any]:
-        """The learner's fields that were said."""
-        names = [one.name for one in fields(self.AGENT)]
-        return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
+    def _has_own_noise(self, swept: Sequence[str]) -> bool:
+        """Whether sigma does not follow from the theorem."""
+        preset = self.preset_of().sigma is not None
+        return preset or self.get("sigma") is not None or "sigma" in swept
 
-    def agent(self, swept: Sequence[str] = ()) -> Any:
-        """The learner, but for the settings that replicas have."""
-        own = self.preset_of().sigma is not None or self.sigma is not None or "sigma" in swept
-        if own and (self.epsilon is not None or self.delta is not None):
-            raise InputError(
-                "A sigma of one's own, as the public code has it, comes with no claim: leave "
-                "--epsilon and --delta out."
-            )
-        if not own and self.epsilon is None:
-            refuse_missing(
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        yield from super().questions()
+        own = self._has_own_noise(swept)
+        if not own and self.get("epsilon") is None:
+            yield Question(
                 "epsilon",
                 f"how much is claimed for {self.CLAIMED}, such as 0.9",
                 "With --sigma and --rate the noise is your own, and nothing is claimed",
             )
-        if own and self.preset_of().rate is None and self.rate is None and "rate" not in swept:
-            if "sigma" in swept:
-                raise InputError(
-                    "A sweep over sigma needs a rate too: say --set rate=1, or sweep over it."
-                )
-            refuse_missing(
+        rated = self.preset_of().rate is not None or self.get("rate") is not None
+        if own and not rated and "rate" not in swept and "sigma" not in swept:
+            yield Question(
                 "rate",
                 "how fast the path of the noise forgets, such as 1",
-                f"With a sigma of one's own it does not follow from {self.THEOREM}",
+                f"With a sigma of one's own it does not follow from {self.LEARNER.THEOREM}",
             )
+
+    def agent(self, swept: Sequence[str] = ()) -> Any:
+        """The learner, but for the settings that replicas have."""
+        if self._has_own_noise(swept) and {"epsilon", "delta"} & self.settings.keys():
+            raise InputError(
+                "A sigma of one's own, as the public code has it, comes with no claim: leave "
+                "--epsilon and --delta out."
+            )
+        self.ask(swept)
         # Stands in for those of the replicas.
         replicas = {name: 1.0 for name in ("sigma", "rate") if name in swept}
-        return self.preset_of(**replicas | self.agent_options())
+        given = replicas | self.SPEC.from_options(self.settings)
+        if "sigma" in swept and given.get("rate", self.preset_of().rate) is None:
+            raise InputError(
+                "A sweep over sigma needs a rate too: say --set rate=1, or sweep over it."
+            )
+        return self.preset_of(**given)
 
     @property
     def no_curve_reason(self) -> str | None:
@@ -97,22 +96,20 @@ class FunctionalNoiseRunner(FunctionalNoiseSpec, PaperRunner):
 
 
 @dataclass(frozen=True)
-class FunctionalQRunner(FunctionalQSpec, FunctionalNoiseRunner):
-    """Options of Q-learning with functional noise."""
+class FunctionalQRunner(FunctionalQTask, FunctionalNoiseRunner):
+    """How Q-learning with functional noise is run."""
 
-    AGENT: ClassVar[type[Any]] = FunctionalQ
-    THEOREM: ClassVar[str] = "Theorem 5"
+    LEARNER: ClassVar[type[Any]] = FunctionalQ
     CLAIMED: ClassVar[str] = "the whole run"
     SOURCE: ClassVar[str] = "{samples:,} samples"
 
     @property
     def count(self) -> int:
-        samples: int = self.samples or self.preset_of().samples
-        return -(-samples // (getattr(self.environment(), "step_limit", None) or 1))
+        samples: int = self.get("samples") or self.preset_of().samples
+        return -(-samples // (getattr(self.environment, "step_limit", None) or 1))
 
     def program(self, swept: Sequence[str] = ()) -> FunctionalQProgram:
-        agent, env = self.agent(swept), self.environment()
-        return FunctionalQProgram(agent, env)
+        return FunctionalQProgram(self.agent(swept), self.environment)
 
     def make_result(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
         return make_result(program, trained.state, seed, public=self.public)

@@ -1,43 +1,68 @@
 """How `privrl train actor-critic` is run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from privrl.control.actor_critic import STATE, ActorCritic, CertifiedProgram, LearnedActorCritic
 from privrl.control.program import Program
 from privrl.core.errors import InputError
+from privrl.core.questions import Question
 from privrl.core.types import Floats
-from privrl.envs.base import Box, Discrete
+from privrl.envs.base import Box
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY_FILE
-from privrl.risk import parse_prospect
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import pair, refuse_missing
-from privrl.run.runners.base import SCALED, Env, EnvironmentRunner, FeaturesRunner, Job, RunEnd
+from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd, budget_questions
 from privrl.run.runners.playing import play_agent
-from privrl.run.specs.actor_critic import ActorCriticSpec
-
-# What the agent takes as it was said.
-_SETTINGS = (
-    *("variant", "gamma", "lambda_", "actor_step", "critic_step", "clip", "max_steps", "batch"),
-    *("noise", "optimiser", "schedule", "average", "critic_weight", "entropy", "curve"),
-    *("curve_weight", "bins", "even_share", "forgetting"),
-)
-_EPISODES = "With --episodes it is the same, for simulators with nobody in them"
+from privrl.run.specs.actor_critic import ActorCriticTask
 
 
 @dataclass(frozen=True)
-class ActorCriticRunner(ActorCriticSpec, FeaturesRunner, EnvironmentRunner):
-    """What an actor-critic was told."""
+class ActorCriticRunner(ActorCriticTask, EnvironmentRunner):
+    """How an actor-critic is run."""
 
+    LEARNER: ClassVar[type[Any]] = ActorCritic
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
+
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        yield from super().questions()
+        if self.people is None and self.episodes is None:
+            yield Question(
+                "people",
+                "how many people play an episode each, such as 500",
+                "With --episodes it is the same, for simulators with nobody in them",
+            )
+        if self.get("variant") != "none" and "sigma" not in swept:
+            yield from budget_questions(
+                self,
+                "the privacy budget for each person",
+                "--variant none learns without noise, and protects nobody",
+                "It should be well below one divided by the number of people",
+            )
+        if self.get("return_range") is None:
+            if self.get("prospect") is not None:
+                yield Question("return_range", _RETURNS, "A prospect counts returns between them")
+            elif self.get("actor_step") is None and not swept:
+                yield Question(
+                    "return_range",
+                    _RETURNS,
+                    "Steps and bounds are in units of its width; with an --actor-step of your own "
+                    "it can be left out",
+                )
+        seen = None if self.env is None else self.environment.observation
+        if self.get("features") is None and isinstance(seen, Box):
+            yield Question(
+                "features",
+                "in which form to see the states, such as fourier:2, polynomial:2 or network:16",
+                f"{self.environment.name} observes {len(seen.low)} numbers, so there is no table",
+            )
 
     @property
     def count(self) -> int:
@@ -46,53 +71,38 @@ class ActorCriticRunner(ActorCriticSpec, FeaturesRunner, EnvironmentRunner):
             raise InputError("--people and --episodes say the same in two ways: leave one out.")
         found = self.episodes if self.people is None else self.people
         if found is None:
-            refuse_missing("people", "how many people play an episode each, such as 500", _EPISODES)
+            self.ask()
+        assert found is not None
         return found
 
     @property
     def no_curve_reason(self) -> str | None:
-        if self.public or self.curve == "paid" or self.prospect is not None:
+        if self.public or self.get("curve") == "paid" or self.get("prospect") is not None:
             return None
         return (
             "A log holds returns, which are about people: say --public if nobody is there to "
             "protect, or pay for a curve of the batches with --curve paid."
         )
 
-    def agent(self, env: Env, *, noised: bool = True) -> ActorCritic:
-        """The learner; without `noised` its noise is said elsewhere."""
-        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
-        if self.return_range is not None:
-            given["return_range"] = pair("return_range", self.return_range)
-        if self.prospect is not None:
-            given["prospect"] = parse_prospect(self.prospect)
-            if self.return_range is None:
-                refuse_missing(
-                    "return_range",
-                    "what the return of an episode could be, the lowest first, such as -500,0",
-                    "A prospect counts returns between its ends",
+    def agent(self, swept: Sequence[str] = ()) -> ActorCritic:
+        """The learner; if sigma is swept, it takes the place of the budget's."""
+        self.ask(swept)
+        changes, epsilon, delta = {}, self.get("epsilon"), self.get("delta")
+        if self.get("variant") == "none":
+            if epsilon is not None or delta is not None:
+                raise InputError(
+                    "The variant none spends nothing: leave --epsilon and --delta out."
                 )
-        said = [one.partition(":")[0] for one in (self.features, self.critic_features) if one]
-        if self.state_range is not None and (
-            isinstance(env.observation, Discrete) or not set(said) & set(SCALED)
-        ):
-            raise InputError(
-                "state_range is for polynomial and fourier features of numbers: leave it out."
-            )
-        for name in ("features", "critic_features"):
-            if getattr(self, name) is not None:
-                given[name] = self.features_of(env, getattr(self, name))
-        if self.features is None and isinstance(env.observation, Box):
-            refuse_missing(
-                "features",
-                "in which form to see the states, such as fourier:2, polynomial:2 or network:16",
-                f"{env.name} observes {len(env.observation.low)} numbers, so there is no table",
-            )
-        return ActorCritic(budget=self._budget(noised), **given)
+        elif "sigma" in swept:
+            changes = {"budget": Budget(epsilon or 1.0, delta or 1e-6)}
+        elif delta == 0.0:
+            raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
+        found: ActorCritic = self.learner_with(**changes)
+        return found
 
     def program(self, swept: Sequence[str] = ()) -> Program:
         """The learner as a program, of which `swept` are the settings that replicas have."""
-        env = self.environment()
-        agent = self.agent(env, noised="sigma" not in swept)
+        agent, env = self.agent(swept), self.environment
         if isinstance(env, HostEnvironment):
             raise InputError(
                 f"{env.name} cannot be compiled, so its runs are played one by one: use privrl "
@@ -100,49 +110,13 @@ class ActorCriticRunner(ActorCriticSpec, FeaturesRunner, EnvironmentRunner):
             )
         return CertifiedProgram(agent, env, self.count)
 
-    def _budget(self, noised: bool) -> Budget | None:
-        if self.variant == "none":
-            if self.epsilon is not None or self.delta is not None:
-                raise InputError(
-                    "The variant none spends nothing: leave --epsilon and --delta out."
-                )
-            return None
-        if not noised:
-            # Stands in for the one that a sweep over sigma has no use for.
-            return Budget(
-                1.0 if self.epsilon is None else self.epsilon,
-                1e-6 if self.delta is None else self.delta,
-            )
-        if self.epsilon is None:
-            refuse_missing(
-                "epsilon",
-                "the privacy budget for each person, such as 1",
-                "--variant none learns without noise, and protects nobody",
-            )
-        if self.delta is None:
-            refuse_missing(
-                "delta",
-                "the failure probability of the promise, such as 1e-6",
-                "It should be well below one divided by the number of people",
-            )
-        if self.delta == 0.0:
-            raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
-        return Budget(self.epsilon, self.delta)
-
     # --- how it is run -------------------------------------------------------------------------
 
     def play(self, job: Job) -> RunEnd:
-        env, people = self.environment(), self.count
-        agent = self.agent(env)
-        if agent.return_range is None and agent.actor_step is None:
-            refuse_missing(
-                "return_range",
-                "what the return of an episode could be, the lowest first, such as -500,0",
-                "Steps and bounds are in units of its width; with an --actor-step of your own it "
-                "can be left out",
-            )
-        tried = not self.no_preflight
-        return play_agent(self, agent, env, job, "people", people=people, preflight=tried)
+        people, tried = self.count, not self.no_preflight
+        return play_agent(
+            self, self.agent(), self.environment, job, "people", people=people, preflight=tried
+        )
 
     def write(self, learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
         written = write_policy(learned, job)
@@ -166,6 +140,9 @@ class ActorCriticRunner(ActorCriticSpec, FeaturesRunner, EnvironmentRunner):
         if learned.actor is None or learned.critic is None:
             notes.append(f"Only the {learned.variant} is given away.")
         return lines, notes
+
+
+_RETURNS = "what the return of an episode could be, the lowest first, such as -500,0"
 
 
 def write_policy(learned: LearnedActorCritic, job: Job) -> dict[str, Path]:

@@ -1,33 +1,32 @@
 """What the runners of all learners share.
 
-A `Runner` is a spec with the methods that build its learner, run it, and say what came of it; that
-of each learner is a subclass in a module of its own, which its spec names. What is needed and was
-not given is asked for in a sentence that says what to type.
+A `Runner` is a task with the methods that build its learner, run it, and say what came of it; that
+of each learner is a subclass in a module of its own, which its task names. All that is needed and
+was not given is asked for at once (`Runner.questions`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-import numpy as np
-
-from privrl.control.heads import Network
+from privrl.control.feature_names import is_bounded, is_scaled, range_question
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress
-from privrl.data import Features, Fourier, OneHot, Polynomial
-from privrl.envs.base import Discrete, Environment
+from privrl.core.questions import Question, ask
+from privrl.envs.base import Environment
 from privrl.envs.host import HostEnvironment
 from privrl.envs.registry import BUILTIN, make
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
+from privrl.privacy.promise import Budget
 from privrl.privacy.session import PrivacySession
-from privrl.run.parsing import box, positive_integer, refuse_missing
 from privrl.run.specs import load, spec_of
-from privrl.run.specs.base import EnvironmentOptions, FeaturesSpec, Spec, over_config
+from privrl.run.specs.base import EnvironmentTask, Task, over_config
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -44,11 +43,6 @@ SWEPT = (
     "rajabi2022-prospect",
 )
 """The learners that `privrl sweep` takes: those that play in a simulator."""
-
-# Features that need to know between which ends numbers are.
-SCALED = ("polynomial", "fourier")
-# Some environments whose numbers have no ends say the largest that 32 bits hold.
-_UNBOUNDED = 1e30
 
 
 class Result(Protocol):
@@ -113,8 +107,11 @@ class RunEnd(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Runner(Spec, ABC):
-    """A spec, and how its learner is run."""
+class Runner(Task, ABC):
+    """A task, and how its learner is run."""
+
+    LEARNER: ClassVar[type[Any]]
+    """The learner, of which `SPEC` has the options."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]]
     """The files in a run's folder from which it can go on; only their owner may read them."""
@@ -154,6 +151,21 @@ class Runner(Spec, ABC):
     def count(self) -> int:
         """How many episodes the run takes."""
 
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        """What is needed and was not set, but for the settings `swept` that replicas have."""
+        yield from ()
+
+    def ask(self, swept: Sequence[str] = ()) -> None:
+        """Refuse to go on while something is missing, and ask for all of it."""
+        ask(self.questions(swept))
+
+    def learner_with(self, **changes: Any) -> Any:
+        """The learner with the options that were set; `changes` are fields in place of them."""
+        given = self.SPEC.from_options(self.settings)
+        if hasattr(self.SPEC, "budget") and self.get("epsilon") is not None:
+            given["budget"] = Budget(self.get("epsilon"), self.get("delta") or 0.0)
+        return self.LEARNER(**given | changes)
+
     @property
     @abstractmethod
     def no_curve_reason(self) -> str | None:
@@ -183,64 +195,30 @@ class Runner(Spec, ABC):
 
 
 @dataclass(frozen=True)
-class EnvironmentRunner(Runner, EnvironmentOptions):
+class EnvironmentRunner(Runner, EnvironmentTask):
     """A learner that acts in an environment."""
 
+    @cached_property
     def environment(self) -> Env:
         """The environment."""
         if self.env is None:
-            refuse_missing(
+            self.ask()
+        assert self.env is not None
+        return make(self.env)
+
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        if self.env is None:
+            yield Question(
                 "env",
                 f"which environment to learn in, such as {self.EXAMPLE}",
                 f"There are {', '.join(BUILTIN)}, and all that Gymnasium knows by their ids",
             )
-        return make(self.env)
-
-
-@dataclass(frozen=True)
-class FeaturesRunner(FeaturesSpec, Runner):
-    """A learner that sees states by features."""
-
-    def features_of(self, env: Env, word: str) -> Features | Network:
-        """Features of the environment's states, by name."""
-        kind, _, rest = word.partition(":")
-        if kind == "network":
-            return network_of(rest)
-        seen = env.observation
-        if kind == "table":
-            if isinstance(seen, Discrete):
-                return OneHot(seen.n)
-            raise InputError(f"{env.name} observes numbers, so there is no table: say others.")
-        if kind not in SCALED:
-            raise InputError(
-                f"must be table, polynomial:2, fourier:3 or network:16, not {word!r}.",
-                field="features",
-            )
-        degree = positive_integer("The order of features", rest or "2")
-        low, high = self.ranges(env)
-        return Polynomial(degree, low, high) if kind == "polynomial" else Fourier(degree, low, high)
-
-    def is_bounded(self, env: Env) -> bool:
-        """Whether the environment says between which ends its numbers are."""
-        seen = env.observation
-        return isinstance(seen, Discrete) or bool(
-            np.all(np.abs([*seen.low, *seen.high]) < _UNBOUNDED)
-        )
-
-    def ranges(self, env: Env) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Between which ends the states are scaled."""
-        seen = env.observation
-        if isinstance(seen, Discrete):
-            return (0.0,), (float(seen.n - 1),)
-        if self.state_range is not None:
-            return box(self.state_range, len(seen.low))
-        if not self.is_bounded(env):
-            refuse_missing(
-                "state_range",
-                "what each of the numbers observed could be, such as -2:2,0:10",
-                f"{env.name} does not say",
-            )
-        return seen.low, seen.high
+            return
+        named = [self.get(one) for one in ("features", "critic_features", "reward_features")]
+        unranged = is_scaled(*named) and self.get("state_range") is None
+        # An environment that there is not is refused before anything is asked.
+        if not is_bounded(self.environment.observation) and unranged:
+            yield range_question(self.environment.name)
 
 
 def _refuse_paper_mode(given: dict[str, Any]) -> None:
@@ -253,12 +231,19 @@ def _refuse_paper_mode(given: dict[str, Any]) -> None:
         raise InputError(f"There are no modes any more{instead}. Leave mode out.")
 
 
-def network_of(sizes: str, features: Features | None = None) -> Network:
-    """A network by its sizes, which stand behind network: in a word."""
-    try:
-        return Network(tuple(int(size) for size in (sizes or "16").split(",")), features)
-    except ValueError:
-        raise InputError("network needs sizes, by commas, such as network:16,16.") from None
+def budget_questions(runner: Runner, whom: str, instead: str, delta: str) -> Iterator[Question]:
+    """Asks for epsilon and delta, as far as they were not set.
+
+    Args:
+        runner: Who asks.
+        whom: What is to be said: whose budget it is.
+        instead: How to learn without noise.
+        delta: How small delta should be.
+    """
+    if runner.get("epsilon") is None:
+        yield Question("epsilon", f"{whom}, such as 1", instead)
+    if runner.get("delta") is None:
+        yield Question("delta", "the failure probability of the promise, such as 1e-6", delta)
 
 
 def runner_of(learner: Any) -> type[Any]:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from privrl.core.errors import InputError
-from privrl.run.parsing import number, positive_integer
+from privrl.core.spec import number
+from privrl.run.parsing import positive_integer
 from privrl.run.runners.base import Runner
 from privrl.run.specs.base import over_config
 from privrl.run.sweep import SweepPlan
@@ -61,6 +62,7 @@ def plan_sweep(
         raise InputError(f"must be true or false, not {curves!r}.", field="curves")
     runner: Runner = Runner.of(given)
     episodes = runner.count
+    runner.ask(tuple(values))
     if not values:
         raise InputError(
             "is needed: say with --grid a setting and its values, such as "

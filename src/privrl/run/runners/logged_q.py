@@ -8,26 +8,24 @@ table.
 
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
-from privrl.control.heads import Network
 from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
 from privrl.control.program import Program
 from privrl.core.errors import InputError
-from privrl.data import Features, Polynomial, marks
+from privrl.core.questions import Question, ask
+from privrl.data import marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.parsing import box, refuse_missing
+from privrl.run.option_values import option_value
 from privrl.run.request import BY_TRAJECTORY, Request
-from privrl.run.runners.base import FeaturesRunner, Job, RunEnd, network_of
-from privrl.run.specs.table import LoggedQSpec
+from privrl.run.runners.base import Job, RunEnd, Runner
+from privrl.run.specs.table import LoggedQTask, TableOptions
 
-# What the learner takes as it was said.
-_SETTINGS = ("gamma", "updates", "step", "clip", "target_every", "optimiser", "average")
 _NO_SWEEP = (
     "There is no sweep over logged-q: every try is paid for by the people in the table. Try "
     "settings on data that is made up, in Python."
@@ -35,72 +33,72 @@ _NO_SWEEP = (
 
 
 @dataclass(frozen=True)
-class LoggedQRunner(LoggedQSpec, FeaturesRunner):
-    """What Q-learning from people's trajectories was told."""
+class LoggedQRunner(LoggedQTask, Runner):
+    """How Q-learning from people's trajectories is run."""
 
+    LEARNER: ClassVar[type[Any]] = LoggedQ
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY_FILE,)
 
-    # --- the learner ------------------------------------------------------------------------------
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        # What is said about a table is read as `privrl evaluate` reads it.
+        known = TableOptions.options()
+        return super().read({n: option_value(n, v) if n in known else v for n, v in given.items()})
 
     @property
     def request(self) -> Request:
         """What was said about the table."""
-        given = {name: getattr(self, name) for name in _ASKED}
-        return Request(**given, said=tuple(name for name in self.said if name in _ASKED))
+        own = {name: getattr(self, name) for name in (*TableOptions.options(), "public")}
+        shared = ("epsilon", "delta", "gamma", "features", "state_range")
+        return Request(**own, **{name: self.get(name) for name in shared}, said=tuple(self.said))
 
-    def agent(self) -> LoggedQ:
-        """The learner; what it needs and was not said is asked for."""
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        yield from self.request.missing_columns()
+        yield from self._setting_questions()
+
+    def _setting_questions(self) -> Iterator[Question]:
         asked = self.request
-        budget, reward_range = asked.budget(), asked.parse_reward_range()
-        if budget is not None and budget.delta == 0.0:
-            raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
-        count = self.num_actions if self.actions is None else len(self.actions)
-        if count is None:
-            refuse_missing(
+        yield from asked.unanswered("reward_range", *(() if self.public else ("epsilon", "delta")))
+        if self.num_actions is None and self.actions is None:
+            yield Question(
                 "num_actions",
                 "how many actions there can be, such as 3",
                 "If they are words, or other numbers than 0, 1, 2, list them with --actions",
             )
-        given = {n: getattr(self, n) for n in _SETTINGS if getattr(self, n) is not None}
-        return LoggedQ(
-            num_actions=count,
-            reward_range=reward_range,
-            budget=budget,
-            features=self._features(asked),
-            num_states=self._num_states(asked),
-            **given,
-        )
-
-    def _num_states(self, asked: Request) -> int | None:
         if asked.has_vector_states(None):
-            return None
-        count = self.num_states if self.states is None else len(self.states)
-        if count is None:
-            refuse_missing(
+            if self.get("state_range") is None:
+                yield Question(
+                    "state_range",
+                    "what each state could be, in the order of --state, such as 30:200,40:140",
+                    "It is not measured, because that would give somebody away",
+                )
+        elif self.num_states is None and self.states is None:
+            yield Question(
                 "num_states",
                 "how many states there can be, such as 10",
                 "If they are words, list them with --states; if they are numbers on a scale, say "
                 "with --state-range between which ends",
             )
-        return count
 
-    def _features(self, asked: Request) -> Features | Network | None:
+    def agent(self) -> LoggedQ:
+        """The learner."""
+        ask(self._setting_questions())
+        asked = self.request
+        budget = asked.budget()
+        if budget is not None and budget.delta == 0.0:
+            raise InputError("must be above 0, because the noise is Gaussian.", field="delta")
         vectors = asked.has_vector_states(None)
-        if vectors and self.state_range is None:
-            refuse_missing(
-                "state_range",
-                "what each state could be, in the order of --state, such as 30:200,40:140",
-                "It is not measured, because that would give somebody away",
-            )
-        kind, _, sizes = (self.features or "").partition(":")
-        if kind != "network":
-            # States by their numbers have a table.
-            return asked.state_features(None) if vectors or self.features else None
-        if not vectors:
-            return network_of(sizes)
-        assert self.state_range is not None
-        scaled = Polynomial(1, *box(self.state_range, len(self.state or ())))
-        return network_of(sizes, scaled)
+        features = self.get("features") or ("polynomial:2" if vectors else None)
+        found: LoggedQ = self.learner_with(
+            num_actions=self.num_actions if self.actions is None else len(self.actions),
+            reward_range=asked.parse_reward_range(),
+            budget=budget,
+            features=features,
+            num_states=None
+            if vectors
+            else (self.num_states if self.states is None else len(self.states)),
+        )
+        return found
 
     # --- how it is run -------------------------------------------------------------------------
 
@@ -122,8 +120,9 @@ class LoggedQRunner(LoggedQSpec, FeaturesRunner):
     def play(self, job: Job) -> RunEnd:
         if not self.table:
             raise InputError("Say which table to read: privrl train logged-q stays.parquet ...")
-        asked = self.request
         # Whatever was said is checked before a large table is read.
+        self.ask()
+        asked = self.request
         asked.columns(None)
         agent = self.agent()
         if self.public and job.ledger is not None:
@@ -178,6 +177,3 @@ class LoggedQRunner(LoggedQSpec, FeaturesRunner):
                 notes.append(BY_TRAJECTORY)
         notes.append("Judge the policy by privrl evaluate on other people before it is used.")
         return lines, notes
-
-
-_ASKED = tuple({one.name for one in Request.options()} & {o.name for o in LoggedQSpec.options()})

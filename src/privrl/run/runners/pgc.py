@@ -1,6 +1,6 @@
 """How `privrl train pgc` is run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,28 +11,19 @@ import numpy as np
 from privrl.control.pgc.collection import CollectionProgram
 from privrl.control.pgc.learned import LearnedPGC
 from privrl.control.pgc.learner import PGC, Collector
-from privrl.control.pgc.program import OneOf
 from privrl.core.errors import InputError
-from privrl.envs.host import HostEnvironment
+from privrl.core.questions import Question
 from privrl.privacy.certificate import Claim
 from privrl.run.logs import paths as log_paths
-from privrl.run.parsing import number, positive_integer, refuse_missing
-from privrl.run.runners.base import Env, EnvironmentRunner, Job, RunEnd
+from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd
 from privrl.run.runners.playing import play_program
-from privrl.run.specs.pgc import CollectorSpec, PGCSpec
+from privrl.run.specs.pgc import CollectorTask, PGCTask
 from privrl.run.training import CHECKPOINT, delete_checkpoint
 
 
 @dataclass(frozen=True)
-class CollectorRunner(CollectorSpec, EnvironmentRunner):
-    """Options of private gradient collection, certified or as printed."""
-
-    AGENT: ClassVar[type[Collector]]
-    SETTINGS: ClassVar[tuple[str, ...]] = (
-        *("submissions", "rate", "buffer", "decay", "optimiser", "staleness", "timing", "flight"),
-        *("target", "score_share", "enough", "acting", "gamma", "activation", "control"),
-    )
-    """What the learner takes as it was given."""
+class CollectorRunner(CollectorTask, EnvironmentRunner):
+    """How private gradient collection is run, certified or as printed."""
 
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
 
@@ -40,15 +31,27 @@ class CollectorRunner(CollectorSpec, EnvironmentRunner):
     def progress_unit(self) -> str:
         return "reports"
 
-    @property
-    def count(self) -> int:
+    def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
+        yield from super().questions()
         if self.agents is None:
-            refuse_missing(
+            yield Question(
                 "agents",
                 "how many agents report, such as 20000",
                 "The less each may give away, the more of them it takes",
             )
-        return self.agents * (self.submissions or 1)
+        if self.get("epsilon") is None and self.get("mechanism") != "none":
+            yield Question(
+                "epsilon",
+                "the privacy budget of each agent, such as 1",
+                "--mechanism none learns without noise, and protects nobody",
+            )
+
+    @property
+    def count(self) -> int:
+        if self.agents is None:
+            self.ask()
+        assert self.agents is not None
+        return self.agents * (self.get("submissions") or 1)
 
     @property
     def no_curve_reason(self) -> str | None:
@@ -56,54 +59,19 @@ class CollectorRunner(CollectorSpec, EnvironmentRunner):
             return None
         return "A log holds scores, which are about agents: say --public if they are no secret."
 
-    def agent(self, env: Env) -> Collector:
+    def agent(self) -> Collector:
         """The learner."""
-        if self.enough is not None and self.target is None:
+        if self.get("enough") is not None and self.get("target") is None:
             raise InputError("enough is about a target: say --target and --score-share too.")
-        given = {n: getattr(self, n) for n in self.SETTINGS if getattr(self, n) is not None}
-        given["mechanism"] = self._chosen_mechanism()
-        if self.hidden is not None:
-            sizes = self.hidden.split(",")
-            given["hidden"] = tuple(positive_integer("A size in hidden", size) for size in sizes)
-        if self.scale is not None:
-            each = self.scale.split(",")
-            given["scale"] = tuple(number("A number in scale", one) for one in each)
-        if self.vary is not None:
-            given["dynamics"] = self._dynamics(env, self.vary)
-        return self.AGENT(epsilon=self.epsilon, **given)
-
-    def _chosen_mechanism(self) -> Any:
-        words = (*(one for one in self.AGENT.MECHANISMS if one is not None), "none")
-        if self.mechanism not in (*words, None):
-            listed = ", ".join(words[:-1]) + f" or {words[-1]}"
-            raise InputError(f"must be {listed}, not {self.mechanism!r}.", field="mechanism")
-        if self.mechanism == "none":
-            if self.epsilon is not None:
-                raise InputError("The mechanism none spends nothing: leave --epsilon out.")
-            return None
-        if self.epsilon is None:
-            refuse_missing(
-                "epsilon",
-                "the privacy budget of each agent, such as 1",
-                "--mechanism none learns without noise, and protects nobody",
-            )
-        return self.mechanism or self.AGENT.mechanism
-
-    def _dynamics(self, env: Env, word: str) -> OneOf:
-        name, equals, values = word.partition("=")
-        if not equals or not values:
-            raise InputError(f"must be such as gravity=9.7,9.8,9.9, not {word!r}.", field="vary")
-        if isinstance(env, HostEnvironment):
-            raise InputError(f"{env.name} has no parameters that could vary: leave --vary out.")
-        name = name.strip()
-        return OneOf(env, name, tuple(number(name, one) for one in values.split(",")))
+        self.ask()
+        found: Collector = self.learner_with()
+        return found
 
     def program(self, swept: Sequence[str] = ()) -> CollectionProgram:
         return self._agent_and_program(swept)[1]
 
     def _agent_and_program(self, swept: Sequence[str] = ()) -> tuple[Collector, CollectionProgram]:
-        env = self.environment()
-        agent = self.agent(env)
+        agent, env = self.agent(), self.environment
         if "buffer" in swept:
             # Stands in for those of the replicas.
             agent = replace(agent, buffer=1)
@@ -175,8 +143,7 @@ class CollectorRunner(CollectorSpec, EnvironmentRunner):
 
 
 @dataclass(frozen=True)
-class PGCRunner(PGCSpec, CollectorRunner):
-    """Options of `privrl train pgc`."""
+class PGCRunner(PGCTask, CollectorRunner):
+    """How `privrl train pgc` is run."""
 
-    AGENT: ClassVar[type[Collector]] = PGC
-    SETTINGS: ClassVar[tuple[str, ...]] = (*CollectorRunner.SETTINGS, "baseline")
+    LEARNER: ClassVar[type[Any]] = PGC

@@ -8,33 +8,25 @@ from importlib import import_module
 from typing import Any
 
 from privrl.core.errors import InputError
-from privrl.run.specs.base import EnvironmentOptions, FeaturesSpec, RunOptions, Spec, option
+from privrl.run.specs.base import RunOptions, Task
 
-__all__ = [
-    "LEARNERS",
-    "EnvironmentOptions",
-    "FeaturesSpec",
-    "RunOptions",
-    "Spec",
-    "option",
-    "spec_of",
-]
+__all__ = ["LEARNERS", "RunOptions", "Task", "spec_of"]
 
 LEARNERS = {
-    "actor-critic": "privrl.run.specs.actor_critic:ActorCriticSpec",
-    "functional-q": "privrl.run.specs.secret_reward:FunctionalQSpec",
-    "logged-q": "privrl.run.specs.table:LoggedQSpec",
-    "prospect": "privrl.run.specs.secret_reward:ProspectSpec",
-    "pgc": "privrl.run.specs.pgc:PGCSpec",
-    "ono2020-pgc": "privrl.papers.ono2020.spec:PGCSpec",
-    "seo2020-actor-critic": "privrl.papers.seo2020.spec:ActorCriticSpec",
-    "wang2019-functional-q": "privrl.papers.wang2019.spec:FunctionalQSpec",
-    "rajabi2022-prospect": "privrl.papers.rajabi2022.spec:ProspectSpec",
+    "actor-critic": "privrl.run.specs.actor_critic:ActorCriticTask",
+    "functional-q": "privrl.run.specs.secret_reward:FunctionalQTask",
+    "logged-q": "privrl.run.specs.table:LoggedQTask",
+    "prospect": "privrl.run.specs.secret_reward:ProspectTask",
+    "pgc": "privrl.run.specs.pgc:PGCTask",
+    "ono2020-pgc": "privrl.papers.ono2020.spec:PGCTask",
+    "seo2020-actor-critic": "privrl.papers.seo2020.spec:ActorCriticTask",
+    "wang2019-functional-q": "privrl.papers.wang2019.spec:FunctionalQTask",
+    "rajabi2022-prospect": "privrl.papers.rajabi2022.spec:ProspectTask",
 }
 """Where the options of each learner are: module and class. Papers have theirs in their folders."""
 
 
-def spec_of(learner: Any) -> type[Spec]:
+def spec_of(learner: Any) -> type[Task]:
     """The spec of a learner, by the learner's name."""
     if not isinstance(learner, str):
         raise InputError(f"must be text, not {learner!r}.", field="learner")
@@ -42,7 +34,7 @@ def spec_of(learner: Any) -> type[Spec]:
         raise InputError(
             f"There is no learner {learner!r}: what can be trained is {', '.join(LEARNERS)}."
         )
-    found: type[Spec] = load(LEARNERS[learner])
+    found: type[Task] = load(LEARNERS[learner])
     return found
 
 

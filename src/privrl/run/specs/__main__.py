@@ -1,14 +1,14 @@
 """`python -m privrl.run.specs > docs/options.md`: the options of commands, as tables."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import Field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+from privrl.core.spec import Option
 from privrl.run.specs import LEARNERS, spec_of
 from privrl.run.specs.base import OPTIONAL, RunOptions
 from privrl.run.specs.table import EvaluateOptions
 
-_KINDS = {"int": "whole number", "float": "number", "bool": "flag", "Path": "path"}
+_KINDS = {int: "whole number", float: "number", bool: "flag", Path: "path", None: "choice"}
 
 
 def page() -> str:
@@ -23,7 +23,7 @@ def page() -> str:
     lines += _section("privrl evaluate", EvaluateOptions.__doc__, EvaluateOptions.options())
     for learner in LEARNERS:
         spec = spec_of(learner)
-        lines += _section(f"privrl train {learner}", spec.__doc__, spec.options())
+        lines += _section(f"privrl train {learner}", spec.__doc__, spec.all_options())
         others = [f"`--{name}`" for name in OPTIONAL if name not in spec.RUN]
         if others:
             lines += ["", f"It has no {', '.join(others)}."]
@@ -31,15 +31,13 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(title: str, doc: str | None, options: Sequence["Field[Any]"]) -> Iterator[str]:
+def _section(title: str, doc: str | None, options: Mapping[str, Option]) -> Iterator[str]:
     yield from ("", f"## {title}", "", (doc or "").splitlines()[0], "")
     yield from ("| option | type | |", "|---|---|---|")
-    for one in options:
-        flag = "--" + one.name.rstrip("_").replace("_", "-")
-        name = one.name.upper() if one.metadata["argument"] else flag
-        kind = str(getattr(one.type, "__name__", one.type)).removesuffix(" | None")
-        shown = _KINDS.get(kind.rpartition(".")[2], "text")
-        yield f"| `{name}` | {shown} | {one.metadata['help'].replace('|', '&#124;')} |"
+    for one in options.values():
+        name = one.name.upper() if one.argument else one.flag
+        kind = _KINDS.get(one.kind, "text")
+        yield f"| `{name}` | {kind} | {one.text.replace('|', '&#124;')} |"
 
 
 if __name__ == "__main__":

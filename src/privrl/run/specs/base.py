@@ -1,62 +1,40 @@
-"""A spec: a frozen dataclass whose fields are the options of a learner.
+"""A task: what `privrl train` is asked, the options of its problem and those of its learner.
 
     @dataclass(frozen=True)
-    class MySpec(Spec):
+    class MyTask(EnvironmentTask):
         \"\"\"What `privrl train my-learner --help` begins with.\"\"\"
 
-        learner: str = "my-learner"
-        rate: float | None = option("Learning rate.")
+        people: int | None = option("How many people play an episode each.")
 
-`Spec.of` reads the options of a command line over those of a configuration file and checks them;
-`to_dict` gives back what was set.
+        learner: ClassVar[str] = "my-learner"
+        SPEC: ClassVar[type[Spec]] = MySpec        # the learner's own options, declared there
+
+`Task.read` takes the options of a command line or a file and checks them; `to_dict` gives back what
+was set.
 """
 
-import difflib
-import math
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from privrl.core.errors import InputError
-from privrl.run.parsing import check_not_empty, number, positive_integer, read_config
+from privrl.core.spec import Option, Spec, find_option, option
+from privrl.run.parsing import read_config
 
 # About this one run rather than about what is learned, so that no file can hold them.
 _COMMAND_ONLY = ("config", "json", "ledger", "logs", "name", "out", "ray", "resume", "seed")
 
 
-def option(
-    help_text: str, default: Any = None, *, argument: bool = False, repeated: bool = False
-) -> Any:
-    """A field of a spec, with its line of help.
-
-    Args:
-        help_text: What the option is, in a line.
-        default: None if it is not set: then the learner's default holds.
-        argument: Whether it is given without its name, as files are.
-        repeated: Whether it may be given several times.
-    """
-    about = {"help": help_text, "argument": argument, "repeated": repeated}
-    return field(default=default, metadata=about)
-
-
-class Declared:
-    """What has options: its fields that were made by `option`."""
-
-    @classmethod
-    def options(cls) -> list[Field[Any]]:
-        """The fields that are options."""
-        return [one for one in fields(cls) if "help" in one.metadata]  # type: ignore[arg-type]
-
-
 @dataclass(frozen=True)
-class Options(Declared):
+class Options(Spec):
     """Options that everything private has; None where they are not set."""
 
-    epsilon: float | None = option("Privacy budget epsilon.")
-    delta: float | None = option("Failure probability delta.")
+    epsilon: float | None = option("Privacy budget epsilon.", above=0)
+    delta: float | None = option("Failure probability delta.", low=0, below=1)
     public: bool = option("Nobody is there to protect: returns may be shown.", False)
-    gamma: float | None = option("Discount factor.")
+    gamma: float | None = option("Discount factor.", low=0, high=1)
     said: tuple[str, ...] = field(default=(), compare=False)
     """The names of the options that were set."""
 
@@ -67,10 +45,19 @@ class Options(Declared):
 
 
 @dataclass(frozen=True)
-class Spec(Options):
-    """Options that all learners have."""
+class Task(Spec):
+    """Options that every learner's command has; None where they are not set."""
 
-    learner: str = ""
+    public: bool = option("Nobody is there to protect: returns may be shown.", False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The learner's own options that were set, by name."""
+
+    said: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """All that were set, by name."""
+
+    learner: ClassVar[str] = ""
+    SPEC: ClassVar[type[Spec]]
+    """The learner's own options."""
 
     RUNNER: ClassVar[str]
     """Where it is said how the learner is run: module and class."""
@@ -78,91 +65,76 @@ class Spec(Options):
     RUN: ClassVar[tuple[str, ...]] = ("ledger", "name", "logs")
     """The options about a run (`RunOptions`) that only some learners have, and this one does."""
 
-    LISTS: ClassVar[tuple[str, ...]] = ()
-    """Options that are text, for which a configuration file may have a list of numbers."""
-
-    NUMBERS: ClassVar[tuple[str, ...]] = ()
-    """Options that are text, for which a configuration file may have a number."""
-
     INSTEAD: ClassVar[Mapping[str, str]] = {}
     """Options of other learners, and which of this one's says the same."""
 
     REFUSED: ClassVar[Mapping[str, str]] = {}
     """Options of other learners, and why this one has none such."""
 
-    FROM_ZERO: ClassVar[tuple[str, ...]] = ()
-    """Whole numbers that may be 0; the others are at least 1."""
+    @classmethod
+    @cache
+    def all_options(cls) -> dict[str, Option]:
+        """The options of the command: the task's own, then the learner's."""
+        return cls.options() | {
+            name: one for name, one in cls.SPEC.options().items() if name not in cls.options()
+        }
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
-        """The spec with these options, by name, as a command line or a file has them."""
-        kinds = {one.name: one.type for one in cls.options()}
-        # Words of Python's are fields with an underscore: lambda_.
-        given = {n if n in kinds or f"{n}_" not in kinds else f"{n}_": given[n] for n in given}
-        for name in given:
+        """The task with these options, by name, as a command line or a file has them."""
+        own: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
+        said: dict[str, Any] = {}
+        for name, value in given.items():
+            if name == "learner":
+                continue
             if name in cls.REFUSED:
                 raise InputError(cls.REFUSED[name], field=name)
             if name in _COMMAND_ONLY:
                 raise InputError(f"belongs on the command line: say --{name} there.", field=name)
-            if name not in kinds and name != "learner":
-                known = cls.INSTEAD.get(name)
-                near = [known] if known else difflib.get_close_matches(name, kinds, 1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise InputError(f"There is no option {name!r} of {cls.learner}.{hint}")
-        read = {name: cls._value(name, kinds.get(name, str), given[name]) for name in given}
-        return cls(**read, said=tuple(given))
+            if name in cls.INSTEAD:
+                raise InputError(
+                    f"There is no option {name!r} of {cls.learner}. Did you mean "
+                    f"{cls.INSTEAD[name]!r}?"
+                )
+            one = find_option(cls.all_options(), name, cls.learner)
+            said[one.name] = found = one.read(value)
+            (own if one.name in cls.options() else settings)[one.name] = found
+        return cls(**own, settings=settings, said=said)
 
-    @classmethod
-    def _value(cls, name: str, kind: Any, value: Any) -> Any:
-        """A value as the command line or a file has it."""
-        if kind == int | None:
-            if name in cls.FROM_ZERO:
-                if number(name, value) == 0.0:
-                    return 0
-                if number(name, value) < 0.0:
-                    raise InputError(
-                        f"must be a whole number of at least 0, not {value}.", field=name
-                    )
-            return positive_integer(name, value)
-        if kind == float | None:
-            found = number(name, value)
-            if not math.isfinite(found):
-                raise InputError(f"must be finite, not {value}.", field=name)
-            return found
-        if kind is bool:
-            if not isinstance(value, bool):
-                raise InputError(f"must be true or false, not {value!r}.", field=name)
-            return value
-        if name in cls.LISTS and isinstance(value, list | tuple):
-            return ",".join(map(str, value))
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if name in cls.NUMBERS and is_number:
-            return repr(value)
-        if not isinstance(value, str):
-            raise InputError(f"must be text, not {value!r}.", field=name)
-        return check_not_empty(name, value)
+    def to_dict(self) -> dict[str, Any]:
+        """The learner, and the options that were set, in JSON's own types."""
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.said.items()}
+        return {"learner": self.learner, **plain}
+
+    def get(self, name: str) -> Any:
+        """What was set for the learner's option of this name, or None."""
+        return self.settings.get(name)
 
 
 @dataclass(frozen=True)
-class RunOptions(Declared):
+class RunOptions(Spec):
     """Options about a run, and not about what is learned in it."""
 
     config: Path | None = option("TOML or JSON file with these options.")
     ledger: Path | None = option("The ledger of those, or of what is protected, which pays.")
     name: str | None = option("The run's name in the ledger.")
-    out: Path | None = option("The run's folder; default: runs/<date and time>.")
+    out: Path | None = option("The run's folder.", shown="runs/<date and time>")
     logs: str | None = option("csv, jsonl, tensorboard: where returns may be shown.")
-    seed: int | None = option("Reproducible: for experiments, protects nobody.")
+    seed: int | None = option("Reproducible: for experiments, protects nobody.", low=0)
     resume: bool = option("Go on with the run in --out, which knows its options.", False)
+    dry_run: bool = option(
+        "Check all that can be checked before anything is read, paid or written.", False
+    )
     json: bool = option("Print JSON instead of text.", False)
 
 
 OPTIONAL = ("ledger", "name", "logs")
-"""The options about a run that only some learners have: see `Spec.RUN`."""
+"""The options about a run that only some learners have: see `Task.RUN`."""
 
 
 @dataclass(frozen=True)
-class EnvironmentOptions(Declared):
+class EnvironmentTask(Task):
     """Options of learners that act in an environment."""
 
     env: str | None = option("Where to learn: Taxi-v4, MDP100, an id of Gymnasium's, ...")
@@ -171,17 +143,13 @@ class EnvironmentOptions(Declared):
     """An environment that suits the learner."""
 
 
-@dataclass(frozen=True)
-class FeaturesSpec(Spec):
-    """Options of learners that see states by features."""
-
-    features: str | None = option("Of states: table, polynomial:2, fourier:3 or network:16.")
-    state_range: str | None = option("What states could be, such as -2:2,0:10.")
+NO_PREFLIGHT = "Do not try a Gymnasium environment in a second instance before anybody pays."
 
 
 def over_config(given: Mapping[str, Any], config: str | Path | None) -> dict[str, Any]:
     """The options given, over those of a configuration file; None and False are not given."""
     from_file = {} if config is None else read_config(config)
+    # By identity: 0 is something to say, and equals False.
     said = {k: v for k, v in given.items() if v is not None and v is not False}
     if config is not None and "env" not in said:
         refuse_modules(from_file, None, config)

@@ -1,17 +1,19 @@
 """The options about a table of logged decisions, and those of the commands that read one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from privrl.core.errors import InputError
-from privrl.run.specs.base import Declared, FeaturesSpec, Options, option
+from privrl.control.q_specs import LoggedQSpec
+from privrl.core.spec import Spec, option
+from privrl.run.specs.base import Options, Task
 
 PolicySource = Literal["independent", "this-data", "unknown"]
 BehaviorSource = Literal["logged", "estimated", "known-protocol", "unknown"]
 
 
 @dataclass(frozen=True)
-class TableOptions(Declared):
+class TableOptions(Spec):
     """Which column is what, and what is public about the values."""
 
     table: tuple[str, ...] = option(
@@ -85,7 +87,7 @@ class EvaluateOptions(Options, TableOptions):
 
 
 @dataclass(frozen=True)
-class LoggedQSpec(FeaturesSpec, TableOptions):
+class LoggedQTask(Task, TableOptions):
     """Learn a policy from a table of people's trajectories, with differential privacy.
 
     Say what you have, and follow the answers: what is missing is asked for. Judge the policy by
@@ -98,33 +100,10 @@ class LoggedQSpec(FeaturesSpec, TableOptions):
       --epsilon 1 --delta 1e-6 --out runs/dose
     """
 
-    learner: str = "logged-q"
-    epsilon: float | None = option("Privacy budget epsilon, for each person.")
     public: bool = option("The data is public: no noise is added.", False)
-    updates: int | None = option("Gradient steps; more need more noise in each.")
-    step: float | None = option("Learning rate.")
-    clip: float | None = option("Clip norm of a person in a step, in units of the largest reward.")
-    target_every: int | None = option("Steps between two copies of the target.")
-    optimiser: str | None = option("sgd or adam.")
-    average: float | None = option("The last share of the steps to average over.")
 
+    learner: ClassVar[str] = "logged-q"
+    SPEC: ClassVar[type[Spec]] = LoggedQSpec
     RUNNER: ClassVar[str] = "privrl.run.runners.logged_q:LoggedQRunner"
     RUN: ClassVar[tuple[str, ...]] = ("ledger", "name")
-
-    @classmethod
-    def _value(cls, name: str, kind: Any, value: Any) -> Any:
-        if kind in (int | None, float | None, bool) or name not in _TABLE:
-            return super()._value(name, kind, value)
-        # Columns, words and ranges are read as `privrl evaluate` reads them.
-        from privrl.run.option_values import option_value
-
-        return option_value(name, value)
-
-    @classmethod
-    def read(cls, given: Any) -> Any:
-        if "env" in given:
-            raise InputError("logged-q learns from a table: leave env out.")
-        return super().read(given)
-
-
-_TABLE = (*(one.name for one in TableOptions.options()), "state_range")
+    REFUSED: ClassVar[Mapping[str, str]] = {"env": "is not used: logged-q learns from a table."}
