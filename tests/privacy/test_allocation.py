@@ -195,12 +195,16 @@ def test_what_amplification_is_worth() -> None:
 
 
 @pytest.mark.parametrize("relation", [AR, RO])
-def test_more_steps_and_more_noise_cost_less(relation: Relation) -> None:
+def test_more_steps_cost_less(relation: Relation) -> None:
     by_steps = [epsilon(allocated(1.5, n), 1e-5, relation) for n in (1, 2, 3, 10, 100, 1000)]
     assert by_steps == sorted(by_steps, reverse=True)
-    by_noise = [epsilon(allocated(s, 20), 1e-5, relation) for s in (0.05, 0.2, 0.5, 1, 2, 8, 100)]
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+def test_more_noise_costs_less(relation: Relation) -> None:
+    by_noise = [epsilon(allocated(s, 20), 1e-5, relation) for s in (0.05, 0.4, 0.5, 1, 2, 8, 100)]
     assert by_noise == sorted(by_noise, reverse=True)
-    for std in (0.05, 0.2, 0.5, 3.0):
+    for std in (0.05, 0.4, 0.5, 3.0):
         # Epsilon is found up to a part in 10^9 of it.
         told = epsilon(Gaussian(std, 1), 1e-5, relation)
         assert epsilon(allocated(std, 20), 1e-5, relation) <= told * (1 + 1e-8)
@@ -274,7 +278,11 @@ def test_filters_charge_what_is_proven() -> None:
 
 
 @pytest.mark.parametrize(
-    ("std", "steps"), [(1e9, 50), (1e6, 50), (1.0, 10**6), (1.0, 10**18), (0.11, 10), (0.1, 10**6)]
+    ("std", "steps"),
+    [
+        *[(1e9, 50), (1e6, 50), (1.0, 10**6), (0.11, 10), (0.1, 10**6)],
+        pytest.param(1.0, 10**18, marks=pytest.mark.slow),
+    ],
 )
 def test_extremes_are_finite_and_where_they_must_be(std: float, steps: int) -> None:
     event = allocated(std, steps)
@@ -287,6 +295,7 @@ def test_extremes_are_finite_and_where_they_must_be(std: float, steps: int) -> N
 # --- what it is not -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_very_many_steps_cost_what_was_calibrated() -> None:
     # Here more epsilon seems not to suffice where less did: 16.3 was the figure of the first noise
     # that delta at epsilon 1 is below 1e-6 with.

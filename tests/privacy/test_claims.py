@@ -104,7 +104,8 @@ def test_ono2020_sign_bits() -> None:
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claims_are_never_alone_and_never_certificates(name: str) -> None:
-    made = claim(name, {})
+    # With the noise that it asks for by default, the grid of its certificate takes seconds.
+    made = claim(name, {"epsilon": 0.1} if name == "xie2019-theorem1" else {})
     text = str(made)
     assert "Not a certificate:" in text
     assert ("Certified for the same noise:" in text) or ("No certified figure:" in text)

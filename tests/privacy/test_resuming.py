@@ -2,7 +2,6 @@
 
 import collections
 import copy
-import functools
 import multiprocessing
 import os
 import shutil
@@ -10,15 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, make_dataclass
-from importlib import metadata
+from dataclasses import make_dataclass
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,10 +28,9 @@ from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Gaussian
 from privrl.privacy.noise import source_from_key
 from privrl.privacy.resuming import KEY_FILE, NoiseKey, begin_run, keyed_digest, resume_run
+from tests.privacy import digested
+from tests.privacy.digested import SECRET, Plain, Thing
 from tests.statistics import follows
-
-SECRET = b"s" * 32
-
 
 # --- the lock -------------------------------------------------------------------------------------
 
@@ -126,23 +122,6 @@ def test_a_folder_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
 # --- digests --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Thing:
-    a: Any
-    b: Any = 0
-    hidden: Any = field(default=0, compare=False)
-
-
-class Plain:
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._cache = object()
-
-    @functools.cached_property
-    def double(self) -> int:
-        return 2 * self.size
-
-
 class Hidden:
     def __init__(self, rewards: Any) -> None:
         self._rewards = rewards
@@ -153,10 +132,6 @@ class Slots:
 
     def __init__(self, rewards: Any) -> None:
         self.rewards = rewards
-
-
-def _scaled(factor: float) -> Any:
-    return lambda x: factor * x
 
 
 DIFFERENT: list[Any] = [
@@ -194,13 +169,7 @@ DIFFERENT: list[Any] = [
     Plain(1),
     Plain(2),
     Unit.USER,
-    Unit.AGENT,
-    Thing,
-    Plain,
-    _scaled(1.0),
-    _scaled(2.0),
-    functools.partial(max, 1),
-    functools.partial(min, 1),
+    *digested.DIFFERENT,
 ]
 
 
@@ -242,8 +211,7 @@ def test_a_class_of_the_callers_is_its_code() -> None:
     assert len({keyed_digest(SECRET, made(body)) for body in ("x", "x + 1", "x + 2", "y")}) == 4
     # In another process too, where sets are in another order.
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_resuming as t\n"
-        "print(t.keyed_digest(t.SECRET, t.DIFFERENT[-7:] + [t.Thing({'a', 'b', 'c'})]))"
+        "import sys; sys.path.insert(0, sys.argv[1]); import digested; print(digested.digest())"
     )
     told = {
         subprocess.run(
@@ -263,8 +231,8 @@ def test_a_class_of_the_callers_is_its_code() -> None:
         Hidden,
         Slots,
         lambda rewards: Hidden(collections.deque(rewards)),
-        lambda rewards: Hidden(pd.DataFrame({"reward": rewards})),
-        lambda rewards: Hidden(pa.table({"reward": rewards})),
+        lambda rewards: Hidden(import_module("pandas").DataFrame({"reward": rewards})),
+        lambda rewards: Hidden(import_module("pyarrow").table({"reward": rewards})),
         lambda rewards: Hidden(bytearray(map(int, rewards))),
         lambda rewards: type("Env", (), {"__module__": "theirs", "REWARDS": rewards})(),
         lambda rewards: type("Env", (), {"__module__": "theirs", "reward": _paying(rewards)})(),

@@ -212,9 +212,11 @@ def _discretise(term: _Term, interval: float, bottom: float, top: float) -> _Law
         below, above = ndtr(z - shift), ndtr(shift - z)
         return np.maximum(np.where(z[1:] < shift, np.diff(below), -np.diff(above)), 0.0)
 
-    mass, plus, minus = between(0.0), between(term.mu), between(-term.mu)
-    excess = term.up * plus - term.down * minus - (term.rest + x[:-1]) * mass
-    slips = term.up * plus + term.down * minus + (abs(term.rest) + np.abs(x[:-1])) * mass
+    mass = between(0.0)
+    plus = term.up * between(term.mu) if term.up > 0.0 else 0.0
+    minus = term.down * between(-term.mu) if term.down > 0.0 else 0.0
+    excess = plus - minus - (term.rest + x[:-1]) * mass
+    slips = plus + minus + (abs(term.rest) + np.abs(x[:-1])) * mass
     # Round-off moves mass up, never down.
     raised = np.clip((excess + 2.0 * _ROUNDING * slips) / interval, 0.0, mass)
     masses = np.zeros(x.size)
@@ -236,9 +238,11 @@ def _mean_positive_part(
         logs = np.log(law.masses)
 
     def cumulant(at: float) -> float:
-        exponents = logs + at * interval * indices
+        exponents = at * interval * indices
+        exponents += logs
         most = float(exponents.max())
-        return most + math.log(float(np.exp(exponents - most).sum()))
+        exponents -= most
+        return most + math.log(float(np.exp(exponents, out=exponents).sum()))
 
     value = cumulant(tilt)
     last = math.ceil(end / interval)
@@ -258,11 +262,13 @@ def _mean_positive_part(
     if last * interval < steps * interval * int(indices[-1]):
         # E[S; S > u] <= e^(cumulant(t)) u e^(-t u) for u >= 1/t.
         edge = last * interval
-        moves = [0.0, *(_STEPS * 2.0 / max(edge, interval))]
-        beyond = min(
-            steps * cumulant(t) - t * edge + math.log(max(edge, 1.0 / t))
-            for t in (tilt + move for move in moves)
-        )
+        beyond = math.inf
+        for move in (0.0, *(_STEPS * 2.0 / max(edge, interval))):
+            t = tilt + move
+            bound = steps * cumulant(t) - t * edge + math.log(max(edge, 1.0 / t))
+            if bound > beyond:
+                break  # it is convex in t
+            beyond = bound
         answer += math.exp(min(beyond, 700.0))
     return answer
 
