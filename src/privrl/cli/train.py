@@ -61,12 +61,21 @@ def train(learner: str, options: dict[str, Any]) -> None:
         words["table"] = tuple(words["table"] or ()) or None
     out, config, logs = about["out"], about["config"], about["logs"]
     if about["resume"]:
-        others = {name: about[name] for name in ("ledger", "name", "logs", "seed")}
+        others = {name: about[name] for name in ("ledger", "name", "logs", "seed", "dry_run")}
         refuse_options({**words, "env": None}, out, config, others)
         folder = out
     else:
         folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     formats = None if logs is None else [one.strip() for one in logs.split(",")]
+    if about["dry_run"]:
+        tried = runners.dry_run_in(
+            runners.Runner.of(words, config), folder, about["ledger"], about["name"], formats
+        )
+        if about["json"]:
+            say_json(tried.to_dict())
+        else:
+            say(*tried.lines())
+        return
     try:
         with progress(None) as advance, training.on_interrupt() as stop:
             if about["resume"]:

@@ -92,7 +92,7 @@ class DryRun:
     def lines(self) -> list[str]:
         """The same for people."""
         if self.budget is None:
-            promise = "no noise: the data was declared public"
+            promise = "nothing: no certificate would be issued"
         else:
             promise = f"epsilon {self.budget.epsilon:g} at delta {self.budget.delta:g}, "
             promise += f"{self.unit}, {self.relation}"
@@ -119,7 +119,7 @@ def dry_run(
         raise InputError("Data declared public spends nothing: leave out the ledger.")
     if question.budget is None and asked.stream:
         raise InputError("Public data is judged as a whole, not as a stream.")
-    _check_tables(asked, policy)
+    check_tables(asked, policy)
     told = Provenance.of(policy, asked.paths, asked.policy_source, asked.behavior_source)
     unit = Unit.TRAJECTORY if asked.user is None else Unit.USER
     releases = _releases(asked, question)
@@ -183,7 +183,7 @@ def check_ledger(
 # --- an evaluation --------------------------------------------------------------------------------
 
 
-def _check_tables(asked: Request, policy: Policy | None) -> None:
+def check_tables(asked: Request, policy: Policy | None) -> None:
     """Every file has the columns, of types that can be what they are said to be."""
     paths, checked = asked.paths, plan(asked.columns(policy))
     if is_csv(paths[0]):

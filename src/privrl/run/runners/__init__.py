@@ -7,7 +7,14 @@ which files it leaves. The runners of papers' algorithms are in their folders.
 """
 
 from privrl.run.runners.base import SWEPT, Runner
-from privrl.run.runners.folder import RUN, FinishedRun, ResultNotSaved, resume_in, train_in
+from privrl.run.runners.folder import (
+    RUN,
+    FinishedRun,
+    ResultNotSaved,
+    dry_run_in,
+    resume_in,
+    train_in,
+)
 from privrl.run.runners.grids import parse_grid, plan_sweep
 from privrl.run.specs import LEARNERS
 from privrl.run.specs.base import refuse_modules
@@ -19,6 +26,7 @@ __all__ = [
     "FinishedRun",
     "ResultNotSaved",
     "Runner",
+    "dry_run_in",
     "parse_grid",
     "plan_sweep",
     "refuse_modules",

@@ -15,12 +15,13 @@ from privrl.core.types import Floats
 from privrl.envs.base import Box
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.promise import Budget
+from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.resuming import KEY_FILE
 from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd, budget_questions
 from privrl.run.runners.playing import play_agent
+from privrl.run.runners.trial import Preview
 from privrl.run.specs.actor_critic import ActorCriticTask
 
 
@@ -109,6 +110,18 @@ class ActorCriticRunner(ActorCriticTask, EnvironmentRunner):
                 "train."
             )
         return CertifiedProgram(agent, env, self.count)
+
+    def preview(self) -> Preview:
+        program = CertifiedProgram(self.agent(), self.environment, self.count)
+        plan, numbers = program.plan, program.numbers
+        told = f"noise {numbers['sigma']:.3g} times the clip norm {numbers['clip']:g}, {plan.noise}"
+        return Preview(
+            f"{plan.horizon:,} batches of {plan.batch:,} people, parameters after each",
+            "" if program.event is None else told,
+            program.config.budget,
+            Unit.TRAJECTORY,
+            Relation.REPLACE_ONE,
+        )
 
     # --- how it is run -------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget
 from privrl.privacy.session import PrivacySession
+from privrl.run.runners.trial import Preview
 from privrl.run.specs import load, spec_of
 from privrl.run.specs.base import EnvironmentTask, Task, over_config
 
@@ -174,6 +175,10 @@ class Runner(Task, ABC):
     @abstractmethod
     def program(self, swept: Sequence[str] = ()) -> Program:
         """The learner as a program, of which `swept` are the settings that replicas have."""
+
+    @abstractmethod
+    def preview(self) -> Preview:
+        """What the run would release; refused where the run would be, before anything is paid."""
 
     @abstractmethod
     def play(self, job: Job) -> RunEnd:

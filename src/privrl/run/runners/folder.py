@@ -28,9 +28,11 @@ from privrl.envs.registry import is_builtin
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY_FILE
+from privrl.run.dry_run import DryRun
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import check_not_empty
 from privrl.run.runners.base import Job, Result, Runner
+from privrl.run.runners.trial import dry_run
 from privrl.run.specs.base import refuse_modules
 from privrl.run.training import CHECKPOINT, never_stop
 
@@ -82,6 +84,31 @@ def train_in(
         return _start(runner, Path(folder), ledger, name, seed, formats, progress, stop)
 
 
+def dry_run_in(
+    runner: Runner,
+    folder: str | Path,
+    ledger: str | Path | None = None,
+    name: str | None = None,
+    formats: Sequence[str] | None = None,
+) -> DryRun:
+    """What `train_in` would do; refused where it would be, before anything is played or paid."""
+    _refuse_at_start(runner, ledger, name, formats)
+    promise = CLAIM if runner.is_paper else CERTIFICATE
+    return dry_run(runner.preview(), (RESULT, promise, *runner.FILES), folder, ledger, name)
+
+
+def _refuse_at_start(
+    runner: Runner, ledger: str | Path | None, name: str | None, formats: Sequence[str] | None
+) -> None:
+    """Refuse options about a run that do not go together."""
+    if runner.is_paper and ledger is not None:
+        raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
+    if name is not None and ledger is None:
+        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    if formats and runner.no_curve_reason is not None:
+        raise InputError(runner.no_curve_reason)
+
+
 def _start(
     runner: Runner,
     place: Path,
@@ -99,19 +126,13 @@ def _start(
         raise InputError(
             f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
         )
-    if runner.is_paper and ledger is not None:
-        raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
-    if name is not None and ledger is None:
-        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    _refuse_at_start(runner, ledger, name, formats)
     run = place.resolve().name if name is None else check_not_empty("--name", name)
     if ledger is not None:
         # Its certificate is that of all entries under the name, which is more than was asked for.
         with Ledger.open(ledger) as opened:
             opened.refuse_existing_run(run)
-    refused = runner.no_curve_reason
-    if formats and refused is not None:
-        raise InputError(refused)
-    listed = ([] if refused else ["csv"]) if formats is None else list(formats)
+    listed = ([] if runner.no_curve_reason else ["csv"]) if formats is None else list(formats)
     own = [place / one for one in (CLAIM if runner.is_paper else CERTIFICATE, *runner.FILES)]
     for taken_file in (*own, *log_paths(place, listed).values()):
         # Empty logs are of runs that failed before they had begun.

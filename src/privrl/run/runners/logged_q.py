@@ -20,12 +20,16 @@ from privrl.core.errors import InputError
 from privrl.core.questions import Question, ask
 from privrl.data import marks
 from privrl.privacy.certificate import Certificate
+from privrl.privacy.promise import Relation, Unit
 from privrl.privacy.resuming import KEY_FILE
+from privrl.run.dry_run import check_tables
 from privrl.run.option_values import option_value
 from privrl.run.request import BY_TRAJECTORY, Request
 from privrl.run.runners.base import Job, RunEnd, Runner
+from privrl.run.runners.trial import Preview
 from privrl.run.specs.table import LoggedQTask, TableOptions
 
+_NO_TABLE = "Say which table to read: privrl train logged-q stays.parquet ..."
 _NO_SWEEP = (
     "There is no sweep over logged-q: every try is paid for by the people in the table. Try "
     "settings on data that is made up, in Python."
@@ -100,6 +104,23 @@ class LoggedQRunner(LoggedQTask, Runner):
         )
         return found
 
+    def preview(self) -> Preview:
+        if not self.table:
+            raise InputError(_NO_TABLE)
+        self.ask()
+        agent = self.agent()
+        check_tables(self.request, None)
+        told = f"noise calibrated for {agent.updates:,} updates, each person clipped to "
+        told += f"{agent.clip:g} of the largest reward"
+        return Preview(
+            f"{agent.updates:,} updates, parameters after each",
+            "" if agent.budget is None else told,
+            agent.budget,
+            Unit.TRAJECTORY if self.user is None else Unit.USER,
+            Relation.REPLACE_ONE,
+            note=BY_TRAJECTORY if self.user is None else "",
+        )
+
     # --- how it is run -------------------------------------------------------------------------
 
     @property
@@ -119,7 +140,7 @@ class LoggedQRunner(LoggedQTask, Runner):
 
     def play(self, job: Job) -> RunEnd:
         if not self.table:
-            raise InputError("Say which table to read: privrl train logged-q stays.parquet ...")
+            raise InputError(_NO_TABLE)
         # Whatever was said is checked before a large table is read.
         self.ask()
         asked = self.request

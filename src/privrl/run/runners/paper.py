@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 from privrl.control.program import Program
 from privrl.core.errors import InputError
+from privrl.privacy.promise import Relation, Unit
 from privrl.run.runners.base import EnvironmentRunner, Job, Result, RunEnd
 from privrl.run.runners.playing import play_program
+from privrl.run.runners.trial import CLAIM_NOTE, Preview
 from privrl.run.training import CHECKPOINT, TrainingRun, delete_checkpoint
 
 
@@ -15,6 +17,7 @@ from privrl.run.training import CHECKPOINT, TrainingRun, delete_checkpoint
 class PaperRunner(EnvironmentRunner):
     """Options that all papers' learners have. They yield claims, so no ledger can pay for them."""
 
+    UNIT: ClassVar[Unit] = Unit.TRAJECTORY
     CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
 
     @property
@@ -24,6 +27,11 @@ class PaperRunner(EnvironmentRunner):
     @abstractmethod
     def make_result(self, program: Program, trained: TrainingRun, seed: int | None) -> Result:
         """The result of a run that was played to its end."""
+
+    def preview(self) -> Preview:
+        self.program()
+        what = f"{self.count:,} {self.progress_unit}, by the paper's algorithm"
+        return Preview(what, "", None, self.UNIT, Relation.REPLACE_ONE, note=CLAIM_NOTE)
 
     def play(self, job: Job) -> RunEnd:
         program = self.program()

@@ -14,9 +14,11 @@ from privrl.control.pgc.learner import PGC, Collector
 from privrl.core.errors import InputError
 from privrl.core.questions import Question
 from privrl.privacy.certificate import Claim
+from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd
 from privrl.run.runners.playing import play_program
+from privrl.run.runners.trial import CLAIM_NOTE, Preview
 from privrl.run.specs.pgc import CollectorTask, PGCTask
 from privrl.run.training import CHECKPOINT, delete_checkpoint
 
@@ -79,6 +81,22 @@ class CollectorRunner(CollectorTask, EnvironmentRunner):
             agent = replace(agent, baseline=0.0)
         reports = self.count
         return agent, agent.program(env, reports // agent.submissions)
+
+    def preview(self) -> Preview:
+        agent, program = self._agent_and_program()
+        dimension = program.program.model.dimension
+        privatiser = agent.privatiser(dimension)
+        budget = None
+        if privatiser is not None and not self.is_paper:
+            budget = Budget(agent.epsilon or 0.0, 0.0)
+        return Preview(
+            f"{self.count:,} reports of {dimension:,} numbers",
+            f"randomised by {agent.mechanism}" if agent.mechanism else "",
+            budget,
+            Unit.AGENT,
+            Relation.LOCAL,
+            note=CLAIM_NOTE if self.is_paper else "",
+        )
 
     # --- how it is run -------------------------------------------------------------------------
 

@@ -15,10 +15,12 @@ from privrl.control.run_context import STATE
 from privrl.core.errors import InputError
 from privrl.core.questions import Question
 from privrl.privacy.certificate import Certificate
+from privrl.privacy.promise import Relation, Unit
 from privrl.privacy.resuming import KEY_FILE
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd, budget_questions
 from privrl.run.runners.playing import play_agent
+from privrl.run.runners.trial import Preview
 from privrl.run.specs.secret_reward import FunctionalQTask, ProspectTask, SecretRewardTask
 
 
@@ -97,6 +99,20 @@ class SecretRewardRunner(SecretRewardTask, EnvironmentRunner):
                     raise InputError(f"belongs to --release {listed}: leave it out.", field=name)
         found: FunctionalQ = self.learner_with(**changes)
         return found
+
+    def preview(self) -> Preview:
+        agent = self.agent()
+        agent.head(self.environment)
+        what = f"release {agent.release!r} of a rollout of {agent.steps:,} steps"
+        told = f"noise calibrated for reward functions within {agent.radius:g} of each other"
+        return Preview(
+            what,
+            "" if agent.budget is None else told,
+            agent.budget,
+            Unit.REWARD_FUNCTION,
+            Relation.REWARD_RADIUS,
+            agent.radius,
+        )
 
     # --- how it is run -------------------------------------------------------------------------
 
