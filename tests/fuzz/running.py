@@ -120,7 +120,7 @@ def run(
     ends it, and another process goes on with the rest. Whatever is found in company is run again
     alone: only that counts.
     """
-    beats = mmap.mmap(-1, 16 * jobs)
+    beats = mmap.mmap(-1, 24 * jobs)
     waiting, free = _batches(labels, batch), list(range(jobs))
     running: dict[int, _Child] = {}
     again: list[list[Label]] = []
@@ -195,7 +195,7 @@ class _Child:
         for label in labels:
             _removed(_folder(scratch, label))
             _folder(scratch, label).mkdir(parents=True)
-        _beat(beats, slot, 0.0)
+        _beat(beats, slot, 0.0, begins=True)
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
@@ -209,7 +209,7 @@ class _Child:
         now = time.monotonic()
         if now - self.begun < PATIENCE / 2:
             return
-        worked, seen = struct.unpack("dd", beats[16 * self.slot : 16 * self.slot + 16])
+        worked, seen, case = struct.unpack("ddd", beats[24 * self.slot : 24 * self.slot + 24])
         try:
             parts = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -221,7 +221,7 @@ class _Child:
         idle = now - max(seen, self.used[1]) > PATIENCE and parts[0] in "SD"
         if used - worked > PATIENCE or idle:
             self.hung = True
-        elif used > LONGEST * len(self.labels):
+        elif used - case > LONGEST:
             self.stopped = True
         if self.hung or self.stopped:
             # Where it hangs, by its own word, before it is killed.
@@ -252,8 +252,11 @@ class _Child:
                 return
 
 
-def _beat(beats: mmap.mmap, slot: int, worked: float) -> None:
-    beats[16 * slot : 16 * slot + 16] = struct.pack("dd", worked, time.monotonic())
+def _beat(beats: mmap.mmap, slot: int, worked: float, *, begins: bool = False) -> None:
+    """Note how much work there was when progress was shown, and when a case began."""
+    beats[24 * slot : 24 * slot + 16] = struct.pack("dd", worked, time.monotonic())
+    if begins:
+        beats[24 * slot + 16 : 24 * slot + 24] = struct.pack("d", worked)
 
 
 def _told(folder: Path) -> dict[str, Any] | None:
@@ -303,7 +306,7 @@ def _cases(labels: list[Label], stock: Path, scratch: Path, beats: mmap.mmap, sl
                 os.close(handle)
             sys.stdout = open(1, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
             sys.stderr = open(2, "w", 1, closefd=False, errors="backslashreplace")  # noqa: SIM115
-            _beat(beats, slot, time.process_time())
+            _beat(beats, slot, time.process_time(), begins=True)
             told = judging.judged(label, stock, folder)
             (folder / "outcome.json").write_text(json.dumps(told))
     except BaseException:
