@@ -246,11 +246,11 @@ def test_a_target_that_cannot_be_attacked_does_not_take_the_others_along(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken_target.py").write_text(
         "from dataclasses import replace\n"
-        "from privrl.audit.targets.mechanisms import gaussian\n"
+        "from privrl.audit.catalogue import find\n"
         "from privrl.privacy import InputError\n"
         "def draw(world, runs, source):\n"
         "    raise InputError('The data has two states.')\n"
-        "target = replace(gaussian(), draw=draw)\n"
+        "target = replace(find('gaussian')(), draw=draw)\n"
     )
     assert privrl("audit", "broken_target:target", "gaussian", "--runs", "4000", "--json") == 1
     printed = capsys.readouterr()

@@ -10,6 +10,7 @@ from privrl.audit import Target, Verdict
 from privrl.audit.catalogue import TARGETS
 from privrl.audit.mutations import audit_target
 from privrl.audit.targets import actor_critic as audits
+from privrl.audit.targets.whole_runs import FAR
 from privrl.privacy.noise import secure
 from tests.auditing import own_targets, target_params
 
@@ -32,7 +33,7 @@ def test_what_ships_is_not_refuted(name: str) -> None:
 
 def test_neighbours_differ_in_one_person_only() -> None:
     def lives(world: int) -> list[list[float]]:
-        env = audits.Corridor(2, audits.FAR[world])
+        env = audits.Corridor(2, FAR[world])
         found = []
         for action in (0, 1, 0, 1):
             env.reset()

@@ -24,7 +24,7 @@ from privrl.audit import attacks as attack_module
 from privrl.audit.canaries import Coins
 from privrl.audit.catalogue import TARGETS, find
 from privrl.audit.mutations import audit_target
-from privrl.audit.targets.mechanisms import gaussian
+from privrl.audit.targets import mechanisms
 from privrl.core.types import Array
 from privrl.privacy import (
     Budget,
@@ -39,6 +39,7 @@ from privrl.privacy import (
 )
 from privrl.privacy.exact import bernoulli
 from privrl.privacy.noise import Source, secure
+from tests.auditing import own_targets
 from tests.statistics import FALSE_ALARM
 
 LOCAL = Relation.LOCAL
@@ -594,10 +595,7 @@ def test_canaries_need_a_score_each() -> None:
 # --- what ships -----------------------------------------------------------------------------------
 
 
-# Other packages may have put theirs into the catalogue by now; they have tests of their own.
-OWN = [name for name, build in TARGETS.items() if build.__module__ == gaussian.__module__]
-
-
+OWN = own_targets(mechanisms)
 # These take longest to compile, or to draw.
 LONG = {"unit-vector-compiled", "sign-compiled", "functional-compiled", "smooth"}
 LONG |= {"running-sums-compiled", "running-sums-resumed", "gradient-descent"}

@@ -12,10 +12,11 @@ from privrl.audit.attacks import attack_features
 from privrl.audit.catalogue import TARGETS
 from privrl.audit.mutations import audit_target
 from privrl.audit.targets import evaluation as audits
-from privrl.audit.targets.evaluation.fits import BUDGET, RANGE, RARE_PROBABILITY, result_numbers
+from privrl.audit.targets.evaluation.fits import RANGE, RARE_PROBABILITY
 from privrl.audit.targets.evaluation.output_perturbation import _only_visitor
 from privrl.audit.targets.evaluation.policy_value import _stays
 from privrl.audit.targets.evaluation.value_function import _cohort
+from privrl.audit.targets.whole_runs import BUDGET, result_numbers
 from privrl.data import OneHot, Trajectories
 from privrl.evaluation import PrivateLSTD
 from privrl.evaluation.selection import choose
@@ -131,6 +132,7 @@ def test_fits_are_in_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gaussian" in listed
 
 
+@pytest.mark.slow
 def test_an_audit_of_fits_and_their_mutants(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["audit", "dplsw-visits", "--mutants", "--runs", "1200", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -35,7 +35,7 @@ hits - e^epsilon false alarms (`bounds.excess_p_value`), which needs about half 
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,14 @@ from scipy import special
 from privrl.audit import attacks, bounds
 from privrl.audit.attacks import Attack, Failure, Outputs
 from privrl.audit.bounds import Counts
-from privrl.audit.thresholds import Objective, ThresholdTest, choose_test, roc_curve
+from privrl.audit.thresholds import Objective, ThresholdTest, choose_tests, roc_curve
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, no_progress
 from privrl.core.types import Array
 from privrl.privacy import accounting
 from privrl.privacy.certificate import Certificate
-from privrl.privacy.events import ApproxDP, Event, PureDP, as_events
+from privrl.privacy.events import ApproxDP, Event, Gaussian, PureDP, as_events
 from privrl.privacy.noise import Source, secure
 from privrl.privacy.promise import Budget, Relation, WordEnum
 
@@ -106,10 +106,7 @@ class Target:
     """What a reader of the table should know."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "events", as_events(self.events))
-        object.__setattr__(self, "relation", Relation.parse(self.relation))
-        object.__setattr__(self, "delta", checks.probability("delta", self.delta))
-        object.__setattr__(self, "runs", checks.count("runs", self.runs))
+        parse_promise(self)
 
     @classmethod
     def from_mechanism(
@@ -148,6 +145,14 @@ class Target:
         else:
             events = as_events(promise)
         return cls(name, draw, events, relation, delta, runs)
+
+
+def parse_promise(target: Any) -> None:
+    """Check what a target promises and how often it is run, and bring it into its own types."""
+    object.__setattr__(target, "events", as_events(target.events))
+    object.__setattr__(target, "relation", Relation.parse(target.relation))
+    object.__setattr__(target, "delta", checks.probability("delta", target.delta))
+    object.__setattr__(target, "runs", checks.count("runs", target.runs))
 
 
 def _run_once(mechanism: Callable[[Any, Source], Any], given: Any, source: Source) -> object:
@@ -220,30 +225,20 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON; an unbounded figure is null."""
+        plain = asdict(self)
+        counts = plain.pop("counts")
         return {
-            "target": self.target,
+            **plain,
             "relation": self.relation.value,
             "certified": _finite_or_none(self.certified),
-            "delta": self.delta,
             "epsilon": _finite_or_none(self.epsilon),
-            "confidence": self.confidence,
-            "gaussian": {
-                "mu": _finite_or_none(self.gaussian.mu),
-                "epsilon": _finite_or_none(self.gaussian.epsilon),
-            },
+            "gaussian": {k: _finite_or_none(bound) for k, bound in plain["gaussian"].items()},
             "verdict": self.verdict.value,
             "warning": self.warning,
-            "false_alarm": self.false_alarm,
-            "attack": self.attack,
-            "hits": [self.counts.hits, self.counts.hit_runs],
-            "false_alarms": [self.counts.false_alarms, self.counts.false_alarm_runs],
-            "runs": self.runs,
-            "could_show": self.could_show,
-            "would_catch": self.would_catch,
-            "power": self.power,
+            "hits": [counts["hits"], counts["hit_runs"]],
+            "false_alarms": [counts["false_alarms"], counts["false_alarm_runs"]],
             "failures": list(self.failures),
             "curve": [list(point) for point in self.curve],
-            "note": self.note,
         }
 
 
@@ -311,13 +306,13 @@ def _run_audit(
             bounds.clopper_pearson_upper(alarms, runs, error),
         )
 
-    for_epsilon = choose_test(
-        tried, at_high_confidence(lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta))
+    objectives = (
+        at_high_confidence(lambda hit, alarm: bounds.epsilon(hit, alarm, target.delta)),
+        at_high_confidence(bounds.gaussian_mu),
+        at_high_confidence(promise.excess),
+        promise.smoothed_z_scores,
     )
-    for_shape = choose_test(tried, at_high_confidence(bounds.gaussian_mu))
-    for_curve = choose_test(tried, at_high_confidence(promise.excess))
-    for_test = choose_test(tried, promise.smoothed_z_scores)
-    picks = (for_epsilon, for_shape, for_curve, for_test)
+    for_epsilon, for_shape, for_curve, for_test = picks = choose_tests(tried, objectives)
     used = sorted({pick.attack for pick in picks})
     place = {attack: i for i, attack in enumerate(used)}
     point = promise.worst_point(for_test.counts(tried, for_test.attack))
@@ -419,21 +414,15 @@ class _Promise:
         """The largest factor on Gaussian noise that the best attack exposes in the median audit."""
         if self.mu is None:
             return None
-        mu, needed = self.mu, float(special.ndtri(1.0 - error))
-        cuts = np.linspace(-2.0, 8.0, 201)
-
-        def is_detected(factor: float) -> bool:
-            hits = np.floor(runs * special.ndtr(mu / factor - cuts))
-            false_alarms = np.ceil(runs * special.ndtr(-cuts))
-            return bool(np.any(self.z_scores(hits, false_alarms, runs) >= needed))
-
-        factors = np.linspace(0.01, 1.0, 100)
-        return float(max((f for f in factors if is_detected(float(f))), default=0.0))
+        cuts, factors = np.linspace(-2.0, 8.0, 201), np.linspace(0.01, 1.0, 100)
+        hits = np.floor(runs * special.ndtr(self.mu / factors[:, None] - cuts))
+        false_alarms = np.ceil(runs * special.ndtr(-cuts))[None, :]
+        z_scores = self.z_scores(hits, false_alarms, runs)
+        detected = np.any(z_scores >= special.ndtri(1.0 - error), axis=(1, 2))
+        return float(np.max(factors[detected], initial=0.0))
 
 
 def _epsilon_of_mu(mu: float, delta: float) -> float:
-    from privrl.privacy.events import Gaussian
-
     if mu <= 0.0:
         return 0.0
     if not math.isfinite(mu) or delta == 0.0:
@@ -442,8 +431,6 @@ def _epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def _mu_of_epsilon(epsilon: float, delta: float) -> float:
-    from privrl.privacy.events import Gaussian
-
     if epsilon <= 0.0:
         return 0.0
     budget = Budget(epsilon, delta)

@@ -9,19 +9,25 @@ Weaker than many runs on one pair of inputs, and the only way when a run takes h
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privrl.audit import bounds
-from privrl.audit.auditor import FALSE_ALARM, Verdict, check_false_alarm, decide_verdict
+from privrl.audit.auditor import (
+    FALSE_ALARM,
+    Verdict,
+    check_false_alarm,
+    decide_verdict,
+    parse_promise,
+)
 from privrl.core import checks
 from privrl.core.errors import InputError, PrivRLError
 from privrl.core.types import Array
 from privrl.privacy import accounting
-from privrl.privacy.events import Event, as_events
+from privrl.privacy.events import Event
 from privrl.privacy.noise import Source, secure
 from privrl.privacy.promise import Relation
 
@@ -63,24 +69,7 @@ class CanaryAudit:
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON."""
-        return {
-            "target": self.target,
-            "relation": self.relation.value,
-            "certified": self.certified,
-            "delta": self.delta,
-            "epsilon": self.epsilon,
-            "confidence": self.confidence,
-            "verdict": self.verdict.value,
-            "warning": self.warning,
-            "false_alarm": self.false_alarm,
-            "attack": self.attack,
-            "canaries": self.canaries,
-            "runs": self.runs,
-            "guesses": self.guesses,
-            "correct": self.correct,
-            "could_show": self.could_show,
-            "note": self.note,
-        }
+        return {**asdict(self), "relation": self.relation.value, "verdict": self.verdict.value}
 
 
 @dataclass(frozen=True)
@@ -106,10 +95,7 @@ class CanaryTarget:
             raise InputError(
                 "must be at least 2: one to be sure of, one to compare with.", field="canaries"
             )
-        object.__setattr__(self, "events", as_events(self.events))
-        object.__setattr__(self, "relation", Relation.parse(self.relation))
-        object.__setattr__(self, "delta", checks.probability("delta", self.delta))
-        object.__setattr__(self, "runs", checks.count("runs", self.runs))
+        parse_promise(self)
 
 
 def audit_with_canaries(

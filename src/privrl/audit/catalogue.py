@@ -45,6 +45,16 @@ def target(build: Build) -> Build:
     return build
 
 
+def add_target(name: str, build: Callable[..., Target], *given: Any, **named: Any) -> None:
+    """Put `build(name, *given, **named)` into the catalogue, under that name."""
+
+    def made() -> Target:
+        return build(name, *given, **named)
+
+    made.__module__ = build.__module__
+    TARGETS[name] = made
+
+
 @contextmanager
 def record_calls(
     owner: object, name: str, see: Callable[[Any, tuple[Any, ...], Any], Any]

@@ -13,7 +13,7 @@ count. The mutant's target is built and audited by the same code as that of the 
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,11 +52,6 @@ class Mutant:
     runs: int | None = None
     """In each world, if fewer than the targets' own show so coarse a fault."""
 
-    @property
-    def place(self) -> str:
-        """What is exchanged."""
-        return ", ".join(place for place, _ in self.edits)
-
     @contextmanager
     def apply(self) -> Iterator[None]:
         """The fault at work."""
@@ -70,12 +65,59 @@ MUTANTS: dict[str, Mutant] = {}
 """By name, in the order of the table."""
 
 
-def register(*mutants: Mutant) -> None:
-    """Put mutants into the catalogue."""
-    for mutant in mutants:
-        if mutant.name in MUTANTS:
-            raise InputError(f"There is a mutant {mutant.name!r} already.")
-        MUTANTS[mutant.name] = mutant
+def register(mutant: Mutant) -> None:
+    """Put a mutant into the catalogue."""
+    if mutant.name in MUTANTS:
+        raise InputError(f"There is a mutant {mutant.name!r} already.")
+    MUTANTS[mutant.name] = mutant
+
+
+def mutant(
+    name: str,
+    places: str,
+    tests: str,
+    targets: str = "",
+    runs: int | None = None,
+    *,
+    makes: bool = False,
+    also: Mapping[str, Change] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A function as a mutant; its docstring says what it breaks.
+
+    Args:
+        name: the mutant's.
+        places: what is exchanged, as `module:name` below `privrl`, separated by spaces.
+        tests: the unit tests that must fail, as pytest names them below `tests/`, likewise.
+        targets: the audits whose promise the fault breaks, likewise.
+        runs: see `Mutant`.
+        makes: whether the function makes the faulty one of what ships. Otherwise it is the faulty
+            one, and is given what ships before the arguments (`instead`).
+        also: further edits.
+    """
+
+    def decorate(faulty: Callable[..., Any]) -> Callable[..., Any]:
+        edits = dict.fromkeys(places.split(), faulty if makes else instead(faulty))
+        found = tuple(f"tests/{test}" for test in tests.split())
+        all_edits = (*edits.items(), *(also or {}).items())
+        register(Mutant(name, faulty.__doc__ or "", all_edits, found, (*targets.split(),), runs))
+        return faulty
+
+    return decorate
+
+
+def instead(faulty: Callable[..., Any]) -> Change:
+    """The change to `faulty(shipped, *arguments)`, of a function, a method or a property."""
+
+    def change(shipped: Any) -> Any:
+        if isinstance(shipped, property):
+            return property(lambda self: faulty(shipped.fget, self))
+
+        def wrapper(*given: Any, **named: Any) -> Any:
+            return faulty(shipped, *given, **named)
+
+        return wrapper
+
+    return change
 
 
 @contextmanager

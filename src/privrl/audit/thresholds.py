@@ -1,7 +1,7 @@
 """Tests of attack scores against a threshold: which is best, and its counts on fresh runs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,9 +33,10 @@ Objective = Callable[..., Array]
 """What counts of hits and of false alarms in so many runs are worth."""
 
 
-def choose_test(scores: list[list[Array]], worth: Objective) -> ThresholdTest:
-    """The attack and threshold that are worth most on the runs set aside for choosing."""
-    best, found = (-math.inf, -math.inf), ThresholdTest(0, math.inf, True)
+def choose_tests(scores: list[list[Array]], objectives: Sequence[Objective]) -> list[ThresholdTest]:
+    """The attack and threshold worth most, by each objective, on the runs set aside for this."""
+    best = [(-math.inf, -math.inf)] * len(objectives)
+    found = [ThresholdTest(0, math.inf, True)] * len(objectives)
     for i, (first, second) in enumerate(zip(*scores, strict=True)):
         thresholds = _thresholds(first, second)
         runs = len(first)
@@ -44,13 +45,15 @@ def choose_test(scores: list[list[Array]], worth: Objective) -> ThresholdTest:
             (True, above[1], above[0]),
             (False, runs - above[0], runs - above[1]),
         ):
-            values = worth(hits, false_alarms, runs)
             # Where nothing is worth anything, the largest gap between the rates.
             gaps = (hits - false_alarms) / runs
-            top = int(np.lexsort((gaps, values))[-1])
-            worthy = (float(values[top]), float(gaps[top]))
-            if worthy > best:
-                best, found = worthy, ThresholdTest(i, float(thresholds[top]), names_second)
+            for k, worth in enumerate(objectives):
+                values = worth(hits, false_alarms, runs)
+                top = int(np.lexsort((gaps, values))[-1])
+                worthy = (float(values[top]), float(gaps[top]))
+                if worthy > best[k]:
+                    best[k] = worthy
+                    found[k] = ThresholdTest(i, float(thresholds[top]), names_second)
     return found
 
 

@@ -6,4 +6,4 @@ NOISE_FACTOR = 0.8
 FEW_RUNS = 400
 """So few runs show what is wrong by far."""
 
-GTD = ("private-gtd", "private-gtd-one-pass", "private-gtd-primal-dual")
+GTD = "private-gtd private-gtd-one-pass private-gtd-primal-dual"

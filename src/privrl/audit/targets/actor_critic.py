@@ -15,7 +15,8 @@ not released, and nothing but the result is seen. Noise of 0.8 cannot be seen th
 the person took is hidden, and with it the direction in which the actor moves); its siblings see it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,24 +25,16 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from privrl.audit.attacks import Outputs, flatten_json
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import record_calls, target
+from privrl.audit.catalogue import add_target, record_calls
+from privrl.audit.targets.whole_runs import BUDGET, FAR, RUNS, run_target, watch_nothing
 from privrl.control.actor_critic import ActorCritic, CertifiedProgram, LearnedActorCritic
 from privrl.core.types import Array
 from privrl.data import OneHot
 from privrl.envs.host import HostEnvironment
-from privrl.privacy.noise import Source
-from privrl.privacy.promise import Budget
 from privrl.risk import Prospect
 
-BUDGET = Budget(10.0, 1e-5)
-FAR = (-50.0, 100.0)
-"""What the one person is paid; not symmetric, lest anything unclipped be."""
-
 BATCH = 5
-
-
 HALL = 2
 
 
@@ -73,19 +66,37 @@ class Corridor(gymnasium.Env[int, int]):
         return HALL, self.pay, True, False, {}
 
 
-Run = Callable[[ActorCritic, HostEnvironment, int], LearnedActorCritic]
-
-
-RUNS = 1600
-"""So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
-
-
 def _ignore_progress(done: int, people: int) -> None:
     """With somebody to tell, a run goes batch by batch."""
 
 
-def _learn(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
-    return agent.learn(env, people, progress=_ignore_progress, preflight=False)
+def _learn(
+    agent: ActorCritic, env: HostEnvironment, people: int, **more: Any
+) -> LearnedActorCritic:
+    return agent.learn(env, people, progress=_ignore_progress, preflight=False, **more)
+
+
+def _warm_start(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
+    return _learn(agent, env, people, critic=[0.0, 0.01, -0.01])
+
+
+class _InterruptionError(Exception):
+    """Of a run that is to be resumed."""
+
+
+def _interrupt(done: int, people: int) -> None:
+    if done < people:
+        raise _InterruptionError
+
+
+def _resume(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
+    with TemporaryDirectory() as folder:
+        try:
+            return agent.learn(
+                env, people, progress=_interrupt, checkpoint=Path(folder), preflight=False
+            )
+        except _InterruptionError:
+            return agent.resume(folder, env)
 
 
 def _carried_parameters(program: CertifiedProgram, given: Any, journey: Any) -> Array:
@@ -97,16 +108,17 @@ def _carried_parameters(program: CertifiedProgram, given: Any, journey: Any) -> 
 
 def _learning_target(
     name: str,
-    people: int,
-    who: int,
-    runs: int,
-    learn: Run = _learn,
+    batches: int = 2,
+    who: int = 2 * BATCH - 1,
+    runs: int = RUNS,
+    learn: Callable[[ActorCritic, HostEnvironment, int], LearnedActorCritic] = _learn,
     result_only: bool = False,
     more: Callable[[list[Array]], Array] | None = None,
     paid: tuple[float, float] = FAR,
     **settings: Any,
 ) -> Target:
-    """Whole runs against their certificate; an attacker may make `more` of all parameters."""
+    """Whole runs against their certificate; person `who`, by default the last of two batches, is
+    `paid` otherwise in each world. An attacker may make `more` of all parameters."""
     given: dict[str, Any] = {
         "budget": BUDGET,
         "batch": BATCH,
@@ -121,49 +133,27 @@ def _learning_target(
     }
     agent = ActorCritic(**{**given, **settings})
 
-    def once(world: int) -> LearnedActorCritic:
-        return learn(agent, HostEnvironment(Corridor(who, paid[world])), people)
-
-    certificate = once(0).certificate
-
-    def observe(world: int) -> Array:
+    @contextmanager
+    def watch() -> Iterator[list[Array]]:
+        seen: list[Array] = []
         with record_calls(CertifiedProgram, "advance_run", _carried_parameters) as states:
-            found = flatten_json(once(world).to_dict())
-        if result_only:
-            return found
-        moves = np.diff([np.zeros_like(states[0]), *states], axis=0)
-        return np.concatenate([found, *moves, *([] if more is None else [more(states)])])
+            yield seen
+        seen += [*np.diff([np.zeros_like(states[0]), *states], axis=0)]
+        seen += [] if more is None else [more(states)]
 
-    def draw(world: int, count: int, source: Source) -> Outputs:
-        return [observe(world) for _ in range(count)]
-
-    return Target(
+    return run_target(
         name,
-        draw,
-        certificate.events,
-        certificate.relation,
-        certificate.delta,
+        lambda world: learn(agent, HostEnvironment(Corridor(who, paid[world])), batches * BATCH),
         runs,
-        note="whole runs of learn",
+        watch=watch_nothing if result_only else watch,
     )
 
 
-@target
-def actor_critic() -> Target:
-    """The last person of two batches."""
-    return _learning_target("actor-critic", 2 * BATCH, 2 * BATCH - 1, RUNS)
-
-
-@target
-def actor_critic_correlated() -> Target:
-    """The first person of four batches, whose noise is carried on and partly taken back."""
-    return _learning_target("actor-critic-correlated", 4 * BATCH, 0, RUNS, noise="correlated")
-
-
-@target
-def actor_critic_first_batch() -> Target:
-    """The first person of two batches: noise that comes again in the second shows the first sum."""
-    return _learning_target("actor-critic-first-batch", 2 * BATCH, 0, RUNS)
+add_target("actor-critic", _learning_target)
+# The first person of four batches, whose noise is carried on and partly taken back.
+add_target("actor-critic-correlated", _learning_target, 4, 0, noise="correlated")
+# The first person of two batches: noise that comes again in the second shows the first sum.
+add_target("actor-critic-first-batch", _learning_target, who=0)
 
 
 _FAST = 300.0
@@ -182,108 +172,47 @@ def _gradient_movement(states: list[Array]) -> Array:
     return np.array([actor, move[6] / 0.001, actor + move[6] / 0.001])
 
 
-@target
-def actor_critic_both() -> Target:
-    """The last person adds as much to the actor as to the critic, if the two are clipped apart.
-
-    Policies are all but deterministic after the first batch, so that the action is known.
-    """
-    return _learning_target(
-        "actor-critic-both",
-        2 * BATCH,
-        2 * BATCH - 1,
-        RUNS,
-        more=_gradient_movement,
-        paid=(-5e8, 1e9),
-        critic_weight=1.0,
-        actor_step=_FAST,
-    )
-
-
-@target
-def actor_critic_hidden_critic() -> Target:
-    """The critic is not given away, and moves far: later people prefer the left room, or avoid it.
-
-    It knows the rooms only.
-    """
-    return _learning_target(
-        "actor-critic-hidden-critic",
-        8 * BATCH,
-        0,
-        400,
-        result_only=True,
-        variant="actor",
-        critic_features=OneHot(HALL),
-        critic_step=150.0,
-        critic_weight=0.5,
-    )
-
-
-@target
-def actor_critic_curve() -> Target:
-    """A learning curve that is paid for, which takes most of the clip bound here."""
-    return _learning_target(
-        "actor-critic-curve",
-        2 * BATCH,
-        2 * BATCH - 1,
-        RUNS,
-        return_range=(-1.0, 1.0),
-        curve="paid",
-        curve_weight=0.9,
-    )
-
-
-@target
-def actor_critic_warm_start() -> Target:
-    """From a critic that others have paid for."""
-
-    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
-        return agent.learn(
-            env, people, progress=_ignore_progress, critic=[0.0, 0.01, -0.01], preflight=False
-        )
-
-    return _learning_target("actor-critic-warm-start", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
-
-
-@target
-def prospect_actor_critic() -> Target:
-    """A prospect, for which a part of the clip bound goes to how returns are distributed.
-
-    Nobody else is paid, so the one person is what others are compared with, if anything is that was
-    not released. Without traces the person alone moves the critic of the left room.
-    """
-    return _learning_target(
-        "prospect-actor-critic",
-        2 * BATCH,
-        2 * BATCH - 1,
-        2 * RUNS,
-        prospect=Prospect.tversky_kahneman(),
-        return_range=(-1.0, 1.0),
-        bins=4,
-        curve_weight=0.15,
-        gamma=1.0,
-    )
-
-
-class _InterruptionError(Exception):
-    """Of a run that is to be resumed."""
-
-
-@target
-def actor_critic_resumed() -> Target:
-    """Interrupted after each batch but the last, and resumed."""
-
-    def interrupt(done: int, people: int) -> None:
-        if done < people:
-            raise _InterruptionError
-
-    def learn(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
-        with TemporaryDirectory() as folder:
-            try:
-                return agent.learn(
-                    env, people, progress=interrupt, checkpoint=Path(folder), preflight=False
-                )
-            except _InterruptionError:
-                return agent.resume(folder, env)
-
-    return _learning_target("actor-critic-resumed", 2 * BATCH, 2 * BATCH - 1, RUNS, learn)
+# The last person adds as much to the actor as to the critic, if the two are clipped apart. Policies
+# are all but deterministic after the first batch, so that the action is known.
+add_target(
+    "actor-critic-both",
+    _learning_target,
+    more=_gradient_movement,
+    paid=(-5e8, 1e9),
+    critic_weight=1.0,
+    actor_step=_FAST,
+)
+# The critic is not given away, and moves far: later people prefer the left room, or avoid it. It
+# knows the rooms only.
+add_target(
+    "actor-critic-hidden-critic",
+    _learning_target,
+    batches=8,
+    who=0,
+    runs=400,
+    result_only=True,
+    variant="actor",
+    critic_features=OneHot(HALL),
+    critic_step=150.0,
+    critic_weight=0.5,
+)
+# A learning curve that is paid for, which takes most of the clip bound here.
+_CURVE: dict[str, Any] = {"return_range": (-1.0, 1.0), "curve": "paid", "curve_weight": 0.9}
+add_target("actor-critic-curve", _learning_target, **_CURVE)
+# From a critic that others have paid for.
+add_target("actor-critic-warm-start", _learning_target, learn=_warm_start)
+# A prospect, for which a part of the clip bound goes to how returns are distributed. Nobody else is
+# paid, so the one person is what others are compared with, if anything is that was not released.
+# Without traces the person alone moves the critic of the left room.
+add_target(
+    "prospect-actor-critic",
+    _learning_target,
+    runs=2 * RUNS,
+    prospect=Prospect.tversky_kahneman(),
+    return_range=(-1.0, 1.0),
+    bins=4,
+    curve_weight=0.15,
+    gamma=1.0,
+)
+# Interrupted after each batch but the last, and resumed.
+add_target("actor-critic-resumed", _learning_target, learn=_resume)

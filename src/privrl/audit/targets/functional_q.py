@@ -14,7 +14,7 @@ paid far more than anybody could be, or far less.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -22,13 +22,13 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
-from privrl.audit.attacks import Outputs, evidence, flatten_json
+from privrl.audit.attacks import evidence
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import record_calls, target
+from privrl.audit.catalogue import add_target, record_calls, target
+from privrl.audit.targets.whole_runs import BUDGET, RUNS, Watch, run_target, watch_nothing
 from privrl.control import noised_q, reward_releases
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Network
-from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
 from privrl.control.noised_q import Descent, NoisedQPlan
 from privrl.control.prospect_q import ProspectQ
@@ -37,13 +37,8 @@ from privrl.control.update_rules import Data
 from privrl.core.types import Array
 from privrl.data import Fourier, Trajectories
 from privrl.envs import TabularMDP
-from privrl.privacy.noise import Source
-from privrl.privacy.promise import Budget
 
-BUDGET = Budget(10.0, 1e-5)
 RADIUS = 0.2
-RUNS = 1600
-"""So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
 
 
 def _ring(reward: float, num_actions: int = 2) -> TabularMDP:
@@ -102,30 +97,9 @@ def _record_evaluations() -> AbstractContextManager[list[Array]]:
     return record_calls(reward_releases, "noisy_coefficients", _evaluation_evidence)
 
 
-Watch = Callable[[], AbstractContextManager[list[Array]]]
-
-
-def _target(
-    name: str, runs: int, once: Callable[[int], LearnedQ], note: str, watch: Watch | None = None
-) -> Target:
-    certificate = once(0).certificate
-
-    def observe(world: int) -> Array:
-        with nullcontext(list[Array]()) if watch is None else watch() as states:
-            found = flatten_json(once(world).to_dict())
-        return np.concatenate([found, *map(np.ravel, states)])
-
-    def draw(world: int, count: int, source: Source) -> Outputs:
-        return [observe(world) for _ in range(count)]
-
-    return Target(
-        name, draw, certificate.events, certificate.relation, certificate.delta, runs, note=note
-    )
-
-
 def _secret_rewards(
     name: str,
-    runs: int,
+    runs: int = RUNS,
     *,
     kind: type[FunctionalQ] = FunctionalQ,
     paid: tuple[float, float] = (0.0, RADIUS),
@@ -153,100 +127,67 @@ def _secret_rewards(
         "updates": lambda: _record_updates(worlds),
         "evaluations": _record_evaluations,
     }
-    return _target(
+    return run_target(
         name,
-        runs,
         lambda world: agent.learn(rings[world]),
-        "whole runs of learn",
-        watch.get(agent.release),
+        runs,
+        watch=watch.get(agent.release, watch_nothing),
     )
 
 
-@target
-def functional_q() -> Target:
-    """One release of a reward model."""
-    return _secret_rewards("functional-q", RUNS)
-
-
-@target
-def functional_q_rewards() -> Target:
-    """Each distinct reward noised."""
-    return _secret_rewards("functional-q-rewards", RUNS, release="rewards")
-
-
-@target
-def functional_q_evaluations() -> Target:
-    """Policy iteration, in which each rollout follows what was released before."""
-    return _secret_rewards(
-        "functional-q-evaluations", RUNS, release="evaluations", evaluations=2, horizon=2
-    )
-
-
-@target
-def functional_q_weights() -> Target:
-    """Noise on the weights; the step is small, and all that is released is their mean."""
-    return _secret_rewards(
-        "functional-q-weights",
-        RUNS,
-        release="weights",
-        descent=Descent(updates=8, step=0.1, average=0.0),
-    )
-
-
-@target
-def functional_q_updates() -> Target:
-    """A network, whose updates are scaled by how steep it is.
-
-    There is one action: those of two share few weights, and the secret would move each by half.
-    """
-    return _secret_rewards(
-        "functional-q-updates",
-        2 * RUNS,
-        num_actions=1,
-        release="updates",
-        planner="network",
-        network=Network((2,)),
-        descent=Descent(updates=4, step=0.05, batch=30, slope=1.0, average=0.0),
-    )
-
-
-@target
-def functional_q_clipped() -> Target:
-    """A network, whose updates are clipped: DP-SGD for a secret reward."""
-    return _secret_rewards(
-        "functional-q-clipped",
-        RUNS,
-        paid=(-50.0, 50.0),
-        reward_radius=100.0,
-        reward_range=(-200.0, 200.0),
-        release="updates",
-        planner="network",
-        network=Network((2,)),
-        descent=Descent(updates=2, step=0.001, batch=30, clip=0.01, average=0.0),
-    )
-
-
-@target
-def prospect_q() -> Target:
-    """One release of a reward model, planned on for somebody who weighs risks."""
-    # Enough rounds that values settle, which a warning would tell otherwise.
-    return _secret_rewards("prospect-q", RUNS, kind=ProspectQ, samples=3, rounds=300)
-
-
-@target
-def prospect_q_updates() -> Target:
-    """Updates towards CPT values: any two reward functions, however far apart."""
-    return _secret_rewards(
-        "prospect-q-updates",
-        RUNS,
-        kind=ProspectQ,
-        paid=(-100.0, 100.0),
-        reward_radius=None,
-        reward_range=(-100.0, 100.0),
-        release="updates",
-        samples=3,
-        descent=Descent(updates=8, step=0.001, batch=30, clip=0.01, average=0.0),
-    )
+# One release of a reward model.
+add_target("functional-q", _secret_rewards)
+# Each distinct reward noised.
+add_target("functional-q-rewards", _secret_rewards, release="rewards")
+# Policy iteration, in which each rollout follows what was released before.
+_EVALUATIONS: dict[str, Any] = {"release": "evaluations", "evaluations": 2, "horizon": 2}
+add_target("functional-q-evaluations", _secret_rewards, **_EVALUATIONS)
+# Noise on the weights; the step is small, and all that is released is their mean.
+add_target(
+    "functional-q-weights",
+    _secret_rewards,
+    release="weights",
+    descent=Descent(updates=8, step=0.1, average=0.0),
+)
+# A network, whose updates are scaled by how steep it is. There is one action: those of two share
+# few weights, and the secret would move each by half.
+add_target(
+    "functional-q-updates",
+    _secret_rewards,
+    2 * RUNS,
+    num_actions=1,
+    release="updates",
+    planner="network",
+    network=Network((2,)),
+    descent=Descent(updates=4, step=0.05, batch=30, slope=1.0, average=0.0),
+)
+# A network, whose updates are clipped: DP-SGD for a secret reward.
+add_target(
+    "functional-q-clipped",
+    _secret_rewards,
+    paid=(-50.0, 50.0),
+    reward_radius=100.0,
+    reward_range=(-200.0, 200.0),
+    release="updates",
+    planner="network",
+    network=Network((2,)),
+    descent=Descent(updates=2, step=0.001, batch=30, clip=0.01, average=0.0),
+)
+# One release of a reward model, planned on for somebody who weighs risks; enough rounds that values
+# settle, which a warning would tell otherwise.
+add_target("prospect-q", _secret_rewards, kind=ProspectQ, samples=3, rounds=300)
+# Updates towards CPT values: any two reward functions, however far apart.
+add_target(
+    "prospect-q-updates",
+    _secret_rewards,
+    kind=ProspectQ,
+    paid=(-100.0, 100.0),
+    reward_radius=None,
+    reward_range=(-100.0, 100.0),
+    release="updates",
+    samples=3,
+    descent=Descent(updates=8, step=0.001, batch=30, clip=0.01, average=0.0),
+)
 
 
 _PEOPLE, _LENGTH = 6, 3
@@ -288,10 +229,9 @@ def logged_q() -> Target:
         )
         return first, second
 
-    return _target(
+    return run_target(
         "logged-q",
-        RUNS,
         lambda world: agent.fit(people[world]),
-        "whole runs of fit",
-        lambda: _record_updates(worlds),
+        note="whole runs of fit",
+        watch=lambda: _record_updates(worlds),
     )

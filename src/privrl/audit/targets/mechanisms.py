@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from privrl.audit.attacks import Outputs
 from privrl.audit.auditor import Target
 from privrl.audit.canaries import CanaryTarget, Coins
-from privrl.audit.catalogue import target
+from privrl.audit.catalogue import add_target, target
 from privrl.core.types import Array
 from privrl.privacy.events import Event, Repeated
 from privrl.privacy.mechanisms import (
@@ -75,6 +76,14 @@ def _people_with_nan(world: int, dimension: int) -> Array:
     return people
 
 
+People = Callable[[int, int], Array]
+_WITH_NAN: dict[str, Any] = {
+    "people": _people_with_nan,
+    "runs": 40_000,
+    "note": "one of the two neighbours is NaN",
+}
+
+
 def _repeat_total(total: Array, runs: int) -> Array:
     return np.broadcast_to(total, (runs, *total.shape))
 
@@ -82,27 +91,18 @@ def _repeat_total(total: Array, runs: int) -> Array:
 # --- sums -----------------------------------------------------------------------------------------
 
 
-@target
-def gaussian() -> Target:
+def _gaussian(name: str, people: People = _people, **more: Any) -> Target:
     plan = GaussianMechanism.from_budget(1.0, BUDGET, REPLACE)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        total = clip.l2(_people(world, 8), plan.bound).sum(axis=0)
+        total = clip.l2(people(world, 8), plan.bound).sum(axis=0)
         return plan.release(_repeat_total(total, runs), source)[0]
 
-    return Target("gaussian", draw, (plan.event,), REPLACE)
+    return Target(name, draw, (plan.event,), REPLACE, **more)
 
 
-@target
-def gaussian_not_a_number() -> Target:
-    plan = GaussianMechanism.from_budget(1.0, BUDGET, REPLACE)
-
-    def draw(world: int, runs: int, source: Source) -> Outputs:
-        total = clip.l2(_people_with_nan(world, 8), plan.bound).sum(axis=0)
-        return plan.release(_repeat_total(total, runs), source)[0]
-
-    note = "one of the two neighbours is NaN"
-    return Target("gaussian-not-a-number", draw, (plan.event,), REPLACE, runs=40_000, note=note)
+add_target("gaussian", _gaussian)
+add_target("gaussian-not-a-number", _gaussian, **_WITH_NAN)
 
 
 @target
@@ -140,15 +140,17 @@ def _laplace_ratio(centres: list[Array], scale: float) -> Callable[[Array], Arra
     return log_ratio
 
 
-@target
-def grid_gaussian() -> Target:
+def _grid_gaussian(name: str, people: People = _people, **more: Any) -> Target:
     plan = GridGaussianMechanism.from_budget(1.0, BUDGET, REPLACE, dimension=4)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
-        return plan.release_many(_people(world, 4), runs, source)[0]
+        return plan.release_many(people(world, 4), runs, source)[0]
 
-    # Many: in several dimensions the promise is looser than the truth (`private-value-grid`).
-    return Target("grid-gaussian", draw, (plan.event,), REPLACE, runs=1_200_000)
+    return Target(name, draw, (plan.event,), REPLACE, **more)
+
+
+# Many: in several dimensions the promise is looser than the truth (`private-value-grid`).
+add_target("grid-gaussian", _grid_gaussian, runs=1_200_000)
 
 
 @target
@@ -163,16 +165,7 @@ def grid_laplace() -> Target:
     return Target("grid-laplace", draw, (plan.event,), REPLACE, delta=0.0, log_ratio=ratio)
 
 
-@target
-def grid_gaussian_not_a_number() -> Target:
-    plan = GridGaussianMechanism.from_budget(1.0, BUDGET, REPLACE, dimension=4)
-
-    def draw(world: int, runs: int, source: Source) -> Outputs:
-        return plan.release_many(_people_with_nan(world, 4), runs, source)[0]
-
-    note = "one of the two neighbours is NaN"
-    name = "grid-gaussian-not-a-number"
-    return Target(name, draw, (plan.event,), REPLACE, runs=40_000, note=note)
+add_target("grid-gaussian-not-a-number", _grid_gaussian, **_WITH_NAN)
 
 
 @target
@@ -214,11 +207,12 @@ def functional() -> Target:
     return Target("functional", draw, (plan.event,), REPLACE)
 
 
-def _field_target(name: str, points: Array, weights: Array) -> Target:
-    """Two opposite functions of two variables, sums of the kernel at `points`, of norm `bound`."""
+def _field(name: str, places: ArrayLike, weights: ArrayLike) -> Target:
+    """Two opposite functions of two variables, sums of the kernel at `places`, of norm `bound`."""
     plan = FieldMechanism.from_budget(ProductExponential((1.0, 1.0)), 1.0, BUDGET, REPLACE)
+    points, given = np.asarray(places), np.asarray(weights)
     gram = np.asarray(plan.kernel(points, points))
-    scaled = weights / math.sqrt(weights @ gram @ weights)
+    scaled = given / math.sqrt(given @ gram @ given)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         sign = 1.0 if world else -1.0
@@ -231,18 +225,10 @@ def _field_target(name: str, points: Array, weights: Array) -> Target:
     return Target(name, draw, (plan.event,), REPLACE)
 
 
-@target
-def field() -> Target:
-    return _field_target(
-        "field", np.array([[0.4, 0.4], [0.9, 0.1], [0.1, 0.8]]), np.array([1.0, 0, 0])
-    )
-
-
-@target
-def field_close() -> Target:
-    """Nothing but the difference between two points that are all but the same."""
-    points = np.array([[0.5, 0.5], [0.5 + 2e-15, 0.5], [0.1, 0.9]])
-    return _field_target("field-close", points, np.array([1.0, -1.0, 0.0]))
+add_target("field", _field, [[0.4, 0.4], [0.9, 0.1], [0.1, 0.8]], [1.0, 0.0, 0.0])
+# Nothing but the difference between two points that are all but the same.
+_CLOSE = [[0.5, 0.5], [0.5 + 2e-15, 0.5], [0.1, 0.9]]
+add_target("field-close", _field, _CLOSE, [1.0, -1.0, 0.0])
 
 
 @target
@@ -258,7 +244,7 @@ def reward_model() -> Target:
     return Target("reward-model", draw, (plan.event,), plan.relation, runs=40_000)
 
 
-def _running_sums_target(name: str, strategy: Strategy, steps: tuple[int, ...]) -> Target:
+def _running_sums(name: str, strategy: Strategy, steps: tuple[int, ...]) -> Target:
     """Somebody takes part in `steps` of 16; each run is a coordinate of its own."""
     plan = CorrelatedMechanism.from_budget(
         1.0,
@@ -280,19 +266,9 @@ def _running_sums_target(name: str, strategy: Strategy, steps: tuple[int, ...]) 
     return Target(name, draw, (plan.event,), REPLACE, runs=100_000)
 
 
-@target
-def running_sums_tree() -> Target:
-    return _running_sums_target("running-sums-tree", Strategy.BINARY_TREE, (0,))
-
-
-@target
-def running_sums_refined_tree() -> Target:
-    return _running_sums_target("running-sums-refined-tree", Strategy.REFINED_TREE, (0,))
-
-
-@target
-def running_sums_independent() -> Target:
-    return _running_sums_target("running-sums-independent", Strategy.INDEPENDENT, (0, 5, 10))
+add_target("running-sums-tree", _running_sums, Strategy.BINARY_TREE, (0,))
+add_target("running-sums-refined-tree", _running_sums, Strategy.REFINED_TREE, (0,))
+add_target("running-sums-independent", _running_sums, Strategy.INDEPENDENT, (0, 5, 10))
 
 
 @target
@@ -315,27 +291,17 @@ def running_sums_resumed() -> Target:
     return Target("running-sums-resumed", draw, (plan.event,), REPLACE, runs=100_000)
 
 
-@target
-def running_sums_toeplitz() -> Target:
-    return _running_sums_target("running-sums-toeplitz", Strategy.SQUARE_ROOT_TOEPLITZ, (0, 5, 10))
-
-
-@target
-def running_sums_optimal() -> Target:
-    return _running_sums_target("running-sums-optimal", Strategy.OPTIMAL, (0, 5, 10))
-
-
-@target
-def running_sums_banded() -> Target:
-    return _running_sums_target("running-sums-banded", Strategy.BANDED, (0, 5, 10))
+add_target("running-sums-toeplitz", _running_sums, Strategy.SQUARE_ROOT_TOEPLITZ, (0, 5, 10))
+add_target("running-sums-optimal", _running_sums, Strategy.OPTIMAL, (0, 5, 10))
+add_target("running-sums-banded", _running_sums, Strategy.BANDED, (0, 5, 10))
 
 
 # --- local reports (LDP) --------------------------------------------------------------------------
 
 
-def _report_target(name: str, plan: LocalPlan, scale: float = 50.0) -> Target:
+def _report_target(name: str, plan: LocalPlan) -> Target:
     """One agent's vector against its opposite."""
-    row = scale * np.linspace(0.5, 1.0, plan.dimension)
+    row = 50.0 * np.linspace(0.5, 1.0, plan.dimension)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         return plan.release(np.tile(row if world else -row, (runs, 1)), source)[0]
@@ -343,38 +309,27 @@ def _report_target(name: str, plan: LocalPlan, scale: float = 50.0) -> Target:
     return Target(name, draw, (plan.event,), LOCAL, delta=0.0, runs=200_000)
 
 
+def _report(name: str, make: Callable[..., LocalPlan], *settings: Any, **more: Any) -> Target:
+    return _report_target(name, make(*settings, **more))
+
+
 @target
 def unit_vector() -> Target:
     plan = PrivUnit(4.0, 8, padded=False)
     row = np.linspace(0.5, 1.0, 8)
-    made = _report_target("unit-vector", plan)
 
     def log_ratio(reports: Array) -> Array:
         # Which of the two caps a report lies in is all there is to know.
         cosine = reports @ row / (plan.length * np.linalg.norm(row))
         return np.where(cosine >= plan.cap, 1.0, 0.0) - np.where(-cosine >= plan.cap, 1.0, 0.0)
 
-    return replace(made, log_ratio=log_ratio)
+    return replace(_report_target("unit-vector", plan), log_ratio=log_ratio)
 
 
-@target
-def unit_vector_padded() -> Target:
-    return _report_target("unit-vector-padded", PrivUnit(4.0, 8))
-
-
-@target
-def duchi() -> Target:
-    return _report_target("duchi", DuchiL2(4.0, 8, padded=False))
-
-
-@target
-def piecewise() -> Target:
-    return _report_target("piecewise", PiecewiseMechanism(4.0))
-
-
-@target
-def hybrid() -> Target:
-    return _report_target("hybrid", HybridMechanism(4.0))
+add_target("unit-vector-padded", _report, PrivUnit, 4.0, 8)
+add_target("duchi", _report, DuchiL2, 4.0, 8, padded=False)
+add_target("piecewise", _report, PiecewiseMechanism, 4.0)
+add_target("hybrid", _report, HybridMechanism, 4.0)
 
 
 @target
@@ -423,8 +378,11 @@ def grid_laplace_report() -> Target:
 # --- the same, compiled ---------------------------------------------------------------------------
 
 
-def _compiled_target(name: str, plan: LocalPlan, module: str) -> Target:
+def _compiled(
+    name: str, module: str, make: Callable[..., LocalPlan], *settings: Any, **more: Any
+) -> Target:
     """The same reports from a compiled loop, driven by one of the source's keys."""
+    plan = make(*settings, **more)
     row = 50.0 * np.linspace(0.5, 1.0, plan.dimension)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
@@ -438,22 +396,11 @@ def _compiled_target(name: str, plan: LocalPlan, module: str) -> Target:
     return Target(name, draw, (plan.event,), LOCAL, delta=0.0, runs=40_000)
 
 
-@target
-def unit_vector_compiled() -> Target:
-    # With a larger epsilon reports outside of the cap are too rare to count.
-    plan = PrivUnit(2.0, 8, padded=False)
-    return _compiled_target("unit-vector-compiled", plan, "unit_vector_jax")
-
-
-@target
-def sign_compiled() -> Target:
-    # In one dimension a report's sign is all that its seed leaves to be seen.
-    return _compiled_target("sign-compiled", ProjectedSign(2.0, 1, clip=1.0), "sign_jax")
-
-
-@target
-def laplace_report_compiled() -> Target:
-    return _compiled_target("laplace-report-compiled", LaplaceReport(4.0, 1), "report_laplace_jax")
+# With a larger epsilon reports outside of the cap are too rare to count.
+add_target("unit-vector-compiled", _compiled, "unit_vector_jax", PrivUnit, 2.0, 8, padded=False)
+# In one dimension a report's sign is all that its seed leaves to be seen.
+add_target("sign-compiled", _compiled, "sign_jax", ProjectedSign, 2.0, 1, clip=1.0)
+add_target("laplace-report-compiled", _compiled, "report_laplace_jax", LaplaceReport, 4.0, 1)
 
 
 @target

@@ -15,7 +15,7 @@ import numpy as np
 
 from privrl.audit.attacks import Outputs
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import target
+from privrl.audit.catalogue import add_target, target
 from privrl.control.pgc.privatiser import Privatiser
 from privrl.control.pgc.spec import Mechanism
 from privrl.core.errors import InputError
@@ -26,10 +26,6 @@ from privrl.privacy.promise import Relation
 
 EPSILON = 2.0
 _ROW = 50.0 * np.linspace(0.5, 1.0, 3)
-_NAN = np.full(3, np.nan)
-
-World = tuple[tuple[Array, bool], ...]
-"""What an agent knows at each of its submissions: a gradient, and whether it reached the target."""
 
 
 def _payload_features(plan: Privatiser, sent: Sequence[bytes]) -> object:
@@ -51,16 +47,20 @@ def _payload_features(plan: Privatiser, sent: Sequence[bytes]) -> object:
 def _agents_target(
     name: str,
     plan: Privatiser,
-    worlds: tuple[World, World],
+    worlds: Sequence[Sequence[Array]],
     runs: int,
+    reached: tuple[bool, bool] = (False, False),
     promise: Event | None = None,
 ) -> Target:
-    """Many agents, alike but for randomness, in either world."""
+    """Many agents, alike but for randomness, who know so much in either world.
+
+    That is a gradient for each of their submissions, and whether they reached the target.
+    """
 
     def draw(world: int, count: int, source: Source) -> Outputs:
         sent = [
-            plan.payloads([gradient] * count, source, [reached] * count)
-            for gradient, reached in worlds[world]
+            plan.payloads([gradient] * count, source, [reached[world]] * count)
+            for gradient in worlds[world]
         ]
         return [_payload_features(plan, own) for own in zip(*sent, strict=True)]
 
@@ -68,100 +68,35 @@ def _agents_target(
     return Target(name, draw, (event,), Relation.LOCAL, 0.0, runs, note="bytes on the wire")
 
 
-def _opposite_target(mechanism: Mechanism) -> Target:
-    """One payload about a gradient, or about its opposite."""
-    plan = Privatiser(EPSILON, 3, mechanism)
-    worlds = ((-_ROW, False),), ((_ROW, False),)
-    # Noise of 0.8 is harder to see where a report is far more than a coin.
-    return _agents_target(
-        f"pgc-{mechanism}", plan, worlds, 80_000 if mechanism == "laplace" else 20_000
-    )
+_WORLDS: dict[str, tuple[list[Array], list[Array], int]] = {
+    # One payload about a gradient, or about its opposite.
+    "": ([-_ROW], [_ROW], 20_000),
+    # Two of them.
+    "-twice": ([-_ROW, -_ROW], [_ROW, _ROW], 12_000),
+    # Two, about the same gradient both times, or about it and then its opposite.
+    "-turning": ([_ROW, _ROW], [_ROW, -_ROW], 4_000),
+    # Two of an agent whose gradients are zeros and NaN, or in order.
+    "-broken": ([np.zeros(3), np.full(3, np.nan)], [_ROW, _ROW], 4_000),
+}
 
 
-def _twice_target(mechanism: Mechanism) -> Target:
-    """Two payloads about a gradient, or about its opposite."""
-    plan = Privatiser(EPSILON, 3, mechanism, submissions=2)
-    worlds = ((-_ROW, False), (-_ROW, False)), ((_ROW, False), (_ROW, False))
-    return _agents_target(f"pgc-{mechanism}-twice", plan, worlds, 12_000)
+def _gradient_target(name: str, mechanism: Mechanism, kind: str) -> Target:
+    first, second, runs = _WORLDS[kind]
+    if name == "pgc-laplace":  # noise of 0.8 is harder to see where a report is more than a coin
+        runs = 80_000
+    plan = Privatiser(EPSILON, 3, mechanism, submissions=len(first))
+    return _agents_target(name, plan, (first, second), runs)
 
 
-def _turning_target(mechanism: Mechanism) -> Target:
-    """Two payloads, about the same gradient both times, or about it and then its opposite."""
-    plan = Privatiser(EPSILON, 3, mechanism, submissions=2)
-    worlds = ((_ROW, False), (_ROW, False)), ((_ROW, False), (-_ROW, False))
-    return _agents_target(f"pgc-{mechanism}-turning", plan, worlds, 4_000)
-
-
-def _broken_target(mechanism: Mechanism) -> Target:
-    """Two payloads of an agent whose gradients are zeros and NaN, or in order."""
-    plan = Privatiser(EPSILON, 3, mechanism, submissions=2)
-    worlds = ((np.zeros(3), False), (_NAN, False)), ((_ROW, False), (_ROW, False))
-    return _agents_target(f"pgc-{mechanism}-broken", plan, worlds, 4_000)
-
-
-@target
-def pgc_privunit() -> Target:
-    return _opposite_target("privunit")
-
-
-@target
-def pgc_sign() -> Target:
-    return _opposite_target("sign")
-
-
-@target
-def pgc_laplace() -> Target:
-    return _opposite_target("laplace")
-
-
-@target
-def pgc_privunit_twice() -> Target:
-    return _twice_target("privunit")
-
-
-@target
-def pgc_sign_twice() -> Target:
-    return _twice_target("sign")
-
-
-@target
-def pgc_laplace_twice() -> Target:
-    return _twice_target("laplace")
-
-
-@target
-def pgc_privunit_turning() -> Target:
-    return _turning_target("privunit")
-
-
-@target
-def pgc_sign_turning() -> Target:
-    return _turning_target("sign")
-
-
-@target
-def pgc_laplace_turning() -> Target:
-    return _turning_target("laplace")
-
-
-@target
-def pgc_privunit_broken() -> Target:
-    return _broken_target("privunit")
-
-
-@target
-def pgc_sign_broken() -> Target:
-    return _broken_target("sign")
-
-
-@target
-def pgc_laplace_broken() -> Target:
-    return _broken_target("laplace")
+_MECHANISMS: tuple[Mechanism, ...] = ("privunit", "sign", "laplace")
+for _kind in _WORLDS:
+    for _mechanism in _MECHANISMS:
+        add_target(f"pgc-{_mechanism}{_kind}", _gradient_target, _mechanism, _kind)
 
 
 @target
 def pgc_score() -> Target:
     """The same gradient; the target reached or not, for which half of epsilon is set aside."""
     plan = Privatiser(2.0 * EPSILON, 3, score_share=0.5)
-    worlds = ((_ROW, False),), ((_ROW, True),)
-    return _agents_target("pgc-score", plan, worlds, 20_000, RandomizedResponse(EPSILON))
+    promise = RandomizedResponse(EPSILON)
+    return _agents_target("pgc-score", plan, ([_ROW], [_ROW]), 20_000, (False, True), promise)

@@ -8,44 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privrl.audit.attacks import Outputs, flatten_json
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import record_calls
+from privrl.audit.targets.whole_runs import RUNS, Watch, run_target, watch_nothing
 from privrl.core.types import Array
 from privrl.data import Trajectories
 from privrl.evaluation.result import Result
 from privrl.evaluation.selection import Choice
-from privrl.privacy.events import ApproxDP
 from privrl.privacy.ledger import LargeDelta
-from privrl.privacy.noise import Source
-from privrl.privacy.promise import Budget
-
-BUDGET = Budget(10.0, 1e-5)
-RUNS = 1600
-"""So many runs in each world show noise of 0.8 of what `BUDGET` asks for."""
 
 RANGE = (-1.0, 1.0)
-FAR = (-50.0, 100.0)
-"""Rewards far outside their range, in either world; not symmetric, lest anything unclipped be."""
-
 RARE_PROBABILITY = 1e-9
 """A behaviour probability that makes ratios far larger than any cap."""
-
-
-def result_numbers(result: Result | Choice) -> Array:
-    """Every number in a result, as it would be saved, and a number for every word."""
-    if isinstance(result, Choice):
-        return flatten_json([result.index, result.name, result.certificate.to_dict()])
-    return flatten_json(result.to_dict())
-
-
-Watch = Callable[[], Any]
-"""A block that lists what is given away while it lasts, besides the result."""
-
-
-@contextmanager
-def watch_nothing() -> Iterator[list[Array]]:
-    yield []
 
 
 def watch_noised_sum(
@@ -73,7 +47,7 @@ def fit_target(
     fit: Callable[[Any], Result | Choice],
     neighbours: Sequence[Any],
     *,
-    runs: int,
+    runs: int = RUNS,
     watch: Watch = watch_nothing,
     point: bool = False,
 ) -> Target:
@@ -82,27 +56,12 @@ def fit_target(
     Of a few made-up people a delta may be what it must not be of real ones: nobody is warned.
     """
 
-    def fit_quietly(neighbour: Any) -> Result | Choice:
+    def fit_quietly(world: int) -> Result | Choice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LargeDelta)
-            return fit(neighbour)
+            return fit(neighbours[world])
 
-    certificate = fit_quietly(neighbours[0]).certificate
-    delta, relation = certificate.delta, certificate.relation
-    events, note = certificate.events, "whole fits"
-    if point:
-        events = (ApproxDP(certificate.epsilon, delta, relation=relation),)
-        note = "whole fits, held against one point of the curve"
-
-    def once(world: int) -> Array:
-        with watch() as seen:
-            result = fit_quietly(neighbours[world])
-        return np.concatenate([result_numbers(result), *map(np.ravel, seen)])
-
-    def draw(world: int, count: int, source: Source) -> Outputs:
-        return [once(world) for _ in range(count)]
-
-    return Target(name, draw, events, relation, delta, runs, note=note)
+    return run_target(name, fit_quietly, runs, "whole fits", watch, point=point)
 
 
 def cohort(

@@ -11,7 +11,8 @@ from scipy import sparse
 from privrl.audit.attacks import Outputs, evidence
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import target
-from privrl.audit.targets.evaluation.fits import BUDGET, RARE_PROBABILITY, cohort, fit_target
+from privrl.audit.targets.evaluation.fits import RARE_PROBABILITY, cohort, fit_target
+from privrl.audit.targets.whole_runs import BUDGET
 from privrl.core.types import Array
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import gpope as gpope_module

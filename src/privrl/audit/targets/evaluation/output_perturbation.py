@@ -7,7 +7,8 @@ import numpy as np
 from privrl.audit.attacks import Outputs
 from privrl.audit.auditor import Target
 from privrl.audit.catalogue import record_calls, target
-from privrl.audit.targets.evaluation.fits import FAR, RANGE, cohort, fit_target
+from privrl.audit.targets.evaluation.fits import RANGE, cohort, fit_target
+from privrl.audit.targets.whole_runs import FAR
 from privrl.core.types import Array
 from privrl.data import FunctionFeatures, OneHot, Trajectories
 from privrl.evaluation.dplsl import DPLSL
@@ -18,12 +19,6 @@ from privrl.privacy.promise import Budget, Relation
 
 POINT = Budget(2.0, 0.3)
 """One point of a curve, where a few thousand runs see the same."""
-
-
-def _perturbation_target(
-    name: str, judge: DPLSW | DPLSL, neighbours: Sequence[Trajectories]
-) -> Target:
-    return fit_target(name, judge.fit, neighbours, runs=5000)
 
 
 def _visits(states: Sequence[int], rewards: Sequence[float], num_states: int) -> Trajectories:
@@ -38,7 +33,7 @@ def _only_visitor() -> list[Trajectories]:
 @target
 def dplsw() -> Target:
     judge = DPLSW(OneHot(2), RANGE, POINT, gamma=0.0, state_weights=[1.0, 0.0])
-    return _perturbation_target("dplsw", judge, _only_visitor())
+    return fit_target("dplsw", judge.fit, _only_visitor(), runs=5000)
 
 
 @target
@@ -49,10 +44,8 @@ def dplsw_visits() -> Target:
     it not smoothed.
     """
     judge = DPLSW(OneHot(8), RANGE, POINT, gamma=0.0, state_weights=[1.0] + [0.0] * 7)
-    rewards = [0.0, *FAR]
-    return _perturbation_target(
-        "dplsw-visits", judge, [_visits([1, 0, last], rewards, 8) for last in (0, 1)]
-    )
+    neighbours = [_visits([1, 0, last], [0.0, *FAR], 8) for last in (0, 1)]
+    return fit_target("dplsw-visits", judge.fit, neighbours, runs=5000)
 
 
 @target
@@ -84,4 +77,4 @@ def dplsw_smoothing() -> Target:
 def dplsl() -> Target:
     """A ridge so large that the bound on the local sensitivity is all but reached."""
     judge = DPLSL(OneHot(2), RANGE, POINT, gamma=0.0, state_weights=[1.0, 0.0], ridge=1000.0)
-    return _perturbation_target("dplsl", judge, _only_visitor())
+    return fit_target("dplsl", judge.fit, _only_visitor(), runs=5000)

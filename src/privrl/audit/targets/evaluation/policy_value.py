@@ -5,16 +5,9 @@ from typing import Any
 import numpy as np
 
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import target
-from privrl.audit.targets.evaluation.fits import (
-    BUDGET,
-    FAR,
-    RANGE,
-    RUNS,
-    cohort,
-    fit_target,
-    watch_noised_sum,
-)
+from privrl.audit.catalogue import add_target, target
+from privrl.audit.targets.evaluation.fits import RANGE, cohort, fit_target, watch_noised_sum
+from privrl.audit.targets.whole_runs import BUDGET, FAR, RUNS
 from privrl.data import Tabular, Trajectories
 from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result
@@ -65,15 +58,9 @@ def _private_value(name: str, each: int) -> Target:
     return fit_target(name, fit, neighbours, runs=2 * RUNS, watch=watch)
 
 
-@target
-def private_value() -> Target:
-    return _private_value("private-value", 1)
-
-
-@target
-def private_value_users() -> Target:
-    """All of one person's three trajectories are replaced."""
-    return _private_value("private-value-users", 3)
+add_target("private-value", _private_value, 1)
+# All of one person's three trajectories are replaced.
+add_target("private-value-users", _private_value, 3)
 
 
 @target

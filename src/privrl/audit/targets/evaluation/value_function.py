@@ -1,24 +1,23 @@
 """Value functions under attack: private LSTD and private GTD."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from privrl.audit.attacks import evidence
 from privrl.audit.auditor import Target
-from privrl.audit.catalogue import record_calls, target
+from privrl.audit.catalogue import add_target, record_calls, target
 from privrl.audit.targets.evaluation.fits import (
-    BUDGET,
-    FAR,
     RANGE,
     RARE_PROBABILITY,
-    RUNS,
     cohort,
     fit_target,
     watch_noised_sum,
 )
+from privrl.audit.targets.whole_runs import BUDGET, FAR, RUNS
 from privrl.core.types import Array
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation.bellman_error import unit_moments
@@ -55,23 +54,19 @@ def private_lstd() -> Target:
     judge = PrivateLSTD(OneHot(2), RANGE, BUDGET, gamma=0.9, clip=0.1, matrix_weight=0.02)
     neighbours = [_cohort(world, 200) for world in (0, 1)]
     watch = watch_noised_sum(judge.mechanism, judge.fit, neighbours)
-    return fit_target("private-lstd", judge.fit, neighbours, runs=RUNS, watch=watch)
-
-
-def _record_iterates() -> Any:
-    """Every iterate of `PrivateGTD`, behind the first one."""
-    return record_calls(GTDRun, "advance", lambda run, given, found: run.state)
+    return fit_target("private-lstd", judge.fit, neighbours, watch=watch)
 
 
 def _private_gtd(
     name: str,
-    runs: int,
-    neighbours: Sequence[Trajectories],
+    people: Callable[[int], Trajectories],
     budget: Budget = BUDGET,
     policy: Tabular | None = None,
+    runs: int = RUNS,
     **more: Any,
 ) -> Target:
     """Whole fits in which every iterate is seen, and what was added to each."""
+    neighbours = [people(world) for world in (0, 1)]
     judge = PrivateGTD(
         OneHot(2), RANGE, budget, **{"gamma": 0.9, "clip": 0.1, "average": 0.0, **more}
     )
@@ -90,7 +85,8 @@ def _private_gtd(
 
     @contextmanager
     def watch() -> Iterator[list[Array]]:
-        with _record_iterates() as states:
+        # Every iterate, behind the first one.
+        with record_calls(GTDRun, "advance", lambda run, given, found: run.state) as states:
             yield states
             found = np.stack([np.zeros_like(states[0]), *states])
             sums = np.diff(found, axis=0) * ((judge.batch_units or plan.rate * count) / plan.step)
@@ -121,85 +117,67 @@ def _private_gtd(
     )
 
 
-@target
-def private_gtd() -> Target:
-    """What anybody contributes depends on the iterate, if only a little: enough for differences."""
-    neighbours = [_cohort(world, 5) for world in (0, 1)]
-    return _private_gtd("private-gtd", RUNS, neighbours, iterations=4, step=0.5)
-
-
-@target
-def private_gtd_sampled() -> Target:
-    """Held against one point: the whole curve of sampled noise takes longer than the audit.
-
-    Somebody is seldom drawn, and twenty times over; who is drawn every time if at all is seen.
-    """
-    neighbours = [_cohort(world, 20) for world in (0, 1)]
-    return _private_gtd(
-        "private-gtd-sampled",
-        3200,
-        neighbours,
-        Budget(1.0, 0.0055),
-        iterations=20,
-        rate=0.05,
-        step=0.001,
-    )
-
-
 def _log_likelihood(sums: Array, each: Array, stds: Array) -> float:
     """log of how likely `sums` are, up to a constant, if any one row of `each` is in them."""
     rows = (np.sum(sums * each, axis=1) - np.sum(each * each, axis=1) / 2.0) / stds**2
     return float(np.logaddexp.reduce(rows))
 
 
-@target
-def private_gtd_one_pass() -> Target:
-    """The last person is in either of two steps; nobody else contributes anything to speak of."""
-    neighbours = [_cohort(world, 6) for world in (0, 1)]
-    more: dict[str, Any] = {"iterations": 2, "batch_units": 3, "step": 0.001}
-    return _private_gtd("private-gtd-one-pass", RUNS, neighbours, **more)
+# What anybody contributes depends on the iterate, if only a little: enough for differences.
+add_target("private-gtd", _private_gtd, partial(_cohort, people=5), iterations=4, step=0.5)
+# Held against one point: the whole curve of sampled noise takes longer than the audit. Somebody is
+# seldom drawn, and twenty times over; who is drawn every time if at all is seen.
+add_target(
+    "private-gtd-sampled",
+    _private_gtd,
+    partial(_cohort, people=20),
+    Budget(1.0, 0.0055),
+    runs=3200,
+    iterations=20,
+    rate=0.05,
+    step=0.001,
+)
+# The last person is in either of two steps; nobody else contributes anything to speak of.
+_ONE_PASS: dict[str, Any] = {"iterations": 2, "batch_units": 3, "step": 0.001}
+add_target("private-gtd-one-pass", _private_gtd, partial(_cohort, people=6), **_ONE_PASS)
+# Twenty steps and a small budget, kept only if nobody knows the last person's step.
+add_target(
+    "private-gtd-secret-steps",
+    _private_gtd,
+    partial(_cohort, people=40),
+    Budget(2.0, 0.01),
+    iterations=20,
+    batch_units=2,
+    step=0.001,
+)
+# Off-policy, with ratios far beyond any cap.
+add_target(
+    "private-gtd-primal-dual",
+    _private_gtd,
+    partial(_cohort, people=100, behavior=RARE_PROBABILITY),
+    policy=Tabular.uniform(2, 2),
+    weight_cap=1000.0,
+    form="primal-dual",
+    iterations=2,
+    step=20.0,
+)
 
 
-@target
-def private_gtd_secret_steps() -> Target:
-    """Twenty steps and a small budget, kept only if nobody knows the last person's step."""
-    neighbours = [_cohort(world, 40) for world in (0, 1)]
-    more: dict[str, Any] = {"iterations": 20, "batch_units": 2, "step": 0.001}
-    budget = Budget(2.0, 0.01)
-    return _private_gtd("private-gtd-secret-steps", RUNS, neighbours, budget, **more)
-
-
-@target
-def private_gtd_primal_dual() -> Target:
-    """Off-policy, with ratios far beyond any cap."""
-    return _private_gtd(
-        "private-gtd-primal-dual",
-        RUNS,
-        [_cohort(world, 100, behavior=RARE_PROBABILITY) for world in (0, 1)],
-        policy=Tabular.uniform(2, 2),
-        weight_cap=1000.0,
-        form="primal-dual",
-        iterations=2,
-        step=20.0,
-    )
-
-
-@target
-def private_gtd_not_a_number() -> Target:
+def _huge_ratios(world: int) -> Trajectories:
     """Ratios so large that what the person adds is infinity less infinity, or as likely as not."""
+    probs = np.full(10, 0.5)
+    probs[-2:] = 2e-309 if world else 0.5
+    zeros = np.zeros(10, np.int64)
+    return cohort(zeros, zeros, np.ones(10), num_states=2, length=2, behavior=probs)
 
-    def data(behavior: float) -> Trajectories:
-        probs = np.full(10, 0.5)
-        probs[-2:] = behavior
-        zeros = np.zeros(10, np.int64)
-        return cohort(zeros, zeros, np.ones(10), num_states=2, length=2, behavior=probs)
 
-    return _private_gtd(
-        "private-gtd-not-a-number",
-        400,
-        [data(0.5), data(2e-309)],
-        policy=Tabular.uniform(2, 2),
-        weight_cap=1.7e308,
-        iterations=3,
-        step=2000.0,
-    )
+add_target(
+    "private-gtd-not-a-number",
+    _private_gtd,
+    _huge_ratios,
+    policy=Tabular.uniform(2, 2),
+    runs=400,
+    weight_cap=1.7e308,
+    iterations=3,
+    step=2000.0,
+)
