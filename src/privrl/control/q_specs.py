@@ -204,8 +204,8 @@ UNUSED_BY_PROSPECT = ("iterations", "actor_step", "evaluations", "horizon")
 class ProspectQSpec(FunctionalQSpec):
     """The settings of Q-learning of CPT values; see `prospect_q`."""
 
-    release: Literal["reward-model", "updates", "none"] = option(
-        "What is noised; none: no noise, not private.", "reward-model"
+    release: Literal["reward-model", "updates", "none"] = with_default(
+        FunctionalQSpec, "release", "reward-model"
     )
     steps: int = with_default(
         FunctionalQSpec,
@@ -213,8 +213,11 @@ class ProspectQSpec(FunctionalQSpec):
         5000,
         help="Steps of the rollout, which has to see every state that matters.",
     )
-    planner: Literal["fitted", "network"] = option(
-        "What makes a policy of released rewards, or which kind of Q is updated.", "fitted"
+    planner: Literal["fitted", "network"] = with_default(
+        FunctionalQSpec,
+        "planner",
+        "fitted",
+        help="What makes a policy of released rewards, or which kind of Q is updated.",
     )
     iterations: int = with_default(FunctionalQSpec, "iterations", 30, python=True)
     actor_step: float = with_default(FunctionalQSpec, "actor_step", 10.0, python=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from privrl.core.errors import InputError
-from privrl.core.spec import Spec, option
+from privrl.core.spec import Spec, option, with_default
 from privrl.run.specs.base import EnvironmentTask
 
 Edge = Literal["correct", "public-code"]
@@ -108,7 +108,9 @@ class FunctionalQSpec(FunctionalNoiseSpec):
 class FunctionalNoiseTask(EnvironmentTask):
     """Options of learners that show Q with functional noise: by a theorem, or of one's own size."""
 
-    public: bool = option("Returns may be logged, and the score shown.", False)
+    public: bool = with_default(
+        EnvironmentTask, "public", False, help="Returns may be logged, and the score shown."
+    )
     preset: Literal["printed", "public-code"] = option(
         "Settings to begin with: printed, or public-code (the authors').", "printed"
     )

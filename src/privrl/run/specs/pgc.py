@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privrl.control.pgc.spec import PGCSpec
-from privrl.core.spec import Spec, option
+from privrl.core.spec import Spec, option, with_default
 from privrl.run.specs.base import EnvironmentTask
 
 
@@ -13,7 +13,12 @@ from privrl.run.specs.base import EnvironmentTask
 class CollectorTask(EnvironmentTask):
     """Options of private gradient collection, certified or as printed."""
 
-    public: bool = option("Scores of agents, and how long they played, may be shown.", False)
+    public: bool = with_default(
+        EnvironmentTask,
+        "public",
+        False,
+        help="Scores of agents, and how long they played, may be shown.",
+    )
     agents: int | None = option("How many agents report.")
 
     RUN: ClassVar[tuple[str, ...]] = ("logs",)  # each agent would pay from a ledger of its own

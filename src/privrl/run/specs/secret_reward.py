@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privrl.control.q_specs import FunctionalQSpec, ProspectQSpec
-from privrl.core.spec import Spec, option
+from privrl.core.spec import Spec, option, with_default
 from privrl.run.specs.base import NO_PREFLIGHT, EnvironmentTask
 
 
@@ -12,7 +12,9 @@ from privrl.run.specs.base import NO_PREFLIGHT, EnvironmentTask
 class SecretRewardTask(EnvironmentTask):
     """Options of learners that keep a reward function secret."""
 
-    public: bool = option("The score of what was learned may be shown.", False)
+    public: bool = with_default(
+        EnvironmentTask, "public", False, help="The score of what was learned may be shown."
+    )
     no_preflight: bool = option(NO_PREFLIGHT, False)
 
 
