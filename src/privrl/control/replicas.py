@@ -4,7 +4,7 @@ For programs whose arrays are small: more replicas at once would not stay in a c
 """
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from privrl.core.errors import InputError
 
 OPTIONS: dict[str, Any] = {
     # A part keeps to one core: arrays are too small to be shared out, and other parts want cores.
@@ -21,6 +23,17 @@ OPTIONS: dict[str, Any] = {
 }
 _COMPILED: dict[Any, Any] = {}
 _CACHE_SIZE = 32
+
+
+def setting_arrays(values: Mapping[str, Any], replicas: int, dtype: Any) -> dict[str, jax.Array]:
+    """Each setting as an array (replicas,), from one number for all or one for each."""
+    for name, value in values.items():
+        if np.shape(value) not in ((), (replicas,)):
+            raise InputError(f"must be one number, or one for each of {replicas} keys.", field=name)
+    return {
+        name: jnp.broadcast_to(jnp.asarray(np.asarray(value), dtype), (replicas,))
+        for name, value in values.items()
+    }
 
 
 def run_in_parts(

@@ -245,10 +245,8 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["printed", *(pytest.param(one, marks=pytest.mark.slow) for one in list(CONFIGS)[1:])],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGS)
 def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:
     config = CONFIGS[name]
     program = ProspectQProgram(config, SMALL)

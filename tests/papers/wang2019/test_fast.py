@@ -25,9 +25,8 @@ from privrl.papers.wang2019.algorithm import Algorithm1, EpisodeDraws, LazyPath,
 from privrl.papers.wang2019.fast import (
     FunctionalQProgram,
     FunctionalQState,
-    backward,
     draw_randomness,
-    forward,
+    network_q,
     train,
 )
 from privrl.papers.wang2019.learner import NO_CLAIM
@@ -39,7 +38,8 @@ Floats = NDArray[np.float64]
 
 KEYS = jax.random.split(jax.random.key(3), 3)
 FALSE_ALARM = 1e-6
-SMALL: dict[str, Any] = {"samples": 60, "batch": 8, "resets": 6, "hidden": (5, 4)}
+# Two programs, `small_printed()` and `small_code()`, of which most tests of whole runs take one.
+SMALL: dict[str, Any] = {"samples": 60, "batch": 10, "resets": 6, "hidden": (5, 4)}
 SHORT_STEPS = 10
 SHORT = Interval(step_limit=SHORT_STEPS)
 
@@ -179,19 +179,16 @@ class Silence:
         return np.zeros((2, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [
         small_printed(),
+        small_printed(batch=8),
         small_code(),
-        *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in (
-                small_printed(step=0.05, resets=1, updates="step"),
-                small_code(optimiser="sgd", loss="squared", clamp=0.05, step=0.2, terminal=False),
-                small_printed(replay=16, updates="step", resets=7, step=0.1),
-            )
-        ),
+        small_printed(batch=8, step=0.05, resets=1, updates="step"),
+        small_code(batch=8, optimiser="sgd", loss="squared", clamp=0.05, step=0.2, terminal=False),
+        small_printed(batch=8, replay=16, updates="step", resets=7, step=0.1),
     ],
 )
 def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
@@ -212,18 +209,12 @@ def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
         np.testing.assert_allclose(state.weights[replica], one.weights, rtol=2e-3, atol=2e-4)
 
 
-@pytest.mark.parametrize(
-    ("make", "edge"),
-    [
-        (small_printed, "correct"),
-        pytest.param(small_printed, "public-code", marks=pytest.mark.slow),
-        pytest.param(small_code, "correct", marks=pytest.mark.slow),
-        pytest.param(small_code, "public-code", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("edge", ["correct", "public-code"])
+@pytest.mark.parametrize("make", [small_printed, small_code])
 def test_with_one_path_it_is_the_numpy_loop(make: Any, edge: Edge) -> None:
     """Both draw the path at a new state from the same normals, given its neighbours."""
-    config = make(batch=10, resets=1, sigma=0.3, rate=2.0, edge=edge)
+    config = make(resets=1, sigma=0.3, rate=2.0, edge=edge)
     program = FunctionalQProgram(config, SHORT)
     state = program.init(KEYS[:1])
     first = np.asarray(state.weights[0], np.float64)
@@ -243,6 +234,14 @@ def test_with_one_path_it_is_the_numpy_loop(make: Any, edge: Edge) -> None:
     np.testing.assert_allclose(state.weights[0], plain.weights, rtol=2e-3, atol=2e-4)
 
 
+def drawn_so_far(path: paths.Path) -> tuple[Floats, Floats]:
+    """Points (replicas, n) in the order in which they were asked for, and the values there."""
+    used = int(path.used[0])
+    order = np.argsort(path.slots[:, :used], axis=1)
+    points = np.take_along_axis(np.asarray(path.ordered[:, :used], np.float64), order, axis=1)
+    return points, np.asarray(path.values[:, :used], np.float64)
+
+
 class Recorded:
     """The path that a run drew, at the states it met."""
 
@@ -250,11 +249,8 @@ class Recorded:
         self.points, self.values = np.empty(0), np.empty((0, 1, 2))
 
     def record(self, path: paths.Path) -> None:
-        merged, waits = int(path.merged[0]), int(path.waits[0])
-        points = [path.points[0, :merged], path.late_points[0, :waits]]
-        values = [path.values[0, :merged], path.late_values[0, :waits]]
-        self.points = np.concatenate(points).astype(np.float64)
-        self.values = np.concatenate(values).astype(np.float64).reshape(len(self.points), -1, 2)
+        points, values = drawn_so_far(path)
+        self.points, self.values = points[0], values[0].reshape(points.shape[1], -1, 2)
 
     def insert(self, x: float) -> None:
         pass
@@ -263,18 +259,13 @@ class Recorded:
         return np.asarray(self.values[np.argmin(np.abs(self.points - x))])
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        small_printed(batch=10, resets=6, sigma=0.3),
-        pytest.param(small_code(resets=3, sigma=0.3), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [small_printed(sigma=0.3), small_code(resets=3, sigma=0.3)])
 def test_with_a_path_for_each_batch_it_is_the_numpy_loop(config: FunctionalQ) -> None:
     """Resets come where episodes begin, so that a run has one path in each of them."""
     program = FunctionalQProgram(config, SHORT)
     assert config.period % SHORT_STEPS == 0
-    state = program.init(KEYS[:1])
+    state = program.init(KEYS)
     first = np.asarray(state.weights[0], np.float64)
     path = Recorded()
     plain = plain_run(program, first, lambda: path)
@@ -303,25 +294,6 @@ def test_slopes_of_the_numpy_network_are_differences() -> None:
         )
         found = network.gradient(weights, x, action)
         np.testing.assert_allclose(found, (up - down) / 2e-6, atol=1e-7)
-
-
-def test_the_gradient_is_that_of_automatic_differentiation() -> None:
-    form = FunctionalQProgram(FunctionalQ.printed(hidden=(7, 3, 5)), Interval()).form
-    size = sum((rows + 1) * columns for rows, columns in form.shapes)
-    rng = np.random.default_rng(1)
-    with jax.enable_x64(False):
-        weights = jnp.asarray(rng.normal(size=(4, size)), jnp.float32)
-        x = jnp.asarray(rng.random((4, 9)), jnp.float32)
-        errors = jnp.asarray(rng.normal(size=(4, 2, 9)), jnp.float32)
-
-        def scalar(given: jax.Array) -> jax.Array:
-            return jnp.sum(errors * forward(form, given, x)[-1])
-
-        def by_hand(given: jax.Array) -> jax.Array:
-            return backward(form, given, forward(form, given, x), errors)
-
-        expected = jax.jit(jax.grad(scalar))(weights)
-        np.testing.assert_allclose(jax.jit(by_hand)(weights), expected, rtol=2e-5, atol=2e-5)
 
 
 def test_one_update_by_hand() -> None:
@@ -356,6 +328,7 @@ def test_one_update_by_hand() -> None:
         form = FunctionalQProgram(small_code(batch=2, hidden=(1,), **changes), SHORT).form
         with jax.enable_x64(False):
             kept = np.zeros(state.rows.shape, np.float32)
+            # Samples that end, without noise, are to meet their rewards.
             kept[0, 0, :3], kept[0, 1, :3] = (0.5, 0.0, aims[0]), (0.25, 1.0, aims[1])
             state = state._replace(
                 rows=jnp.asarray(kept), weights=jnp.asarray(weights, jnp.float32)
@@ -365,6 +338,7 @@ def test_one_update_by_hand() -> None:
         np.testing.assert_allclose(ours, weights - expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [small_code(), small_printed()])
 def test_a_run_in_two_pieces_is_the_whole_run(config: FunctionalQ, tmp_path: File) -> None:
     """Also when the state went through a file in between."""
@@ -390,6 +364,7 @@ def same(first: FunctionalQState, second: FunctionalQState) -> None:
         np.testing.assert_array_equal(data(ours), data(theirs))
 
 
+@pytest.mark.slow
 def test_replicas_are_divided_and_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
     program = FunctionalQProgram(small_code(sigma=0.3), SHORT)
     begun = program.init(jax.random.split(jax.random.key(1), 5))
@@ -458,14 +433,14 @@ def deviates(innovations: Floats) -> bool:
     return bool(max(np.abs(excess).max(), np.abs(means).max()) > limit)
 
 
-REPLICAS = 20_000
+REPLICAS = 10_000
 SIGMA, RATE = 0.7, 3.0
 
 
 def rollout() -> tuple[Floats, Floats, Floats]:
     """Points in the order asked, the first path at some of them, and the second at all.
 
-    Four, merged; three more, of which one repeats; a fresh path; three more, with a merge between.
+    Seven, of which one repeats; a fresh path; three more.
     """
     asked = np.array([0.5, 0.1, 0.9, 0.3, 0.95, 0.3, 0.02, 0.51, 1.0, 0.4], np.float32)
     with jax.enable_x64(False):
@@ -473,7 +448,6 @@ def rollout() -> tuple[Floats, Floats, Floats]:
 
         insert = jax.jit(partial(paths.insert, edge="correct"))
         redraw = jax.jit(partial(paths.redraw, actions=2, edge="correct"))
-        merge = jax.jit(paths.merge)
         key = jax.random.key(11)
 
         def put(path: paths.Path, number: int) -> paths.Path:
@@ -482,21 +456,15 @@ def rollout() -> tuple[Floats, Floats, Floats]:
             found: paths.Path = insert(path, x, noise, sigma, rate)[0]
             return found
 
-        path = paths.init(REPLICAS, 12, 4, 2)
-        for number in range(4):
+        path = paths.init(REPLICAS, 12, 2)
+        for number in range(7):
             path = put(path, number)
-        path = merge(path)
-        for number in range(4, 7):
-            path = put(path, number)
-        path = merge(path)
         first = path.values[:, :7]
         keys = jax.random.split(jax.random.fold_in(key, 100), REPLICAS)
         path = redraw(path, keys, sigma, rate)
         for number in range(7, 10):
             path = put(path, number)
-            if number == 8:
-                path = merge(path)
-        second = merge(path).values[:, :10]
+        second = path.values[:, :10]
     return asked.astype(np.float64), np.asarray(first, np.float64), np.asarray(second, np.float64)
 
 
@@ -519,6 +487,16 @@ def test_the_path_has_the_exact_law() -> None:
     assert deviates(both(SIGMA, 1.1 * RATE))
 
 
+def path_at(empty: paths.Path, points: Any) -> paths.Path:
+    """A path that is to be drawn at these points (replicas, n)."""
+    count = points.shape[1]
+    return empty._replace(
+        ordered=empty.ordered.at[:, :count].set(np.sort(points, axis=1)),
+        slots=empty.slots.at[:, :count].set(np.argsort(points, axis=1, kind="stable")),
+        used=jnp.full_like(empty.used, count),
+    )
+
+
 def test_long_paths_have_the_exact_law() -> None:
     """Over the edges of blocks and of chunks."""
     replicas, size = 6, 2500
@@ -530,14 +508,7 @@ def test_long_paths_have_the_exact_law() -> None:
             jnp.full((replicas,), SIGMA, jnp.float32),
             jnp.full((replicas,), RATE, jnp.float32),
         )
-        path = paths.init(replicas, size, 500, 2)
-        merge = jax.jit(paths.merge)
-        for at in range(0, size, 500):
-            late = jnp.asarray(x[:, at : at + 500])
-            path = merge(
-                path._replace(late_points=late, waits=jnp.full((replicas,), 500, jnp.int32))
-            )
-        np.testing.assert_array_equal(path.ordered[:, :size], np.sort(x, axis=1))
+        path = path_at(paths.init(replicas, size, 2), x)
         keys = jax.random.split(jax.random.key(4), replicas)
         path = jax.jit(partial(paths.redraw, actions=2, edge="correct"))(path, keys, sigma, rate)
     order = np.argsort(x, axis=1)
@@ -558,13 +529,10 @@ def test_long_paths_have_the_exact_law() -> None:
 
 def innovations_of(state: FunctionalQState, sigma: float) -> Floats:
     """Of the whole path of a run, (replicas, n * K), with fresh normals in place of repeats."""
-    path, rng = state.path, np.random.default_rng(7)
-    merged, waits = int(path.merged[0]), int(path.waits[0])
-    assert merged + waits == 45
-    points = np.concatenate([path.points[:, :merged], path.late_points[:, :waits]], axis=1)
-    values = np.concatenate([path.values[:, :merged], path.late_values[:, :waits]], axis=1)
-    points, values = points.astype(np.float64), values.astype(np.float64)
+    rng = np.random.default_rng(7)
+    points, values = drawn_so_far(state.path)
     size = points.shape[1]
+    assert size == 45
     equal = points[:, :, None] == points[:, None]
     first = np.argmax(equal, axis=2)
     repeats = first < np.arange(size)
@@ -578,9 +546,8 @@ def innovations_of(state: FunctionalQState, sigma: float) -> Floats:
     return whitened(points, values, sigma, 1.0).reshape(len(points), -1)
 
 
-@pytest.mark.parametrize(
-    "resets", [4, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 9, 36))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("resets", [1, 4, 9, 36])
 def test_the_path_of_a_run_has_the_exact_law(resets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Actions, and with them states, depend on the noise: innovations are normal all the same.
 
@@ -595,28 +562,29 @@ def test_the_path_of_a_run_has_the_exact_law(resets: int, monkeypatch: pytest.Mo
     assert deviates(innovations_of(state, 0.55))
 
 
+@pytest.mark.slow
 def test_what_samples_are_to_meet_has_the_noise_of_both_paths() -> None:
     """After two resets and a copy, in a run that stopped in between."""
     config = small_code(sigma=0.4)
     program = FunctionalQProgram(config, SHORT)
     state, _ = program.advance(program.init(KEYS), 5)
     form = program.form
-    path = state.path
-    merged, waits = int(path.merged[0]), int(path.waits[0])
-    assert merged + waits == 55
-    points = np.concatenate([path.points[:, :merged], path.late_points[:, :waits]], axis=1)
-    noise = np.concatenate([path.values[:, :merged], path.late_values[:, :waits]], axis=1)
+    points, noise = drawn_so_far(state.path)
+    assert points.shape[1] == 55
     with jax.enable_x64(False):
-        target = np.asarray(forward(form, state.target, jnp.asarray(points))[-1])
-    rows = np.asarray(state.rows)
+        target = np.asarray(network_q(form, state.target, jnp.asarray(points, jnp.float32)))
+        picks = jnp.broadcast_to(jnp.arange(50), (3, 50))
+        found, aims = jax.jit(partial(paper.targets, form))(state, picks)
+    rows, aims = np.stack(found, axis=-1), np.asarray(aims)
     for number in range(50):
         slot = number + number // 10
-        x, action, aim, goes_on, reward = rows[:, number].T
+        (x, action, reward, goes_on, after), aim = rows[:, number].T, aims[:, number]
+        np.testing.assert_array_equal(after, points[:, slot + 1])
         np.testing.assert_array_equal(x, points[:, slot])
         np.testing.assert_allclose(goes_on, 0.0 if number % 10 == 9 else config.gamma)
         np.testing.assert_allclose(reward, 0.5 - np.abs(points[:, slot + 1] - 0.5), atol=1e-6)
         replica = np.arange(3)
-        ahead = (target[:, :, slot + 1] + noise[:, slot + 1, 2:]).max(axis=1)
+        ahead = (target[:, slot + 1] + noise[:, slot + 1, 2:]).max(axis=1)
         expected = reward + goes_on * ahead - noise[replica, slot, action.astype(int)]
         np.testing.assert_allclose(aim, expected, rtol=1e-4, atol=1e-5)
     assert np.std(noise) > 0.1
@@ -659,11 +627,11 @@ def test_the_wrong_edge_forgets_the_last_point() -> None:
         one = jnp.ones((REPLICAS,), jnp.float32)
         for edge in ("correct", "public-code"):
             insert = jax.jit(partial(paths.insert, edge=edge))
-            path = paths.init(REPLICAS, 3, 3, 1)
+            path = paths.init(REPLICAS, 3, 1)
             for number, x in enumerate((0.6, 0.8, 1.0)):
                 noise = jax.random.normal(jax.random.key(number), (REPLICAS, 1), jnp.float32)
                 path, _ = insert(path, x * one, noise, one, one)
-            values = np.asarray(path.late_values)[:, :, 0]
+            values = np.asarray(path.values)[:, :3, 0]
             found[edge] = float(np.corrcoef(values[:, 1], values[:, 2])[0, 1])
     wide = stats.norm.isf(FALSE_ALARM / 2.0) / math.sqrt(REPLICAS)
     assert found["correct"] == pytest.approx(math.exp(-0.2), abs=wide)
@@ -671,6 +639,7 @@ def test_the_wrong_edge_forgets_the_last_point() -> None:
     assert found["correct"] - found["public-code"] > 2.0 * wide
 
 
+@pytest.mark.slow
 def test_the_wrong_edge_in_random_order() -> None:
     """Second moments are those of all orders, averaged; the correct ones are found out."""
     points = np.array([0.1, 0.4, 0.8, 1.0])
@@ -680,16 +649,12 @@ def test_the_wrong_edge_in_random_order() -> None:
     correct = np.exp(-rate * np.abs(points[:, None] - points))
     with jax.enable_x64(False):
         one = jnp.ones((REPLICAS,), jnp.float32)
-        path = paths.init(REPLICAS, 5, 5, 4)
         # The last point is met twice.
-        late = jnp.asarray([*points, 1.0], jnp.float32)
-        path = path._replace(
-            late_points=jnp.broadcast_to(late, (REPLICAS, 5)),
-            waits=jnp.full((REPLICAS,), 5, jnp.int32),
-        )
+        asked = np.tile(np.array([*points, 1.0], np.float32), (REPLICAS, 1))
+        path = path_at(paths.init(REPLICAS, 5, 4), asked)
         keys = jax.random.split(jax.random.key(9), REPLICAS)
         redraw = jax.jit(partial(paths.redraw, actions=2, edge="public-code"))
-        path = redraw(jax.jit(paths.merge)(path), keys, one, rate * one)
+        path = redraw(path, keys, one, rate * one)
     values = np.asarray(path.values, np.float64)[:, :5]
     np.testing.assert_array_equal(values[:, 4], values[:, 3])
     products = values[:, :4, None] * values[:, None, :4]
@@ -760,7 +725,7 @@ def test_states_of_the_first_and_the_last_bound_are_ends() -> None:
 @pytest.mark.slow
 def test_nothing_is_learned_beyond_the_last_sample() -> None:
     """55 samples are six episodes of 10, and six batches of 8: the seventh would end at 56."""
-    program = FunctionalQProgram(small_printed(samples=55), SHORT)
+    program = FunctionalQProgram(small_printed(samples=55, batch=8), SHORT)
     assert program.form.episodes == 6
     before, _ = program.advance(program.init(KEYS), 5)
     after, _ = program.advance(before, 1)

@@ -21,7 +21,7 @@ from jax import lax
 from numpy.typing import ArrayLike
 
 from privrl.control.heads import Layers
-from privrl.control.replicas import run_in_parts
+from privrl.control.replicas import run_in_parts, setting_arrays
 from privrl.control.rollouts import Env
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -31,7 +31,7 @@ from privrl.papers.rajabi2022.field import Field
 from privrl.papers.rajabi2022.learner import ProspectQ
 from privrl.papers.rajabi2022.spec import Acting
 from privrl.papers.wang2019 import draws
-from privrl.papers.wang2019.algorithm import RMSPROP
+from privrl.papers.wang2019.fast import descend
 
 # So many replicas are compiled together; more are further calls of the same, on as many cores as
 # there are.
@@ -228,24 +228,6 @@ def take_step(
     return StepResult(after, row, step.reward[to], here[action] - rho)
 
 
-def update(form: StaticConfig, state: ProspectQState, row: Row) -> tuple[jax.Array, jax.Array]:
-    """Weights, and running means of squares, of one replica after one update with these steps."""
-    learner, head = form.learner, form.head
-    taken = jax.nn.one_hot(row.action, form.actions, dtype=jnp.float32)
-    error = jnp.sum(taken * head.apply(state.weights, row.x), axis=1) - row.aim
-    if learner.loss == "huber":
-        error = jnp.clip(error, -1.0, 1.0)
-    gradient = head.vjp(state.weights, row.x, taken * error[:, None] / len(row.aim))
-    squares = state.squares
-    if learner.clamp is not None:
-        gradient = jnp.clip(gradient, -learner.clamp, learner.clamp)
-    if learner.optimiser == "rmsprop":
-        decay, tiny = RMSPROP
-        squares = decay * squares + (1.0 - decay) * gradient**2
-        gradient = gradient / (jnp.sqrt(squares) + tiny)
-    return state.weights - state.numbers["step"] * gradient, squares
-
-
 def _replay_batch(
     form: StaticConfig, state: ProspectQState, row: Row
 ) -> tuple[ProspectQState, Row, jax.Array]:
@@ -291,7 +273,8 @@ def _iteration(
     due = jnp.ones((), bool)
     if learner.replay:
         state, row, due = _replay_batch(form, state, row)
-    weights, squares = jax.vmap(partial(update, form))(state, row)
+    own = (state.weights, state.squares, state.numbers["step"])
+    weights, squares = jax.vmap(partial(descend, learner, form.head))(*own, *row)
     state = state._replace(
         weights=jnp.where(due, weights, state.weights),
         squares=jnp.where(due, squares, state.squares),
@@ -353,20 +336,12 @@ class ProspectQProgram:
     def init(self, keys: jax.Array, settings: Mapping[str, Any] | None = None) -> ProspectQState:
         """Before the first iteration of each of the `keys` (replicas,)."""
         given = dict(settings or {})
-        replicas = keys.shape[0]
         for name, value in given.items():
             ProspectQ.check_swept(name, value)
-            if np.shape(value) not in ((), (replicas,)):
-                raise InputError(
-                    f"must be one number, or one for each of {replicas} keys.", field=name
-                )
         sigma, rate = self.learner.noise_parameters
         own = {"sigma": sigma, "rate": rate, "step": self.learner.step, "gamma": self.learner.gamma}
         with jax.enable_x64(False):
-            numbers = {
-                name: jnp.broadcast_to(jnp.asarray(np.asarray(value), jnp.float32), (replicas,))
-                for name, value in (own | given).items()
-            }
+            numbers = setting_arrays(own | given, keys.shape[0], jnp.float32)
             begun: ProspectQState = _initial_state(self.form, keys, numbers)
             return begun
 

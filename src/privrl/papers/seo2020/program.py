@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+from privrl.control.replicas import setting_arrays
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -31,31 +32,23 @@ if TYPE_CHECKING:
     from privrl.papers.seo2020.learner import ActorCritic
 
 
-@partial(jax.jit, static_argnames=("form", "episodes"))
+@partial(jax.jit, static_argnames=("form", "episodes", "keep"))
 def _advance(
-    form: StaticConfig, world: World, state: LearnerState, episodes: int
-) -> tuple[LearnerState, dict[str, jax.Array]]:
-    def body(now: LearnerState, _: None) -> tuple[LearnerState, dict[str, jax.Array]]:
-        play = dense_episode if form.dense else lazy_episode
-        after, (seen, _kept) = play(form, world, now, False)
-        return after, seen
+    form: StaticConfig, world: World, state: LearnerState, episodes: int, keep: bool = False
+) -> tuple[LearnerState, Any]:
+    """The state after so many episodes, and returns and lengths (replicas, episodes).
 
-    after, seen = lax.scan(body, state, None, length=episodes)
-    return after, {name: values.T for name, values in seen.items()}
-
-
-@partial(jax.jit, static_argnames=("form", "episodes"))
-def _advance_with_traces(
-    form: StaticConfig, world: World, state: LearnerState, episodes: int
-) -> tuple[LearnerState, tuple[jax.Array, jax.Array]]:
-    """(episodes, S, A) and (episodes, S): the traces at the end of each, averaged over replicas."""
+    With `keep` instead the traces at the end of each, averaged over replicas: (episodes, S, A) and
+    (episodes, S).
+    """
 
     def body(now: LearnerState, _: None) -> tuple[LearnerState, Any]:
         play = dense_episode if form.dense else lazy_episode
-        after, (_seen, kept) = play(form, world, now, True)
-        return after, jax.tree.map(lambda trace: jnp.mean(trace, axis=-1), kept)
+        after, (seen, kept) = play(form, world, now, keep)
+        return after, jax.tree.map(lambda trace: jnp.mean(trace, axis=-1), kept) if keep else seen
 
-    return lax.scan(body, state, None, length=episodes)
+    after, found = lax.scan(body, state, None, length=episodes)
+    return after, found if keep else {name: values.T for name, values in found.items()}
 
 
 @partial(jax.jit, static_argnames="form")
@@ -144,16 +137,8 @@ class ActorCriticProgram:
         own = {name: getattr(self.config, name) for name in self.sweepable}
         own["sigma"] = self.config.multiplier
         every = {**own, **given, "gamma": self.config.gamma}
-        for name, value in every.items():
-            if np.shape(value) not in ((), (replicas,)):
-                raise InputError(
-                    f"must be one number, or one for each of {replicas} keys.", field=name
-                )
         with jax.enable_x64(True):
-            numbers = {
-                name: jnp.broadcast_to(jnp.asarray(value, jnp.float64), (replicas,))
-                for name, value in every.items()
-            }
+            numbers = setting_arrays(every, replicas, jnp.float64)
             streams = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
             actions = self.form.actions
             fields = 2 * actions + 6 if self.form.traces else actions + 4
@@ -175,11 +160,10 @@ class ActorCriticProgram:
     ) -> tuple[LearnerState, dict[str, jax.Array]]:
         """Play `episodes` more: "return" and "length", (replicas, episodes) each."""
         with jax.enable_x64(True):
-            number = checks.count("episodes", episodes)
-            found: tuple[LearnerState, dict[str, jax.Array]] = _advance(
-                self.form, self._world, state, number
+            after, seen = _advance(
+                self.form, self._world, state, checks.count("episodes", episodes)
             )
-        return found
+        return after, seen
 
     def traces(self, state: LearnerState, episodes: int) -> tuple[LearnerState, Floats, Floats]:
         """Play `episodes` more: the traces at the end of each, averaged over replicas.
@@ -190,7 +174,7 @@ class ActorCriticProgram:
             raise InputError("traces are kept with sweeps_lambda=True, also where lambda is 0.")
         with jax.enable_x64(True):
             number = checks.count("episodes", episodes)
-            state, kept = _advance_with_traces(self.form, self._world, state, number)
+            state, kept = _advance(self.form, self._world, state, number, keep=True)
         return state, np.asarray(kept[0]), np.asarray(kept[1])
 
     def flush(self, state: LearnerState) -> LearnerState:
