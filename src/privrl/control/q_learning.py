@@ -39,6 +39,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+from privrl.control.heads import features_to_dict
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -421,18 +422,13 @@ class LearnedQValues:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        described: Any = None
-        if self.features is not None:
-            if not hasattr(self.features, "to_dict"):
-                raise InputError("These features have no JSON form, so the result has none.")
-            described = self.features.to_dict()
         infinite = {k: None if v == math.inf else v for k, v in self.settings.items()}
         return {
             "kind": _KIND,
             "format": _FORMAT,
             "promise": {"kind": "privrl not private", "why": NO_NOISE_REASON},
             "weights": self.weights.tolist(),
-            "features": described,
+            "features": None if self.features is None else features_to_dict(self.features),
             "curve": self.curve.tolist(),
             "curve_steps": self.curve_steps.tolist(),
             "settings": infinite,

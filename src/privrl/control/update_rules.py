@@ -195,8 +195,24 @@ class Weights:
         return data.contraction @ delta
 
 
+class _HeadParameters:
+    """What rules share that change the parameters of a head themselves."""
+
+    head: Head
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.REWARD_RADIUS
+
+    def initial_parameters(self, data: Data) -> Any:
+        return jnp.asarray(self.head.initial_parameters(), data.reward.dtype)
+
+    def theta(self, data: Data, parameters: Any) -> Any:
+        return parameters
+
+
 @dataclass(frozen=True)
-class Updates:
+class Updates(_HeadParameters):
     """Updates of any head, scaled and clipped; see the module."""
 
     head: Head
@@ -212,16 +228,6 @@ class Updates:
     def bound(self) -> float:
         bounds = [] if self.slope is None else [self.radius * self.slope]
         return min([*bounds, *([] if self.clip is None else [2.0 * self.clip])])
-
-    @property
-    def relation(self) -> Relation:
-        return Relation.REWARD_RADIUS
-
-    def initial_parameters(self, data: Data) -> Any:
-        return jnp.asarray(self.head.initial_parameters(), data.reward.dtype)
-
-    def theta(self, data: Data, parameters: Any) -> Any:
-        return parameters
 
     def exact_update(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
         names = ("observation", "action", "after", "goes_on", "reward")
@@ -240,7 +246,7 @@ class Updates:
 
 
 @dataclass(frozen=True)
-class ProspectUpdates:
+class ProspectUpdates(_HeadParameters):
     """Updates of any head towards CPT values, clipped; see the module."""
 
     head: Head
@@ -251,16 +257,6 @@ class ProspectUpdates:
     @property
     def bound(self) -> float:
         return 2.0 * self.clip
-
-    @property
-    def relation(self) -> Relation:
-        return Relation.REWARD_RADIUS
-
-    def initial_parameters(self, data: Data) -> Any:
-        return jnp.asarray(self.head.initial_parameters(), data.reward.dtype)
-
-    def theta(self, data: Data, parameters: Any) -> Any:
-        return parameters
 
     def exact_update(self, data: Data, parameters: Any, target: Any, number: Any) -> Any:
         data = _sample_batch(data, self.batch, number, ("observation", "action", "row"))
@@ -274,7 +270,7 @@ class ProspectUpdates:
 
 
 @dataclass(frozen=True)
-class PersonUpdates:
+class PersonUpdates(_HeadParameters):
     """Each person's own gradient, clipped; see the module."""
 
     head: Head
@@ -287,12 +283,6 @@ class PersonUpdates:
     @property
     def relation(self) -> Relation:
         return Relation.REPLACE_ONE
-
-    def initial_parameters(self, data: Data) -> Any:
-        return jnp.asarray(self.head.initial_parameters(), data.reward.dtype)
-
-    def theta(self, data: Data, parameters: Any) -> Any:
-        return parameters
 
     def rows(self, parameters: Any, target: Any, part: Data) -> Any:
         """What the people of a part add, each of norm at most C."""

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +17,6 @@ from privrl.papers.ono2020.experiments import Experiment, Outcome
 from privrl.papers.ono2020.printed import EPSILONS, PRINTED
 
 SHORT = CartPole(step_limit=12)
-
-
-@pytest.fixture
-def compiled_quickly() -> Iterator[None]:
-    """Compiling is most of the time of a quick test."""
-    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
 
 
 def outcome(epsilon: float | None, *firsts: float) -> Outcome:
@@ -91,7 +82,7 @@ def test_learners_are_the_papers() -> None:
         ono2020.scores(mixed, [0], 1000, SHORT)
 
 
-@pytest.mark.usefixtures("compiled_quickly")
+@pytest.mark.slow
 def test_learners_played_side_by_side_have_their_own_settings() -> None:
     plain = replace(ono2020.learner("laplace", 1.0), hidden=(2,))
     # A model that hardly moves, one that does, and the first again.
@@ -107,7 +98,7 @@ def test_learners_played_side_by_side_have_their_own_settings() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["laplace", "sign"])
 def test_tables_have_a_row_for_each_epsilon(algorithm: Any) -> None:
-    rows = list(ono2020.trials(algorithm, (2.0, None), [0, 1], 100, env=SHORT))
+    rows = list(ono2020.experiment(algorithm, (2.0, None), [0, 1], 100, env=SHORT).tables())
     assert json.loads(json.dumps(rows)) == rows
     assert [row["epsilon"] for row in rows] == [2.0, None]
     assert [row["zero_gradient"] is None for row in rows] == [False, True]
@@ -157,7 +148,7 @@ def test_a_fall_is_all_that_is_paid_for_in_the_other_reading() -> None:
 
 @pytest.mark.slow
 def test_the_recipe_beats_its_control() -> None:
-    (row,) = ono2020.trials("recipe", (10.0,), [0, 1, 2], 3000)
+    (row,) = ono2020.experiment("recipe", (10.0,), [0, 1, 2], 3000).tables()
     assert row["sustained"] == 3
     assert row["median_first_success"] < 1500
     assert row["zero_gradient"]["sustained"] == 0

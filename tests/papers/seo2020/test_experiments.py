@@ -8,6 +8,8 @@ from privrl.papers.seo2020 import ActorCriticRuns, certified, experiments, print
 from privrl.privacy import InputError
 from privrl.privacy.session import PrivacySession
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 def test_the_grid_holds_the_best_settings() -> None:
     """Table 2 was found in Table 1's ranges, so a misread number would show."""
@@ -80,6 +82,7 @@ def test_the_claim_for_one_step_does_not_hold() -> None:
     assert found.epsilon > 4.0
 
 
+@pytest.mark.slow
 def test_learning_leaves_the_tables_as_they_were() -> None:
     """Learning runs in 64 bits and judging in 32, with the same tables: JAX may keep a width."""
     env = experiments.environment("MDP-100")

@@ -34,8 +34,9 @@ QUIET = ActorCritic(
 @pytest.fixture(autouse=True)
 def compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compiling is most of the time of a quick test, and half of it makes the result fast. Slow
-    tests run what users run."""
-    quick = request.node.get_closest_marker("slow") is None
+    tests run what users run, but for one of many short runs, each with a program of its own."""
+    many = request.node.name.startswith("test_every_form_is_the_algorithm_as_printed")
+    quick = many or request.node.get_closest_marker("slow") is None
     jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
     yield
     jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
@@ -76,6 +77,7 @@ def same_as_numpy(config: ActorCritic, env: TabularMDP, episodes: int = 3) -> li
 # --- without noise --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "changes"),
     [
@@ -91,6 +93,7 @@ def test_without_noise_it_is_the_algorithm_as_printed(
     assert max(np.max(np.abs(one.u)) for one in plain) > 1e-3
 
 
+@pytest.mark.slow
 def test_saturated_preferences_do_no_harm() -> None:
     """Ratios and gradients become exactly 0, and with them whole traces."""
     config = replace(QUIET, actor_step=4000.0, exploration=0.5, lambda_=0.8, max_steps=None)
@@ -351,7 +354,8 @@ def fits(samples: Floats, covariance: Floats) -> bool:
     return bool(np.all(inside) and np.all(np.abs(cross) < bound))
 
 
-@pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dense", [False, True])
 def test_lazy_noise_has_the_law_that_can_be_computed(dense: bool) -> None:
     """One action: no signal, and all scalars known; rows met, met often, and never met."""
     config = ActorCritic(
@@ -391,16 +395,17 @@ def alike(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> bool:
     return bool(np.all(close | (error == 0.0)) and min(shapes) > FALSE_ALARM / tests)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "lambda_", "keep", "replicas", "episodes"),
     [
         ("both", 0.8, False, 10_000, 2),
         *(
-            pytest.param(variant, lambda_, keep, 20_000, 3, marks=pytest.mark.slow)
+            (variant, lambda_, keep, 20_000, 3)
             for variant in ("actor", "critic", "both")
             for lambda_, keep in ((0.0, False), (0.8, True), (0.99, True))
         ),
-        pytest.param("both", 0.8, True, 200_000, 3, marks=pytest.mark.slow),
+        ("both", 0.8, True, 200_000, 3),
     ],
 )
 def test_lazy_noise_has_the_law_of_dense_noise(
@@ -427,7 +432,8 @@ def test_lazy_noise_has_the_law_of_dense_noise(
 # --- as a program ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("replicas", [3, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [3, 40])
 def test_advancing_by_ones_is_advancing_at_once(replicas: int) -> None:
     program = ActorCriticProgram(ActorCritic(variant="both", lambda_=0.8), small())
     assert isinstance(program, Program)
@@ -447,16 +453,21 @@ def test_advancing_by_ones_is_advancing_at_once(replicas: int) -> None:
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
-def test_a_state_is_saved_and_loaded(tmp_path: Any) -> None:
-    program = ActorCriticProgram(ActorCritic(variant="both", lambda_=0.8), small())
+LAMBDAS = [0.0, pytest.param(0.8, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("lambda_", LAMBDAS)
+def test_a_state_is_saved_and_loaded(lambda_: float, tmp_path: Any) -> None:
+    program = ActorCriticProgram(ActorCritic(variant="both", lambda_=lambda_), small())
     state, _ = program.advance(program.init(KEYS, {"sigma": jnp.array([0.1, 0.2, 0.3])}), 1)
     save_state(tmp_path / "state.npz", state, {})
     loaded, _ = load_state(tmp_path / "state.npz", program.init(KEYS))
     np.testing.assert_array_equal(np.asarray(loaded.rows), np.asarray(state.rows))
 
 
-def test_flushing_draws_pending_noise_once() -> None:
-    program = ActorCriticProgram(ActorCritic(variant="both", lambda_=0.8), small())
+@pytest.mark.parametrize("lambda_", LAMBDAS)
+def test_flushing_draws_pending_noise_once(lambda_: float) -> None:
+    program = ActorCriticProgram(ActorCritic(variant="both", lambda_=lambda_), small())
     state, _ = program.advance(program.init(KEYS), 1)
     flushed = program.flush(state)
     actor, critic, _ = program.weights(flushed)

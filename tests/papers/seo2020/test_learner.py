@@ -18,6 +18,8 @@ from tests.papers.seo2020.tables import small
 
 KEYS = jax.random.split(jax.random.key(3), 3)
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @pytest.mark.slow
 def test_a_run_is_the_papers_algorithm_and_makes_a_claim(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_the_chain_at_ten_thousand_trajectories() -> None:
     assert float(np.mean(theirs)) >= 12.0 * float(np.mean(ours))
 
 
+@pytest.mark.slow
 def test_rows_can_be_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(chain.SETTINGS, 60, chain.SETTINGS[1_000])
     rows = [json.loads(json.dumps(row)) for row in chain.run(sizes=(60,), seeds=range(2))]

@@ -43,32 +43,26 @@ TARGET, MEAN_OF, LAST = 195.0, 10, 1000
 # With which the paper runs either mechanism.
 _BUFFERS = {"laplace": 1, "sign": 100}
 
+_SAMPLED: dict[str, Any] = {"acting": "sampled"}
+_ADAM: dict[str, Any] = {"optimiser": "adam", "rate": 0.001}
 READINGS: dict[str, dict[str, Any]] = {
     "as printed": {},
     "clipped as before Laplace noise": {"clip": 0.01},
     "a hundredth of the rate": {"rate": 0.005},
     "a thousandth of the rate": {"rate": 0.0005},
-    "sampled actions": {"acting": "sampled"},
-    "sampled actions, a hundredth of the rate": {"acting": "sampled", "rate": 0.005},
-    "Adam, rate 0.001": {"optimiser": "adam", "rate": 0.001},
-    "Adam, rate 0.001, and sampled actions": {
-        "optimiser": "adam",
-        "rate": 0.001,
-        "acting": "sampled",
-    },
+    "sampled actions": _SAMPLED,
+    "sampled actions, a hundredth of the rate": _SAMPLED | {"rate": 0.005},
+    "Adam, rate 0.001": _ADAM,
+    "Adam, rate 0.001, and sampled actions": _ADAM | _SAMPLED,
 }
 """Of the paper's algorithm without noise, with a buffer of 1."""
 
 FALLS: dict[str, dict[str, Any]] = {
     "-1 for a fall": {},
     "-1 for a fall, a tenth of the rate": {"rate": 0.05},
-    "-1 for a fall, sampled actions": {"acting": "sampled"},
-    "-1 for a fall, sampled actions, a tenth of the rate": {"acting": "sampled", "rate": 0.05},
-    "-1 for a fall, Adam, rate 0.001, and sampled actions": {
-        "optimiser": "adam",
-        "rate": 0.001,
-        "acting": "sampled",
-    },
+    "-1 for a fall, sampled actions": _SAMPLED,
+    "-1 for a fall, sampled actions, a tenth of the rate": _SAMPLED | {"rate": 0.05},
+    "-1 for a fall, Adam, rate 0.001, and sampled actions": _ADAM | _SAMPLED,
 }
 """The same with the rewards of `Falling`."""
 
@@ -89,13 +83,10 @@ class Falling(CartPole):
 
 def learner(algorithm: Algorithm, epsilon: float | None, **changes: Any) -> Collector:
     """An agent of the tables; without an epsilon there is no noise."""
-    own: dict[str, Any]
+    own: dict[str, Any] = {} if epsilon is not None else {"mechanism": None}
     if algorithm == "recipe":
-        own = {} if epsilon is not None else {"mechanism": None}
         return PGC(**{"epsilon": epsilon, **own, **changes})
-    own = {"mechanism": algorithm}
-    if epsilon is None:
-        own = {"mechanism": None, "buffer": _BUFFERS[algorithm]}
+    own = {"mechanism": algorithm} if epsilon is not None else own | {"buffer": _BUFFERS[algorithm]}
     return printed.PGC(**{"epsilon": epsilon, **own, **changes})
 
 
@@ -251,20 +242,6 @@ def experiment(
     return Experiment(
         algorithm, tuple(outcomes), tuple(without.get(epsilon) for epsilon in epsilons)
     )
-
-
-def trials(
-    algorithm: Algorithm,
-    epsilons: Sequence[float | None] = EPSILONS,
-    seeds: Sequence[int] = SEEDS,
-    submissions: int = SUBMISSIONS,
-    *,
-    control: bool = True,
-    env: CartPole | None = None,
-) -> Iterator[Row]:
-    """The rows of `Experiment.tables`."""
-    found = experiment(algorithm, epsilons, seeds, submissions, control=control, env=env)
-    return found.tables()
 
 
 def figure_2(

@@ -20,39 +20,25 @@ from privrl.privacy.accounting import epsilon as spent
 from privrl.privacy.promise import Budget
 from privrl.privacy.session import PrivacySession
 
-SHARED = ActorCritic(
+_MDP = ActorCritic(
     variant="none",
-    features=Polynomial(1, [0.0], [99.0]),
     gamma=1.0,
     lambda_=0.9,
     return_range=(-500.0, 0.0),
     critic_weight=0.1,
-    clip=0.1,
-    actor_step=30.0,
-    critic_step=0.1,
+    clip=0.03,
+    actor_step=200.0,
+    critic_step=1.0,
+)
+SHARED = replace(
+    _MDP, features=Polynomial(1, [0.0], [99.0]), clip=0.1, actor_step=30.0, critic_step=0.1
 )
 """For MDP-100: preferences and values that all states share, linear in the position."""
 
 TABLES = {
-    "MDP-100": ActorCritic(
-        variant="none",
-        gamma=1.0,
-        lambda_=0.9,
-        return_range=(-500.0, 0.0),
-        critic_weight=0.1,
-        clip=0.03,
-        actor_step=200.0,
-        critic_step=1.0,
-    ),
-    "Taxi-v2": ActorCritic(
-        variant="none",
-        gamma=0.99,
-        lambda_=0.9,
-        return_range=(-600.0, 20.0),
-        critic_weight=0.1,
-        clip=0.03,
-        actor_step=600.0,
-        critic_step=10.0,
+    "MDP-100": _MDP,
+    "Taxi-v2": replace(
+        _MDP, gamma=0.99, return_range=(-600.0, 20.0), actor_step=600.0, critic_step=10.0
     ),
 }
 """A number for each state and action, and for each state."""

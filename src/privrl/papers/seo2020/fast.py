@@ -16,7 +16,6 @@ from privrl.papers.seo2020 import lazy_noise, parts
 from privrl.papers.seo2020 import ranks as ranked
 from privrl.papers.seo2020.lazy_noise import Gap, Gaps
 from privrl.papers.seo2020.parts import BLOCK, LearnerState, Row, StaticConfig, World
-from privrl.papers.seo2020.ranks import Ranks
 
 
 class _EpisodeState(NamedTuple):
@@ -35,17 +34,20 @@ class _EpisodeState(NamedTuple):
     """The rewards so far."""
 
     length: jax.Array
-    gaps: Gaps | None
-    path: jax.Array | None
+    gaps: Any
+    """`Gaps`; None without traces, as are all that follow."""
+
+    path: Any
     """(horizon, rounded up, replicas): where each step was taken from."""
 
-    square: jax.Array | None
+    square: Any
     """||e_v||^2."""
 
-    overlap: jax.Array | None
+    overlap: Any
     """w . e_v."""
 
-    ranks: Ranks | None
+    ranks: Any
+    """`Ranks`; None too if the critic is not noised."""
 
 
 def _step(
@@ -74,9 +76,9 @@ def _step(
 
     # The next state, as it was before this step.
     met: Row = parts.tree_where(same, row, parts.read(form, now.rows, after))
-    gap = None
+    gap: Any = None
     met_v, met_w, met_trace = met.v, met.w, jnp.zeros_like(met.v)
-    if met.critic_trace is not None and met.mark is not None and now.gaps is not None:
+    if form.traces:
         gap = lazy_noise.gap_since(now.gaps, met.mark, now.time // BLOCK)
         gap = lazy_noise.select(same, _identity_gap(form, place.shape), gap)
         met_v = met_v + critic_step * gap.values_push * met.critic_trace
@@ -87,10 +89,10 @@ def _step(
 
     # The critic.
     delta = reward + goes_on * met_v - row.v
-    before = jnp.zeros_like(rho) if row.critic_trace is None else row.critic_trace
+    before = row.critic_trace if form.traces else jnp.zeros_like(rho)
     trace = rho * (1.0 + decay * before)
     square, overlap, ranks = now.square, now.overlap, now.ranks
-    if square is None or overlap is None:
+    if not form.traces:
         onto = rho * row.w
     else:
         square = rho**2 * (1.0 + 2.0 * decay * before + decay**2 * square)
@@ -121,7 +123,7 @@ def _step(
     actor_std = None if actor_bound is None else sigma * actor_bound
     push = numbers["actor_step"] * delta
     actor_noise, gaps, path = now.actor_noise, now.gaps, now.path
-    if gaps is None or gap is None or row.actor_trace is None or path is None:
+    if not form.traces:
         left = row._replace(u=row.u + push * rho * signal, v=left_v, w=left_w)
         met_u = jnp.where(same, left.u, met.u)
         if actor_std is not None:
@@ -211,7 +213,6 @@ def _advance_actor(
     normals: jax.Array,
 ) -> Row:
     """Preferences and their traces after a gap, with its noise and the pending variance."""
-    assert row.actor_trace is not None
     rate = numbers["actor_step"]
     u = row.u + rate * gap.push * row.actor_trace
     trace = gap.keep * row.actor_trace
@@ -263,18 +264,16 @@ def lazy_episode(
         now, _ = lax.scan(
             lambda now, drawn: (_step(form, world, numbers, now, *drawn), None), now, drawn
         )
-        return (
-            now if now.gaps is None else now._replace(gaps=lazy_noise.close_block(now.gaps, number))
-        )
+        if form.traces:
+            now = now._replace(gaps=lazy_noise.close_block(now.gaps, number))
+        return now
 
     now = lax.while_loop(lambda now: jnp.any(now.alive), block, now)
     kept = None
-    if now.gaps is not None:
-        now, kept = (
-            _end_with_traces(form, state, now)
-            if keep
-            else (_end_of_episode(form, numbers, now), None)
-        )
+    if form.traces and keep:
+        now, kept = _end_with_traces(form, state, now)
+    elif form.traces:
+        now = _end_of_episode(form, numbers, now)
     after = state._replace(
         rows=parts.write(now.rows, now.place, _without_traces(now.row, now.actor_noise)),
         actor_noise=now.actor_noise,
@@ -297,7 +296,7 @@ def with_pending_noise(row: Row, state: LearnerState, normals: jax.Array) -> Row
 
 def _without_traces(row: Row, had: jax.Array) -> Row:
     """Between episodes: without traces."""
-    if row.actor_trace is None or row.critic_trace is None or row.mark is None:
+    if row.mark is None:
         return row
     return row._replace(
         actor_had=had,
@@ -309,7 +308,6 @@ def _without_traces(row: Row, had: jax.Array) -> Row:
 
 def _advance_critic(numbers: Mapping[str, jax.Array], row: Row, gap: Gap) -> Row:
     """The critic's part of a row after a gap."""
-    assert row.critic_trace is not None
     return row._replace(
         v=row.v + numbers["critic_step"] * gap.values_push * row.critic_trace,
         w=row.w + numbers["correction_step"] * gap.push * row.critic_trace,
@@ -318,34 +316,26 @@ def _advance_critic(numbers: Mapping[str, jax.Array], row: Row, gap: Gap) -> Row
 
 
 def _episode_variance(
-    form: StaticConfig, numbers: Mapping[str, jax.Array], gaps: Gaps, replicas: int
-) -> jax.Array:
+    form: StaticConfig, numbers: Mapping[str, jax.Array], now: _EpisodeState
+) -> Any:
     """The variance that the episode gave to preferences it never met."""
-    over = jnp.asarray(form.blocks)
-    gap = lazy_noise.gap_since(gaps, jnp.zeros((replicas,), jnp.int32), over)
-    if gap.weight is None:
-        return jnp.zeros((replicas,))
-    return numbers["actor_step"] ** 2 * gap.weight
+    gap = lazy_noise.gap_since(now.gaps, jnp.zeros_like(now.place), jnp.asarray(form.blocks))
+    return 0.0 if gap.weight is None else numbers["actor_step"] ** 2 * gap.weight
 
 
 def _end_of_episode(
     form: StaticConfig, numbers: Mapping[str, jax.Array], now: _EpisodeState
 ) -> _EpisodeState:
     """The end of an episode: all rows it met are up to date, and their noise stays pending."""
-    gaps, path = now.gaps, now.path
-    assert gaps is not None
-    assert path is not None
-    replicas = now.place.shape[0]
-    actor_noise = now.actor_noise + _episode_variance(form, numbers, gaps, replicas)
+    gaps: Gaps = now.gaps
+    actor_noise = now.actor_noise + _episode_variance(form, numbers, now)
     longest = jnp.max(now.length)
 
     def block(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         begun, rows = carry
         times = begun + jnp.arange(BLOCK, dtype=jnp.int32)[:, None]
-        places = lax.dynamic_slice_in_dim(path, begun, BLOCK, 0)
+        places = lax.dynamic_slice_in_dim(now.path, begun, BLOCK, 0)
         row = parts.read(form, rows, places)
-        assert row.mark is not None
-        assert row.actor_trace is not None
         # Of several visits to a state, the last one left the mark.
         last = (row.mark == gaps.mark(times)) & (times < now.length)
         marks = gaps.mark(jnp.broadcast_to(times, places.shape))
@@ -372,13 +362,10 @@ def _end_with_traces(
 
     (states, actions, replicas) and (states, replicas); traces and preferences are drawn together.
     """
-    numbers, gaps = state.numbers, now.gaps
-    assert gaps is not None
-    replicas = now.place.shape[0]
-    actor_noise = now.actor_noise + _episode_variance(form, numbers, gaps, replicas)
+    numbers = state.numbers
+    actor_noise = now.actor_noise + _episode_variance(form, numbers, now)
     row = parts.unpack_row(form, now.rows.T)
-    assert row.mark is not None
-    gap = lazy_noise.gap_since(gaps, row.mark, jnp.asarray(form.blocks))
+    gap = lazy_noise.gap_since(now.gaps, row.mark, jnp.asarray(form.blocks))
     variance = jnp.where(row.mark == 0, now.actor_noise - row.actor_had, 0.0)
     count = 2 * form.actions * form.noisy_actor
     normals = parts.normals(state, form.blocks, (count, form.states))
@@ -389,6 +376,5 @@ def _end_with_traces(
     )
     kept = (jnp.moveaxis(row.actor_trace, 0, 1), row.critic_trace)
     had = jnp.broadcast_to(actor_noise, row.v.shape)
-    packed = parts.pack_row(_without_traces(row, had))
-    rows = packed.T
+    rows = parts.pack_row(_without_traces(row, had)).T
     return now._replace(rows=rows, actor_noise=actor_noise), kept

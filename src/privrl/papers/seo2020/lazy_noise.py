@@ -50,7 +50,7 @@ its block, and from the end of each block to now. A step extends the entries of 
 one for each block before it, about 2 sqrt(T) in place of T; a read composes two.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,22 +69,23 @@ class Gap(NamedTuple):
     push: jax.Array
     """q."""
 
-    scaled_push: jax.Array | None
+    scaled_push: Any
     """q with k_t delta_t for delta_t, if the critic is noised."""
 
-    trace: jax.Array | None
+    trace: Any
     """E, if the actor is noised; and so X and U."""
 
-    both: jax.Array | None
+    both: Any
     """X."""
 
-    weight: jax.Array | None
+    weight: Any
     """U."""
 
     @property
     def values_push(self) -> jax.Array:
         """The q of the critic's values."""
-        return self.push if self.scaled_push is None else self.scaled_push
+        found: jax.Array = self.push if self.scaled_push is None else self.scaled_push
+        return found
 
 
 def identity_gap(shape: tuple[int, ...], actor: bool, critic: bool) -> Gap:
@@ -126,16 +127,9 @@ def compose(first: Gap, second: Gap) -> Gap:
     keep = second.keep * first.keep
     push = first.push + second.push * first.keep
     scaled = None
-    if first.scaled_push is not None and second.scaled_push is not None:
+    if first.scaled_push is not None:
         scaled = first.scaled_push + second.scaled_push * first.keep
-    if (
-        first.trace is None
-        or first.both is None
-        or first.weight is None
-        or second.trace is None
-        or second.both is None
-        or second.weight is None
-    ):
+    if first.trace is None:
         return Gap(keep, push, scaled, None, None, None)
     pushed = second.push * first.trace
     return Gap(
@@ -154,9 +148,6 @@ def covariance_factor(gap: Gap) -> tuple[jax.Array, jax.Array, jax.Array]:
     A trace without variance has no covariance either, so b = 0 there. An E that has all but
     underflowed may be too small beside X; with b held to sqrt(U), the variance of u is U still.
     """
-    assert gap.trace is not None
-    assert gap.both is not None
-    assert gap.weight is not None
     a, most = jnp.sqrt(gap.trace), jnp.sqrt(gap.weight)
     b = jnp.where(a > 0.0, gap.both / jnp.where(a > 0.0, a, 1.0), 0.0)
     b = jnp.clip(b, -most, most)

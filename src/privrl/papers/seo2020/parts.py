@@ -111,9 +111,9 @@ class Row(NamedTuple):
     w: jax.Array
     actor_had: jax.Array
     critic_had: jax.Array
-    actor_trace: jax.Array | None
-    critic_trace: jax.Array | None
-    mark: jax.Array | None
+    actor_trace: Any
+    critic_trace: Any
+    mark: Any
     """When the episode last met it (`lazy_noise.Gaps`); 0 if it has not. None without traces, as
     are the two above."""
 
@@ -130,9 +130,8 @@ def unpack_row(form: StaticConfig, packed: jax.Array) -> Row:
 
 
 def pack_row(row: Row) -> jax.Array:
-    numbers = [row.v, row.w, row.actor_had, row.critic_had]
-    parts = [row.u, jnp.stack(numbers)]
-    if row.actor_trace is not None and row.critic_trace is not None and row.mark is not None:
+    parts = [row.u, jnp.stack([row.v, row.w, row.actor_had, row.critic_had])]
+    if row.mark is not None:
         rest = jnp.stack([row.critic_trace, row.mark.astype(row.v.dtype)])
         parts += [row.actor_trace, rest]
     return jnp.concatenate(parts)

@@ -13,8 +13,8 @@ chosen step size is tried. MSPBE of zero weights: what knowing nothing costs.
   (about the mean reward of the judged policy, by which the paper divides too). As in the paper a
   softmax of the learned values acts, and the learned, greedy, policy is judged.
 
-Epsilon 0.1 and 1, delta 1e-5, replace-one. Settings (`GTD`, `GPOPE_STEPS`, `LSTD_CLIP`) were chosen
-by hand from small grids, on data and noise of seeds 0 to 9. The Gram matrix that PrivateGTD and
+Epsilon 0.1 and 1, delta 1e-5, replace-one. Settings (`CHOSEN`) were chosen by hand from small
+grids, on data and noise of seeds 0 to 9. The Gram matrix that PrivateGTD and
 PrivateLSTD are preconditioned with comes from 1000 simulated episodes of seed 0, declared public:
 the same assumption under which the paper tunes its step sizes. GPOPE takes no such matrix.
 
@@ -29,14 +29,13 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from privrl.control import LearnedQValues, QLearning
+from privrl.core.types import Floats
 from privrl.data import (
     Features,
     Fourier,
@@ -48,25 +47,21 @@ from privrl.data import (
     collect,
 )
 from privrl.envs import HIV, MountainCar
-from privrl.evaluation.bellman_error import Moments, UnitMoments, moments, mspbe
+from privrl.evaluation.bellman_error import Moments, UnitMoments, moments, mspbe, unit_moments
 from privrl.evaluation.dplsw import DPLSW
 from privrl.evaluation.gpope import GPOPE
 from privrl.evaluation.gtd_iterations import Form
 from privrl.evaluation.lstd import LSTD
 from privrl.evaluation.precondition import public_gram, whitening_matrix
 from privrl.evaluation.private_gtd import PrivateGTD
-from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, solve_ridge, weighted_sum
-from privrl.evaluation.steps import steps
+from privrl.evaluation.private_lstd import PrivateLSTD, clip_factors, weighted_sum
+from privrl.evaluation.sums import Sums
 from privrl.papers.xie2019 import gpope as printed
 from privrl.papers.xie2019 import output_perturbation
 from privrl.papers.xie2019.printed import HIV_OFF, MOUNTAIN_CAR_OFF, MOUNTAIN_CAR_ON, PRINTED
 from privrl.privacy import Budget
-from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.noise import reproducible
-from privrl.privacy.promise import Unit
 from privrl.privacy.session import PrivacySession
-
-Floats = NDArray[np.float64]
 
 SEEDS = range(100, 120)
 EPSILONS = (0.1, 1.0)
@@ -87,53 +82,36 @@ PATIENT = Polynomial(
 
 ON, OFF, TREATED = MOUNTAIN_CAR_ON, MOUNTAIN_CAR_OFF, HIV_OFF
 
-# (task, trajectories, epsilon): iterations, step, first and last clip bound.
-GTD: dict[tuple[str, int, float], tuple[int, float, tuple[float, float]]] = {
-    (ON, 1000, 0.1): (10, 3.0, (0.1, 0.1)),
-    (ON, 1000, 1.0): (100, 3.0, (1.0, 0.3)),
-    (ON, 10_000, 0.1): (100, 6.0, (1.0, 0.3)),
-    (ON, 10_000, 1.0): (100, 4.0, (1.0, 1.0)),
-    (OFF, 1000, 0.1): (10, 1.0, (0.1, 0.1)),
-    (OFF, 1000, 1.0): (100, 3.0, (1.0, 0.3)),
-    (OFF, 10_000, 0.1): (100, 3.0, (1.0, 0.3)),
-    (OFF, 10_000, 1.0): (100, 3.0, (1.0, 0.3)),
-    (TREATED, 1000, 0.1): (50, 0.3, (0.1, 0.1)),
-    (TREATED, 1000, 1.0): (200, 1.0, (0.3, 0.3)),
-    (TREATED, 4000, 0.1): (200, 1.0, (0.3, 0.3)),
-    (TREATED, 4000, 1.0): (200, 1.0, (0.3, 0.3)),
+
+class Chosen(NamedTuple):
+    """Settings of the estimators for a task, a number of trajectories and an epsilon."""
+
+    gtd: tuple[int, float, tuple[float, float]]
+    """Iterations, step, first and last clip bound of PrivateGTD."""
+
+    gpope: tuple[float, float]
+    """The step of certified GPOPE, and of the paper's; from a grid of eight, 1e-4 to 0.3. Where
+    1e-4 was best, so would be not to learn at all."""
+
+    lstd: tuple[float, float]
+    """Clip bound and matrix weight of PrivateLSTD."""
+
+
+CHOSEN: dict[tuple[str, int, float], Chosen] = {
+    (ON, 1000, 0.1): Chosen((10, 3.0, (0.1, 0.1)), (1e-4, 1e-4), (0.5, 0.1)),
+    (ON, 1000, 1.0): Chosen((100, 3.0, (1.0, 0.3)), (1e-4, 1e-3), (4.0, 0.1)),
+    (ON, 10_000, 0.1): Chosen((100, 6.0, (1.0, 0.3)), (3e-4, 1e-3), (4.0, 0.1)),
+    (ON, 10_000, 1.0): Chosen((100, 4.0, (1.0, 1.0)), (1e-3, 3e-2), (4.0, 3.0)),
+    (OFF, 1000, 0.1): Chosen((10, 1.0, (0.1, 0.1)), (1e-4, 1e-4), (0.5, 0.3)),
+    (OFF, 1000, 1.0): Chosen((100, 3.0, (1.0, 0.3)), (1e-4, 1e-4), (4.0, 0.1)),
+    (OFF, 10_000, 0.1): Chosen((100, 3.0, (1.0, 0.3)), (1e-4, 3e-4), (4.0, 0.1)),
+    (OFF, 10_000, 1.0): Chosen((100, 3.0, (1.0, 0.3)), (3e-4, 3e-2), (2.0, 1.0)),
+    (TREATED, 1000, 0.1): Chosen((50, 0.3, (0.1, 0.1)), (3e-3, 3e-3), (0.5, 0.3)),
+    (TREATED, 1000, 1.0): Chosen((200, 1.0, (0.3, 0.3)), (1e-2, 3e-2), (1.0, 1.0)),
+    (TREATED, 4000, 0.1): Chosen((200, 1.0, (0.3, 0.3)), (1e-2, 1e-2), (0.5, 0.3)),
+    (TREATED, 4000, 1.0): Chosen((200, 1.0, (0.3, 0.3)), (3e-2, 3e-2), (1.0, 1.0)),
 }
 GPOPE_CLIP = 1.0
-# (task, trajectories, epsilon): step of certified GPOPE, and of the paper's; from a grid of eight,
-# 1e-4 to 0.3. Where 1e-4 was best, so would be not to learn at all.
-GPOPE_STEPS: dict[tuple[str, int, float], tuple[float, float]] = {
-    (ON, 1000, 0.1): (1e-4, 1e-4),
-    (ON, 1000, 1.0): (1e-4, 1e-3),
-    (ON, 10_000, 0.1): (3e-4, 1e-3),
-    (ON, 10_000, 1.0): (1e-3, 3e-2),
-    (OFF, 1000, 0.1): (1e-4, 1e-4),
-    (OFF, 1000, 1.0): (1e-4, 1e-4),
-    (OFF, 10_000, 0.1): (1e-4, 3e-4),
-    (OFF, 10_000, 1.0): (3e-4, 3e-2),
-    (TREATED, 1000, 0.1): (3e-3, 3e-3),
-    (TREATED, 1000, 1.0): (1e-2, 3e-2),
-    (TREATED, 4000, 0.1): (1e-2, 1e-2),
-    (TREATED, 4000, 1.0): (3e-2, 3e-2),
-}
-# (task, trajectories, epsilon): clip bound and matrix weight of PrivateLSTD.
-LSTD_CLIP: dict[tuple[str, int, float], tuple[float, float]] = {
-    (ON, 1000, 0.1): (0.5, 0.1),
-    (ON, 1000, 1.0): (4.0, 0.1),
-    (ON, 10_000, 0.1): (4.0, 0.1),
-    (ON, 10_000, 1.0): (4.0, 3.0),
-    (OFF, 1000, 0.1): (0.5, 0.3),
-    (OFF, 1000, 1.0): (4.0, 0.1),
-    (OFF, 10_000, 0.1): (4.0, 0.1),
-    (OFF, 10_000, 1.0): (2.0, 1.0),
-    (TREATED, 1000, 0.1): (0.5, 0.3),
-    (TREATED, 1000, 1.0): (1.0, 1.0),
-    (TREATED, 4000, 0.1): (0.5, 0.3),
-    (TREATED, 4000, 1.0): (1.0, 1.0),
-}
 
 
 @dataclass(frozen=True)
@@ -157,6 +135,29 @@ class Task:
         data = collect(self.env, self.behavior, count, key)
         return replace(data, rewards=np.asarray(data.rewards) / self.reward_unit)
 
+    def moments(self, data: Trajectories, change: Floats | None = None) -> UnitMoments:
+        """Of each trajectory, for all estimators; of linearly changed features, if so wished."""
+        return unit_moments(
+            data,
+            self.target,
+            self.features,
+            self.gamma,
+            cap=self.weight_cap,
+            reward_range=self.reward_range,
+            change=change,
+            dual=change is None or self.form == "primal-dual",
+            certified=False,
+        )
+
+    def options(self, epsilon: float) -> dict[str, Any]:
+        """What all estimators are told."""
+        return {
+            "features": self.features,
+            "budget": Budget(epsilon, DELTA),
+            "gamma": self.gamma,
+            "weight_cap": self.weight_cap,
+        }
+
 
 # Chosen on seeds 0 to 9, see docs/evaluation/q-learning.md.
 CAR_SETTINGS: dict[str, Any] = {
@@ -172,19 +173,17 @@ CAR_SETTINGS: dict[str, Any] = {
 }
 
 
-def treatment() -> LearnedQValues:
-    """Of a random doctor's experience; settings, and the seed, chosen among 0 to 9."""
-    agent = QLearning(
-        steps=20_000,
-        features=PATIENT,
-        gamma=0.98,
-        step=0.01,
-        half_life=5000,
-        epsilon=1.0,
-        checkpoints=5,
-        episodes=1,
-    )
-    return agent.learn(HIV(), seed=4)
+# Of a random doctor's experience; these, and the seed, chosen among 0 to 9.
+PATIENT_SETTINGS: dict[str, Any] = {
+    "steps": 20_000,
+    "features": PATIENT,
+    "gamma": 0.98,
+    "step": 0.01,
+    "half_life": 5000,
+    "epsilon": 1.0,
+    "checkpoints": 5,
+    "episodes": 1,
+}
 
 
 def tasks() -> Iterator[tuple[Task, LearnedQValues]]:
@@ -208,7 +207,7 @@ def tasks() -> Iterator[tuple[Task, LearnedQValues]]:
     # Ratios are at most (1/3) / 0.1: the cap caps nothing.
     off = replace(on, name=OFF, behavior=car.epsilon_greedy(0.3), target=uniform, weight_cap=3.4)
     yield off, car
-    ill = treatment()
+    ill = QLearning(**PATIENT_SETTINGS).learn(HIV(), seed=4)
     # Softmax gives the best of four actions at least 1/4: nor does this one.
     treated = Task(
         name=TREATED,
@@ -267,47 +266,14 @@ def dp_lsw(epsilon: float, constants: str) -> DPLSW:
     )
 
 
-# --- moments, once for all estimators ------------------------------------------------------------
-
-
-def trajectory_moments(task: Task, data: Trajectories) -> UnitMoments:
-    """What `unit_moments` gives for dense features and a trajectory each: a product for each."""
-    at = steps(data, task.target, task.features, task.gamma, task.weight_cap)
-    count, d = at.num_units, task.features.dimension
-    rewards = np.clip(at.rewards, *task.reward_range)
-    weighed, shared = at.phi * (at.shares * at.ratios)[:, None], at.phi * at.shares[:, None]
-    A, C, b = np.empty((count, d, d)), np.empty((count, d, d)), np.empty((count, d))
-    cuts = np.searchsorted(at.units, np.arange(count + 1))
-    for i, (first, last) in enumerate(pairwise(cuts.tolist())):
-        rows = slice(first, last)
-        A[i] = weighed[rows].T @ at.direction[rows]
-        C[i] = shared[rows].T @ at.phi[rows]
-        b[i] = rewards[rows] @ weighed[rows]
-    return UnitMoments(A.reshape(-1, d), b, None, C.reshape(-1, d), Unit.TRAJECTORY)
-
-
-def transform_moments(units: UnitMoments, change: Floats, dual: bool) -> UnitMoments:
-    """The moments of linearly changed features."""
-    n, d = units.b.shape
-    A = change @ units.A.reshape(n, d, d) @ change.T
-    transposed = C = None
-    if dual:
-        transposed = np.ascontiguousarray(A.transpose(0, 2, 1)).reshape(-1, d)
-        C = (change @ units.C.reshape(n, d, d) @ change.T).reshape(-1, d)
-    return UnitMoments(A.reshape(-1, d), units.b @ change.T, transposed, C, units.unit)
-
-
 # --- estimators ----------------------------------------------------------------------------------
 
 
 def private_gtd(task: Task, size: int, epsilon: float, factor: float, gram: Floats) -> PrivateGTD:
-    iterations, step, clip = GTD[task.name, size, epsilon]
+    iterations, step, clip = CHOSEN[task.name, size, epsilon].gtd
     return PrivateGTD(
-        task.features,
-        task.reward_range,
-        Budget(epsilon, DELTA),
-        gamma=task.gamma,
-        weight_cap=task.weight_cap,
+        **task.options(epsilon),
+        reward_range=task.reward_range,
         form=task.form,
         iterations=iterations,
         step=step * factor,
@@ -317,26 +283,17 @@ def private_gtd(task: Task, size: int, epsilon: float, factor: float, gram: Floa
 
 
 def gpope(task: Task, size: int, epsilon: float, kind: str) -> GPOPE:
-    certified, papers = GPOPE_STEPS[task.name, size, epsilon]
-    estimator = GPOPE if kind == "certified" else printed.GPOPE
-    return estimator(
-        task.features,
-        Budget(epsilon, DELTA),
-        clip=GPOPE_CLIP,
-        step=certified if kind == "certified" else papers,
-        gamma=task.gamma,
-        weight_cap=task.weight_cap,
-    )
+    certified, papers = CHOSEN[task.name, size, epsilon].gpope
+    if kind == "certified":
+        return GPOPE(**task.options(epsilon), clip=GPOPE_CLIP, step=certified)
+    return printed.GPOPE(**task.options(epsilon), clip=GPOPE_CLIP, step=papers)
 
 
 def private_lstd(task: Task, size: int, epsilon: float, gram: Floats) -> PrivateLSTD:
-    clip, weight = LSTD_CLIP[task.name, size, epsilon]
+    clip, weight = CHOSEN[task.name, size, epsilon].lstd
     return PrivateLSTD(
-        task.features,
-        task.reward_range,
-        Budget(epsilon, DELTA),
-        gamma=task.gamma,
-        weight_cap=task.weight_cap,
+        **task.options(epsilon),
+        reward_range=task.reward_range,
         clip=clip,
         matrix_weight=weight,
         precondition=gram,
@@ -344,16 +301,10 @@ def private_lstd(task: Task, size: int, epsilon: float, gram: Floats) -> Private
 
 
 def fit_private_lstd(judge: PrivateLSTD, units: UnitMoments, seed: int) -> Floats:
-    """theta, of changed features, as `PrivateLSTD.fit` computes it."""
-    assert judge.clip is not None
-    assert judge.matrix_weight is not None
-    d, n, clip, a = units.dimension, units.count, judge.clip, judge.matrix_weight
-    mechanism = GaussianMechanism.from_budget(1.0, judge.budget)
-    total = weighted_sum(units, a, clip_factors(units, a, clip))
-    released, _ = mechanism.release(total / clip, reproducible(seed))
-    noised = np.asarray(released * (clip / n), dtype=np.float64)
-    ridge = judge.ridge * d * (mechanism.std * clip / (a * n)) ** 2
-    return solve_ridge(noised[:d] / a, noised[d], ridge)
+    """The weights that `PrivateLSTD.fit` finds, from moments of changed features."""
+    factors = clip_factors(units, judge.weight, judge.bound)
+    sums = Sums(units.unit, units.count, weighted_sum(units, judge.weight, factors))
+    return np.asarray(judge.release(sums, session=PrivacySession(seed=seed)).weights)
 
 
 def lstd_weights(units: UnitMoments) -> Floats:
@@ -403,7 +354,7 @@ def error_table(task: Task, size: int, truth: Moments, gram: Floats) -> ErrorTab
         for kind in ("certified", "paper")
     ]
     for group, data in datasets(task, size, SEEDS):
-        units = trajectory_moments(task, data)
+        units, whitened = task.moments(data), task.moments(data, change)
         found = lstd_weights(units)
         for _ in group:
             table.add("zero weights", None, 1.0, np.zeros(units.dimension))
@@ -414,13 +365,13 @@ def error_table(task: Task, size: int, truth: Moments, gram: Floats) -> ErrorTab
             for of_seed in rollout:
                 for factor, weights in zip(factors, of_seed, strict=True):
                     table.add(name, epsilon, factor, weights)
-        whitened = transform_moments(units, change, task.form == "primal-dual")
         if task.name == ON:
             add_dp_lsw(table, discretise(data), group)
         for seed in group:
             for epsilon in EPSILONS:
-                theta = fit_private_lstd(private_lstd(task, size, epsilon, gram), whitened, seed)
-                table.add("PrivateLSTD", epsilon, 1.0, change.T @ theta)
+                judge_lstd = private_lstd(task, size, epsilon, gram)
+                found = fit_private_lstd(judge_lstd, whitened, seed)
+                table.add("PrivateLSTD", epsilon, 1.0, found)
             for (epsilon, factor), plan in plans.items():
                 theta = plan.run(whitened, reproducible(seed))
                 table.add("PrivateGTD", epsilon, factor, change.T @ theta)
@@ -494,10 +445,10 @@ def settings(
     if name.startswith("DP-LSW"):
         return {"cells": CELLS**2, "return_bound": dp_lsw(1.0, "published").return_bound}
     if name == "PrivateGTD":
-        iterations, step, clip = GTD[task.name, size, epsilon]
+        iterations, step, clip = CHOSEN[task.name, size, epsilon].gtd
         return {"iterations": iterations, "step": step * factor, "clip": clip, "form": task.form}
     if name == "PrivateLSTD":
-        clip_bound, weight = LSTD_CLIP[task.name, size, epsilon]
+        clip_bound, weight = CHOSEN[task.name, size, epsilon].lstd
         return {"clip": clip_bound, "matrix_weight": weight}
     judge = gpope(task, size, epsilon, name.removeprefix("GPOPE, "))
     return {
@@ -511,8 +462,8 @@ def settings(
 def differences(task: Task, data: Trajectories, gram: Floats) -> dict[str, float]:
     """Between the weights found here and by `fit`, relative to the largest weight."""
     size, seed = task.sizes[0], 0
-    units, change = trajectory_moments(task, data), whitening_matrix(task.features, gram)
-    whitened = transform_moments(units, change, task.form == "primal-dual")
+    change = whitening_matrix(task.features, gram)
+    units, whitened = task.moments(data), task.moments(data, change)
     gtd, lstd = private_gtd(task, size, 1.0, 1.0, gram), private_lstd(task, size, 1.0, gram)
     # Few iterations: what is compared is the arithmetic, and saddle points amplify rounding.
     estimator = replace(gpope(task, size, 1.0, "certified"), iterations=20)
@@ -527,7 +478,7 @@ def differences(task: Task, data: Trajectories, gram: Floats) -> dict[str, float
             estimator.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
         ),
         "PrivateLSTD": (
-            change.T @ fit_private_lstd(lstd, whitened, seed),
+            fit_private_lstd(lstd, whitened, seed),
             lstd.fit(data, task.target, session=PrivacySession(seed=seed)).weights,
         ),
         "PrivateGTD": (
