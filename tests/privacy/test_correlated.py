@@ -865,25 +865,27 @@ def test_rows_are_clipped_and_bad_ones_count_as_zero() -> None:
 
 
 @pytest.mark.parametrize("horizon", [pytest.param(1, marks=pytest.mark.slow), 67])
-def test_compiled_noise_equals_streamed_noise_step_by_step(horizon: int) -> None:
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_compiled_noise_equals_streamed_noise_step_by_step(kind: int, horizon: int) -> None:
     import jax
 
     from privrl.privacy.mechanisms import correlated_jax
 
+    def run(state: Any, z: Any) -> tuple[Any, jax.Array, jax.Array]:
+        last, found = jax.lax.scan(correlated_jax.advance, state, z)
+        return last, found, correlated_jax.next(last)[1]
+
     z = np.random.default_rng(0).standard_normal((horizon, 3))
-    for plan in plans(horizon, std=0.3):
-        stream = plan.start(fixed(z), 3)
-        expected = np.array([stream.noise().increment for _ in range(horizon)])
-        with jax.enable_x64(True):
-            state = correlated_jax.init(plan, secure().key(), 3)
-            last, found = jax.jit(lambda s, z: jax.lax.scan(correlated_jax.advance, s, z))(
-                state, 0.3 * z
-            )
-            _, beyond = correlated_jax.next(last)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
-        np.testing.assert_allclose(last.noise, expected.sum(axis=0), rtol=0, atol=1e-10)
-        assert np.all(np.isnan(beyond))
+    plan = plans(horizon, std=0.3)[kind]
+    stream = plan.start(fixed(z), 3)
+    expected = np.array([stream.noise().increment for _ in range(horizon)])
+    with jax.enable_x64(True):
+        state = correlated_jax.init(plan, secure().key(), 3)
+        last, found, beyond = jax.jit(run)(state, 0.3 * z)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(last.noise, expected.sum(axis=0), rtol=0, atol=1e-10)
+    assert np.all(np.isnan(beyond))
 
 
 @pytest.mark.parametrize(

@@ -192,12 +192,9 @@ class Ledger(LedgerChain):
             with self._transaction():
                 self._verify_new_entries()
                 if (new_run or run in self._new_runs) and run in self._totals.runs:
-                    raise InputError(
-                        f"The ledger has a run {run!r} already: give this one another name."
-                    )
-                if (
-                    now := self._query_due(run)
-                ) != due:  # somebody spent under the same name meanwhile
+                    raise _existing_run(run)
+                now = self._query_due(run)
+                if now != due:  # somebody spent under the same name meanwhile
                     self._check_certifiable(run, listed, place, delta, now)
                 if reward_radius is not None:
                     self._refuse_other_radius(reward_radius)
@@ -345,8 +342,7 @@ class Ledger(LedgerChain):
     def refuse_existing_run(self, run: str) -> None:
         """Refuse a name before anything is computed; that it is free counts only when it pays."""
         if self.has_run(run):
-            # The certificate is that of all entries of a run, and would cover the older ones too.
-            raise InputError(f"The ledger has a run {run!r} already: give this one another name.")
+            raise _existing_run(run)
 
     def expect_new_run(self, run: str) -> None:
         """From here on, refuse the first spend under this name if others have spent under it.
@@ -497,6 +493,11 @@ _CREATE_DUE_TABLE = (
     " (run TEXT NOT NULL, delta REAL NOT NULL, PRIMARY KEY (run, delta)) WITHOUT ROWID"
 )
 _MOST_REFILTERED = 1000  # different entries for which another filter is tried, to name it
+
+
+def _existing_run(run: str) -> InputError:
+    # A certificate is that of all entries of a run, and would cover the older ones too.
+    return InputError(f"The ledger has a run {run!r} already: give this one another name.")
 
 
 def _radius_note(radius: float) -> str:

@@ -9,6 +9,7 @@ result, and hence no certificate is ever made of it.
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -77,9 +78,9 @@ def _clones_delta(n: int, eps0: float, epsilon: float) -> float:
     )
     nearest = np.ceil((clones + 1) * ratio / (1.0 + ratio))
     gains = np.zeros(clones.size)
-    for threshold in (nearest - 1, nearest, nearest + 1):  # rounding may be off by one
-        one_more = binom.sf(threshold - 2, clones, 0.5)  # P(A + 1 >= threshold)
-        as_many = binom.sf(threshold - 1, clones, 0.5)  # P(A >= threshold)
+    # P(A + 1 >= threshold) and P(A >= threshold); `nearest` may be off by one through rounding.
+    tails = [binom.sf(nearest - below, clones, 0.5) for below in (3, 2, 1, 0)]
+    for one_more, as_many in pairwise(tails):
         p = weight * one_more + (1.0 - weight) * as_many
         q = (1.0 - weight) * one_more + weight * as_many
         gains = np.maximum(gains, p - math.exp(epsilon) * q)

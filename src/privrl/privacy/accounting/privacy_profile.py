@@ -61,12 +61,11 @@ def account(
 ) -> Account:
     """The epsilon of `events` at `delta`, and by which method."""
     delta = checks.probability("delta", delta)
-    listed, relation = as_events(events), Relation.parse(relation)
-    cases = worst_cases(listed, relation)
+    cases = worst_cases(as_events(events), Relation.parse(relation))
     found = [_account_case(tuple(case.items()), delta) for case in cases]
     worst = max(found, key=lambda item: item.epsilon)
     if math.isinf(worst.epsilon):
-        raise InputError(_infinite_message(listed, delta, worst.method))
+        raise InputError(_infinite_message(delta, worst.method))
     return worst
 
 
@@ -225,7 +224,7 @@ def largest_loss(case: Case) -> float:
     return sum((n * loss.largest for loss, n in case.items()), 0.0)
 
 
-def _infinite_message(events: tuple[Event, ...], delta: float, method: str) -> str:
+def _infinite_message(delta: float, method: str) -> str:
     if delta == 0.0:
         return "delta must be above 0: these events have no finite epsilon at delta 0."
     return (

@@ -344,21 +344,16 @@ def _digest(arrays: dict[str, AnyArray]) -> AnyArray:
 
 
 def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
+    damaged = InputError(f"{path} is not a whole, unedited state of a stream.")
+    arrays = files.read_npz(path, damaged)
     try:
-        content = files.read_bytes(path)
-    except OSError as error:
-        raise InputError(f"The state {path} cannot be read: {files.reason(error)}.") from None
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
         digest = arrays.pop("digest")
         if not np.array_equal(digest, _digest(arrays)):
             raise ValueError
         header: dict[str, Any] = files.parse_json(arrays["header"].tobytes())
         fits = (header["format"], header["plan"]) == (_FORMAT, asdict(plan))
-    # A damaged file makes the readers of zip, NumPy and JSON raise errors of a dozen kinds.
-    except Exception:
-        raise InputError(f"{path} is not a whole, unedited state of a stream.") from None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise damaged from None
     if not fits:
         raise InputError(f"The state {path} belongs to another plan than this one.")
     try:
@@ -382,6 +377,6 @@ def _load(plan: CorrelatedMechanism, path: Path) -> Stream:
         if within:
             fresh = source.normal(plan.std, (block - len(z), stream.dimension))
             stream._fill_block(np.concatenate([z, fresh]))
-    except Exception:
-        raise InputError(f"{path} is not a whole, unedited state of a stream.") from None
+    except Exception:  # what a generator's state may be, NumPy alone knows
+        raise damaged from None
     return stream
