@@ -290,7 +290,7 @@ def test_what_is_missing_is_asked_for_in_one_list(
         ([*REST, "--epsilon", "-1"], "privrl: --epsilon must be positive"),
         ([*REST, "--epsilon", "nan"], "privrl: --epsilon must be a number, not NaN"),
         ([*REST, "--public"], "Data declared --public has no --epsilon and --delta to spend"),
-        ([*REST, "--reward-range", "1,0"], "--reward-range must have the lowest first"),
+        ([*REST, "--reward-range", "1,0"], "--reward-range must go up"),
         ([*REST, "--updates", "0"], "--updates must be at least 1"),
         ([*REST, "--step", "0"], "step must be"),
         ([*REST, "--clip", "1e300"], "bound 1e+300 is too large"),

@@ -101,14 +101,17 @@ def test_no_row_is_looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ({"reward": "treatment"}, "column 'treatment' holds string, but it must hold numbers"),
         ({"reward": "prize"}, "no column 'prize'"),
         ({"nulls": "carry"}, "'outcome' may hold nulls, by its type"),
-        ({"reward_range": "1,0"}, "lowest first"),
+        ({"reward_range": "1,0"}, "reward_range must go up"),
         ({"delta": 0.0}, "delta above 0"),
         ({"estimators": "value,gtd", "grid": True}, "alone"),
         ({"invalid": "neutral"}, "people is needed with invalid='neutral'"),
         ({"invalid": "neutral", "people": 9, "state": "stay", "states": "a"}, "holds words"),
         ({"table": ("stays.csv",), "stream": True}, "for Parquet files"),
         ({"public": True, "epsilon": None, "delta": None, "stream": True}, "judged as a whole"),
-        ({"policy_source": "magic"}, "policy_source must be one of"),
+        (
+            {"policy_source": "magic"},
+            "policy_source must be 'independent', 'this-data' or 'unknown', not 'magic'",
+        ),
     ],
 )
 def test_problems_are_those_of_a_run(

@@ -35,9 +35,9 @@ def risk(
     privrl risk --samples=-3,1,1,2 --prospect rajabi2022
     privrl risk --page weights.html
     """
+    from privrl.core.spec import number
     from privrl.privacy import InputError
     from privrl.risk import Prospect, parse_prospect
-    from privrl.run.parsing import number
 
     name = "tversky-kahneman" if prospect is None else prospect
     who: Prospect = parse_prospect(name)

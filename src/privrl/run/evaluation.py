@@ -14,7 +14,7 @@ noise run instead.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from scipy.stats import qmc
 from privrl.core import checks
 from privrl.core.errors import InputError, option
 from privrl.core.progress import Progress, no_progress
+from privrl.core.spec import REQUIRED, Spec, with_default
 from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
 from privrl.data.assumptions import ESTIMATED, data_assumptions
 from privrl.data.policies import FunctionPolicy
@@ -45,7 +46,7 @@ from privrl.privacy.mechanisms import GaussianMechanism
 from privrl.privacy.promise import Budget
 from privrl.run import releasing
 from privrl.run.provenance import Provenance
-from privrl.run.specs.table import BehaviorSource, PolicySource
+from privrl.run.specs.table import BehaviorSource, EvaluateOptions, PolicySource
 from privrl.run.study import CurvePoint, Fact, Slice, Study
 
 ESTIMATORS = ("value", "gtd", "lstd")
@@ -75,49 +76,38 @@ class Gather(Protocol):
 
 
 @dataclass(frozen=True)
-class EvaluationSpec:
-    """What is asked, and what is public about the data: everything but the data itself."""
+class EvaluationSpec(Spec):
+    """What is asked, and what is public about the data: everything but the data itself.
 
-    reward_range: tuple[float, float]
-    """What any reward could be."""
+    Its fields are options of `privrl evaluate`, which `EvaluateOptions` declares, as Python has
+    them: a `Budget` for epsilon and delta (None for data declared public), features in place of
+    their name, an array of start states, the share of each estimator.
+    """
 
-    weight_cap: float
-    """No trajectory's product of ratios counts for more."""
-
+    reward_range: tuple[float, float] = with_default(EvaluateOptions, "reward_range", REQUIRED)
+    weight_cap: float = with_default(EvaluateOptions, "weight_cap", REQUIRED)
     budget: Budget | None = None
-    """What may be spent; None for data declared public."""
-
-    horizon: int | None = None
-    """How many steps count; needed unless gamma is below 1."""
-
-    gamma: float = 1.0
-    """The discount factor."""
-
-    largest_ratio: float | None = None
-    """What a product of ratios can be at most, if the policies say so."""
-
-    level: float = 0.95
-    """Nominal level of the intervals."""
-
-    grid: bool = False
-    """Discrete noise on integer sums for the value: no assumption on arithmetic."""
-
-    estimators: Mapping[str, float] = field(default_factory=lambda: {"value": 1.0})
-    """Which of `value`, `gtd` and `lstd`, and the share of the budget (of mu squared) of each."""
-
-    features: Features | None = None
-    """Of states, for `gtd` and `lstd`."""
-
-    start: Any = None
-    """Public states that trajectories start from, for the estimates of `gtd` and `lstd`."""
-
-    return_bound: float | None = None
-    """How large a return could be, for `gtd`; see `PrivateGTD`."""
-
-    return_range: tuple[float, float] | None = None
-    """What any return could be, if that is less than `reward_range` allows: rewards at the end."""
+    horizon: int | None = with_default(EvaluateOptions, "horizon", None)
+    gamma: float = with_default(EvaluateOptions, "gamma", 1.0)
+    largest_ratio: float | None = with_default(EvaluateOptions, "largest_ratio", None)
+    level: float = with_default(EvaluateOptions, "level", 0.95)
+    grid: bool = with_default(EvaluateOptions, "grid", False)
+    estimators: Mapping[str, float] = with_default(
+        EvaluateOptions, "estimators", lambda: {"value": 1.0}
+    )
+    features: Features | None = with_default(EvaluateOptions, "features", None)
+    start: Any = with_default(EvaluateOptions, "start", None)
+    return_bound: float | None = with_default(EvaluateOptions, "return_bound", None)
+    return_range: tuple[float, float] | None = with_default(EvaluateOptions, "return_range", None)
+    public: bool = with_default(EvaluateOptions, "public", False)
+    policy_source: PolicySource | None = with_default(EvaluateOptions, "policy_source", None)
+    behavior_source: BehaviorSource | None = with_default(EvaluateOptions, "behavior_source", None)
+    title: str | None = with_default(EvaluateOptions, "title", None)
+    target_name: str | None = with_default(EvaluateOptions, "target_name", None)
+    behavior_name: str | None = with_default(EvaluateOptions, "behavior_name", None)
 
     def __post_init__(self) -> None:
+        self.check_fields()
         if not isinstance(self.estimators, Mapping) or not self.estimators:
             raise InputError("must name at least one of value, gtd and lstd.", field="estimators")
         for name, share in self.estimators.items():
@@ -131,8 +121,6 @@ class EvaluationSpec:
             remedy += "), or how many states there are (" + option("num_states") + ")."
             problem = "features are needed to estimate the value of states"
             raise InputError(problem, remedy=remedy)
-        if self.return_bound is not None:
-            checks.positive("return_bound", self.return_bound)
         if self.grid and len(self.estimators) > 1:
             raise InputError("grid noise is for the estimator value alone.")
         if self.features is not None and (len(self.estimators) > 1 or self.budget is None):
@@ -228,15 +216,9 @@ def evaluate(
     question: EvaluationSpec,
     *,
     behavior: Policy | None = None,
-    title: str = "Private policy evaluation",
-    target_name: str = "new policy",
-    behavior_name: str = "as logged",
     facts: tuple[Fact, ...] = (),
     notes: tuple[str, ...] = (),
     command: str = "",
-    public: bool = False,
-    policy_source: PolicySource | None = None,
-    behavior_source: BehaviorSource | None = None,
     tables: Iterable[Path] = (),
     ledger: Ledger | None = None,
     run: str | None = None,
@@ -247,12 +229,14 @@ def evaluate(
     tried: Callable[[Study], object] = lambda _: None,
     gather: Gather = gather_sums,
     progress: Progress = no_progress,
+    **options: Any,
 ) -> Study:
     """Answer `question` about `data`; `behavior` is used for the curve alone.
 
-    `policy_source` and `behavior_source` are the caller's word on where the policy and the
-    probabilities come from (`privrl.run.provenance`); `tables` are the files of the data, by which
-    a policy that was learned from them is known.
+    `options` are fields of the question that are to have other values than it has: `public=True`,
+    `title="..."`. Among them `policy_source` and `behavior_source` are the caller's word on where
+    the policy and the probabilities come from (`privrl.run.provenance`); `tables` are the files of
+    the data, by which a policy that was learned from them is known.
 
     With a `folder`, the key of the noise is kept there before anything is paid, with `about`, which
     is JSON of the caller's, until `privrl.report.folder.write_run` has written the study. If the
@@ -263,6 +247,8 @@ def evaluate(
     `tried` is called before anything is paid, with a study of placeholder figures: whoever renders
     studies, or replaces something in them, tries that there, and may refuse.
     """
+    labels = replace(question, **options)
+    public = labels.public
     if public != (question.budget is None):
         raise InputError(
             "Data declared public has no budget to spend."
@@ -280,8 +266,8 @@ def evaluate(
     told = Provenance.of(
         policy,
         data.paths if isinstance(data, TrajectoryStream) else tables,
-        policy_source,
-        behavior_source,
+        labels.policy_source,
+        labels.behavior_source,
         fitted=ESTIMATED in data_assumptions(data),
     )
     if off:
@@ -294,12 +280,12 @@ def evaluate(
         if keeping.seed is not None and not public:
             said = (*said, _SEEDED)
         return Study(
-            title=title,
+            title=labels.title or "Private policy evaluation",
             results=results,
             certificate=certificate,
             facts=facts,
-            target_name=target_name,
-            behavior_name=behavior_name,
+            target_name=labels.target_name or "new policy",
+            behavior_name=labels.behavior_name or "as logged",
             curve=curve[0],
             curve_people=curve[1],
             slices=_slices(results, question.features),

@@ -1,90 +1,46 @@
-"""Options of an evaluation as the command line has them, wherever they were given, checked."""
+"""Options of an evaluation that are text with a form of its own: what they say."""
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from privrl.core.errors import InputError
-from privrl.data.columns import Invalid
+from privrl.core.spec import number
 from privrl.run.evaluation import ESTIMATORS
-from privrl.run.parsing import check_not_empty, number, positive_integer
-from privrl.run.provenance import Provenance
 
-_LISTS = ("state", "action", "next_state", "states", "actions", "start")
-_FLAGS = ("public", "grid", "sort", "stream")
 # What names a column, or several.
 COLUMNS = (
     *("trajectory", "time", "user", "state", "action", "reward", "behavior_prob", "target_prob"),
     *("terminated", "truncated", "next_state"),
 )
 
-# About this one run rather than about the question, so that no file can hold them.
-_COMMAND_ONLY = ("config", "json", "ledger", "name", "out", "ray", "resume", "seed")
-
-
-def check_names_of_options(given: Iterable[str], known: Sequence[str]) -> None:
-    """Every name is that of an option that a configuration may hold."""
-    for name in given:
-        if name in _COMMAND_ONLY:
-            raise InputError(f"belongs on the command line: say --{name} there.", field=name)
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"There is no option {name!r}.{hint}")
-
 
 def option_value(name: str, value: Any) -> Any:
-    """A configuration's value as the command line would have it."""
-    if name == "table":
-        return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
-    if name in _LISTS:
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            parts = [parts]
-        parts = [
-            ":".join(map(str, part)) if isinstance(part, list | tuple) else str(part)
-            for part in parts
-        ]
-        return tuple(part.strip() for part in parts)
-    if name in _FLAGS:
-        if not isinstance(value, bool):
-            raise InputError(f"must be true or false, not {value!r}.", field=name)
-        return value
-    if name in ("num_states", "num_actions", "horizon", "people"):
-        return positive_integer(name, value)
-    if name in (
-        "epsilon",
-        "delta",
-        "gamma",
-        "weight_cap",
-        "largest_ratio",
-        "level",
-        "return_bound",
-    ):
-        return number(name, value)
-    if name in ("reward_range", "return_range") and isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    if name == "state_range" and isinstance(value, list | tuple):
-        return ",".join(":".join(map(str, one)) for one in value)
-    if name == "estimators" and isinstance(value, Mapping):
-        return ",".join(f"{key}:{share}" for key, share in value.items())
-    if name == "estimators" and isinstance(value, list | tuple):
-        return ",".join(map(str, value))
+    """What a configuration file has in a form of its own, as it would be typed."""
+    listed = isinstance(value, list | tuple)
+    if name == "table" and not listed:
+        return (str(value),)  # a comma is part of its name
     if name in ("terminated", "truncated") and isinstance(value, bool):
         return str(value).lower()
+    if name == "start" and listed:
+        return [":".join(map(str, x)) if isinstance(x, list | tuple) else x for x in value]
     if name == "nulls" and isinstance(value, Mapping):
         value = ",".join(f"{key}={rule}" for key, rule in value.items())
-    if not isinstance(value, str):
-        raise InputError(f"must be text, not {value!r}.", field=name)
-    check_not_empty(name, value)
-    if name == "nulls":
-        null_rules(value)
-    if name in ("policy_source", "behavior_source"):
-        said: Any = {name.removesuffix("_source"): value}
-        Provenance(**said)
-    if name == "invalid" and value not in get_args(Invalid):
-        raise InputError(f"must be refuse or neutral, not {value!r}.", field="invalid")
+    if name == "nulls" and isinstance(value, str):
+        null_rules(value)  # refuses what is none
+    if name == "estimators" and (listed or isinstance(value, Mapping)):
+        shares = value if isinstance(value, Mapping) else {}
+        return ",".join(f"{one}:{shares[one]}" if one in shares else str(one) for one in value)
     return value
+
+
+def as_typed(value: Any) -> str:
+    """An option's value as it would be typed."""
+    if not isinstance(value, tuple):
+        return str(value)
+    ends = (
+        int(x) if isinstance(x, float) and x.is_integer() and abs(x) < 1e15 else x for x in value
+    )
+    return ",".join(map(str, ends))
 
 
 def null_rules(text: str) -> dict[str, str]:

@@ -9,16 +9,18 @@ gap.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from privrl.control.feature_names import parse_bounds
 from privrl.core.errors import InputError, option
 from privrl.core.progress import Progress, no_progress
 from privrl.core.questions import Question, ask
+from privrl.core.spec import find_option, number
 from privrl.data import (
     Features,
     Fourier,
@@ -39,7 +41,7 @@ from privrl.run.evaluation import EvaluationSpec, Gather, evaluate
 from privrl.run.facts import public_facts
 from privrl.run.option_values import (
     COLUMNS,
-    check_names_of_options,
+    as_typed,
     estimator_shares,
     flag_or_name,
     null_rules,
@@ -47,7 +49,8 @@ from privrl.run.option_values import (
     parse_codes,
     scalar_or_list,
 )
-from privrl.run.parsing import box, number, pair, positive_integer, read_config
+from privrl.run.parsing import positive_integer
+from privrl.run.specs.base import COMMAND_ONLY, over_config
 from privrl.run.specs.table import EvaluateOptions
 from privrl.run.study import Study
 from privrl.run.table_files import (
@@ -129,15 +132,14 @@ class Request(EvaluateOptions):
     @classmethod
     def of(cls, words: Mapping[str, Any], config: str | Path | None = None) -> "Request":
         """What was said on the command line, over what the configuration file says."""
-        given = {} if config is None else read_config(config)
-        # By identity: 0 is something to say, and equals False.
-        given |= {
-            name: value
-            for name, value in words.items()
-            if value is not None and value is not False and value != ()
-        }
-        check_names_of_options(given, [*cls.options()])
-        return cls(**{n: option_value(n, v) for n, v in given.items()}, said=tuple(given))
+        given = over_config({n: v for n, v in words.items() if v != ()}, config)
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in COMMAND_ONLY:
+                raise InputError(f"belongs on the command line: say --{name} there.", field=name)
+            one = find_option(cls.options(), name, "evaluate")
+            found[name] = one.read(option_value(name, value))
+        return cls(**found, said=tuple(given))
 
     # --- the data ---------------------------------------------------------------------------------
 
@@ -347,7 +349,6 @@ class Request(EvaluateOptions):
         reward_range = (0.0, 1.0) if unbounded else self.parse_reward_range()
         gamma = 1.0 if self.gamma is None else self.gamma
         assert weight_cap is not None
-        return_range = self.return_range
         features = self.state_features(policy)
         if features is not None and self.features is None and self.estimators is None:
             # Whoever did not ask for values of states goes without, where they cost too much.
@@ -366,13 +367,14 @@ class Request(EvaluateOptions):
             features=features,
             start=self._start(policy, features),
             return_bound=self.return_bound,
-            return_range=None if return_range is None else pair("return_range", return_range),
+            return_range=self.return_range,
         )
 
     def parse_reward_range(self) -> tuple[float, float]:
         """What any reward could be."""
         ask(self.unanswered("reward_range"))
-        return pair("reward_range", self.reward_range)
+        assert self.reward_range is not None
+        return self.reward_range
 
     def budget(self) -> Budget | None:
         """The privacy budget; None for public data."""
@@ -402,7 +404,7 @@ class Request(EvaluateOptions):
                     field="state_range",
                 )
             return None
-        low, high = box(self.state_range, len(self.state or ()))
+        low, high = parse_bounds(self.state_range, len(self.state or ()))
         degree = positive_integer("The order of features", order or "2")
         if kind in ("", "polynomial"):
             return Polynomial(degree, low, high)
@@ -551,11 +553,9 @@ class Request(EvaluateOptions):
     def command(self) -> str:
         """The command line that asks the same again."""
         words = ["privrl", "evaluate", *map(str, self.table)]
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name in ("table", "said") or value is None or value is False:
-                continue
-            words.append("--" + one.name.replace("_", "-"))
-            if value is not True:
-                words.append(",".join(value) if isinstance(value, tuple) else f"{value}")
+        for name, one in self.options().items():
+            value = getattr(self, name)
+            # By identity: 0 is something to say, and equals False.
+            if name != "table" and value is not None and value is not False:
+                words += [one.flag] if value is True else [one.flag, as_typed(value)]
         return shlex.join(words)

@@ -24,7 +24,7 @@ from privrl.core.spec import Option, Spec, find_option, option
 from privrl.run.parsing import read_config
 
 # About this one run rather than about what is learned, so that no file can hold them.
-_COMMAND_ONLY = ("config", "json", "ledger", "logs", "name", "out", "ray", "resume", "seed")
+COMMAND_ONLY = ("config", "json", "ledger", "logs", "name", "out", "ray", "resume", "seed")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Task(Spec):
                 continue
             if name in cls.REFUSED:
                 raise InputError(cls.REFUSED[name], field=name)
-            if name in _COMMAND_ONLY:
+            if name in COMMAND_ONLY:
                 raise InputError(f"belongs on the command line: say --{name} there.", field=name)
             if name in cls.INSTEAD:
                 raise InputError(

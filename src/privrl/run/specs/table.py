@@ -32,11 +32,13 @@ class TableOptions(Spec):
     actions: tuple[str, ...] | None = option("What actions can be, in the policy's order.")
     num_states: int | None = option("How many states there can be.")
     num_actions: int | None = option("How many actions there can be.")
-    reward_range: str | None = option("What any reward could be, such as 0,1.")
+    reward_range: tuple[float, float] | None = option("What any reward could be, such as 0,1.")
     nulls: str | None = option(
         "refuse (default), carry (states), or by column: state=carry,reward=0,p=refuse."
     )
-    invalid: str | None = option("Values that are not valid: refuse (default), or neutral.")
+    invalid: Literal["refuse", "neutral"] | None = option(
+        "What becomes of values that are not valid.", shown="refuse"
+    )
     people: int | None = option(
         "How many people there are (trajectories, without --user): with neutral."
     )
@@ -58,29 +60,29 @@ class EvaluateOptions(Options, TableOptions):
     """
 
     public: bool = option("The data is public: no noise is added.", False)
-    gamma: float | None = option("Discount factor; default: 1.")
+    gamma: float | None = option("Discount factor.", low=0, high=1, shown="1")
     policy: str | None = option("The policy to judge: a policy.json.")
     behavior_prob: str | None = option("Column: the probability of the action taken.")
     behavior: str | None = option("The policy that was followed, instead: a policy.json.")
     target_prob: str | None = option("Column, instead of --policy: its probabilities.")
-    return_range: str | None = option("What any sum of rewards could be, if that is less.")
-    horizon: int | None = option("How many steps count.")
-    weight_cap: float | None = option("Cap on importance weights.")
-    largest_ratio: float | None = option("What the policies' ratio can be at most.")
-    level: float | None = option("Confidence of the intervals; default: 0.95.")
-    state_range: str | None = option("What states could be, such as 30:200,40:140.")
+    return_range: tuple[float, float] | None = option(
+        "What any sum of rewards could be, if that is less."
+    )
+    horizon: int | None = option("How many steps count; needed unless gamma is below 1.")
+    weight_cap: float | None = option("Cap on importance weights.", above=0)
+    largest_ratio: float | None = option("What the policies' ratio can be at most.", above=0)
+    level: float | None = option("Confidence of the intervals.", above=0, below=1, shown="0.95")
+    state_range: str | None = option("What states could be, such as 30:200,40:140.", ranges=True)
     features: str | None = option("polynomial:2, fourier:3 or table, for values of states.")
     start: tuple[str, ...] | None = option("Known start states, such as 90:70,80:75.")
-    estimators: str | None = option("value, gtd, lstd, with shares: value:3,gtd:1.")
-    return_bound: float | None = option("How large a return could be, for gtd.")
+    estimators: str | None = option(
+        "value, gtd, lstd, with shares of the budget (of mu squared): value:3,gtd:1."
+    )
+    return_bound: float | None = option("How large a return could be, for gtd.", above=0)
     grid: bool = option("Integer noise: nothing assumed of arithmetic.", False)
     stream: bool = option("Read in parts, if larger than memory; gtd makes one pass.", False)
-    policy_source: PolicySource | None = option(
-        "Learned from these people? independent, this-data or unknown."
-    )
-    behavior_source: BehaviorSource | None = option(
-        "Of its probabilities: logged, estimated, known-protocol or unknown."
-    )
+    policy_source: PolicySource | None = option("Was the policy learned from these people?")
+    behavior_source: BehaviorSource | None = option("Where the logged probabilities come from.")
     title: str | None = option("The report's title.")
     target_name: str | None = option("What to call the policy.")
     behavior_name: str | None = option("What to call the old way.")
