@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import privrl
+from privrl.control.q_specs import LoggedQSpec
 from privrl.core.spec import Spec
 from privrl.run.evaluation import EvaluationSpec
 from privrl.run.runners.base import runner_of
@@ -62,11 +63,11 @@ def count(options: Iterable[str], classes: Iterable[type]) -> dict[str, list[str
 def commands() -> Mapping[str, dict[str, list[str]]]:
     """By command: the classes that declare each of its options."""
     shared = RunOptions.options()
-    found = {
-        "evaluate": count(
-            [*EvaluateOptions.options(), *shared], [EvaluateOptions, EvaluationSpec, RunOptions]
-        )
-    }
+    asked = [*EvaluateOptions.options(), *shared]
+    own = count(asked, [EvaluateOptions, EvaluationSpec, RunOptions])
+    # What a table's options refer to, where they declare none themselves.
+    referred = count(asked, [LoggedQSpec])
+    found = {"evaluate": {name: places or referred[name] for name, places in own.items()}}
     for learner in LEARNERS:
         task, runner = spec_of(learner), runner_of(learner)
         within = [

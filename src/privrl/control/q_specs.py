@@ -262,11 +262,13 @@ class LoggedQSpec(Spec):
     """The settings of Q-learning from logged trajectories; see `logged_q`."""
 
     # What is public about the table comes with the table (`TableOptions`) on the command line.
-    num_actions: int = option("How many actions there are.", REQUIRED, python=True)
-    reward_range: tuple[float, float] = option("What any reward could be.", REQUIRED, python=True)
+    num_actions: int = option("How many actions there can be.", REQUIRED, python=True)
+    reward_range: tuple[float, float] = option(
+        "What any reward could be, such as 0,1.", REQUIRED, python=True
+    )
     budget: "Budget | None" = option("for each person", budget=True)
     features: "Features | Network | str | None" = option(FEATURES_HELP, kind=str, shown="table")
-    num_states: int | None = option("How many states there are, for a table.", python=True)
+    num_states: int | None = option("How many states there can be.", python=True)
     gamma: float = option("Discount factor.", 0.95, low=0, high=1)
     updates: int = option("Gradient steps T; more of them need more noise in each.", 100)
     step: float = option("Learning rate; for a table, about the number of states.", 2.0, above=0)

@@ -28,23 +28,6 @@ COMMAND_ONLY = ("config", "json", "ledger", "logs", "name", "out", "ray", "resum
 
 
 @dataclass(frozen=True)
-class Options(Spec):
-    """Options that everything private has; None where they are not set."""
-
-    epsilon: float | None = option("Privacy budget epsilon.", above=0)
-    delta: float | None = option("Failure probability delta.", low=0, below=1)
-    public: bool = option("Nobody is there to protect: returns may be shown.", False)
-    gamma: float | None = option("Discount factor.", low=0, high=1)
-    said: tuple[str, ...] = field(default=(), compare=False)
-    """The names of the options that were set."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options that were set, in JSON's own types."""
-        given = {name: getattr(self, name) for name in self.said}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
-
-
-@dataclass(frozen=True)
 class Task(Spec):
     """Options that every learner's command has; None where they are not set."""
 

@@ -1,12 +1,12 @@
 """The options about a table of logged decisions, and those of the commands that read one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from privrl.control.q_specs import LoggedQSpec
-from privrl.core.spec import Spec, option
-from privrl.run.specs.base import Options, Task
+from privrl.core.spec import Spec, option, with_default
+from privrl.run.specs.base import Task
 
 PolicySource = Literal["independent", "this-data", "unknown"]
 BehaviorSource = Literal["logged", "estimated", "known-protocol", "unknown"]
@@ -30,9 +30,11 @@ class TableOptions(Spec):
     next_state: tuple[str, ...] | None = option("Columns: the state after the step.")
     states: tuple[str, ...] | None = option("What states can be, by commas.")
     actions: tuple[str, ...] | None = option("What actions can be, in the policy's order.")
-    num_states: int | None = option("How many states there can be.")
-    num_actions: int | None = option("How many actions there can be.")
-    reward_range: tuple[float, float] | None = option("What any reward could be, such as 0,1.")
+    num_states: int | None = with_default(LoggedQSpec, "num_states", None, python=False)
+    num_actions: int | None = with_default(LoggedQSpec, "num_actions", None, python=False)
+    reward_range: tuple[float, float] | None = with_default(
+        LoggedQSpec, "reward_range", None, python=False
+    )
     nulls: str | None = option(
         "refuse (default), carry (states), or by column: state=carry,reward=0,p=refuse."
     )
@@ -46,7 +48,7 @@ class TableOptions(Spec):
 
 
 @dataclass(frozen=True)
-class EvaluateOptions(Options, TableOptions):
+class EvaluateOptions(TableOptions):
     """The value of a policy from a table of logged decisions, with differential privacy.
 
     Say what you have, and follow the answers: what is missing is asked for. The run's folder gets
@@ -59,6 +61,8 @@ class EvaluateOptions(Options, TableOptions):
       --reward r --behavior-prob p --reward-range 0,1 --horizon 20 --weight-cap 10
     """
 
+    epsilon: float | None = option("Privacy budget epsilon, for each person.", above=0)
+    delta: float | None = option("Failure probability delta.", low=0, below=1)
     public: bool = option("The data is public: no noise is added.", False)
     gamma: float | None = option("Discount factor.", low=0, high=1, shown="1")
     policy: str | None = option("The policy to judge: a policy.json.")
@@ -86,6 +90,13 @@ class EvaluateOptions(Options, TableOptions):
     title: str | None = option("The report's title.")
     target_name: str | None = option("What to call the policy.")
     behavior_name: str | None = option("What to call the old way.")
+    said: tuple[str, ...] = field(default=(), compare=False)
+    """The names of the options that were set."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options that were set, in JSON's own types."""
+        given = {name: getattr(self, name) for name in self.said}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ class LoggedQTask(Task, TableOptions):
       --epsilon 1 --delta 1e-6 --out runs/dose
     """
 
-    public: bool = option("The data is public: no noise is added.", False)
+    public: bool = with_default(Task, "public", False, help="The data is public; add no noise.")
 
     learner: ClassVar[str] = "logged-q"
     SPEC: ClassVar[type[Spec]] = LoggedQSpec
