@@ -21,12 +21,20 @@ import pytest
 # spends most of its time waiting for the others: up to twenty times as long for small matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Before JAX is imported, which a conftest.py further down may do: it reads these once. Workers and
+# the processes that tests start have them too.
+_COMPILED = Path(__file__).resolve().parent.parent / ".pytest_cache" / "compiled"
+_COMPILED = Path(os.environ.get("PRIVRL_TEST_CACHE", _COMPILED))
+_COMPILED.mkdir(parents=True, exist_ok=True)
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED.resolve()))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
 _MUTATED = ExitStack()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is collected, so that tests import what was mutated."""
-    _share_compiled_programs(config.rootpath)
     name = os.environ.get("PRIVRL_MUTANT")
     if name:
         from hypothesis import Phase, settings
@@ -37,15 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.register_profile("mutant", phases=[Phase.explicit, Phase.generate])
         settings.load_profile("mutant")
         _MUTATED.enter_context(MUTANTS[name].apply())
-
-
-def _share_compiled_programs(root: Path) -> None:
-    """By the environment, which workers and the processes of tests have too; JAX reads it once."""
-    place = Path(os.environ.get("PRIVRL_TEST_CACHE", root / ".pytest_cache" / "compiled"))
-    place.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(place.resolve()))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers

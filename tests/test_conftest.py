@@ -75,6 +75,10 @@ def test_other_runs_try_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_programs_are_shared_with_processes_of_tests() -> None:
+    import jax
+
+    own: Any = jax.config
+    assert own.jax_compilation_cache_dir == os.environ["JAX_COMPILATION_CACHE_DIR"]
     code = "import jax; print(jax.config.jax_compilation_cache_dir)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == os.environ["JAX_COMPILATION_CACHE_DIR"]

@@ -5,12 +5,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from privrl.run import training
+
+@pytest.fixture(autouse=True)
+def _compiled_quickly(compiled_quickly: None) -> None:
+    """Here programs are played for an instant; slow tests compile what users run."""
 
 
 @pytest.fixture
 def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Makes the next run stop when it is asked for the so-manieth time."""
+    from privrl.run import training
 
     def soon(count: int) -> None:
         @contextmanager
