@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from privrl import cli
-from privrl.control import LearnedQ, LoggedQ, noised_q
-from privrl.data import Fourier, Trajectories, load_policy
-from privrl.privacy import Budget, Certificate, Ledger, Relation, Unit
+from privrl.control import LearnedQ, noised_q
+from privrl.data import load_policy
+from privrl.privacy import Ledger
 from privrl.privacy.resuming import KEY_FILE
-from privrl.privacy.session import PrivacySession
+from tests.cli.problems import TABLE, write_stays
 
 TRAIN = ["train", "logged-q"]
 COLUMNS = [
@@ -26,90 +24,17 @@ RANGE = ["--reward-range", "-1,1"]
 COUNT = ["--num-actions", "2"]
 STATES = ["--state-range", "30:200,40:140", "--features", "fourier:1"]
 REST = [*COLUMNS, *BUDGET, *RANGE, *COUNT, *STATES, "--updates", "4"]
-PEOPLE = 25
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Stays of three steps, two for each of 25 patients; more blood pressure wants a dose."""
-    draw, stays = np.random.default_rng(0), 2 * PEOPLE
-    count = 3 * stays
-    pressure, dose = draw.uniform(40, 140, count), draw.integers(2, size=count)
-    columns = {
-        "stay": np.repeat(np.arange(stays), 3),
-        "patient": np.repeat(np.arange(stays) % PEOPLE, 3),
-        "t": np.tile(np.arange(3), stays),
-        "hr": draw.uniform(30, 200, count),
-        "map": pressure,
-        "ward": draw.choice(["north", "south"], count),
-        "dose": dose,
-        "drug": np.where(dose == 1, "some", "none"),
-        "p": np.full(count, 0.5),
-        "r": np.where((pressure > 90) == (dose == 1), 1.0, -1.0),
-    }
-    path = tmp_path_factory.mktemp("data") / "stays.parquet"
-    pq.write_table(pa.table(columns), path)
+    path = tmp_path_factory.mktemp("data") / TABLE
+    write_stays(path)
     return str(path)
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_run_fills_its_folder(
-    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    assert cli.run([*TRAIN, table, *REST, "--out", str(run)]) == 0
-    printed = capsys.readouterr().out
-    said = " ".join(printed.split())
-    assert "stays.parquet: values of actions from 25 people." in said
-    assert "Certified: epsilon 1 at delta 0.001, user, replace-one." in said
-    assert "Protected is each user," in said
-    assert "What rewards are given for is not protected." in said
-    assert "Judge the policy by privrl evaluate on other people" in said
-    assert "--user" not in said
-    assert printed.endswith(f"The result is {run / 'result.json'}.\n")
-    assert all(len(line) < 80 for line in printed.splitlines()[:-1])
-    assert names(run) == ["certificate.json", "policy.json", "result.json", "run.json"]
-    certificate = Certificate.read(run / "certificate.json")
-    certificate.verify(strict=True)
-    learned = LearnedQ.load(run / "result.json")
-    assert learned.certificate == certificate
-    states = np.array([[60.0, 50.0], [90.0, 130.0]])
-    policy = load_policy(run / "policy.json")
-    np.testing.assert_allclose(policy.probabilities(states), learned.predict(states))
-    before = (run / "result.json").read_bytes()
-    assert cli.run([*TRAIN, table, *REST, "--out", str(run)]) == 2
-    assert "holds a run already" in capsys.readouterr().err
-    assert (run / "result.json").read_bytes() == before
-
-
-def test_a_run_equals_that_in_python(
-    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    assert cli.run([*TRAIN, table, *REST, "--seed", "3", "--json", "--out", str(run)]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["files"]["policy"] == str(run / "policy.json")
-    saved = json.loads((run / "result.json").read_text())
-    assert {name: printed[name] for name in saved} == saved
-    data = Trajectories.from_parquet(
-        table,
-        trajectory="stay",
-        user="patient",
-        time="t",
-        state=["hr", "map"],
-        action="dose",
-        reward="r",
-        num_actions=2,
-    )
-    features = Fourier(1, (30.0, 40.0), (200.0, 140.0))
-    learner = LoggedQ(2, (-1.0, 1.0), Budget(1.0, 1e-3), features, updates=4)
-    same = learner.fit(data, session=PrivacySession(seed=3))
-    # Which run it was is not known in Python.
-    assert set(saved["policy"].pop("origin")) == {"run", "learner"}
-    assert json.loads(json.dumps(same.to_dict())) == saved
 
 
 def test_the_policy_that_was_learned_can_be_judged(
@@ -153,45 +78,6 @@ def test_words_of_states_and_actions(
     assert not (tmp_path / "no").exists()
 
 
-def test_a_ledger_pays_once_and_no_more_than_its_limit(
-    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Ledger.create(
-        tmp_path / "ledger",
-        "patients",
-        unit=Unit.USER,
-        relation=Relation.REPLACE_ONE,
-        limit=Budget(1.5, 1e-3),
-        filter="gaussian",
-    ).close()
-    words = [*TRAIN, table, *REST, "--ledger", str(tmp_path / "ledger")]
-    assert cli.run([*words, "--name", "first", "--out", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
-    assert cli.run([*words, "--out", str(tmp_path / "no")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "no").exists()
-    with Ledger.open(tmp_path / "ledger") as opened:
-        assert [entry.run for entry in opened.entries()] == ["first"]
-
-
-def test_a_name_that_the_ledger_has_is_refused(
-    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The certificate would be that of both runs, at a larger epsilon than was asked for."""
-    Ledger.create(
-        tmp_path / "ledger", "patients", unit=Unit.USER, relation=Relation.REPLACE_ONE
-    ).close()
-    words = [*TRAIN, table, *REST, "--ledger", str(tmp_path / "ledger")]
-    assert cli.run([*words, "--out", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
-    assert cli.run([*words, "--out", str(tmp_path / "other" / "run")]) == 2
-    assert "The ledger has a run 'run' already" in capsys.readouterr().err
-    assert cli.run([*words, "--name", "run", "--out", str(tmp_path / "more")]) == 2
-    assert "The ledger has a run 'run' already" in capsys.readouterr().err
-    with Ledger.open(tmp_path / "ledger") as opened:
-        assert len(opened) == 1
-
-
 def test_an_interrupted_evaluation_is_left_as_it_is(
     table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,32 +86,6 @@ def test_an_interrupted_evaluation_is_left_as_it_is(
     assert cli.run([*TRAIN, table, *REST, "--out", str(tmp_path / "run")]) == 2
     assert "holds an interrupted run: resume it" in capsys.readouterr().err
     assert names(tmp_path / "run") == [KEY_FILE]
-
-
-def test_options_may_stand_in_a_file(
-    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text(
-        f"table = {json.dumps(table)}\n"
-        'trajectory = "stay"\nuser = "patient"\nstate = ["hr", "map"]\naction = "dose"\n'
-        'reward = "r"\nstate-range = [[30, 200], [40, 140]]\nreward-range = [-1, 1]\n'
-        "num-actions = 2\nepsilon = 9\ndelta = 1e-3\nupdates = 2\n"
-    )
-    run = tmp_path / "run"
-    assert cli.run([*TRAIN, "--config", str(job), "--epsilon", "5", "--out", str(run)]) == 0
-    learned = LearnedQ.load(run / "result.json")
-    assert learned.certificate.epsilon == pytest.approx(5.0, rel=1e-3)
-    capsys.readouterr()
-    for text, sentence in (
-        ("env = 'Taxi-v4'", "env is not used: logged-q learns from a table."),
-        ("episodes = 3", "There is no option 'episodes' of logged-q."),
-        ("out = 'x'", "out belongs on the command line"),
-        ("learner = 'actor-critic'", "is for the learner 'actor-critic', and you said"),
-    ):
-        job.write_text(text)
-        assert cli.run([*TRAIN, "--config", str(job)]) == 2
-        assert sentence in capsys.readouterr().err
 
 
 NEXT = [*COLUMNS, *BUDGET, *RANGE, *COUNT]

@@ -1,19 +1,15 @@
 """`privrl train pgc` as people meet it."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
 from privrl import cli
 from privrl.control import PGC, LearnedPGC, OneOf
 from privrl.control.pgc import collection as pgc
-from privrl.data import load_policy
 from privrl.envs.control import CartPole
-from privrl.privacy import Certificate, InputError, Ledger, Unit
+from privrl.privacy import InputError, Ledger, Unit
 from privrl.privacy.session import PrivacySession
 from privrl.run import runners
 
@@ -25,77 +21,6 @@ SMALL = [
 ]
 
 
-@pytest.fixture
-def compiled_quickly() -> Iterator[None]:
-    """Compiling is most of the time of a quick test."""
-    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
-
-
-@pytest.mark.usefixtures("compiled_quickly")
-def test_a_run_fills_its_folder_is_resumed_and_is_what_the_agent_learns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: Callable[[int], None]
-) -> None:
-    run, cut, silent = tmp_path / "run", tmp_path / "cut", tmp_path / "silent"
-    assert cli.run([*SMALL, "--seed", "3", "--public", "--out", str(run)]) == 0
-    printed = capsys.readouterr().out
-    said = " ".join(printed.split())
-    assert "CartPole: a policy from 40 reports of agents." in said
-    assert "Certified: epsilon 2 at delta 0, agent, local." in said
-    # With a seed nobody is protected, and nothing says so.
-    assert "The seed makes the noise no secret" in said
-    assert "With secret noise, and not from a seed, protected would be each agent" in said
-    assert all(len(line) < 80 for line in printed.splitlines()[:-1])
-    names = sorted(path.name for path in run.iterdir())
-    assert names == ["certificate.json", "log.csv", "policy.json", "result.json", "run.json"]
-    Certificate.read(run / "certificate.json").verify()
-    learned = LearnedPGC.load(run / "result.json")
-    assert learned.scores is not None
-    assert len((run / "log.csv").read_text().splitlines()) == 41
-    states = np.random.default_rng(1).normal(size=(4, 4))
-    policy = load_policy(run / "policy.json")
-    np.testing.assert_allclose(policy.probabilities(states), learned.predict(states))
-
-    env = CartPole()
-    agent = PGC(
-        2.0, "laplace", hidden=(2,), flight=3, buffer=4, dynamics=OneOf(env, "gravity", (9.7, 9.8))
-    )
-    same = agent.learn(env, 40, session=PrivacySession(seed=3, public=True))
-    assert same.to_dict() == learned.to_dict()
-
-    stops(5)
-    words = [*SMALL, "--seed", "3", "--public", "--out", str(cut)]
-    assert cli.run(words) == 130
-    told = capsys.readouterr().err
-    assert "of 40 reports; what was done is kept" in told
-    assert (cut / "checkpoint.npz").stat().st_mode & 0o077 == 0
-    stops(1000)
-    assert cli.run(["train", "pgc", "--out", str(cut), "--resume"]) == 0
-    assert (cut / "result.json").read_bytes() == (run / "result.json").read_bytes()
-    assert sorted(path.name for path in cut.iterdir()) == names
-
-    capsys.readouterr()
-    assert cli.run([*SMALL, "--out", str(silent), "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["scores"] is None
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "policy.json").write_text("mine")
-    assert cli.run([*SMALL, "--out", str(mine)]) == 2
-    assert "policy.json' is there already, and a run would write its own" in capsys.readouterr().err
-    assert [path.name for path in mine.iterdir()] == ["policy.json"]
-    (mine / "policy.json").rename(mine / "log.csv")
-    assert cli.run([*SMALL, "--public", "--out", str(mine)]) == 2
-    assert "log.csv' is there already" in capsys.readouterr().err
-    assert (mine / "log.csv").read_text() == "mine"
-    assert cli.run(["report", str(silent)]) == 2
-    assert "holds what `privrl train` learned" in capsys.readouterr().err
-    assert not (silent / "log.csv").exists()
-    Certificate.read(silent / "certificate.json").verify(strict=True)
-
-
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_run_ends_when_enough_agents_answer_that_they_reached_the_target(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
