@@ -358,9 +358,23 @@ def test_monotone_in_noise_count_and_rate(build: Callable[..., Event]) -> None:
     assert epsilon(build(2.0, 20, 0.05), 1e-6, RO) > base
 
 
-@settings(max_examples=25, deadline=None)
-@given(replace_one_events(), counts, st.sampled_from([1e-8, 1e-5, 0.01]))
+TARGETS = st.sampled_from([1e-8, 1e-5, 0.01])
+
+
+@settings(max_examples=12, deadline=None)
+@given(replace_one_events(), counts, TARGETS)
 def test_delta_is_the_inverse_of_epsilon(event: Event, times: int, target: float) -> None:
+    assert_inverse(event, times, target)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(replace_one_events(), counts, TARGETS)
+def test_delta_is_the_inverse_of_epsilon_often(event: Event, times: int, target: float) -> None:
+    assert_inverse(event, times, target)
+
+
+def assert_inverse(event: Event, times: int, target: float) -> None:
     events = Repeated(event, times)
     try:
         found = epsilon(events, target, RO)

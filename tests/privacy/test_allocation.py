@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ WEIGHTS = np.exp(-(GRID**2) / 2) * (GRID[1] - GRID[0]) / math.sqrt(2 * math.pi)
     st.lists(LEVELS, min_size=4, max_size=4),
     st.floats(-1.5, 1.5),
     st.sampled_from([0.7, 1.5]),
-    st.floats(-2.0, 2.0),
+    st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 2.0]),
 )
 def test_no_adaptive_contributions_lose_more(
     first: list[float], second: list[float], threshold: float, std: float, eps: float
@@ -134,7 +135,10 @@ def test_no_adaptive_contributions_lose_more(
     late = ratio(v2[:, None], GRID[None, :]) - gamma * ratio(u2[:, None], GRID[None, :])
     lost = float(WEIGHTS @ np.maximum(early[:, None] + late, 0.0) @ WEIGHTS) / 2
     # The trapezoidal rule on this grid is within 2e-4 of a function with a kink.
-    assert lost <= allocation.replace_delta(1 / std, 2, eps) + 2e-4
+    assert lost <= replace_delta(1 / std, 2, eps) + 2e-4
+
+
+replace_delta = cache(allocation.replace_delta)
 
 
 @settings(max_examples=40, deadline=None)
