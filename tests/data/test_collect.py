@@ -79,29 +79,38 @@ def lawful(data: Trajectories, policy: Tabular, limit: int) -> None:
 POLICY = Tabular(np.linspace([0.2, 0.8], [0.6, 0.4], 10))
 
 
+@pytest.fixture(scope="module")
+def whole() -> Trajectories:
+    """Many episodes, for several tests; compiled as those are."""
+    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
+    try:
+        return collect(Rollout(), POLICY, 3072, jax.random.key(0))
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.usefixtures("compiled_quickly")
 class TestCompiled:
-    def test_rollout(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        whole = collect(Rollout(), POLICY, 200, jax.random.key(0))
+    def test_rollout(self, whole: Trajectories, monkeypatch: pytest.MonkeyPatch) -> None:
         lawful(whole, POLICY, 30)
-        assert whole.num_trajectories == 200
+        assert whole.num_trajectories == 3072
         assert whole.terminated.any()
         assert whole.truncated.any()
         assert whole.behavior.source == "recorded"
         assert (whole.num_states, whole.num_actions) == (10, 2)
         # Segments and portions are only a matter of memory.
         monkeypatch.setattr("privrl.data.collection.SEGMENT", 7)
-        monkeypatch.setattr("privrl.data.collection.REPLICAS", 64)
-        same(whole, collect(Rollout(), POLICY, 200, jax.random.key(0)))
-        other = collect(Rollout(), POLICY, 200, jax.random.key(1))
+        monkeypatch.setattr("privrl.data.collection.REPLICAS", 1024)
+        same(whole, collect(Rollout(), POLICY, 3072, jax.random.key(0)))
+        other = collect(Rollout(), POLICY, 3072, jax.random.key(1))
         assert other.rewards.tolist() != whole.rewards.tolist()
 
-    def test_frequencies(self) -> None:
+    def test_frequencies(self, whole: Trajectories) -> None:
         """Actions come as often as the policy says, moves as often as the environment does."""
-        data = collect(Rollout(), POLICY, 3000, 3)
-        seen = data.states == 0
-        chosen = data.actions[seen]
+        seen = whole.states == 0
+        chosen = whole.actions[seen]
         assert abs(chosen.mean() - 0.8) < 0.02
-        nexts = data.transitions().next_states[seen]
+        nexts = whole.transitions().next_states[seen]
         assert abs(nexts[chosen == 1].mean() - 0.75) < 0.02
 
     def test_limits(self) -> None:

@@ -22,6 +22,8 @@ from privrl.data import (
 )
 from privrl.privacy import InputError
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 LOW, HIGH = [-1.0, 30.0], [2.5, 200.0]
 DRAW = np.random.default_rng(5)
 LAYERS = (

@@ -24,6 +24,10 @@ Rng = np.random.Generator
 Case = tuple[Any, dict[str, Any], str | None, int | None]
 
 PER_CLASS = 200
+# Quick tests take the first quarter of what slow ones do.
+shares = pytest.mark.parametrize(
+    "share", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["quarter", "whole"]
+)
 
 
 def put(source: Any, column: str, row: int, value: object, kind: Any = None) -> Any:
@@ -338,11 +342,14 @@ def assert_one_sentence(text: str) -> None:
     assert 15 < len(text) < 400, text
 
 
+@shares
 @pytest.mark.parametrize("malformed", MALFORMED, ids=lambda f: f.__name__)
-def test_malformed_tables(malformed: Callable[[Rng, Any], Case], tmp_path: Path) -> None:
+def test_malformed_tables(
+    malformed: Callable[[Rng, Any], Case], share: int, tmp_path: Path
+) -> None:
     rng = np.random.default_rng(MALFORMED.index(malformed))
     pool = [t for t in (table(rng, users=4, longest=5) for _ in range(20)) if inner(t).size]
-    for round_ in range(PER_CLASS):
+    for round_ in range(PER_CLASS // share):
         source, columns, column, row = malformed(rng, pool[round_ % len(pool)])
         # Cut into batches at random, so that the bad row may be the first or last of one.
         cut = int(rng.choice([1, 3, 6, 100], p=[0.1, 0.2, 0.2, 0.5]))
@@ -373,7 +380,8 @@ def test_unbroken_tables_are_taken() -> None:
             assert Trajectories.from_table(good, **columns).num_steps == good.num_rows
 
 
-def test_broken_files(tmp_path: Path) -> None:
+@shares
+def test_broken_files(share: int, tmp_path: Path) -> None:
     """1,600 Parquet files cut short or overwritten, and 1,600 with a few bytes changed.
 
     A changed byte may sit where nothing is read; then what is loaded must be what was written.
@@ -384,7 +392,7 @@ def test_broken_files(tmp_path: Path) -> None:
     names = good.to_parquet(path)
     whole = path.read_bytes()
     refused = 0
-    for _ in range(800):
+    for _ in range(800 // share):
         end = int(rng.integers(len(whole)))
         path.write_bytes(whole[:end])
         with pytest.raises(InputError) as caught:
@@ -395,7 +403,7 @@ def test_broken_files(tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             Trajectories.from_parquet(path, **names)
         assert_one_sentence(str(caught.value))
-    for _ in range(1600):
+    for _ in range(1600 // share):
         content = bytearray(whole)
         # Values and their headers, which checksums guard; the footer describes them unguarded.
         for place in rng.integers(4, len(whole) * 2 // 3, int(rng.integers(1, 4))):
@@ -408,7 +416,7 @@ def test_broken_files(tmp_path: Path) -> None:
             refused += 1
         else:
             same(good, loaded)
-    assert refused > 800
+    assert refused > 800 // share
 
 
 def test_broken_text(tmp_path: Path) -> None:
@@ -443,7 +451,8 @@ def test_broken_text(tmp_path: Path) -> None:
         Trajectories.from_csv(path, **COLUMNS)
 
 
-def test_broken_descriptions(tmp_path: Path) -> None:
+@shares
+def test_broken_descriptions(share: int, tmp_path: Path) -> None:
     """The footer, which nothing guards: whatever is changed in it, there is no traceback."""
     rng = np.random.default_rng(8)
     path = tmp_path / "broken.parquet"
@@ -451,7 +460,7 @@ def test_broken_descriptions(tmp_path: Path) -> None:
     whole = path.read_bytes()
     begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     refused = 0
-    for _ in range(800):
+    for _ in range(800 // share):
         content = bytearray(whole)
         for place in rng.integers(begin, len(whole), int(rng.integers(1, 4))):
             content[place] ^= int(rng.integers(1, 256))
@@ -461,7 +470,7 @@ def test_broken_descriptions(tmp_path: Path) -> None:
         except InputError as error:
             assert_one_sentence(str(error).replace(str(path), "file"))
             refused += 1
-    assert refused > 500
+    assert refused > 500 // share
 
 
 # --- a second opinion ----------------------------------------------------------------------------
@@ -565,11 +574,12 @@ def poisoned(rng: Rng) -> Any:
         return None  # cells of several kinds do not make a column
 
 
-def test_against_a_slow_reader() -> None:
+@shares
+def test_against_a_slow_reader(share: int) -> None:
     """2,000 tables, good and bad: what is accepted, and as what, agrees with plain Python."""
     rng = np.random.default_rng(11)
     accepted = refused = 0
-    while accepted + refused < 2000:
+    while accepted + refused < 2000 // share:
         source = poisoned(rng)
         if source is None:
             continue
@@ -604,7 +614,7 @@ def test_against_a_slow_reader() -> None:
         assert np.asarray(found.behavior_probs).tolist() == [float(p) for p in expected["p"]]
         ends = [bool(d) for d in np.array(expected["d"])[found.offsets[1:] - 1]]
         assert found.terminated.tolist() == ends
-    assert min(accepted, refused) > 400, (accepted, refused)
+    assert min(accepted, refused) > 400 // share, (accepted, refused)
 
 
 def test_there_are_ten_thousand() -> None:

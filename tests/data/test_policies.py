@@ -40,6 +40,8 @@ from privrl.data.policy_json import schema
 from privrl.privacy import InputError
 from tests.statistics import FALSE_ALARM
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 RNG = np.random.default_rng(0)
 BOX = Fourier(2, [0, 0], [1, 1])
 DISCRETE: dict[str, Policy] = {

@@ -7,17 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
-import duckdb
 import jax.numpy as jnp
-import minari
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from gymnasium import spaces
 
 from privrl.data import FunctionPolicy, Tabular, Trajectories, stream_parquet
 from privrl.data.readers.assembly import ColumnBuffer
@@ -214,11 +209,17 @@ class TestReaders:
 
     @pytest.mark.parametrize("library", ["pandas", "polars", "duckdb", "reader", "categories"])
     def test_other_tables(self, source: Any, columns: dict[str, Any], library: str) -> None:
+        import pandas as pd
+
         frame = pd.DataFrame({n: source.column(n).to_pylist() for n in source.column_names})
         given: Any = frame
         if library == "polars":
+            import polars as pl
+
             given = pl.from_arrow(source)
         elif library == "duckdb":
+            import duckdb
+
             given = duckdb.from_arrow(source)
         elif library == "reader":
             given = source.to_reader(5)
@@ -227,6 +228,8 @@ class TestReaders:
         same(Trajectories.from_table(source, **columns), Trajectories.from_table(given, **columns))
 
     def test_categories_of_polars(self, source: Any) -> None:
+        import polars as pl
+
         expected = Trajectories.from_table(source, **DISCRETE)
         frame = pl.DataFrame(pl.from_arrow(source))
         for kind in (pl.Categorical, pl.Enum(["none", "low", "high"])):
@@ -235,6 +238,8 @@ class TestReaders:
 
     def test_a_library_that_fails(self) -> None:
         """What goes wrong in a lazy query is said without the cell that its library quotes."""
+        import duckdb
+
         query = "select 1::hugeint i, 0 s, 1 a, cast(x as int) r from (values ('7'), ('{}')) v(x)"
         given: dict[str, Any] = {
             "trajectory": "i", "state": "s", "action": "a", "reward": "r"
@@ -247,6 +252,8 @@ class TestReaders:
 
     def test_own_table(self, source: Any, columns: dict[str, Any]) -> None:
         """What is handed out through the Arrow interface can be taken in again."""
+        import polars as pl
+
         data = Trajectories.from_table(source, **columns)
         same(data, Trajectories.from_table(data, **data.column_names))
         assert pl.DataFrame(data).height == data.num_steps
@@ -309,6 +316,9 @@ class TestReaders:
 
     @pytest.mark.filterwarnings("ignore::UserWarning:minari")
     def test_minari(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        import minari
+        from gymnasium import spaces
+
         monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
         rng = np.random.default_rng(0)
         episodes = []
@@ -354,6 +364,8 @@ class TestReaders:
             Trajectories.from_minari(3)
 
     def test_timestamps(self) -> None:
+        import pandas as pd
+
         stamps = pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-01"], utc=True)
         frame = pd.DataFrame({"i": [1, 1, 2], "t": stamps, "s": 0, "a": 0, "r": 1.0})
         given: dict[str, Any] = {
@@ -520,6 +532,8 @@ class TestReaders:
 
     def test_memory_is_not_shared(self) -> None:
         """What was checked stays so, whatever happens to the arrays or the frame it came from."""
+        import pandas as pd
+
         r, final = np.zeros(3), np.zeros((3, 1))
         states = np.zeros((3, 1))
         data = Trajectories.from_arrays(states, [0] * 3, r, lengths=[1, 1, 1], final_states=final)

@@ -30,6 +30,9 @@ from privrl.privacy import InputError
 from tests.envs.probes import Clock, Fuse
 from tests.statistics import follows_discrete
 
+# Compiling takes longer than running.
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 ALL: list[Environment[Any, Any]] = [
     Chain(),
     MDP100(),
@@ -131,7 +134,12 @@ def test_rollouts_compile_and_vectorise(env: Environment[Any, Any]) -> None:
     assert not np.array_equal(firsts[0], firsts[1])
 
 
-@pytest.mark.parametrize("env", ALL, ids=name)
+@pytest.mark.parametrize(
+    "env",
+    # Thousands of operations one by one are slow.
+    [pytest.param(e, marks=pytest.mark.slow) if isinstance(e, HIV) else e for e in ALL],
+    ids=name,
+)
 def test_compiled_equals_eager(env: Environment[Any, Any]) -> None:
     compiled = jax.jit(env.step)
     state, _ = env.reset(KEY)
@@ -142,7 +150,7 @@ def test_compiled_equals_eager(env: Environment[Any, Any]) -> None:
         for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(slow), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
         if isinstance(env, HIV):
-            break  # thousands of operations one by one
+            break
 
 
 @pytest.mark.parametrize("env", [Chain(), CartPole()], ids=name)

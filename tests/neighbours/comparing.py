@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
@@ -82,14 +83,23 @@ def compare(usual: Outcome, other: Outcome, stance: Stance, folder: Path) -> Com
 
 
 def _left_behind(usual: Outcome, refusal: Outcome) -> Iterator[Difference]:
-    """A refusal is one sentence; nothing was printed, written or paid."""
-    if refusal.out:
+    """A refusal is one sentence; nothing else was printed, and nothing written or paid."""
+    if refusal.out and not _repeats(refusal.out, refusal.err):
         yield Difference("stdout of a refusal", False, refusal.out[:80])
     if not re.fullmatch(r"privrl: [^\n]+\.\n", refusal.err):
         yield Difference("stderr of a refusal", False, refusal.err[:200])
     for name, (_, content) in refusal.files.items():
         if name != "people.ledger" or _entries(content) != 0:
             yield Difference(f"{name} of a refusal", False)
+
+
+def _repeats(out: str, err: str) -> bool:
+    """Whether stdout has, as --json asks, the sentence of stderr as the one error of a document."""
+    if not out.startswith("{"):
+        return False
+    told = json.loads(out)
+    said = f"privrl: {told['error']['message']}\n"
+    return list(told) == ["error"] and said == err
 
 
 def _entries(ledger: bytes) -> int:
@@ -156,6 +166,7 @@ def _in_file(
         yield Difference(name, False, "bytes")
 
 
+@lru_cache(maxsize=4)  # that of the usual table is compared with many
 def _rendered(study: bytes, folder: Path) -> bytes:
     """The report that `privrl report` makes of a study."""
     place = folder / "rendered"

@@ -75,6 +75,23 @@ def compared(
         yield Pair(command, replacement, True, found.verdict, first, allowed)
 
 
+def spread(
+    command: Command, among: Iterable[Command], listed: list[Replacement], turn: int
+) -> list[Replacement]:
+    """Two of the short list that move every sum, and a quarter of the others.
+
+    Commands that see a replacement take turns at it, so each falls to one of four of them.
+    """
+    chosen = [one for one in listed if one.name in ("a single row", "rewards of 1e308")]
+    for number, one in enumerate(listed):
+        seers = [c.name for c in among if applies(c, one) and one in few(c, listed)]
+        if command.name in seers and one not in chosen:
+            place, shares = seers.index(command.name), min(4, len(seers))
+            if place % shares == (number + turn) % shares:
+                chosen.append(one)
+    return chosen
+
+
 def few(command: Command, listed: list[Replacement]) -> list[Replacement]:
     """Those of the short list with which a command is run that takes long."""
     kept = ("a single row", "rewards of 1e308", "the least probability", "null in r", "nan in hr")

@@ -22,10 +22,10 @@ from privrl.report.page import write
 from privrl.run import request
 from tests.neighbours.commands import commands
 from tests.neighbours.comparing import compare
-from tests.neighbours.hunting import Pair, applies, compared, few, replayed
+from tests.neighbours.hunting import Pair, applies, compared, few, replayed, spread
 from tests.neighbours.known import unheard_of
 from tests.neighbours.running import Command, Stance, run, stances, thresholds
-from tests.neighbours.tables import CHOSEN, people, quick, replacements
+from tests.neighbours.tables import CHOSEN, Replacement, people, quick, replacements
 
 COMMANDS = {one.name: one for one in commands()}
 QUICK = [name for name, one in COMMANDS.items() if one.quick]
@@ -36,21 +36,44 @@ def problems(pairs: list[Pair]) -> str:
     return "\n".join(pair.problem for pair in pairs if pair.problem)
 
 
+def short_list(name: str, stance: Stance, shared: bool) -> list[Replacement]:
+    """One of each kind; if they are shared out, those of them that fall to this command."""
+    if not shared:
+        return few(COMMANDS[name], quick())
+    among = [COMMANDS[one] for one in QUICK]
+    return spread(COMMANDS[name], among, quick(), turn=stances().index(stance))
+
+
+# Quick tests share out the kinds of replacements among commands; slow ones try each with each.
+NAMED = pytest.mark.parametrize(
+    ("name", "shared"),
+    [(name, True) for name in QUICK]
+    + [
+        pytest.param(name, False, marks=pytest.mark.slow)
+        for name in [*QUICK, "evaluate --stream --sort"]
+    ],
+)
+
+
+@NAMED
 @pytest.mark.parametrize("stance", stances())
-@pytest.mark.parametrize("name", QUICK)
-def test_nothing_but_figures_differs(name: str, stance: Stance, tmp_path: Path) -> None:
-    command = COMMANDS[name]
-    pairs = list(compared(command, few(command, quick()), stance, tmp_path))
+def test_nothing_but_figures_differs(
+    name: str, stance: Stance, shared: bool, tmp_path: Path
+) -> None:
+    chosen = short_list(name, stance, shared)
+    pairs = list(compared(COMMANDS[name], chosen, stance, tmp_path))
     assert not problems(pairs)
     # Figures do differ, or nothing would be compared.
     assert {pair.verdict for pair in pairs} & {"figures", "closed"}
 
 
+@NAMED
 @pytest.mark.parametrize("stance", stances())
-@pytest.mark.parametrize("name", QUICK)
-def test_no_sum_moves_by_more_than_is_paid_for(name: str, stance: Stance, tmp_path: Path) -> None:
-    command = COMMANDS[name]
-    pairs = list(replayed(command, few(command, quick()), stance, tmp_path))
+def test_no_sum_moves_by_more_than_is_paid_for(
+    name: str, stance: Stance, shared: bool, tmp_path: Path
+) -> None:
+    chosen = short_list(name, stance, shared)
+    pairs = list(replayed(COMMANDS[name], chosen, stance, tmp_path))
     assert not problems(pairs)
     assert any(pair.moved > 0.1 for pair in pairs) or (stance == "neutral" and not pairs)
 
@@ -88,6 +111,12 @@ def test_no_sum_moves_further_from_extreme_people(
     listed = [one for one in replacements() if not one.moves]
     pairs = list(replayed(COMMANDS[name], listed, stance, tmp_path, first))
     assert [p.problem for p in pairs if p.finding and p.known is None] == []
+
+
+def test_every_kind_of_replacement_falls_to_some_command() -> None:
+    for stance in stances():
+        chosen = {one.name for name in QUICK for one in short_list(name, stance, shared=True)}
+        assert chosen == {one.name for one in quick()}
 
 
 def test_names_are_those_of_something() -> None:

@@ -240,18 +240,15 @@ def test_derivatives_against_differences(who: Prospect) -> None:
         return np.array([(f(at + 1e-6 * e) - f(at - 1e-6 * e)) / 2e-6 for e in np.eye(len(at))])
 
     with jax.enable_x64(True):
-        given = jax.grad(lambda x: who.of_samples(x))(jnp.asarray(y))
+        given = jax.jit(jax.grad(who.of_samples))(jnp.asarray(y))
         assert_allclose(given, measured(who.of_samples, y), rtol=1e-6, atol=1e-9)
-        outcome, prob = jax.grad(who.of_distribution, (0, 1))(jnp.asarray(y), jnp.asarray(p))
+        outcome, prob = jax.jit(jax.grad(who.of_distribution, (0, 1)))(y, p)
         assert_allclose(outcome, measured(lambda x: who.of_distribution(x, p), y), atol=1e-6)
 
-        def along(q: Any) -> float:
-            with jax.enable_x64(True):
-                return float(who.of_distribution(jnp.asarray(y), jnp.asarray(q)))
-
+        along = jax.jit(lambda q: who.of_distribution(jnp.asarray(y), q))
         # Their sum is not checked in JAX, so that one can be moved alone.
         assert_allclose(prob, measured(along, p), rtol=1e-5, atol=1e-6)
-        at_reference = jax.grad(who.of_samples)(jnp.full(3, who.utility.reference))
+        at_reference = jax.jit(jax.grad(who.of_samples))(jnp.full(4, who.utility.reference))
     assert np.all(np.isfinite(at_reference))
 
 

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from privrl.data.policies import Policy
 
 
+_BY_ROW = ("states", "actions", "rewards", "behavior_probs", "target_probs", "times")
+_BY_TRAJECTORY = ("trajectory_ids", "terminated", "truncated", "users", "final_states")
+
+
 @dataclass(frozen=True)
 class Note:
     """Something a reader of any result from this data should know."""
@@ -275,22 +279,15 @@ class Trajectories:
             raise IndexError(f"There are {len(self)} trajectories, so there is no {which}.")
         which = int(which) % len(self)
         rows = slice(int(self.offsets[which]), int(self.offsets[which + 1]))
-
-        def part(column: AnyArray | None) -> AnyArray | None:
-            return None if column is None else column[rows]
-
+        columns = {name: getattr(self, name) for name in _BY_ROW}
+        parts: Any = {name: None if one is None else one[rows] for name, one in columns.items()}
         return Trajectory(
             id=self.trajectory_ids[which],
             user=None if self.users is None else self.users[which],
-            states=self.states[rows],
-            actions=self.actions[rows],
-            rewards=self.rewards[rows],
-            behavior_probs=part(self.behavior_probs),
-            target_probs=part(self.target_probs),
-            times=part(self.times),
             terminated=bool(self.terminated[which]),
             truncated=bool(self.truncated[which]),
             final_state=None if self.final_states is None else self.final_states[which],
+            **parts,
         )
 
     def take(self, positions: Any) -> "Trajectories":
@@ -313,12 +310,10 @@ class Trajectories:
             rows = slice(int(self.offsets[chosen[0]]), int(self.offsets[chosen[-1] + 1]))
         else:
             rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
-        by_row = ("states", "actions", "rewards", "behavior_probs", "target_probs", "times")
-        by_trajectory = ("trajectory_ids", "terminated", "truncated", "users", "final_states")
-        changed = {name: getattr(self, name) for name in (*by_row, *by_trajectory)}
+        changed = {name: getattr(self, name) for name in (*_BY_ROW, *_BY_TRAJECTORY)}
         for name, column in changed.items():
             if column is not None:
-                changed[name] = column[rows] if name in by_row else column[chosen]
+                changed[name] = column[rows] if name in _BY_ROW else column[chosen]
         return replace(self, offsets=offsets, **changed)
 
     def by_user(self) -> Iterator[tuple[Any, "Trajectories"]]:

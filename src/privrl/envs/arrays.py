@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 
@@ -41,6 +42,29 @@ def flag(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"must be true or false, not {value!r}.", field=name)
     return bool(value)
+
+
+def share(name: str, value: object) -> float:
+    """A number from 0 to 1, ends included."""
+    converted = checks.number(name, value)
+    if not 0.0 <= converted <= 1.0:
+        raise InputError(f"must be from 0 to 1, not {converted:g}.", field=name)
+    return converted
+
+
+def finite(name: str, value: object) -> float:
+    """A finite number."""
+    converted = checks.number(name, value)
+    if not np.isfinite(converted):
+        raise InputError("must be finite.", field=name)
+    return converted
+
+
+def choice(name: str, value: object, *options: str) -> None:
+    """Refuse what is none of the two words."""
+    if value not in options:
+        said = " or ".join(map(repr, options))
+        raise InputError(f"must be {said}, not {value!r}.", field=name)
 
 
 def distributions(name: str, value: Any) -> Floats:

@@ -17,7 +17,7 @@ Numbers are 32-bit, or 64-bit under `jax.enable_x64(True)`; the flag is the call
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -92,6 +92,10 @@ class Environment(ABC, Generic[Inner, Params]):
         """What to call it in messages."""
         return type(self).__name__
 
+    def __post_init__(self) -> None:
+        if self.step_limit is not None:
+            checks.count("step_limit", self.step_limit)
+
     # --- what each environment says ---------------------------------------------------------------
 
     @property
@@ -122,8 +126,9 @@ class Environment(ABC, Generic[Inner, Params]):
     ) -> tuple[Inner, jax.Array, jax.Array]:
         """The next inner state, the reward, and whether the episode terminates."""
 
-    @abstractmethod
-    def _observe(self, inner: Inner, params: Params) -> jax.Array: ...
+    def _observe(self, inner: Inner, params: Params) -> jax.Array:
+        """What is seen of the inner state: all of it, by default."""
+        return cast(jax.Array, inner)
 
     @abstractmethod
     def render(
@@ -297,6 +302,11 @@ class Transitions(NamedTuple):
     truncated: Any
 
 
+def _transition(observation: jax.Array, action: jax.Array, after: Step[Any]) -> Transitions:
+    ends = after.terminated, after.truncated
+    return Transitions(observation, action, after.reward, after.final_observation, *ends)
+
+
 class Episodes(NamedTuple):
     """Transitions of shape (episodes, steps), and which of them happened before the end."""
 
@@ -357,15 +367,7 @@ def rollout(
         policy_key, draw, first = drawn
         action = _check_action(policy(policy_key, now.observation))
         after = _auto_reset(env._advance(draw, now.state, action, given), first)
-        row = Transitions(
-            now.observation,
-            action,
-            after.reward,
-            after.final_observation,
-            after.terminated,
-            after.truncated,
-        )
-        return Carry(after.state, after.observation), row
+        return Carry(after.state, after.observation), _transition(now.observation, action, after)
 
     return lax.scan(body, begun, (policy_keys, draws, fresh))
 
@@ -396,14 +398,7 @@ def episodes(
             policy_key, draw = drawn
             action = _check_action(policy(policy_key, carry.observation))
             after = env._advance(draw, carry.state, action, given)
-            row = Transitions(
-                carry.observation,
-                action,
-                after.reward,
-                after.observation,
-                after.terminated,
-                after.truncated,
-            )
+            row = _transition(carry.observation, action, after)
             still = alive & ~(after.terminated | after.truncated)
             return (Carry(after.state, after.observation), still), (row, alive)
 

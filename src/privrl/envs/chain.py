@@ -25,13 +25,6 @@ def _line(position: int, length: int) -> str:
     return "\n".join([*lines, f"state {position} of {length}"])
 
 
-def _prob(name: str, value: object) -> float:
-    converted = checks.number(name, value)
-    if not 0.0 <= converted <= 1.0:
-        raise InputError(f"must be from 0 to 1, not {converted:g}.", field=name)
-    return converted
-
-
 def _length(states: object) -> int:
     size = checks.count("states", states)
     if size < 2:
@@ -61,10 +54,9 @@ class Chain(TabularMDP):
 
     def __post_init__(self) -> None:
         _length(self.states)
-        _prob("stay", self.stay)
+        arrays.share("stay", self.stay)
         arrays.flag("start_at_end", self.start_at_end)
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
+        super().__post_init__()
 
     def _build(self) -> Tables:
         n, end = self.states, self.states - 1
@@ -112,15 +104,12 @@ class MDP100(TabularMDP):
 
     def __post_init__(self) -> None:
         _length(self.states)
-        _prob("advance", self.advance)
-        _prob("stay", self.stay)
-        for name in ("step_reward", "end_reward"):
-            if not np.isfinite(checks.number(name, getattr(self, name))):
-                raise InputError("must be finite.", field=name)
-        if self.start not in ("first", "uniform"):
-            raise InputError(f"must be 'first' or 'uniform', not {self.start!r}.", field="start")
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
+        arrays.share("advance", self.advance)
+        arrays.share("stay", self.stay)
+        arrays.finite("step_reward", self.step_reward)
+        arrays.finite("end_reward", self.end_reward)
+        arrays.choice("start", self.start, "first", "uniform")
+        super().__post_init__()
 
     def _build(self) -> Tables:
         n, end = self.states, self.states - 1

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.core import checks
 from privrl.envs import draw
 from privrl.envs.base import Box, Environment, EnvState
 
@@ -42,25 +41,15 @@ class CartPole(Environment[jax.Array, CartPoleParams]):
 
     step_limit: int | None = 200
 
-    def __post_init__(self) -> None:
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
-
-    @property
-    def num_actions(self) -> int:
-        return 2
-
-    @property
-    def observation(self) -> Box:
-        # Velocities: the largest acceleration over the distance between the limits, sqrt(2 a d),
-        # is 12 for the cart and 4.6 for the pole.
-        high = (4.8, 15.0, 24 * 2 * math.pi / 360, 6.0)
-        low = tuple(-bound for bound in high)
-        return Box(low, high, ("position", "velocity", "angle", "angular velocity"))
-
-    @property
-    def default_params(self) -> CartPoleParams:
-        return CartPoleParams()
+    num_actions = 2
+    # Velocities: the largest acceleration over the distance between the limits, sqrt(2 a d), is 12
+    # for the cart and 4.6 for the pole.
+    observation = Box(
+        (-4.8, -15.0, -24 * 2 * math.pi / 360, -6.0),
+        (4.8, 15.0, 24 * 2 * math.pi / 360, 6.0),
+        ("position", "velocity", "angle", "angular velocity"),
+    )
+    default_params = CartPoleParams()
 
     def _reset(self, key: jax.Array, params: CartPoleParams) -> jax.Array:
         return jnp.asarray(jax.random.uniform(key, (4,), minval=-1.0, maxval=1.0) * params.start)
@@ -91,9 +80,6 @@ class CartPole(Environment[jax.Array, CartPoleParams]):
             jnp.abs(after[2]) > params.limit_angle
         )
         return after, jnp.ones(()), fell
-
-    def _observe(self, inner: jax.Array, params: CartPoleParams) -> jax.Array:
-        return inner
 
     def render(
         self, state: EnvState[jax.Array], params: CartPoleParams | None = None
@@ -131,21 +117,9 @@ class MountainCar(Environment[jax.Array, MountainCarParams]):
 
     step_limit: int | None = 200
 
-    def __post_init__(self) -> None:
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
-
-    @property
-    def num_actions(self) -> int:
-        return 3
-
-    @property
-    def observation(self) -> Box:
-        return Box((-1.2, -0.07), (0.6, 0.07), ("position", "velocity"))
-
-    @property
-    def default_params(self) -> MountainCarParams:
-        return MountainCarParams()
+    num_actions = 3
+    observation = Box((-1.2, -0.07), (0.6, 0.07), ("position", "velocity"))
+    default_params = MountainCarParams()
 
     def _reset(self, key: jax.Array, params: MountainCarParams) -> jax.Array:
         u = jax.random.uniform(key)
@@ -165,9 +139,6 @@ class MountainCar(Environment[jax.Array, MountainCarParams]):
         velocity = jnp.where(stopped, 0.0, velocity)
         there = (position >= params.goal_position) & (velocity >= params.goal_velocity)
         return jnp.stack([position, velocity]), -jnp.ones(()), there
-
-    def _observe(self, inner: jax.Array, params: MountainCarParams) -> jax.Array:
-        return inner
 
     def render(
         self, state: EnvState[jax.Array], params: MountainCarParams | None = None
@@ -202,21 +173,9 @@ class Interval(Environment[jax.Array, IntervalParams]):
 
     step_limit: int | None = 50
 
-    def __post_init__(self) -> None:
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
-
-    @property
-    def num_actions(self) -> int:
-        return 2
-
-    @property
-    def observation(self) -> Box:
-        return Box((0.0,), (1.0,), ("position",))
-
-    @property
-    def default_params(self) -> IntervalParams:
-        return IntervalParams()
+    num_actions = 2
+    observation = Box((0.0,), (1.0,), ("position",))
+    default_params = IntervalParams()
 
     def _reset(self, key: jax.Array, params: IntervalParams) -> jax.Array:
         return jax.random.uniform(key)

@@ -59,21 +59,11 @@ class ObstacleGrid(TabularMDP):
             raise InputError(
                 "must be at least 2: the start and the target are two cells.", field="size"
             )
-        prob = checks.number("intended", self.intended)
-        if not 0.0 <= prob <= 1.0:
-            raise InputError(f"must be from 0 to 1, not {prob:g}.", field="intended")
-        if not np.isfinite(checks.number("step_cost", self.step_cost)):
-            raise InputError("must be finite.", field="step_cost")
-        if self.blocked not in ("stay", "neighbours"):
-            raise InputError(
-                f"must be 'stay' or 'neighbours', not {self.blocked!r}.", field="blocked"
-            )
-        if self.penalty_on not in ("enter", "leave"):
-            raise InputError(
-                f"must be 'enter' or 'leave', not {self.penalty_on!r}.", field="penalty_on"
-            )
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
+        arrays.share("intended", self.intended)
+        arrays.finite("step_cost", self.step_cost)
+        arrays.choice("blocked", self.blocked, "stay", "neighbours")
+        arrays.choice("penalty_on", self.penalty_on, "enter", "leave")
+        super().__post_init__()
         rows = arrays.floats("obstacles", self.obstacles)
         rows = rows if rows.size else np.zeros((0, 3))
         if rows.ndim != 2 or rows.shape[1] != 3 or not np.all(np.isfinite(rows)):

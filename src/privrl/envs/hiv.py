@@ -101,6 +101,7 @@ class HIV(Environment[jax.Array, HIVParams]):
     step_limit: int | None = 200
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.initial not in STARTS:
             raise InputError(
                 f"must be one of {', '.join(STARTS)}, not {self.initial!r}.", field="initial"
@@ -108,20 +109,10 @@ class HIV(Environment[jax.Array, HIVParams]):
         if checks.count("substeps", self.substeps) < 10:
             # Fewer overshoot after a drug is dropped.
             raise InputError(f"must be at least 10, not {self.substeps}.", field="substeps")
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
 
-    @property
-    def num_actions(self) -> int:
-        return 4
-
-    @property
-    def observation(self) -> Box:
-        return Box((-5.0,) * 6, (8.0,) * 6, tuple(f"log10 {name}" for name in NAMES))
-
-    @property
-    def default_params(self) -> HIVParams:
-        return HIVParams()
+    num_actions = 4
+    observation = Box((-5.0,) * 6, (8.0,) * 6, tuple(f"log10 {name}" for name in NAMES))
+    default_params = HIVParams()
 
     def patients(
         self, key: jax.Array, count: int, spread: float, params: HIVParams | None = None

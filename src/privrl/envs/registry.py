@@ -17,17 +17,11 @@ from privrl.envs.host import GymnasiumEnv, HostEnvironment, from_gymnasium
 from privrl.envs.square import ObstacleSquare
 from privrl.envs.taxi import Taxi
 
-BUILTIN: dict[str, Any] = {
-    "Chain": Chain,
-    "MDP100": MDP100,
-    "Taxi": Taxi,
-    "MountainCar": MountainCar,
-    "CartPole": CartPole,
-    "HIV": HIV,
-    "ObstacleGrid": ObstacleGrid,
-    "ObstacleSquare": ObstacleSquare,
-    "Interval": Interval,
-}
+_KINDS: tuple[Any, ...] = (
+    *(Chain, MDP100, Taxi, MountainCar, CartPole, HIV),
+    *(ObstacleGrid, ObstacleSquare, Interval),
+)
+BUILTIN = {kind.__name__: kind for kind in _KINDS}
 
 # As seo2020 spells it.
 ALIASES = {"MDP-100": "MDP100"}

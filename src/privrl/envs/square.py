@@ -91,9 +91,6 @@ class ObstacleSquare(Environment[jax.Array, TableParams]):
         after, reward, ended = self.grid._move(draw[0], cell, action, params)
         return self._point_in_cell(after, draw[1:]), reward, ended
 
-    def _observe(self, inner: jax.Array, params: TableParams) -> jax.Array:
-        return inner
-
     def render(self, state: EnvState[jax.Array], params: TableParams | None = None) -> str:
         x, y = (float(value) for value in state.inner)
         drawn = self.grid.render(state._replace(inner=self.cells(state.inner)), params)

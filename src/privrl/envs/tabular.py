@@ -168,9 +168,6 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         reward = _floats(params.rewards)[inner, action, k]
         return successor, reward, jnp.asarray(params.terminated)[inner, action, k]
 
-    def _observe(self, inner: jax.Array, params: TableParams) -> jax.Array:
-        return inner
-
     # --- exact answers ----------------------------------------------------------------------------
 
     def uniform(self) -> Floats:
@@ -209,7 +206,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         With gamma = 1 they exist where an episode ends with certainty, or comes to where nothing is
         paid any more.
         """
-        values, exist = self._evaluate(self._policy(policy), _check_discount(gamma))
+        values, exist = self._evaluate(self._policy(policy), arrays.share("gamma", gamma))
         if not np.all(exist):
             raise InputError(ENDLESS)
         return values
@@ -220,7 +217,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
 
     def start_value(self, policy: ArrayLike, gamma: float) -> float:
         """What the policy is worth where episodes start; no matter what it would do elsewhere."""
-        values, exist = self._evaluate(self._policy(policy), _check_discount(gamma))
+        values, exist = self._evaluate(self._policy(policy), arrays.share("gamma", gamma))
         begun = self.tables.start > 0.0
         if not np.all(exist[begun]):
             raise InputError(ENDLESS)
@@ -256,7 +253,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         is new, and zero elsewhere; and some action is new, or the old policy would not end either.
         So the mean reward is positive, and no optimum exists: which is what the error says.
         """
-        discount = _check_discount(gamma)
+        discount = arrays.share("gamma", gamma)
         if discount == 1.0:
             actions = self._terminating_actions()
         else:
@@ -473,10 +470,6 @@ class GivenMDP(TabularMDP):
     step_limit: int | None = None
     title: str = "table"
 
-    def __post_init__(self) -> None:
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
-
     @property
     def name(self) -> str:
         return self.title
@@ -488,13 +481,6 @@ class GivenMDP(TabularMDP):
 def _floats(table: Any) -> jax.Array:
     """In the width that JAX has now: it would else keep that of an array's first conversion."""
     return jnp.asarray(table, jnp.result_type(float))
-
-
-def _check_discount(gamma: object) -> float:
-    value = checks.number("gamma", gamma)
-    if not 0.0 <= value <= 1.0:
-        raise InputError(f"must be from 0 to 1, not {value:g}.", field="gamma")
-    return value
 
 
 def _shortest_path_step(kernel: Any, targets: Flags) -> Integers:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from privrl.core import checks
 from privrl.envs import arrays
 from privrl.envs.base import EnvState
 from privrl.envs.tabular import TableParams, Tables, TabularMDP
@@ -36,9 +35,8 @@ class Taxi(TabularMDP):
     step_limit: int | None = 200
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         arrays.flag("legacy_map", self.legacy_map)
-        if self.step_limit is not None:
-            checks.count("step_limit", self.step_limit)
 
     @property
     def map(self) -> tuple[str, ...]:

@@ -165,6 +165,11 @@ class Column:
     """Whether words may break anywhere: for names of users."""
 
 
+def columns(first: str, *numbers: str, open: bool = False) -> tuple[Column, ...]:
+    """Heads of a table of numbers; `open` is of the first, which names the rows."""
+    return (Column(first, open=open), *(Column(name, number=True) for name in numbers))
+
+
 def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Html:
     """A table whose first column names the rows; on a narrow screen it scrolls by itself."""
 

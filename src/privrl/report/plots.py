@@ -124,6 +124,16 @@ def _grid(scale: Axis, rows: int, left: float = _LEFT) -> list[Html]:
     return found
 
 
+def _add_unit(
+    marks: list[Html], scale: Axis, below: float, x: float, anchor: str = "start", word: str = "in"
+) -> float:
+    """What the axis counts in, on a line further down if it is not 1; where the last line is."""
+    if not scale.style.unit:
+        return below
+    marks.append(_text(x, below + 18.0, f"{word} units of 1 {scale.style.unit}", "side", anchor))
+    return below + 18.0
+
+
 MOST_LETTERS = 38  # of a row's name: no more fit on a phone
 
 
@@ -174,9 +184,7 @@ def forest(
         below += 18.0
         marks.append(_text(0.0, below, f"← {sides[0]}", "side"))
         marks.append(_text(100.0, below, f"{sides[1]} →", "side", "end"))
-    if scale.style.unit:
-        below += 18.0
-        marks.append(_text(50.0, below, f"in units of 1 {scale.style.unit}", "side", "middle"))
+    below = _add_unit(marks, scale, below, 50.0, "middle")
     return _svg(name, title, description, below + 6.0, *marks)
 
 
@@ -238,9 +246,7 @@ def stacked_bars(
                 marks.append(tag("rect", fill=f"url(#{name}-{part})", **box))
             start += size
     below = bottom + 20.0
-    if scale.style.unit:
-        below += 18.0
-        marks.append(_text(50.0, below, f"in units of 1 {scale.style.unit}", "side", "middle"))
+    below = _add_unit(marks, scale, below, 50.0, "middle")
     return _svg(name, title, description, below + 6.0, *marks)
 
 
@@ -352,8 +358,8 @@ def curve(
     kept = [_finite_points(line, logarithmic) for line in lines]
     at = [x for points in kept for x, _ in points]
     seen = [v for points in kept for _, v in points]
-    if mark is not None and (not logarithmic or mark[0] > 0.0):
-        at.append(math.log10(mark[0]) if logarithmic else mark[0])
+    marked = None if mark is None else _finite_points(Line(mark[:1], (0.0,), ""), logarithmic)
+    at += [x for x, _ in marked or []]
     across = axis(at, 0 if logarithmic else exponent(at), pad=0.02)
     up = _axis_from_zero(seen, power) if from_zero else axis(seen, power, pad=0.08)
     marks: list[Html] = []
@@ -366,9 +372,8 @@ def curve(
         marks.append(_line(x, _TOP + _TALL, x, _TOP + _TALL + 5, "zero"))
         marks.append(_text(x, _TOP + _TALL + 20, label, "tick", "end" if x > 94.0 else "middle"))
     marks.append(_line(_INSIDE[0], _TOP + _TALL, 100.0, _TOP + _TALL, "zero"))
-    if mark is not None and (not logarithmic or mark[0] > 0.0):
-        place = math.log10(mark[0]) if logarithmic else mark[0]
-        x = _x_position(across, place, *_INSIDE)
+    if mark is not None and marked:
+        x = _x_position(across, marked[0][0], *_INSIDE)
         marks.append(_line(x, _TOP - 2, x, _TOP + _TALL, "edge"))
         side = "start" if x < 60.0 else "end"
         shift = 1.2 if side == "start" else -1.2
@@ -376,12 +381,8 @@ def curve(
     for line, points in zip(lines, kept, strict=True):
         marks += _draw_line(line, points, across, up)
     marks.append(_text(_INSIDE[0], _TOP + _TALL + 42, below, "side"))
-    height = _TOP + _TALL + 50.0
-    if up.style.unit:
-        height += 18.0
-        words = f"upward in units of 1 {up.style.unit}"
-        marks.append(_text(_INSIDE[0], height - 8.0, words, "side"))
-    return _svg(name, title, description, height, *marks)
+    last = _add_unit(marks, up, _TOP + _TALL + 42.0, _INSIDE[0], word="upward in")
+    return _svg(name, title, description, last + 8.0, *marks)
 
 
 Points = list[tuple[float, float]]
@@ -475,8 +476,5 @@ def lollipops(
             x = _x_position(scale, value, left, right)
             marks.append(_line(left, y, x, y, "stick"))
             marks.append(tag("circle", cx=f"{x:.3f}%", cy=y, r=5, cls="dot target"))
-    below = bottom + 22.0
-    if scale.style.unit:
-        below += 18.0
-        marks.append(_text(left, below, f"in units of 1 {scale.style.unit}", "side"))
+    below = _add_unit(marks, scale, bottom + 22.0, left)
     return _svg(name, title, description, below + 4.0, *marks)

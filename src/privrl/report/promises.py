@@ -14,43 +14,37 @@ from privrl.report.markup import Html, join, tag
 
 def banners(read: ReportContext) -> list[Html]:
     """Everything because of which the promise does not hold, or not for all."""
-    if read.certificate is None:
-        return [
-            _banner(
-                "No certificate: the data was declared public.",
-                "Nothing protects the people in it, if there are any. This report is for "
-                "simulated data, or for data that everybody may see.",
-            )
-        ]
-    found = []
-    if NoiseOrigin.REPRODUCIBLE in read.origins:
-        found.append(
-            _banner(
-                "No protection: the noise can be taken off again.",
-                "It was made from a seed, and whoever knows or guesses the seed can subtract it. "
-                "That is fine for experiments. For real people, run again without a seed.",
-            )
-        )
-    if NoiseOrigin.NOT_DRAWN in read.origins:
-        found.append(
-            _banner(
-                "No protection: no noise was drawn.",
-                "The certificate is that of a plan, not of these figures.",
-            )
-        )
-    if read.uncovered_estimators:
-        found.append(
-            _banner(
-                "Not everything here is covered by the certificate.",
-                f"Without its protection: {', '.join(read.uncovered_estimators)}. Do not pass "
-                "this report on.",
-            )
-        )
-    return found
-
-
-def _banner(head: str, text: str) -> Html:
-    return tag("div", tag("strong", head), tag("p", text), cls="banner", role="note")
+    certified = read.certificate is not None
+    warnings = (
+        (
+            not certified,
+            "No certificate: the data was declared public.",
+            "Nothing protects the people in it, if there are any. This report is for simulated "
+            "data, or for data that everybody may see.",
+        ),
+        (
+            certified and NoiseOrigin.REPRODUCIBLE in read.origins,
+            "No protection: the noise can be taken off again.",
+            "It was made from a seed, and whoever knows or guesses the seed can subtract it. "
+            "That is fine for experiments. For real people, run again without a seed.",
+        ),
+        (
+            certified and NoiseOrigin.NOT_DRAWN in read.origins,
+            "No protection: no noise was drawn.",
+            "The certificate is that of a plan, not of these figures.",
+        ),
+        (
+            bool(read.uncovered_estimators),
+            "Not everything here is covered by the certificate.",
+            f"Without its protection: {', '.join(read.uncovered_estimators)}. Do not pass this "
+            "report on.",
+        ),
+    )
+    return [
+        tag("div", tag("strong", head), tag("p", text), cls="banner", role="note")
+        for holds, head, text in warnings
+        if holds
+    ]
 
 
 # --- assumptions ----------------------------------------------------------------------------------
@@ -117,10 +111,8 @@ def promise(read: ReportContext) -> Html:
             for alarms in (0.05, 0.01)
         ),
     ]
-    columns = (
-        Column("An attacker who knows everything else"),
-        Column("Right without this report", number=True),
-        Column("With it, at most", number=True),
+    columns = layout.columns(
+        "An attacker who knows everything else", "Right without this report", "With it, at most"
     )
     warning = words.weakness_warning(certificate)
     if read.units and delta >= 1.0 / read.units:
@@ -206,11 +198,7 @@ def curve(read: ReportContext) -> Html | None:
     people = (
         f" of {numbers.count(read.study.curve_people)} people" if read.study.curve_people else ""
     )
-    columns = (
-        Column("Epsilon"),
-        Column("Half-width", number=True),
-        Column("Without noise", number=True),
-    )
+    columns = layout.columns("Epsilon", "Half-width", "Without noise")
     rows = [
         (numbers.plain(one.epsilon), how.near(one.half_width), how.near(one.noise_free))
         for one in points

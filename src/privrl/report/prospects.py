@@ -15,7 +15,6 @@ from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.envs.grid import MOVES, ObstacleGrid
 from privrl.report import layout, plots
-from privrl.report.layout import Column
 from privrl.report.markup import Html, tag
 from privrl.report.page import document
 from privrl.risk import Prospect, solve
@@ -56,20 +55,12 @@ def _weights(prospect: Prospect) -> Html:
         "weights",
         "Weights of probabilities",
         said,
-        [
-            _line(p, p, "free"),
-            _line(p, gains, "target"),
-            _line(p, losses, "behavior"),
-        ],
+        [_line(p, p, "free"), _line(p, gains, "target"), _line(p, losses, "behavior")],
         below="probability; solid: of gains, dotted: of losses, dashed: as it is",
     )
     shown = [round(one * (_POINTS - 1)) for one in (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)]
     rows = [[f"{p[i]:.2f}", f"{gains[i]:.4f}", f"{losses[i]:.4f}"] for i in shown]
-    columns = (
-        Column("Probability"),
-        Column("Of gains", number=True),
-        Column("Of losses", number=True),
-    )
+    columns = layout.columns("Probability", "Of gains", "Of losses")
     return layout.section(
         "weights",
         "How probabilities are felt",
@@ -96,7 +87,7 @@ def _utility(prospect: Prospect) -> Html:
     )
     shown = range(0, _POINTS, (_POINTS - 1) // 10)
     rows = [[f"{x[i]:g}", f"{worth[i]:.3f}"] for i in shown]
-    columns = (Column("Outcome"), Column("Utility", number=True))
+    columns = layout.columns("Outcome", "Utility")
     return layout.section(
         "utility",
         "What outcomes are worth",
@@ -128,12 +119,8 @@ def _grids(prospect: Prospect, name: str) -> Html:
         )
         counted = [f"{visits[cell]:.4f}" for cell in at]
         rows.append([who, *counted, f"{visits.sum():.2f}", f"{start:.4f}"])
-    columns = (
-        Column("Best policy of", open=True),
-        *(Column(f"Penalty {penalty:g}", number=True) for *_, penalty in grid.obstacles),
-        Column("Steps", number=True),
-        Column("CPT value", number=True),
-    )
+    penalties = (f"Penalty {penalty:g}" for *_, penalty in grid.obstacles)
+    columns = layout.columns("Best policy of", *penalties, "Steps", "CPT value", open=True)
     caption = f"Expected visits to each obstacle in {STEPS} steps, and the person's CPT value"
     return layout.section(
         "grid",

@@ -8,7 +8,7 @@ from privrl.evaluation.result import NotPrivate, Result
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.report import figures, layout, numbers, plots, words
 from privrl.report.figures import Figure
-from privrl.report.layout import Column, ReportContext, capitalize
+from privrl.report.layout import ReportContext, capitalize
 from privrl.report.markup import Html, join, tag
 from privrl.report.numbers import Style
 from privrl.run.study import Slice
@@ -159,11 +159,8 @@ def _interval_table(caption: str, first: str, rows: Sequence[tuple[str, Figure, 
             under = None if common else tag("span", numbers.level(figure), cls="under")
             interval = join(how.interval(figure), under)
         cells.append((capitalize(name), how.near(figure.estimate), interval))
-    columns = (
-        Column(first, open=True),
-        Column("Best guess", number=True),
-        Column(capitalize(common or "interval"), number=True),
-    )
+    heads = "Best guess", capitalize(common or "interval")
+    columns = layout.columns(first, *heads, open=True)
     return layout.table(caption, columns, cells)
 
 
@@ -200,11 +197,7 @@ def _interval_parts(read: ReportContext) -> list[Html]:
     how = [numbers.style(Figure("", None, -one.half, one.half), power) for _, one in held]
     splits = [replace(one, name=capitalize(one.name)) for _, one in held]
     said = words.describe_parts(main, figure.name, how[0])
-    columns = (
-        Column("", open=True),
-        Column("In all", number=True),
-        *(Column(capitalize(one), number=True) for one in plots.PARTS),
-    )
+    columns = layout.columns("", "In all", *map(capitalize, plots.PARTS), open=True)
     rows = [
         (
             one.name,
@@ -447,7 +440,7 @@ def _slice(place: int, one: Slice) -> Html:
             power=power,
             whole=discrete,
         )
-    columns = (Column(one.coordinate, open=True), Column("Value", number=True))
+    columns = layout.columns(one.coordinate, "Value", open=True)
     others = "" if discrete else " All other coordinates are in the middle of their ranges."
     return join(
         layout.figure(f"{described}{others}", plot),

@@ -163,14 +163,7 @@ def _join_parts(parts: list[str]) -> str:
 
 def judge_sample_size(size: float, units: float, noun: str) -> Judgement:
     """What an effective sample size is good for."""
-    if size < 30.0:
-        word, means = "Too few", "Do not rely on the values: a handful of records decides them."
-    elif size < 100.0:
-        word, means = "Thin", "Only large differences can be seen, and a few records weigh much."
-    elif size < 1000.0:
-        word, means = "Enough for a coarse answer", "Small differences stay hidden."
-    else:
-        word, means = "Plenty", "No few records decide the values."
+    word, means = next(said for above, *said in _SIZES if size >= above)
     return Judgement(
         word,
         f"The {numbers.count(units)} {noun} tell as much about this policy as "
@@ -178,6 +171,12 @@ def judge_sample_size(size: float, units: float, noun: str) -> Judgement:
     )
 
 
+_SIZES = (
+    (1000.0, "Plenty", "No few records decide the values."),
+    (100.0, "Enough for a coarse answer", "Small differences stay hidden."),
+    (30.0, "Thin", "Only large differences can be seen, and a few records weigh much."),
+    (-math.inf, "Too few", "Do not rely on the values: a handful of records decides them."),
+)
 NOISY = "The noise is in this figure too."
 SAMPLE_SCALE = "Below 30 is too few, below 100 thin, below 1,000 enough for a coarse answer."
 
@@ -189,14 +188,7 @@ def judge_support(mass: Figure, allowed_for: bool | None) -> Judgement:
     that is known.
     """
     low = mass.low if mass.low is not None and math.isfinite(mass.low) else mass.estimate or 0.0
-    if low >= 0.99:
-        word, means = "Full", "Nearly all that the policy does is seen in the data."
-    elif low >= 0.9:
-        word, means = "Good", "Most of what the policy does is seen in the data."
-    elif low >= 0.5:
-        word, means = "Partial", "A good part of what the policy does may hardly be seen."
-    else:
-        word, means = "Poor", "Most of what the policy does may never be seen in the data."
+    word, means = next(said for least, *said in _SUPPORTS if low >= least)
     shown = numbers.percent(mass.estimate or 0.0)
     interval = ""
     if mass.low is not None and mass.high is not None and math.isfinite(mass.low + mass.high):
@@ -209,6 +201,12 @@ def judge_support(mass: Figure, allowed_for: bool | None) -> Judgement:
     )
 
 
+_SUPPORTS = (
+    (0.99, "Full", "Nearly all that the policy does is seen in the data."),
+    (0.9, "Good", "Most of what the policy does is seen in the data."),
+    (0.5, "Partial", "A good part of what the policy does may hardly be seen."),
+    (-math.inf, "Poor", "Most of what the policy does may never be seen in the data."),
+)
 _REST = {
     True: " For the rest, the interval allows for the worst and the best that rewards can be.",
     False: " The interval does not allow for a rest: that there is none was given.",
