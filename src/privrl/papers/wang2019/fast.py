@@ -388,7 +388,7 @@ class FunctionalQProgram:
             FunctionalQ.check_swept(name, value)
         replicas, form = keys.shape[0], self.form
         # A row of the sample, and its place in each path.
-        each = 4.0 * (6 + form.paths * form.actions)
+        each = 4.0 * (7 + form.paths * form.actions)
         what, remedy = f"{self.learner.samples:,} samples", "use fewer samples, or fewer replicas"
         resources.check_memory(each * replicas * self.learner.samples, what, remedy)
         sigma, rate = self.learner.noise_parameters
