@@ -10,6 +10,7 @@ from privrl.core.lazy import lazy
 
 if TYPE_CHECKING:
     from privrl import control, data, envs, evaluation, privacy
+    from privrl.control.engine import Stopped, learn, resume
     from privrl.data import Trajectories
     from privrl.privacy import Budget, Certificate, Claim, Ledger, PrivacySession, PrivRLError
     from privrl.run.evaluation import EvaluationSpec, evaluate
@@ -24,6 +25,7 @@ __all__ = [
     "Ledger",
     "PrivRLError",
     "PrivacySession",
+    "Stopped",
     "Trajectories",
     "__version__",
     "control",
@@ -31,12 +33,15 @@ __all__ = [
     "envs",
     "evaluate",
     "evaluation",
+    "learn",
     "load",
     "privacy",
+    "resume",
 ]
 
 _PACKAGES = ("control", "data", "envs", "evaluation", "privacy")
 _HOMES = {
+    "control.engine": ("Stopped", "learn", "resume"),
     "data": ("Trajectories",),
     "privacy": ("Budget", "Certificate", "Claim", "Ledger", "PrivRLError", "PrivacySession"),
     "run.evaluation": ("EvaluationSpec", "evaluate"),

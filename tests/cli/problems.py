@@ -297,7 +297,7 @@ PROBLEMS = {
             "Nothing is certified: the parameters themselves are never noised",
         ],
         files=_CLAIM,
-        stops=[(2, "Stopped after 2 of 6 episodes")],
+        stops=[(2, "Stopped after 3 of 6 episodes")],
     ),
     "rajabi2022-prospect": Problem(
         [

@@ -111,7 +111,7 @@ def test_a_run_fills_its_folder(
         assert learned.promise == certificate
     policy = load_policy(run.folder / "policy.json")
     states = run.problem.states
-    np.testing.assert_allclose(policy.probabilities(states), learned.predict(states))
+    np.testing.assert_allclose(policy.probabilities(states), learned.probabilities(states))
 
     before = {path: path.read_bytes() for path in run.folder.iterdir()}
     assert cli.run(run.words("--out", str(run.folder))) == 2

@@ -35,7 +35,7 @@ def test_it_claims_and_does_not_certify(tmp_path: Path, capsys: pytest.CaptureFi
     learned = LearnedQ.load(run / "result.json")
     states = np.linspace(0.0, 1.0, 11)[:, None]
     policy = load_policy(run / "policy.json")
-    np.testing.assert_allclose(policy.probabilities(states), learned.predict(states))
+    np.testing.assert_allclose(policy.probabilities(states), learned.probabilities(states))
     best = learned.values(states).argmax(axis=1)
     np.testing.assert_array_equal(policy.probabilities(states).argmax(axis=1), best)
     # In Python it is the same.

@@ -21,6 +21,7 @@ from scipy import stats
 from privrl.control import ActorCritic, CertifiedProgram, Network, certified
 from privrl.control.actor_critic import LearnedActorCritic
 from privrl.control.certified import ActorCriticPlan, calibrate_noise, update_from_batch
+from privrl.control.engine import CHECKPOINT
 from privrl.control.heads import Head, Layers, Linear, Table
 from privrl.control.increments import Rows
 from privrl.data import Fourier, OneHot, Polynomial, Softmax
@@ -281,7 +282,7 @@ NOISELESS = ActorCritic(**EXACTLY, batch=50, actor_step=3.0, critic_step=0.3)
 def test_without_noise_the_policy_becomes_optimal() -> None:
     learned = NOISELESS.learn(SMALL, people=10_000, session=PrivacySession(seed=0))
     best = SMALL.optimal(0.9)
-    table = learned.predict(np.arange(3))
+    table = learned.probabilities(np.arange(3))
     assert np.array_equal(np.argmax(table[:2], axis=1), np.argmax(best.action_values[:2], axis=1))
     assert SMALL.start_value(table, 0.9) > best.values[0] - 0.01
     assert SMALL.start_value(SMALL.uniform(), 0.9) < best.values[0] - 0.1
@@ -576,7 +577,7 @@ def test_a_ledger_that_refuses_leaves_everybody_in_peace(tmp_path: Path) -> None
                 env,
                 people=20,
                 session=PrivacySession(ledger=ledger, run="one"),
-                checkpoint=tmp_path / "run",
+                folder=tmp_path / "run",
                 preflight=False,
             )
         assert not ledger.entries()
@@ -593,7 +594,7 @@ def test_nobody_pays_for_a_run_that_cannot_be(agent: dict[str, Any], tmp_path: P
                 Visits(),
                 people=20,
                 session=PrivacySession(ledger=ledger, run="one"),
-                checkpoint=tmp_path / "file" / "run",
+                folder=tmp_path / "file" / "run",
                 preflight=False,
             )
         assert not ledger.entries()
@@ -689,7 +690,7 @@ def test_an_episode_that_fails_is_one_of_no_steps() -> None:
 def test_parameters_beyond_all_numbers_end_the_run_in_one_sentence(tmp_path: Path) -> None:
     agent = ActorCritic(**{**_fields(COIN), "actor_step": 1e308, "clip": 1e10})
     with pytest.raises(InputError, match="grew without bound: use smaller steps"):
-        agent.learn(Visits(), people=20, checkpoint=tmp_path, preflight=False)
+        agent.learn(Visits(), people=20, folder=tmp_path, preflight=False)
     assert not any(tmp_path.iterdir())
 
 
@@ -777,7 +778,7 @@ def test_variants_hide_outputs_and_change_nothing_else(coin: LearnedActorCritic)
         assert other.certificate.epsilon == coin.certificate.epsilon
         assert other.curve is None
         with pytest.raises(InputError, match="does not give the"):
-            _ = other.values([0]) if variant == "actor" else other.predict([0])
+            _ = other.values([0]) if variant == "actor" else other.probabilities([0])
 
 
 def _fields(agent: ActorCritic) -> dict[str, Any]:
@@ -797,7 +798,7 @@ def test_a_result_survives_a_file(coin: LearnedActorCritic, tmp_path: Path) -> N
     coin.save(tmp_path / "agent.json")
     back = LearnedActorCritic.load(tmp_path / "agent.json")
     assert back.to_dict() == coin.to_dict()
-    np.testing.assert_array_equal(back.predict([0, 1, 7]), coin.predict([0, 1, 7]))
+    np.testing.assert_array_equal(back.probabilities([0, 1, 7]), coin.probabilities([0, 1, 7]))
     np.testing.assert_array_equal(back.values([0, 1]), coin.values([0, 1]))
     assert isinstance(coin.policy, TabularPolicy)
     assert coin.curve is not None
@@ -864,12 +865,12 @@ def test_an_interrupted_run_goes_on_bit_for_bit(kind: Any, tmp_path: Path) -> No
             people=20,
             session=PrivacySession(seed=5, public=True),
             progress=interrupt(8),
-            checkpoint=tmp_path,
+            folder=tmp_path,
         )
-    file = tmp_path / "state.npz"
+    file = tmp_path / CHECKPOINT
     assert file.stat().st_mode & 0o777 == 0o600
     env = Visits()
-    rest = agent.resume(tmp_path, env)
+    rest = agent.resume(env, tmp_path)
     assert env.visits == 12
     assert rest.to_dict() == whole.to_dict()
     assert not file.exists()
@@ -883,34 +884,36 @@ def test_a_secret_run_goes_on_with_other_noise_and_pays_once(tmp_path: Path) -> 
                 people=20,
                 session=PrivacySession(ledger=ledger, run="one"),
                 progress=interrupt(8),
-                checkpoint=tmp_path / "run",
+                folder=tmp_path / "run",
                 preflight=False,
             )
         with pytest.raises(InputError, match="another agent"):
-            ActorCritic(**{**_fields(COIN), "clip": 0.5}).resume(tmp_path / "run", Visits())
+            ActorCritic(**{**_fields(COIN), "clip": 0.5}).resume(Visits(), tmp_path / "run")
         with pytest.raises(InputError, match="holds an interrupted run"):
-            COIN.learn(Visits(), people=20, checkpoint=tmp_path / "run", preflight=False)
+            COIN.learn(Visits(), people=20, folder=tmp_path / "run", preflight=False)
         with ledger_at(tmp_path / "other") as other:
             other.spend(calibrate_noise(Budget(1.0, 1e-5), 5, "none").event, run="one")
             with pytest.raises(InputError, match="This ledger did not pay for 'one'"):
-                COIN.resume(tmp_path / "run", Visits(), ledger=other)
-        kept = np.load(tmp_path / "run" / "state.npz")
-        rest = COIN.resume(tmp_path / "run", Visits(), ledger=ledger)
+                COIN.resume(Visits(), tmp_path / "run", ledger=other)
+        with np.load(tmp_path / "run" / CHECKPOINT) as file:
+            kept = [one["name"] for one in json.loads(bytes(file["header"]))["leaves"]]
+        rest = COIN.resume(Visits(), tmp_path / "run", ledger=ledger)
         assert payments(ledger) == 1
     rest.certificate.verify(strict=True)
     # Of people who are not public, no return is on disk.
-    assert [kept[name].size for name in kept.files if kept[name].shape == (0, 0)] == [0]
+    assert kept
+    assert all(name.startswith("['state']") for name in kept)
     with pytest.raises(InputError, match="There is no run to resume"):
-        COIN.resume(tmp_path / "run", Visits())
+        COIN.resume(Visits(), tmp_path / "run")
     with pytest.raises(InterruptedRunError):
         COIN.learn(
-            Visits(), people=20, progress=interrupt(8), checkpoint=tmp_path / "run", preflight=False
+            Visits(), people=20, progress=interrupt(8), folder=tmp_path / "run", preflight=False
         )
     with (
         ledger_at(tmp_path / "late") as late,
         pytest.raises(InputError, match="begun without a ledger"),
     ):
-        COIN.resume(tmp_path / "run", Visits(), ledger=late)
+        COIN.resume(Visits(), tmp_path / "run", ledger=late)
 
 
 def test_the_end_of_a_run_is_kept_until_its_result_is(tmp_path: Path) -> None:
@@ -919,17 +922,17 @@ def test_the_end_of_a_run_is_kept_until_its_result_is(tmp_path: Path) -> None:
             Visits(),
             people=20,
             session=PrivacySession(ledger=ledger, run="one"),
-            checkpoint=tmp_path / "run",
+            folder=tmp_path / "run",
             keep=True,
             preflight=False,
         )
         env = Visits()
-        again = COIN.resume(tmp_path / "run", env, ledger=ledger)
+        again = COIN.resume(env, tmp_path / "run", ledger=ledger)
         assert env.visits == 0
         assert payments(ledger) == 1
     np.testing.assert_array_equal(found.actor, again.actor)
     np.testing.assert_array_equal(found.critic, again.critic)
-    assert not (tmp_path / "run" / "state.npz").exists()
+    assert not (tmp_path / "run" / CHECKPOINT).exists()
 
 
 # --- environments, features, networks -------------------------------------------------------------
@@ -950,14 +953,14 @@ def test_an_environment_of_gymnasiums_with_a_network(tmp_path: Path) -> None:
     agent = ActorCritic(budget=BUDGET, features=Network((4,)), batch=2, max_steps=20)
     learned = agent.learn(env, people=4, session=PrivacySession(seed=0))
     seen = env.observation_space.sample()
-    probs = learned.predict(seen[None])
+    probs = learned.probabilities(seen[None])
     assert probs.shape == (1, 3)
     assert probs.sum() == pytest.approx(1.0)
     assert learned.values(seen[None]).shape == (1,)
     assert learned.to_dict()["actor_head"]["sizes"] == [6, 4, 3]
     learned.save(tmp_path / "agent.json")
     back = LearnedActorCritic.load(tmp_path / "agent.json")
-    np.testing.assert_array_equal(back.predict(seen[None]), probs)
+    np.testing.assert_array_equal(back.probabilities(seen[None]), probs)
     np.testing.assert_array_equal(back.values(seen[None]), learned.values(seen[None]))
 
 
@@ -965,7 +968,7 @@ def test_an_environment_of_gymnasiums_with_a_network(tmp_path: Path) -> None:
 def test_taxi_by_its_name() -> None:
     agent = ActorCritic(variant="both", budget=Budget(10.0, 1e-6))
     learned = agent.learn("Taxi-v4", episodes=500)
-    assert learned.predict(np.arange(500)).shape == (500, 6)
+    assert learned.probabilities(np.arange(500)).shape == (500, 6)
     learned.certificate.verify(strict=True)
 
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from privrl.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
-from privrl.control.heads import Layers, Linear, Table
+from privrl.control.engine import CHECKPOINT, Run
+from privrl.control.heads import Layers, Linear
 from privrl.control.program import read_about
 from privrl.control.reward_basis import (
     PerAction,
@@ -35,7 +36,6 @@ from privrl.control.reward_releases import (
     rewards_release,
 )
 from privrl.control.rollouts import Rollout, collect_greedy_rollout, collect_rollout, greedy_policy
-from privrl.control.run_context import STATE, RunContext
 from privrl.core.types import Floats
 from privrl.data import Fourier, FunctionPolicy, OneHot, Polynomial, Tabular
 from privrl.envs import Interval, TabularMDP
@@ -107,12 +107,12 @@ def released(learner: FunctionalQ, env: Any) -> tuple[Floats, Event]:
         Source.normal = lambda self, std, shape: np.zeros(shape)  # type: ignore[method-assign]
         with tempfile.TemporaryDirectory() as folder:
             learned = learner.learn(
-                env, session=PrivacySession(seed=3), checkpoint=folder, keep=True, preflight=False
+                env, session=PrivacySession(seed=3), folder=folder, keep=True, preflight=False
             )
-            with np.load(Path(folder) / STATE) as file:
+            with np.load(Path(folder) / CHECKPOINT) as file:
                 header = json.loads(bytes(file["header"]))
                 arrays = {
-                    leaf["name"][2:-2]: file[f"leaf{number}"]
+                    leaf["name"].removeprefix("['state']")[2:-2]: file[f"leaf{number}"]
                     for number, leaf in enumerate(header["leaves"])
                 }
     finally:
@@ -336,9 +336,7 @@ class _Pays:
 
 def _course(learner: FunctionalQ, env: HostEnvironment, source: Source) -> Any:
     opened: Any = _Pays(source)
-    return RunContext(
-        learner, env, Table(5, 2), opened, {"seed": None, "public": False}, None, False
-    )
+    return Run(learner.training(env), opened, {"seed": None, "public": False})
 
 
 def test_repeats_of_a_point_share_one_noise() -> None:
@@ -378,8 +376,8 @@ def test_results_survive_their_file(release: Any, tmp_path: Path) -> None:
     states = np.linspace(-1.0, 5.0, 7)[:, None]
     assert _same(learned, again)
     assert np.array_equal(learned.values(states), again.values(states))
-    assert np.array_equal(learned.predict(states), again.predict(states))
-    assert learned.predict(states).shape == (7, 2)
+    assert np.array_equal(learned.probabilities(states), again.probabilities(states))
+    assert learned.probabilities(states).shape == (7, 2)
     assert again.certificate == learned.certificate
     if release == "reward-model":
         assert np.array_equal(learned.rewards(states), again.rewards(states))
@@ -450,18 +448,18 @@ def test_an_interrupted_run_goes_on_without_paying_again(
             learner.learn(
                 env,
                 session=PrivacySession(ledger=ledger, run="a", seed=seed),
-                checkpoint=tmp_path / "run",
+                folder=tmp_path / "run",
                 progress=stop,
                 preflight=False,
             )
         assert payments(ledger) == 1
-        state = tmp_path / "run" / STATE
-        kept = read_about(state)["arrays"]
+        state = tmp_path / "run" / CHECKPOINT
+        kept = read_about(state)["arrays"]["state"]
         assert not any("reward" in name for name in kept if name != "rewards")
         with pytest.raises(InputError, match="resume it first"):
-            learner.learn(env, checkpoint=tmp_path / "run", preflight=False)
+            learner.learn(env, folder=tmp_path / "run", preflight=False)
         env.taken = 0
-        learned = learner.resume(tmp_path / "run", env, ledger=ledger)
+        learned = learner.resume(env, tmp_path / "run", ledger=ledger)
         assert payments(ledger) == 1
         assert not state.exists()
         assert learned.certificate.population is not None
@@ -483,21 +481,21 @@ def test_evaluations_are_kept_when_they_are_complete(tmp_path: Path) -> None:
             learner.learn(
                 env,
                 session=PrivacySession(ledger=ledger, run="a"),
-                checkpoint=tmp_path / "a",
+                folder=tmp_path / "a",
                 progress=stop,
                 preflight=False,
             )
-        assert not (tmp_path / "a" / STATE).exists()
+        assert not (tmp_path / "a" / CHECKPOINT).exists()
         found = learner.learn(
             env,
             session=PrivacySession(ledger=ledger, run="b"),
-            checkpoint=tmp_path / "b",
+            folder=tmp_path / "b",
             keep=True,
             preflight=False,
         )
         played = env.taken
         for _ in range(2):
-            again = learner.resume(tmp_path / "b", env, ledger=ledger, keep=True)
+            again = learner.resume(env, tmp_path / "b", ledger=ledger, keep=True)
             assert np.array_equal(again.parameters, found.parameters)
         assert env.taken == played
         assert payments(ledger) == 2
@@ -505,9 +503,9 @@ def test_evaluations_are_kept_when_they_are_complete(tmp_path: Path) -> None:
 
 def test_features_that_nobody_knows_again_are_not_resumed_with(tmp_path: Path) -> None:
     learner = agent(reward_features=lambda x: np.ones((len(x), 1)))
-    learner.learn(Paid([0.1]), checkpoint=tmp_path / "run", keep=True, preflight=False)
+    learner.learn(Paid([0.1]), folder=tmp_path / "run", keep=True, preflight=False)
     with pytest.raises(InputError, match="no JSON form"):
-        learner.resume(tmp_path / "run", Paid([0.1]))
+        learner.resume(Paid([0.1]), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -560,13 +558,13 @@ def test_planning_never_sees_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_resume_is_for_the_same_agent(tmp_path: Path) -> None:
     env = Paid([0.3])
-    agent().learn(env, checkpoint=tmp_path, keep=True, preflight=False)
+    agent().learn(env, folder=tmp_path, keep=True, preflight=False)
     with pytest.raises(InputError, match="another agent"):
-        agent(gamma=0.5).resume(tmp_path, env)
+        agent(gamma=0.5).resume(env, tmp_path)
     with ledger_at(tmp_path / "ledger") as ledger, pytest.raises(InputError, match="without a"):
-        agent().resume(tmp_path, env, ledger=ledger)
-    agent().resume(tmp_path, env, keep=True)
-    assert (tmp_path / STATE).exists()
+        agent().resume(env, tmp_path, ledger=ledger)
+    agent().resume(env, tmp_path, keep=True)
+    assert (tmp_path / CHECKPOINT).exists()
 
 
 def test_a_refused_run_leaves_nothing(tmp_path: Path) -> None:
@@ -575,7 +573,7 @@ def test_a_refused_run_leaves_nothing(tmp_path: Path) -> None:
             agent().learn(
                 Paid([0.3]),
                 session=PrivacySession(ledger=ledger, run="a"),
-                checkpoint=tmp_path / "new",
+                folder=tmp_path / "new",
                 preflight=False,
             )
         assert not ledger.entries()
@@ -828,7 +826,7 @@ def test_bad_calls_are_refused(tmp_path: Path) -> None:
             "do not add up", agent(), Paid([1.0]), session=PrivacySession(ledger=people, run="a")
         )
     with pytest.raises(InputError, match="There is no run to resume"):
-        agent().resume(tmp_path / "nowhere", Paid([1.0]))
+        agent().resume(Paid([1.0]), tmp_path / "nowhere")
 
 
 # --- the interval ---------------------------------------------------------------------------------
@@ -879,7 +877,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
         found = learner.learn(
             env,
             session=PrivacySession(ledger=ledger, run="one", seed=4),
-            checkpoint=folder,
+            folder=folder,
             keep=True,
             preflight=False,
         )
@@ -889,7 +887,7 @@ def test_noised_updates_through_learn(release: Any, more: dict[str, Any], tmp_pa
         assert found.certificate.reward_radius == RADIUS
         assert found.certificate.epsilon <= BUDGET.epsilon * (1.0 + 1e-9)
         found.certificate.verify()
-        again = learner.resume(folder, env, ledger=ledger)
+        again = learner.resume(env, folder, ledger=ledger)
         assert payments(ledger) == 1
     assert _same(found, again)
     assert np.array_equal(

@@ -103,7 +103,9 @@ def test_data_in_exact_proportion_gives_the_optimal_values(features: Any) -> Non
     learned = learner.fit(data)
     best = _optimal(tables, gamma)
     np.testing.assert_allclose(learned.values(np.arange(4)), best, atol=1e-6)
-    np.testing.assert_array_equal(learned.predict(np.arange(4)).argmax(axis=1), best.argmax(axis=1))
+    np.testing.assert_array_equal(
+        learned.probabilities(np.arange(4)).argmax(axis=1), best.argmax(axis=1)
+    )
     assert "Not private" in str(learned.promise)
 
 
@@ -122,7 +124,7 @@ def test_networks_learn_too() -> None:
     states, actions = draw.random((400, 1)), draw.integers(2, size=400)
     rewards = np.where((states[:, 0] > 0.5) == (actions == 1), 1.0, -1.0)
     learner = LoggedQ(2, (-1.0, 1.0), None, Network((8,)), updates=300, step=2.0)
-    found = learner.fit(steps(states, actions, rewards)).predict([[0.1], [0.9]])
+    found = learner.fit(steps(states, actions, rewards)).probabilities([[0.1], [0.9]])
     np.testing.assert_array_equal(found, [[1.0, 0.0], [0.0, 1.0]])
 
 
@@ -313,14 +315,14 @@ def test_what_was_learned_comes_back_from_its_file(features: Any, tmp_path: Path
     again = LearnedQ.load(tmp_path / "result.json")
     states = np.array([[0.2], [0.5], [0.8]])
     np.testing.assert_array_equal(again.values(states), learned.values(states))
-    np.testing.assert_array_equal(again.predict(states), learned.predict(states))
+    np.testing.assert_array_equal(again.probabilities(states), learned.probabilities(states))
     assert again.certificate == learned.certificate
     assert again.settings == learned.settings
     assert again.release == "people"
     assert "each trajectory" in again.privacy_statement
     learned.policy.save(tmp_path / "policy.json")
     policy = load_policy(tmp_path / "policy.json")
-    np.testing.assert_allclose(policy.probabilities(states), learned.predict(states))
+    np.testing.assert_allclose(policy.probabilities(states), learned.probabilities(states))
 
 
 # --- refusals -------------------------------------------------------------------------------------

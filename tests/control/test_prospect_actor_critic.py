@@ -395,12 +395,12 @@ def test_an_interrupted_run_goes_on_bit_for_bit(
             people=18,
             session=PrivacySession(seed=1),
             progress=interrupt,
-            checkpoint=tmp_path,
+            folder=tmp_path,
             preflight=False,
         )
     with pytest.raises(InputError, match="another agent"):
-        replace(AGENT, prospect=Prospect.rajabi2022()).resume(tmp_path, Bets())
-    assert AGENT.resume(tmp_path, Bets()).to_dict() == learned.to_dict()
+        replace(AGENT, prospect=Prospect.rajabi2022()).resume(Bets(), tmp_path)
+    assert AGENT.resume(Bets(), tmp_path).to_dict() == learned.to_dict()
 
 
 def test_without_a_prospect_all_is_as_it_was() -> None:

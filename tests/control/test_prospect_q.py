@@ -25,6 +25,7 @@ from privrl.control import (
     planning,
     prospect_planning,
 )
+from privrl.control.engine import CHECKPOINT
 from privrl.control.heads import Layers, Linear, Table
 from privrl.control.program import read_about
 from privrl.control.rollouts import (
@@ -34,7 +35,6 @@ from privrl.control.rollouts import (
     collect_sampled_rollout,
     pool_successors,
 )
-from privrl.control.run_context import STATE
 from privrl.control.shrinkage import posterior_means
 from privrl.control.update_rules import Data, ProspectUpdates
 from privrl.core.types import Floats
@@ -530,19 +530,19 @@ def test_a_run_pays_once_and_survives_its_files(release: Any, tmp_path: Path) ->
         found = learner.learn(
             env,
             session=PrivacySession(ledger=ledger, run="one", seed=4),
-            checkpoint=folder,
+            folder=folder,
             keep=True,
             preflight=False,
         )
         entry = ledger.entries()[0]
         assert found.certificate.events == entry.events
         env.taken = 0
-        again = learner.resume(folder, env, ledger=ledger, keep=True)
+        again = learner.resume(env, folder, ledger=ledger, keep=True)
         assert payments(ledger) == 1
-        names = set(read_about(folder / STATE)["arrays"])
+        names = set(read_about(folder / CHECKPOINT)["arrays"]["state"])
         assert not names & {"reward", "rewards", "paid"}
         with pytest.raises(InputError, match="another agent"):
-            agent(release, prospect=Prospect.neutral()).resume(folder, env)
+            agent(release, prospect=Prospect.neutral()).resume(env, folder)
     assert found.to_dict() == again.to_dict()
     found.save(tmp_path / "q.json")
     assert LearnedQ.load(tmp_path / "q.json").to_dict() == found.to_dict()
@@ -633,7 +633,7 @@ def test_vectors_and_rewards_of_steps(planner: Any) -> None:
         )
         assert found.values([[0.5], [0.9]]).shape == (2, 2)
         # Towards the middle from either side.
-        assert found.predict([[0.05], [0.95]]).argmax(axis=1).tolist() == [0, 1]
+        assert found.probabilities([[0.05], [0.95]]).argmax(axis=1).tolist() == [0, 1]
 
 
 # --- bad input ------------------------------------------------------------------------------------

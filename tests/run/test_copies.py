@@ -24,7 +24,8 @@ from gymnasium import spaces
 
 from privrl import cli
 from privrl.control import FunctionalQ, LoggedQ, noised_q
-from privrl.control.actor_critic import STATE, ActorCritic
+from privrl.control.actor_critic import ActorCritic
+from privrl.control.engine import CHECKPOINT
 from privrl.core import files
 from privrl.data import Tabular, Trajectories
 from privrl.envs.tabular import TabularMDP
@@ -121,7 +122,7 @@ def test_copies_of_a_run_in_a_simulator_release_one_thing(
     paying = [] if unit is None else ledger_at(book, unit)
     stops(asked)
     assert cli.run([*words, *paying, "--out", str(run)]) == 130
-    for name in (STATE, KEY_FILE, "released.npz", "checkpoint.npz"):
+    for name in (KEY_FILE, CHECKPOINT):
         if (run / name).exists():
             assert (run / name).stat().st_mode & 0o777 == 0o600
     stops(10**6)
@@ -130,9 +131,7 @@ def test_copies_of_a_run_in_a_simulator_release_one_thing(
         assert cli.run([*words[:2], "--out", str(one), "--resume"]) == 0
     found = [results(one) for one in [*made, run]]
     assert all(one == found[0] for one in found)
-    assert (
-        found[0].keys() & {KEY_FILE, STATE, "checkpoint.npz", "released.npz", files.LOCK} == set()
-    )
+    assert found[0].keys() & {KEY_FILE, CHECKPOINT, files.LOCK} == set()
     certificate = Certificate.read(run / "certificate.json")
     certificate.verify(strict=True)
     assert certificate.noise.is_secret
@@ -186,7 +185,7 @@ def test_killed_at_any_write_a_run_goes_on_to_what_its_copies_come_to(
         with Ledger.open(book) as ledger:
             try:
                 AGENT.learn(
-                    env, people=12, session=PrivacySession(ledger=ledger, run="one"), checkpoint=run
+                    env, people=12, session=PrivacySession(ledger=ledger, run="one"), folder=run
                 )
                 break
             except Killed:
@@ -199,7 +198,7 @@ def test_killed_at_any_write_a_run_goes_on_to_what_its_copies_come_to(
             assert payments(book) == 0
             continue
         with Ledger.open(book) as ledger:
-            found = [AGENT.resume(one, env, ledger=ledger) for one in [*copies(run, 2), run]]
+            found = [AGENT.resume(env, one, ledger=ledger) for one in [*copies(run, 2), run]]
         assert payments(book) == 1
         assert all(one.to_dict() == found[0].to_dict() for one in found)
         assert found[0].to_dict() != plain.to_dict()
@@ -219,10 +218,10 @@ def test_copies_of_any_moment_come_to_what_the_run_itself_came_to(
         shutil.copytree(run, tmp_path / f"copy-{done}")
 
     agent = replace(AGENT, noise=kind)
-    found = agent.learn(TWO, people=12, checkpoint=run, progress=copy)
+    found = agent.learn(TWO, people=12, folder=run, progress=copy)
     assert agent.learn(TWO, people=12).to_dict() != found.to_dict()
     for done in (4, 8, 12):
-        again = agent.resume(tmp_path / f"copy-{done}", TWO)
+        again = agent.resume(TWO, tmp_path / f"copy-{done}")
         assert again.to_dict() == found.to_dict()
         shutil.rmtree(tmp_path / f"copy-{done}")
     learner = FunctionalQ(
@@ -233,10 +232,10 @@ def test_copies_of_any_moment_come_to_what_the_run_itself_came_to(
         steps=40,
         evaluations=3,
     )
-    values = learner.learn(TWO, checkpoint=run, progress=copy)
+    values = learner.learn(TWO, folder=run, progress=copy)
     assert not np.array_equal(values.parameters, learner.learn(TWO).parameters)
     for done in (1, 2, 3):
-        assert learner.resume(tmp_path / f"copy-{done}", TWO).to_dict() == values.to_dict()
+        assert learner.resume(TWO, tmp_path / f"copy-{done}").to_dict() == values.to_dict()
 
 
 def test_another_simulator_of_the_same_name_is_refused(tmp_path: Path) -> None:
@@ -246,20 +245,20 @@ def test_another_simulator_of_the_same_name_is_refused(tmp_path: Path) -> None:
         raise Killed
 
     with pytest.raises(Killed):
-        AGENT.learn(TWO, people=12, progress=stop, checkpoint=tmp_path / "people")
+        AGENT.learn(TWO, people=12, progress=stop, folder=tmp_path / "people")
     with pytest.raises(InputError, match="not the environment or behaviour that"):
-        AGENT.resume(tmp_path / "people", mdp(2.0))
-    AGENT.resume(tmp_path / "people", TWO)
+        AGENT.resume(mdp(2.0), tmp_path / "people")
+    AGENT.resume(TWO, tmp_path / "people")
     learner = FunctionalQ(
         budget=Budget(1.0, 1e-6), reward_radius=0.5, reward_range=(0.0, 1.0), steps=40
     )
     right, left = (Tabular(np.array([[p, 1.0 - p]] * 2)) for p in (0.4, 0.6))
     with pytest.raises(Killed):
-        learner.learn(TWO, behaviour=right, progress=stop, checkpoint=tmp_path / "reward")
+        learner.learn(TWO, behaviour=right, progress=stop, folder=tmp_path / "reward")
     for env, behaviour in ((mdp(0.9), right), (TWO, left), (TWO, None)):
         with pytest.raises(InputError, match="not the environment or behaviour that"):
-            learner.resume(tmp_path / "reward", env, behaviour=behaviour)
-    learner.resume(tmp_path / "reward", mdp(), behaviour=right)
+            learner.resume(env, tmp_path / "reward", behaviour=behaviour)
+    learner.resume(mdp(), tmp_path / "reward", behaviour=right)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -332,14 +331,14 @@ def test_a_table_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as dying:
         dying.setattr(noised_q, "final_parameters", die)
         with pytest.raises(Killed):
-            agent.fit(data, checkpoint=tmp_path / "run")
+            agent.fit(data, folder=tmp_path / "run")
     with pytest.raises(InputError, match="holds an interrupted run"):
-        agent.fit(data, checkpoint=tmp_path / "run")
-    with pytest.raises(InputError, match="not the settings that the run was begun with"):
+        agent.fit(data, folder=tmp_path / "run")
+    with pytest.raises(InputError, match="belongs to another agent"):
         LoggedQ(2, (0.0, 1.0), Budget(1.0, 1e-3), num_states=3, updates=4).resume(
-            tmp_path / "run", data
+            data, tmp_path / "run"
         )
-    one, other = (agent.resume(folder, data) for folder in copies(tmp_path / "run", 2))
+    one, other = (agent.resume(data, folder) for folder in copies(tmp_path / "run", 2))
     assert one.to_dict() == other.to_dict()
     assert one.certificate.noise is NoiseOrigin.SECURE_KEY
     assert not np.array_equal(one.parameters, agent.fit(data).parameters)
@@ -436,14 +435,14 @@ def test_a_run_whose_copy_goes_on_gives_nothing_away(at: int, tmp_path: Path) ->
         if done == at and not found:
             (one,) = copies(run, 1)
             with Ledger.open(book) as second:
-                found.append(WARD.resume(one, Ward(), ledger=second))
+                found.append(WARD.resume(Ward(), one, ledger=second))
 
-    given: dict[str, Any] = {"checkpoint": run, "progress": copy, "preflight": False}
+    given: dict[str, Any] = {"folder": run, "progress": copy, "preflight": False}
     with Ledger.open(book) as ledger, pytest.raises(InputError, match=r"on (with )?elsewhere"):
         WARD.learn(Ward(), people=20, session=PrivacySession(ledger=ledger, run="one"), **given)
     found[0].certificate.verify(strict=True)
     with Ledger.open(book) as ledger, pytest.raises(InputError, match=r"elsewhere|has ended"):
-        WARD.resume(run, Ward(), ledger=ledger)
+        WARD.resume(Ward(), run, ledger=ledger)
 
 
 def test_the_end_of_a_superseded_run_is_not_given_away_later(tmp_path: Path) -> None:
@@ -457,10 +456,10 @@ def test_the_end_of_a_superseded_run_is_not_given_away_later(tmp_path: Path) -> 
             copies(run, 1)
         if done == people and not found:
             with Ledger.open(book) as second:
-                found.append(WARD.resume(tmp_path / "run-0", Ward(), ledger=second))
+                found.append(WARD.resume(Ward(), tmp_path / "run-0", ledger=second))
 
     with Ledger.open(book) as ledger:
-        given: dict[str, Any] = {"checkpoint": run, "progress": copy, "preflight": False}
+        given: dict[str, Any] = {"folder": run, "progress": copy, "preflight": False}
         with pytest.raises(InputError, match="what this copy found is not released"):
             WARD.learn(
                 Ward(),
@@ -470,10 +469,10 @@ def test_the_end_of_a_superseded_run_is_not_given_away_later(tmp_path: Path) -> 
                 **given,
             )
         with pytest.raises(InputError, match="what this copy found is not released"):
-            WARD.resume(run, Ward(), ledger=ledger)
+            WARD.resume(Ward(), run, ledger=ledger)
         # Without its ledger it is refused as well.
         with pytest.raises(InputError, match="begun with a ledger"):
-            WARD.resume(run, Ward())
+            WARD.resume(Ward(), run)
 
 
 def test_a_run_that_diverged_has_told_so_and_no_copy_goes_on(tmp_path: Path) -> None:
@@ -485,14 +484,14 @@ def test_a_run_that_diverged_has_told_so_and_no_copy_goes_on(tmp_path: Path) -> 
         if not (tmp_path / "run-0").exists():
             copies(run, 1)
 
-    given: dict[str, Any] = {"checkpoint": run, "progress": copy, "preflight": False}
+    given: dict[str, Any] = {"folder": run, "progress": copy, "preflight": False}
     with Ledger.open(book) as ledger:
         with pytest.raises(InputError, match="grew without bound"):
             agent.learn(
                 Ward(), people=20, session=PrivacySession(ledger=ledger, run="one"), **given
             )
         with pytest.raises(InputError, match="has ended"):
-            agent.resume(tmp_path / "run-0", Ward(), ledger=ledger)
+            agent.resume(Ward(), tmp_path / "run-0", ledger=ledger)
     assert not run.exists()
 
 
@@ -517,16 +516,16 @@ def test_a_secret_reward_that_is_read_again_is_released_by_one(
     with Ledger.open(book) as ledger:
         with pytest.raises(Killed):
             learner.learn(
-                Ward(), session=PrivacySession(ledger=ledger, run="one"), checkpoint=run, **given
+                Ward(), session=PrivacySession(ledger=ledger, run="one"), folder=run, **given
             )
         first, second = copies(run, 2)
-        found = learner.resume(first, Ward(), ledger=ledger, keep=True)
+        found = learner.resume(Ward(), first, ledger=ledger, keep=True)
         with pytest.raises(InputError, match=r"has ended|gone on with elsewhere"):
-            learner.resume(second, Ward(), ledger=ledger)
+            learner.resume(Ward(), second, ledger=ledger)
         # What was released may be planned on by everybody.
         third, fourth = copies(first, 2)
         for one in (third, fourth):
-            again = learner.resume(one, Ward(), ledger=ledger)
+            again = learner.resume(Ward(), one, ledger=ledger)
             assert np.array_equal(again.parameters, found.parameters)
     assert payments(book) == 1
 
@@ -535,7 +534,7 @@ def test_a_kill_between_the_result_and_the_key_leaves_no_key_for_long(tmp_path: 
     run = tmp_path / "run"
     words = ["train", "functional-q", *REWARDS, "--reward-radius", "0.5", "--out", str(run)]
     assert cli.run(words) == 0
-    for name in (KEY_FILE, "released.npz", f".{KEY_FILE}.privrl-half"):
+    for name in (KEY_FILE, CHECKPOINT, f".{KEY_FILE}.privrl-half"):
         (run / name).write_bytes(b"secret")
     assert cli.run(["train", "functional-q", "--out", str(run), "--resume"]) == 2
     assert sorted(results(run)) == [
@@ -556,8 +555,8 @@ def test_a_run_that_is_under_way_cannot_be_resumed_or_begun_beside_it(
         env, sweeping = TWO, training.Replicas((0,))
         program: Any = None
         for again in (
-            lambda: AGENT.resume(run, env),
-            lambda: AGENT.learn(env, people=12, checkpoint=run),
+            lambda: AGENT.resume(env, run),
+            lambda: AGENT.learn(env, people=12, folder=run),
             lambda: training.train(program, 1, sweeping, folder=run),
         ):
             try:
@@ -571,7 +570,7 @@ def test_a_run_that_is_under_way_cannot_be_resumed_or_begun_beside_it(
             other.start()
             other.join()
 
-    AGENT.learn(TWO, people=12, checkpoint=run, progress=ask)
+    AGENT.learn(TWO, people=12, folder=run, progress=ask)
     assert len(told) == 3
     assert all(one.startswith("Another process is at work in ") for one in told)
     assert not any(run.iterdir())

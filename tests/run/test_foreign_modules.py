@@ -62,7 +62,7 @@ def test_a_run_from_elsewhere_imports_nothing(
     run = tmp_path / "run"
     run.mkdir()
     (run / "run.json").write_text(run_json(ENV))
-    (run / "state.npz").write_bytes(b"")
+    (run / "checkpoint.npz").write_bytes(b"")
     (run / "noise.key").write_text("{}")
     assert cli.run([*TRAIN, "--out", str(run), "--resume"]) == 2
     assert not imported()

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from privrl import cli
-from privrl.control.actor_critic import STATE
-from privrl.control.run_context import STATE as RELEASED
+from privrl.control.engine import CHECKPOINT
 from privrl.core import files
 from privrl.privacy import InputError
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.training import CHECKPOINT
 
 BUDGET = ["--epsilon", "5", "--delta", "1e-6"]
 PEOPLE = ["train", "actor-critic", "--env", "Chain", "--max-steps", "6", "--people", "40"]
@@ -47,15 +45,15 @@ def held(folder: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("command", "call", "name", "time"),
     [
-        (PEOPLE, "replace", ".state.npz.", 1),
-        (PEOPLE, "replace", ".state.npz.", 3),
+        (PEOPLE, "replace", ".checkpoint.npz.", 1),
+        (PEOPLE, "replace", ".checkpoint.npz.", 3),
         (PEOPLE, "replace", ".certificate.json.", 1),
         (PEOPLE, "replace", ".result.json.", 1),
-        (PEOPLE, "unlink", STATE, 1),
+        (PEOPLE, "unlink", CHECKPOINT, 1),
         (PEOPLE, "unlink", KEY_FILE, 1),
-        (SECRET, "replace", ".released.npz.", 1),
+        (SECRET, "replace", ".checkpoint.npz.", 1),
         (SECRET, "replace", ".result.json.", 1),
-        (SECRET, "unlink", RELEASED, 1),
+        (SECRET, "unlink", CHECKPOINT, 1),
     ],
 )
 def test_a_folder_that_is_finished_holds_no_secrets(
@@ -65,13 +63,13 @@ def test_a_folder_that_is_finished_holds_no_secrets(
     words = [sys.executable, "-c", _DYING, call, name, str(time), *command, "--out", str(run)]
     assert subprocess.run(words, capture_output=True, check=False).returncode == -signal.SIGKILL
     before = held(run)
-    assert before & {KEY_FILE, STATE, RELEASED} or any("npz" in one for one in before)
+    assert before & {KEY_FILE, CHECKPOINT} or any("npz" in one for one in before)
     # Going on finishes it, or says that it is.
     over = (run / "result.json").exists()
     assert cli.run([*command[:2], "--out", str(run), "--resume"]) == (2 if over else 0)
     after = held(run)
     assert "result.json" in after
-    assert not after & {KEY_FILE, STATE, RELEASED, CHECKPOINT}
+    assert not after & {KEY_FILE, CHECKPOINT}
     assert not [one for one in after if one.startswith(".")]
 
 
@@ -82,12 +80,12 @@ def test_whoever_comes_to_a_finished_folder_tidies_it(
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    for name in ("result.json", KEY_FILE, STATE, RELEASED, CHECKPOINT, "run.json", "notes.txt"):
+    for name in ("result.json", KEY_FILE, CHECKPOINT, "run.json", "notes.txt"):
         (run / name).write_text("{}")
     (run / "result.json").write_text('{"kind": "privrl actor-critic"}')
     if not whole:
         (run / "run.json").unlink()
-    for name in (KEY_FILE, STATE, "certificate.json"):
+    for name in (KEY_FILE, CHECKPOINT, "certificate.json"):
         (run / f".{name}.abcd1234.privrl-half").write_text("half")
     (run / ".mine").write_text("kept")
     assert cli.run([*PEOPLE[:2], "--out", str(run), *again]) == 2
@@ -101,7 +99,7 @@ def test_whoever_comes_to_a_finished_folder_tidies_it(
 def test_files_of_other_programs_stay(result: str, again: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    own = {"result.json", STATE, RELEASED, CHECKPOINT, KEY_FILE}
+    own = {"result.json", CHECKPOINT, KEY_FILE}
     for name in own:
         (run / name).write_text(result)
     assert cli.run([*PEOPLE[:2], "--out", str(run), *again]) == 2

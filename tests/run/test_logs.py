@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privrl.control.engine import Row
 from privrl.core.errors import InputError
-from privrl.run.logs import FORMATS, CsvLog, Logs, Row, TensorBoardLog, crc32c, paths
+from privrl.run.logs import FORMATS, CsvLog, Logs, TensorBoardLog, crc32c, paths
 
 ROWS: list[Row] = [
     {"episode": 1, "return": 0.1, "length": 7},
@@ -133,7 +134,7 @@ def test_tensorboard_finds_every_number_in_its_place(tmp_path: Path) -> None:
 
 
 def test_numbers_come_back_bit_for_bit(tmp_path: Path) -> None:
-    Logs.open(tmp_path, ["csv", "jsonl"]).write(ROWS)
+    Logs(tmp_path, ["csv", "jsonl"]).write(ROWS)
     with (tmp_path / "log.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert [row["episode"] for row in table] == ["1", "2", "300"]
@@ -148,19 +149,21 @@ def test_what_a_crash_left_behind_the_checkpoint_is_cut_off(tmp_path: Path, torn
     once, twice = tmp_path / "once", tmp_path / "twice"
     for folder in (once, twice):
         folder.mkdir()
-    Logs.open(once, FORMATS).write(ROWS[:1])
-    whole = Logs.open(once, FORMATS, {p.name: p.stat().st_size for p in once.iterdir()})
+    Logs(once, FORMATS).write(ROWS[:1])
+    whole = Logs(once, FORMATS)
+    whole.seek({p.name: p.stat().st_size for p in once.iterdir()})
     whole.write(ROWS[1:])
 
-    logs = Logs.open(twice, FORMATS)
+    logs = Logs(twice, FORMATS)
     logs.write(ROWS[:1])
-    kept = logs.positions()
+    kept = logs.position
     logs.write(ROWS[1:])
     for path in paths(twice, FORMATS).values():
         with path.open("ab") as file:
             file.write(torn)
-    again = Logs.open(twice, FORMATS, kept)
-    assert again.positions() == kept
+    again = Logs(twice, FORMATS)
+    again.seek(kept)
+    assert again.position == kept
     again.write(ROWS[1:])
 
     for name in ("log.csv", "log.jsonl"):
@@ -174,22 +177,22 @@ def test_what_a_crash_left_behind_the_checkpoint_is_cut_off(tmp_path: Path, torn
 
 def test_new_logs_begin_empty(tmp_path: Path) -> None:
     for _ in range(2):
-        Logs.open(tmp_path, FORMATS).write(ROWS)
+        Logs(tmp_path, FORMATS).write(ROWS)
     assert (tmp_path / "log.csv").read_text().count("episode") == 1
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 3
 
 
 def test_what_cannot_go_on_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no log format 'xml': the formats are csv, jsonl, tensor"):
-        Logs.open(tmp_path, ["xml"])
-    logs = Logs.open(tmp_path, ["csv"])
+        Logs(tmp_path, ["xml"])
+    logs = Logs(tmp_path, ["csv"])
     logs.write(ROWS)
     (tmp_path / "log.csv").unlink()
     with pytest.raises(InputError, match="shorter than the run left it"):
-        Logs.open(tmp_path, ["csv"], logs.positions())
+        Logs(tmp_path, ["csv"]).seek(logs.position)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="cannot be written"):
-        CsvLog(tmp_path / "nowhere" / "log.csv")
+        CsvLog(tmp_path / "nowhere" / "log.csv").seek(None)
     log = CsvLog(tmp_path / "log.csv")
     log.write(ROWS)
     with pytest.raises(InputError, match="has the columns episode, return, length, and a row has"):

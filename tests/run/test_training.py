@@ -14,15 +14,14 @@ import jax
 import numpy as np
 import pytest
 
+from privrl.control.engine import CHECKPOINT, even_segment
 from privrl.core.errors import InputError
 from privrl.privacy import Budget, Gaussian, Ledger, Relation, Unit
 from privrl.run.logs import FORMATS
 from privrl.run.training import (
-    CHECKPOINT,
     Replicas,
     TrainingRun,
     delete_checkpoint,
-    even_segment,
     on_interrupt,
     replicas_of,
     resume,

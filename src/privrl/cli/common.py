@@ -1,62 +1,16 @@
 """What commands have in common: options, the bar of those that take long, how they stop."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from privrl.cli.printing import say, shell_quote
+from privrl.core.progress import progress_bar
 
-if TYPE_CHECKING:
-    from privrl.core.progress import Progress
+progress = progress_bar
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@contextmanager
-def progress(steps: int | None) -> Iterator["Progress"]:
-    """A bar with the time left on a terminal; nothing elsewhere. Call it as each step begins.
-
-    Without a number of steps the bar moves when it is told which share of everything is done.
-    """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from privrl.core.text import printable_line
-
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(20),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("", total=steps)
-        begun = 0
-
-        def advance(what: str, share: float | None = None) -> None:
-            nonlocal begun
-            what = printable_line(what)
-            if share is not None:
-                bar.update(task, total=1.0, completed=share, description=what)
-            elif steps is None:
-                bar.update(task, total=None, description=what)
-            else:
-                bar.update(task, completed=begun, description=what)
-                begun += 1
-
-        yield advance
 
 
 def refuse_options(

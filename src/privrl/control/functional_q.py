@@ -30,9 +30,9 @@ any number of queries. Before it, rewards are made total: what is not finite cou
 clipped to `reward_range`, which brings no two rewards further apart; so the radius is about clipped
 rewards. Nothing is amplified by sampling, since all rewards may change at once.
 
-All is paid for before any noise is drawn. With a `checkpoint` the key of the noise is kept before
-that, and what was released at once, so that an interrupted run goes on without paying again
-(`privrl.privacy.resuming`). Arithmetic: 64-bit floating point.
+All is paid for before any noise is drawn. In a `folder` the key of the noise is kept before that,
+and what was released at once, so that an interrupted run goes on without paying again (`engine`).
+Arithmetic: 64-bit floating point.
 
 The paper's own Algorithm 1, which yields a claim, is `privrl.papers.wang2019.FunctionalQ`.
 """
@@ -46,35 +46,27 @@ from typing import Any, ClassVar, Self, cast
 import jax
 import numpy as np
 
-from privrl.control import noised_q, planning, reward_releases
+from privrl.control import engine, noised_q, planning, reward_releases
 from privrl.control.default_features import default_features, default_reward_features
 from privrl.control.feature_names import features_by_name, refuse_unused_range
 from privrl.control.heads import Head, Layers, Network, Table, make_head
 from privrl.control.increments import Rows
 from privrl.control.learned_q import LearnedQ
 from privrl.control.noised_q import DEFAULT_DESCENTS, clip_rewards
-from privrl.control.program import load_state, read_about
 from privrl.control.q_specs import DescentSpec, FunctionalQSpec
 from privrl.control.reward_basis import PerAction
+from privrl.control.reward_releases import Arrays
+from privrl.control.reward_training import RewardTraining
 from privrl.control.rollouts import Env, Rollout, collect_rollout, greedy_policy
-from privrl.control.run_context import STATE, Arrays, RunContext
 from privrl.control.update_rules import Data
 from privrl.core.errors import InputError
-from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.data import OneHot, Policy
 from privrl.envs.base import Box, Discrete
-from privrl.envs.host import is_live, simulator_identity
-from privrl.envs.preflight import run_preflight
 from privrl.envs.registry import make
-from privrl.privacy import resuming
-from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms.reward_model import (
     RewardModel,
 )
-from privrl.privacy.promise import Relation, Unit
-from privrl.privacy.resuming import NoiseKey
-from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
 
 # The least number of cosines per coordinate, and how many there are at most.
 _ORDERS = (2, 10)
@@ -111,131 +103,47 @@ class FunctionalQ(FunctionalQSpec):
 
     # --- learning ---------------------------------------------------------------------------------
 
-    def learn(
-        self,
-        env: Any,
-        *,
-        session: PrivacySession = SECRET_SESSION,
-        behaviour: Policy | None = None,
-        progress: StepProgress | None = None,
-        checkpoint: str | Path | None = None,
-        keep: bool = False,
-        preflight: bool = True,
-        preflight_env: Any = None,
-    ) -> LearnedQ:
-        """Learn in `env`, an environment or its name.
+    def training(
+        self, env: Any, people: None = None, *, behaviour: Policy | None = None
+    ) -> RewardTraining:
+        """This learner in `env`, for the engine.
 
         `behaviour` acts in the rollout: a policy of states that was chosen without looking at
-        rewards; by default each action is equally likely. A session that is public says that the
-        reward function needs no protection, and lets the score of the policy be shown; then no
-        ledger can pay. `progress(done, stages)` is called after each stage. `checkpoint` is a
-        folder in which the key of the noise is kept before anybody pays, and what was released at
-        once, and from which `resume` goes on; `keep` leaves it there at the end. Errors of one of
-        Gymnasium's environments would tell about rewards and are hidden; so it is tried first, in
-        another instance: one that is made of the same id, or `preflight_env`. `preflight=False`
-        waives that, which the certificate says.
+        rewards; by default each action is equally likely.
         """
-        ledger, public, seed = session.ledger, session.public, session.seed
-        made = make(env)
-        if public and ledger is not None:
-            raise InputError(
-                "public says that the rewards need no protection, and a ledger that they do: leave "
-                "one of them out."
-            )
-        if behaviour is not None and not isinstance(behaviour, Policy):
-            raise InputError("must be a policy of privrl.data, or None.", field="behaviour")
-        head, opened = self.head(made), self._open(session)
-        tried = run_preflight(
-            made,
-            private=self.budget is not None and not public,
-            preflight=preflight,
-            other=preflight_env,
-        )
-        about = {
-            "agent": self.settings_dict(made),
-            "seed": seed,
-            "public": public,
-            "run": None if ledger is None else session.run,
-            "preflight": tried,
-        }
-        # The folder before anybody pays, since a run without its checkpoint would be lost.
-        with resuming.begin_run(checkpoint, STATE):
-            if checkpoint is not None:
-                live = is_live(made)
-                runs_on = {
-                    "env": None if live else simulator_identity(made),
-                    "behaviour": behaviour,
-                }
-                opened.attach_key(NoiseKey.begin(checkpoint, about, live=live, runs_on=runs_on))
-            course = RunContext(self, made, head, opened, about, progress, keep)
-            with forget_unless_paid(opened):
-                return reward_releases.learn(self, course, behaviour, None)
+        if people is not None:
+            raise InputError("The secret is the reward function: leave people out.")
+        return RewardTraining(self, make(env), behaviour)
 
-    def _open(self, session: PrivacySession) -> OpenSession:
-        unit, relation = Unit.REWARD_FUNCTION, Relation.REWARD_RADIUS
-        return session.open(unit, relation, reward_radius=self.radius)
+    def learn(self, env: Any, **options: Any) -> LearnedQ:
+        """Learn in `env`, an environment or its name.
 
-    def resume(
-        self,
-        folder: str | Path,
-        env: Any,
-        *,
-        ledger: Ledger | None = None,
-        behaviour: Policy | None = None,
-        progress: StepProgress | None = None,
-        keep: bool = False,
-        preflight_env: Any = None,
-    ) -> LearnedQ:
-        """Go on from where `learn(..., checkpoint=folder)` was interrupted, at no further cost.
-
-        The agent and the environment must be the same, and so must be the `behaviour` if nothing
-        was released yet. What was released is planned on once more, which is free. If nothing was,
-        in a simulator or with a seed, rollout and noise are drawn once more from the key that is in
-        the folder, and copies of the folder come to the same; in any other environment of
-        Gymnasium's they are drawn afresh, and one copy of the folder alone is let: see
-        `privrl.privacy.resuming`.
+        The options are those of `privrl.learn`, and `behaviour` of `training`. A session that is
+        public says that the reward function needs no protection, and lets the score of the policy
+        be shown.
         """
-        with resuming.resume_run(folder) as kept:
-            about, path, made = kept.about, Path(folder) / STATE, make(env)
-            if about.get("agent") != self.settings_dict(made) or kept.live != is_live(made):
-                raise InputError(f"{str(path)!r} belongs to another agent or environment.")
-            for name in self._objects:
-                if isinstance(_setting_to_json(getattr(self.resolve(made), name)), str):
-                    raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
-            if ledger is not None and about["run"] is None:
-                raise InputError("This run was begun without a ledger: leave it out.")
-            if ledger is None and about["run"] is not None:
-                raise InputError("This run was begun with a ledger: say the same.")
-            released = None
-            runs_on = {} if kept.live else {"env": simulator_identity(made)}
-            if path.exists():
-                like = {name: np.zeros(*form) for name, form in read_about(path)["arrays"].items()}
-                found, _ = load_state(path, like)
-                released = {name: np.asarray(array) for name, array in found.items()}
-            else:
-                runs_on["behaviour"] = behaviour
-            kept.check(runs_on)
-            session = PrivacySession(ledger=ledger, run=about["run"], seed=about["seed"])
-            opened = self._open(session)
-            opened.attach_key(kept)
-            if released is None:
-                run_preflight(
-                    made,
-                    private=self.budget is not None and not about["public"],
-                    preflight=about["preflight"] != "waived",
-                    other=preflight_env,
-                    again=True,
-                )
-                opened.kept = kept.claim_next_generation(ledger)
-            else:
-                kept.end(ledger)
-            course = RunContext(self, made, self.head(made), opened, about, progress, keep)
-            return reward_releases.learn(self, course, behaviour, released)
+        found: LearnedQ = engine.learn(self, env, **options)
+        return found
+
+    def resume(self, env: Any, folder: str | Path, **options: Any) -> LearnedQ:
+        """Go on from where `learn(..., folder=folder)` was interrupted: see `privrl.resume`.
+
+        What was released is planned on once more, which is free, and needs no `behaviour`.
+        """
+        found: LearnedQ = engine.resume(env, folder, spec=self, **options)
+        return found
+
+    def refuse_unknown_objects(self, env: Env) -> None:
+        """Refuse to resume with objects that have no JSON form."""
+        for name in self._objects:
+            if isinstance(_setting_to_json(getattr(self.resolve(env), name)), str):
+                raise InputError(f"These {name} have no JSON form, so nobody knows them again.")
 
     # --- hooks of the releases --------------------------------------------------------------------
 
-    def rollout(self, course: RunContext, behaviour: Policy | None, key: jax.Array) -> Rollout:
-        return collect_rollout(course.env, behaviour, key, self.steps, private=course.private)
+    def rollout(self, run: engine.Run, key: jax.Array) -> Rollout:
+        at: Any = run.training
+        return collect_rollout(at.env, at.behaviour, key, self.steps, private=run.private)
 
     def public_steps(self, rollout: Rollout) -> Arrays:
         """What planning needs of a rollout."""

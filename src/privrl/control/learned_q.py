@@ -32,7 +32,7 @@ NOT_PRIVATE = "Not private: without a budget no noise is added."
 _SCORE_EPISODES = (2000, 100)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LearnedQ(HasPromise):
     """What was learned, and the promise about it. Any number of queries is free."""
 
@@ -77,10 +77,6 @@ class LearnedQ(HasPromise):
         else:
             told = f"each {promise.unit}, {figures}; not protected is how many there are"
         return f"Protected is {told}. Any number of queries is free."
-
-    def predict(self, states: Any) -> Floats:
-        """How likely each action is in each state: (n, A)."""
-        return np.asarray(self.policy.probabilities(np.asarray(states)), dtype=np.float64)
 
     def values(self, states: Any) -> Floats:
         """The value of each action in each state: (n, A)."""

@@ -26,13 +26,14 @@ Arithmetic: 64-bit floating point, compiled. Settings that were not said are tho
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import jax
 import numpy as np
 
-from privrl.control import noised_q
+from privrl.control import engine, noised_q
 from privrl.control.feature_names import (
     features_by_name,
     network_by_sizes,
@@ -41,25 +42,23 @@ from privrl.control.feature_names import (
 from privrl.control.heads import Network, make_head
 from privrl.control.increments import Rows
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ
-from privrl.control.noised_q import NoisedQPlan
+from privrl.control.noised_q import NoisedQPlan, NoisedQState
 from privrl.control.q_specs import LoggedQSpec
 from privrl.control.rollouts import greedy_policy
-from privrl.control.update_rules import PersonUpdates
+from privrl.control.update_rules import Data, PersonUpdates
 from privrl.core import resources
 from privrl.core.errors import InputError
-from privrl.core.progress import StepProgress
 from privrl.data import Features, Trajectories
 from privrl.data.assumptions import data_assumptions
 from privrl.data.coverage import check_table
 from privrl.data.words import refuse_read_vocabulary
 from privrl.envs.base import Box, Discrete
-from privrl.privacy import resuming
 from privrl.privacy.certificate import Assumption
-from privrl.privacy.ledger import Ledger, warn_if_large
+from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms import clip
+from privrl.privacy.plan import NoisyPlan
 from privrl.privacy.promise import Relation, Release
-from privrl.privacy.resuming import NoiseKey
-from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
+from privrl.privacy.session import OpenSession, PrivacySession
 
 CLIPPED = Assumption(
     "each person's contribution to an update is clipped to a public bound",
@@ -82,65 +81,29 @@ TIMING = Assumption(
 class LoggedQ(LoggedQSpec):
     """Values of actions, learned from people's logged trajectories; see the module."""
 
-    def fit(
-        self,
-        data: Trajectories,
-        *,
-        session: PrivacySession = SECRET_SESSION,
-        checkpoint: str | Path | None = None,
-        keep: bool = False,
-        progress: StepProgress | None = None,
-    ) -> LearnedQ:
+    def training(self, env: Trajectories, people: None = None) -> "LoggedQTraining":
+        """This learner on `env`, which are people's trajectories, for the engine."""
+        if people is not None:
+            raise InputError("The data says how many people there are: leave people out.")
+        return LoggedQTraining(self, env)
+
+    def fit(self, data: Trajectories, **options: Any) -> LearnedQ:
         """Learn from `data`; with a ledger all is paid for before anything is computed.
 
-        `checkpoint` is a folder in which the key of the noise is kept before that, so that `resume`
-        can compute the same once more, at no further cost; `keep` leaves it there at the end.
-        `progress(done, updates)` is called now and then.
+        The options are those of `privrl.learn`.
         """
-        if session.public:
-            raise InputError("LoggedQ has no diagnostics to show of public data: leave it out.")
-        plan, ledger = self._plan(data, session.ledger), session.ledger
-        opened = session.open(data.unit, Relation.REPLACE_ONE)
-        with resuming.begin_run(checkpoint):
-            if checkpoint is not None:
-                about = {"seed": session.seed, "run": None if ledger is None else session.run}
-                runs_on = {"agent": self, "data": data}
-                opened.attach_key(NoiseKey.begin(checkpoint, about, live=False, runs_on=runs_on))
-            return self._fit(data, plan, opened, keep, progress)
+        found: LearnedQ = engine.learn(self, data, **options)
+        return found
 
-    def resume(
-        self,
-        folder: str | Path,
-        data: Trajectories,
-        *,
-        ledger: Ledger | None = None,
-        keep: bool = False,
-        progress: StepProgress | None = None,
-    ) -> LearnedQ:
-        """What `fit(..., checkpoint=folder)` would have come to, bit for bit.
+    def resume(self, data: Trajectories, folder: str | Path, **options: Any) -> LearnedQ:
+        """What `fit(..., folder=folder)` would have come to, bit for bit: see `privrl.resume`."""
+        found: LearnedQ = engine.resume(data, folder, spec=self, **options)
+        return found
 
-        The data must be the same. The noise is drawn once more from the key that is in the folder,
-        so that copies of the folder come to the same (`privrl.privacy.resuming`).
-        """
-        plan = self._plan(data, ledger)
-        with resuming.resume_run(folder) as kept:
-            run, seed = (kept.about.get(name) for name in ("run", "seed"))
-            kept.check({"agent": self, "data": data})
-            if ledger is not None and run is None:
-                raise InputError("This run was begun without a ledger: leave it out.")
-            if ledger is None and run is not None:
-                raise InputError("This run was begun with a ledger: say the same.")
-            session = PrivacySession(ledger=ledger, run=run, seed=seed)
-            opened = session.open(data.unit, Relation.REPLACE_ONE)
-            opened.attach_key(kept)
-            return self._fit(data, plan, opened, keep, progress)
-
-    def _plan(self, data: Trajectories, ledger: Ledger | None) -> NoisedQPlan:
+    def plan(self, data: Trajectories) -> NoisedQPlan:
         """All but the noise; what cannot be learned from is refused."""
         if not isinstance(data, Trajectories):
             raise InputError("must be Trajectories: see privrl.data.", field="data")
-        if self.budget is None and ledger is not None:
-            raise InputError("Without a budget there is nothing to pay for: leave the ledger out.")
         if self.budget is not None:
             refuse_read_vocabulary(data)
         if not data.discrete_actions:
@@ -160,78 +123,12 @@ class LoggedQ(LoggedQSpec):
             self.average,
         )
 
-    def _fit(
-        self,
-        data: Trajectories,
-        plan: NoisedQPlan,
-        opened: OpenSession,
-        keep: bool,
-        progress: StepProgress | None,
-    ) -> LearnedQ:
-        head, count, kept = plan.rule.head, data.num_units, opened.kept
-        largest = max(map(abs, self.reward_range))
-        remedy = "use fewer features, or a smaller network"
-        with forget_unless_paid(opened), jax.enable_x64(True):
-            with resources.refuse_memory_errors("Such features of these rows", remedy):
-                moves = data.transitions()
-                rows = noised_q.people_transitions(
-                    head,
-                    moves.states,
-                    moves.actions,
-                    noised_q.clip_rewards(moves.rewards, self.reward_range) / largest,
-                    moves.next_states,
-                    self.gamma * moves.bootstraps,
-                    np.asarray(data.unit_index)[moves.trajectories],
-                )
-                noised_q.check_memory(plan, rows, remedy, told=False)
-            noisy = None
-            if self.budget is not None:
-                warn_if_large(self.budget.delta, count)
-                noisy = noised_q.calibrate_noise(self.budget, Relation.REPLACE_ONE, plan)
-                opened.pay(noisy.event, delta=self.budget.delta)
-        with jax.enable_x64(True):
-            begun = noised_q.begin(plan, rows, opened.source.key())
-            end = noised_q.run_updates(plan, rows, begun, noisy, progress)
-            parameters = head.scale_outputs(noised_q.final_parameters(plan, rows, end), largest)
-        diverged = not np.all(np.isfinite(parameters))
-        if kept is not None and (diverged or not keep):
-            kept.remove()
-        if diverged:
-            raise InputError("The parameters grew without bound: use smaller steps.")
-        promise: Any = NOT_PRIVATE
-        if self.budget is not None:
-            promise = opened.certify(
-                self.budget.delta,
-                release=Release.EVERY_ITERATE,
-                assumptions=(
-                    CLIPPED,
-                    PUBLIC_COUNT,
-                    TIMING,
-                    PUBLIC_SETTINGS,
-                    data_assumptions(data)[0],
-                ),
-                compiled=True,
-            )
-        return LearnedQ(
-            promise=promise,
-            release="people",
-            parameters=parameters,
-            head=head,
-            policy=greedy_policy(head, parameters),
-            settings={
-                "seed": opened.seed,
-                "people": count,
-                "sigma": 0.0 if noisy is None else noisy.noise_multiplier,
-                "gamma": self.gamma,
-                "updates": self.updates,
-                "step": self.step,
-                "clip": self.clip,
-                "target_every": self.target_every,
-                "optimiser": self.optimiser,
-                "average": self.average,
-                "reward_range": list(self.reward_range),
-            },
-        )
+    @property
+    def settings_dict(self) -> dict[str, Any]:
+        """The settings of the updates, in JSON's own types."""
+        names = ("gamma", "updates", "step", "clip", "target_every", "optimiser", "average")
+        given = {name: getattr(self, name) for name in names}
+        return {**given, "reward_range": list(self.reward_range)}
 
     def _observation_space(self, data: Trajectories) -> Discrete | Box:
         """What states look like; how many there are is said, not read."""
@@ -259,3 +156,106 @@ class LoggedQ(LoggedQSpec):
             scaled = features_by_name("polynomial:1", observed, name, self.state_range)
             return network_by_sizes(sizes, cast(Features, scaled))
         return features_by_name(word, observed, name, self.state_range)
+
+
+class LoggedQTraining(engine.Training):
+    """Q-learning from people's trajectories: a step is updates."""
+
+    counted = "updates"
+    spec: LoggedQ
+    env: Trajectories
+
+    def __init__(self, spec: LoggedQ, data: Trajectories) -> None:
+        self.spec, self.env, self.planned = spec, data, spec.updates
+        self.plan = spec.plan(data)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.spec.settings_dict
+
+    def runs_on(self, *, restored: bool) -> dict[str, Any]:
+        return {"agent": self.spec, "data": self.env}
+
+    def open(self, session: PrivacySession) -> OpenSession:
+        if session.public:
+            raise InputError("LoggedQ has no diagnostics to show of public data: leave it out.")
+        if self.spec.budget is None and session.ledger is not None:
+            raise InputError("Without a budget there is nothing to pay for: leave the ledger out.")
+        return session.open(self.env.unit, Relation.REPLACE_ONE)
+
+    def no_log_reason(self, public: bool) -> str:
+        return "A log holds returns of episodes, and nothing is played here: leave it out."
+
+    @cached_property
+    def noise(self) -> NoisyPlan | None:
+        """In every update, if there is a budget."""
+        if self.spec.budget is None:
+            return None
+        return noised_q.calibrate_noise(self.spec.budget, Relation.REPLACE_ONE, self.plan)
+
+    @cached_property
+    def _rows(self) -> Data:
+        """People's transitions. **Private**."""
+        data, spec, moves = self.env, self.spec, self.env.transitions()
+        return noised_q.people_transitions(
+            self.plan.rule.head,
+            moves.states,
+            moves.actions,
+            noised_q.clip_rewards(moves.rewards, spec.reward_range) / self._largest,
+            moves.next_states,
+            spec.gamma * moves.bootstraps,
+            np.asarray(data.unit_index)[moves.trajectories],
+        )
+
+    @property
+    def _largest(self) -> float:
+        """What rewards are divided by."""
+        return max(map(abs, self.spec.reward_range))
+
+    def init(self, run: engine.Run) -> NoisedQState:
+        budget, remedy = self.spec.budget, "use fewer features, or a smaller network"
+        with jax.enable_x64(True):
+            with resources.refuse_memory_errors("Such features of these rows", remedy):
+                noised_q.check_memory(self.plan, self._rows, remedy, told=False)
+            if budget is not None and not run.restored:
+                warn_if_large(budget.delta, self.env.num_units)
+            size = 32 * math.prod(self.plan.rule.head.shape)
+            event = None if self.noise is None else self.noise.event
+            run.pay(event, None if budget is None else budget.delta, size)
+            return noised_q.begin(self.plan, self._rows, run.source.key())
+
+    def step(
+        self, state: NoisedQState, count: int, run: engine.Run
+    ) -> tuple[NoisedQState, engine.Seen]:
+        sigma = 0.0 if self.noise is None else self.noise.noise_multiplier
+        return noised_q.advance(self.plan, self._rows, state, sigma, count), {}
+
+    def result(self, state: NoisedQState, seen: engine.Seen, run: engine.Run) -> LearnedQ:
+        spec, head = self.spec, self.plan.rule.head
+        with jax.enable_x64(True):
+            final = noised_q.final_parameters(self.plan, self._rows, state)
+            parameters = head.scale_outputs(final, self._largest)
+        if not np.all(np.isfinite(parameters)):
+            raise engine.Diverged
+        promise: Any = NOT_PRIVATE
+        if spec.budget is not None:
+            known = data_assumptions(self.env)[0]
+            promise = run.opened.certify(
+                spec.budget.delta,
+                release=Release.EVERY_ITERATE,
+                assumptions=(CLIPPED, PUBLIC_COUNT, TIMING, PUBLIC_SETTINGS, known),
+                compiled=True,
+            )
+        return LearnedQ(
+            promise=promise,
+            release="people",
+            parameters=parameters,
+            head=head,
+            policy=greedy_policy(head, parameters),
+            settings={
+                "seed": run.seed,
+                "people": self.env.num_units,
+                "sigma": 0.0 if self.noise is None else self.noise.noise_multiplier,
+                **spec.settings_dict,
+            },
+        )

@@ -1,9 +1,14 @@
 """What a learned agent promises, in JSON: a certificate, a paper's claim, or nothing, and why."""
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from privrl.core import files
 from privrl.core.errors import InputError
+from privrl.core.text import Displayed
+from privrl.core.types import Floats
 from privrl.privacy.certificate import Certificate, Claim
 
 Promise = Certificate | Claim | str
@@ -27,7 +32,33 @@ def promise_from_dict(data: Any) -> Promise:
     return Claim.from_dict(data) if kind == "privrl claim" else Certificate.from_dict(data)
 
 
-class HasPromise:
+class Acts(Displayed):
+    """A learned agent: it acts by its policy, and is shown by what it promises."""
+
+    promise: Any
+    settings: Mapping[str, Any]
+    policy: Any
+
+    def probabilities(self, states: Any) -> Floats:
+        """How likely each action is in each state: (n, A)."""
+        return np.asarray(self.policy.probabilities(np.asarray(states)), dtype=np.float64)
+
+    def act(self, observation: Any, *, deterministic: bool = False, key: Any = None) -> Any:
+        """An action for one observation, or one for each of a batch: see `Policy.act`."""
+        return self.policy.act(observation, deterministic=deterministic, key=key)
+
+    def predict(self, observation: Any, *given: Any, **options: Any) -> tuple[Any, None]:
+        """An action and no state, as Stable-Baselines3 has it: see `Policy.predict`."""
+        found: tuple[Any, None] = self.policy.predict(observation, *given, **options)
+        return found
+
+    def __str__(self) -> str:
+        promise = str(self.promise)
+        where = f" of {self.settings['env']}" if "env" in self.settings else ""
+        return f"{type(self).__name__}{where}: {promise.splitlines()[0]}\n{promise}"
+
+
+class HasPromise(Acts):
     """What was learned, with a promise about it: for results to inherit from."""
 
     promise: Promise

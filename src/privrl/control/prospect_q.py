@@ -41,11 +41,13 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q, prospect_planning, shrinkage
+from privrl.control.engine import Run
 from privrl.control.functional_q import FunctionalQ
 from privrl.control.heads import Head, Layers
 from privrl.control.noised_q import Descent
 from privrl.control.q_specs import UNUSED_BY_PROSPECT, DescentSpec, ProspectQSpec
 from privrl.control.reward_basis import PerAction, unique_points
+from privrl.control.reward_releases import Arrays
 from privrl.control.rollouts import (
     Env,
     Rollout,
@@ -54,7 +56,6 @@ from privrl.control.rollouts import (
     greedy_policy,
     pool_successors,
 )
-from privrl.control.run_context import Arrays, RunContext
 from privrl.control.update_rules import Data
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -101,17 +102,16 @@ class ProspectQ(ProspectQSpec, FunctionalQ):
 
     # --- what is drawn ----------------------------------------------------------------------------
 
-    def rollout(
-        self, course: RunContext, behaviour: Policy | None, key: jax.Array
-    ) -> SampledRollout:
+    def rollout(self, run: Run, key: jax.Array) -> SampledRollout:
+        at: Any = run.training
         return collect_sampled_rollout(
-            course.env,
-            behaviour,
+            at.env,
+            at.behaviour,
             key,
             self.steps,
             self.samples,
             read=self.release == "updates",
-            private=course.private,
+            private=run.private,
         )
 
     def public_steps(self, rollout: Rollout) -> Arrays:

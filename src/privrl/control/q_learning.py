@@ -40,6 +40,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from privrl.control.heads import features_to_dict
+from privrl.control.promises import Acts
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -370,8 +371,8 @@ class QLearning(Config):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedQValues:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedQValues(Acts):
     """What was learned; not private."""
 
     weights: Floats

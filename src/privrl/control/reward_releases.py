@@ -1,8 +1,8 @@
 """The releases of a learner for a secret reward function: sensitivity, noise, event of each.
 
 `privrl.control.functional_q` says what is hidden from whom and proves the bounds. Each release
-takes a rollout, pays for its event through the `RunContext`, releases, keeps what was released, and
-leaves the rest to planning, which sees nothing private.
+takes a rollout, pays for its event through the engine's `Run`, and releases; the rest is planning,
+which sees nothing private.
 """
 
 import math
@@ -14,7 +14,6 @@ import numpy as np
 
 from privrl.control import noised_q, planning
 from privrl.control.heads import Head, Layers, Network
-from privrl.control.learned_q import LearnedQ
 from privrl.control.reward_basis import (
     PerAction,
     design_weights,
@@ -23,124 +22,108 @@ from privrl.control.reward_basis import (
     mean_rewards,
     unique_points,
 )
-from privrl.control.rollouts import Rollout, collect_greedy_rollout, collect_rollout, greedy_policy
-from privrl.control.run_context import MEMORY_REMEDY, Arrays, RunContext
+from privrl.control.rollouts import Rollout, collect_greedy_rollout, collect_rollout
 from privrl.core import resources
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
-from privrl.data import Policy
 from privrl.privacy.accounting import calibrate
 from privrl.privacy.events import Event, Gaussian, Repeated
 from privrl.privacy.mechanisms import GaussianMechanism
-from privrl.privacy.mechanisms.reward_model import RewardModel, RewardModelMechanism
+from privrl.privacy.mechanisms.reward_model import RewardModelMechanism
 from privrl.privacy.noise import Source
-from privrl.privacy.promise import Budget, Relation, Release
+from privrl.privacy.plan import NoisyPlan
+from privrl.privacy.promise import Budget, Relation
 
 if TYPE_CHECKING:
+    from privrl.control.engine import Run
     from privrl.control.functional_q import FunctionalQ
+
+Arrays = dict[str, Any]
+
+MEMORY_REMEDY = "use fewer features, a smaller network or fewer steps"
+"""What to do where memory does not suffice."""
 
 # Random actions in the rollouts of release "evaluations".
 _EXPLORATION = 0.3
 
 
-def learn(
-    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
-) -> LearnedQ:
-    """Learn by the agent's release, or go on from what was `released`."""
+def release(agent: "FunctionalQ", run: "Run") -> Arrays:
+    """What the agent's release gives away, paid for before its noise, and what planning needs."""
+    training: Any = run.training
     if agent.release == "evaluations":
-        return learn_by_evaluations(agent, course, behaviour, released)
+        return evaluations_release(agent, run)
     if agent.release in ("weights", "updates"):
-        return learn_by_updates(agent, course, behaviour, released)
-    return learn_by_rewards(agent, course, behaviour, released)
+        return updates_release(agent, run)
+    features: Any = None
+    if agent.release == "reward-model":
+        features = agent.model_features(training.env)
+    rollout = agent.rollout(run, run.source.key())
+    # Before anybody pays for what could not be planned on.
+    planning.refuse_unseen(training.head, rollout)
+    run.report(1, 3)
+    if agent.release == "reward-model":
+        released = model_release(agent, run, rollout, features)
+    else:
+        released = rewards_release(agent, run, rollout)
+    return released | agent.public_steps(rollout)
+
+
+def pay(agent: "FunctionalQ", run: "Run", event: Event | None, public: Arrays, more: int) -> None:
+    """Pay for `event`, if there is one, once there is room for the rest of the run.
+
+    `public` is what planning needs of the rollout; `more` are the other bytes to keep.
+    """
+    training: Any = run.training
+    resources.check_memory(
+        agent.planning_bytes(training.head), "Planning with such features", MEMORY_REMEDY
+    )
+    size = more + sum(np.asarray(array).nbytes for array in public.values())
+    run.pay(event, None if agent.budget is None else agent.budget.delta, size)
 
 
 # --- noised updates -------------------------------------------------------------------------------
 
 
-def learn_by_updates(
-    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
-) -> LearnedQ:
+def update_noise(agent: "FunctionalQ", head: Head) -> NoisyPlan | None:
+    """The noise in every update of releases 'weights' and 'updates'."""
+    if agent.budget is None:
+        return None
+    plan = agent.update_plan(head)
+    return noised_q.calibrate_noise(agent.budget, Relation.REWARD_RADIUS, plan)
+
+
+def updates_release(agent: "FunctionalQ", run: "Run") -> Arrays:
     """Releases 'weights' and 'updates': roll out, then learn from it with noise in every update.
 
     Only their end is kept in a checkpoint: what goes on needs the rewards.
     """
-    head = course.head
+    training: Any = run.training
+    head: Head = training.head
     if agent.release == "weights" and isinstance(head, Layers):
         raise InputError("Release 'weights' needs linear features: use planner 'fitted'.")
-    plan = agent.update_plan(head)
-    noisy, event = None, None
-    if agent.budget is not None:
-        noisy = noised_q.calibrate_noise(agent.budget, Relation.REWARD_RADIUS, plan)
-        event = noisy.event
-    if released is None:
-        source = course.opened.source
-        rollout = agent.rollout(course, behaviour, source.key())
-        with jax.enable_x64(True):
-            with resources.refuse_memory_errors("Such a run", MEMORY_REMEDY):
-                data = agent.transitions(head, rollout)
-            noised_q.check_memory(plan, data, MEMORY_REMEDY, told=True)
-            course.pay(event, {}, 16 * math.prod(head.shape))
-            state = noised_q.begin(plan, data, source.key())
-            state = noised_q.run_updates(plan, data, state, noisy, course.progress)
-            released = {"parameters": noised_q.final_parameters(plan, data, state)}
-        course.save_released(released)
-    elif event is not None:
-        course.opened.adopt_payment(event)
-    parameters = released["parameters"]
-    if not np.all(np.isfinite(parameters)):
-        raise InputError("The parameters grew without bound: use smaller steps.")
-    policy = greedy_policy(head, parameters)
-    return course.make_result(parameters, policy, None, event, Release.EVERY_ITERATE, compiled=True)
+    plan, noisy = agent.update_plan(head), update_noise(agent, head)
+    rollout = agent.rollout(run, run.source.key())
+    with jax.enable_x64(True):
+        with resources.refuse_memory_errors("Such a run", MEMORY_REMEDY):
+            data = agent.transitions(head, rollout)
+        noised_q.check_memory(plan, data, MEMORY_REMEDY, told=True)
+        pay(agent, run, None if noisy is None else noisy.event, {}, 16 * math.prod(head.shape))
+        state = noised_q.begin(plan, data, run.source.key())
+        told = None if run.on_step is None else run.report
+        state = noised_q.run_updates(plan, data, state, noisy, told)
+        return {"parameters": noised_q.final_parameters(plan, data, state)}
 
 
 # --- a reward model, or rewards -------------------------------------------------------------------
 
 
-def learn_by_rewards(
-    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
-) -> LearnedQ:
-    """Roll out, release, plan."""
-    features: Any = None
-    if agent.release == "reward-model":
-        features = agent.model_features(course.env)
-    if released is None:
-        rollout = agent.rollout(course, behaviour, course.opened.source.key())
-        # Before anybody pays for what could not be planned on.
-        planning.refuse_unseen(course.head, rollout)
-        course.report_progress(1, 3)
-        if agent.release == "reward-model":
-            released = model_release(agent, course, rollout, features)
-        else:
-            released = rewards_release(agent, course, rollout)
-        released |= agent.public_steps(rollout)
-        course.save_released(released)
-        event = event_of(agent, released)
-    else:
-        event = event_of(agent, released)
-        if event is not None:
-            course.opened.adopt_payment(event)
-    course.report_progress(2, 3)
-    model = None
-    if agent.release == "reward-model":
-        std = float(released["std"])
-        model = RewardModel(released["coefficients"], released["transform"], features, std)
-    parameters, policy = agent.plan(course.head, released, model)
-    course.report_progress(3, 3)
-    return course.make_result(parameters, policy, model, event, Release.FINAL_MODEL)
-
-
-def model_release(
-    agent: "FunctionalQ", course: RunContext, rollout: Rollout, features: Any
-) -> Arrays:
+def model_release(agent: "FunctionalQ", run: "Run", rollout: Rollout, features: Any) -> Arrays:
     """The coefficients of a reward model, with noise if there is a budget."""
     with resources.refuse_memory_errors("Such a reward model", MEMORY_REMEDY):
         mechanism, means = model_mechanism(agent, rollout, features)
-    course.pay(
-        mechanism.event if agent.budget is not None else None,
-        agent.public_steps(rollout),
-        16 * mechanism.transform.size,
-    )
-    coefficients, std = noisy_coefficients(agent, mechanism, means, course.opened.source)
+    event = mechanism.event if agent.budget is not None else None
+    pay(agent, run, event, agent.public_steps(rollout), 16 * mechanism.transform.size)
+    coefficients, std = noisy_coefficients(agent, mechanism, means, run.source)
     return {
         "coefficients": coefficients,
         "transform": mechanism.transform,
@@ -159,7 +142,7 @@ def model_mechanism(
     return mechanism, mean_rewards(where, agent.clipped_rewards(rollout))
 
 
-def rewards_release(agent: "FunctionalQ", course: RunContext, rollout: Rollout) -> Arrays:
+def rewards_release(agent: "FunctionalQ", run: "Run", rollout: Rollout) -> Arrays:
     """A reward for each step, the same for all that lead to the same point."""
     _, shares, where = unique_points(rollout.points(agent.reward_of))
     means = mean_rewards(where, agent.clipped_rewards(rollout))
@@ -170,9 +153,9 @@ def rewards_release(agent: "FunctionalQ", course: RunContext, rollout: Rollout) 
         bound = agent.reward_radius * (1.0 + 1e-12)
         std = math.nextafter(unit_noise(agent.budget) * bound, math.inf)
         mechanism = GaussianMechanism(std, bound)
-        course.pay(mechanism.event, agent.public_steps(rollout), 16 * means.size)
+        pay(agent, run, mechanism.event, agent.public_steps(rollout), 16 * means.size)
         roots = np.sqrt(shares)
-        noised, _ = mechanism.release(roots * means, course.opened.source)
+        noised, _ = mechanism.release(roots * means, run.source)
         means = noised / roots
     return {"rewards": means[where], "std": np.array(std), "bound": np.array(bound)}
 
@@ -180,46 +163,29 @@ def rewards_release(agent: "FunctionalQ", course: RunContext, rollout: Rollout) 
 # --- evaluations ----------------------------------------------------------------------------------
 
 
-def learn_by_evaluations(
-    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, released: Arrays | None
-) -> LearnedQ:
-    """Policy iteration: roll out, release an evaluation, improve."""
-    head, rounds = course.head, agent.evaluations
+def evaluations_release(agent: "FunctionalQ", run: "Run") -> Arrays:
+    """Policy iteration: the values of the last policy but one; each rollout follows what was
+    released before it.
+
+    It is kept only when it is complete: in a simulator what goes on draws all of it once more.
+    """
+    training: Any = run.training
+    env, head, rounds, source = training.env, training.head, agent.evaluations, run.source
     if isinstance(head, Layers):
         raise InputError("Release 'evaluations' needs linear features: use planner 'fitted'.")
-    if released is None:
-        released = evaluations_release(agent, course, behaviour, rounds)
-        # Only when it is complete: in a simulator what goes on draws all of it once more.
-        course.save_released(released)
-        event = event_of(agent, released, rounds)
-    else:
-        event = event_of(agent, released, rounds)
-        if event is not None:
-            course.opened.adopt_payment(event)
-    policy = greedy_policy(head, released["parameters"])
-    parameters = released["parameters"].ravel()
-    return course.make_result(parameters, policy, None, event, Release.EVERY_ITERATE)
-
-
-def evaluations_release(
-    agent: "FunctionalQ", course: RunContext, behaviour: Policy | None, rounds: int
-) -> Arrays:
-    """The values of the last policy but one; each rollout follows what was released before it."""
-    head = course.head
-    features = PerAction(_features_of(head), course.env.num_actions)
+    features = PerAction(_features_of(head), env.num_actions)
     scale = horizon_weight(agent.gamma, agent.horizon)
-    source = course.opened.source
     state: Arrays = {}
     for number in range(rounds):
         key = source.key()
         if not state:
             rollout = collect_rollout(
-                course.env, behaviour, key, agent.steps, private=course.private
+                env, training.behaviour, key, agent.steps, private=run.private
             )
         else:
             rollout = collect_greedy_rollout(
-                *(course.env, head, state["parameters"], _EXPLORATION, key, agent.steps),
-                private=course.private,
+                *(env, head, state["parameters"], _EXPLORATION, key, agent.steps),
+                private=run.private,
             )
         rows, sums = horizon_returns(
             rollout, agent.clipped_rewards(rollout), agent.gamma, agent.horizon
@@ -228,27 +194,31 @@ def evaluations_release(
         # Equal weights: where few points weigh much, so does what chance did after them.
         mechanism = calibrate_mechanism(agent, points, features, None, rounds, scale)
         if agent.budget is not None and not state:
-            course.pay(Repeated(mechanism.event, rounds), {}, 16 * mechanism.transform.size)
+            every = Repeated(mechanism.event, rounds)
+            pay(agent, run, every, {}, 16 * mechanism.transform.size)
         coefficients, std = noisy_coefficients(agent, mechanism, sums, source)
-        weights = (mechanism.transform @ coefficients).reshape(course.env.num_actions, -1)
+        weights = (mechanism.transform @ coefficients).reshape(env.num_actions, -1)
         state = {
             "parameters": np.ascontiguousarray(weights.T),
             "std": np.array(std),
             "bound": np.array(mechanism.radius),
         }
-        course.report_progress(number + 1, rounds)
+        run.report(number + 1, rounds)
     return state
 
 
 # --- noise ----------------------------------------------------------------------------------------
 
 
-def event_of(agent: "FunctionalQ", released: Arrays, times: int = 0) -> Event | None:
-    """What was done, if anything was noised; `times` over, if that is not 0."""
+def event_of(agent: "FunctionalQ", released: Arrays, head: Head) -> Event | None:
+    """What was done, if anything was noised."""
     if agent.budget is None:
         return None
+    if agent.release in ("weights", "updates"):
+        noisy = update_noise(agent, head)
+        return None if noisy is None else noisy.event
     once = Gaussian(float(released["std"]), float(released["bound"]))
-    return Repeated(once, times) if times else once
+    return Repeated(once, agent.evaluations) if agent.release == "evaluations" else once
 
 
 def calibrate_mechanism(

@@ -5,6 +5,7 @@ move the cursor, clear lines or turn the order of letters around, and so make a 
 like a small one, or a refusal like a confirmation.
 """
 
+import html
 import re
 import unicodedata
 
@@ -80,3 +81,14 @@ def escape(character: str) -> str:
 
 def _is_selector(character: str) -> bool:
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+
+
+class Displayed:
+    """Shown by what `str` says: its first line as `repr`, and all of it in a notebook."""
+
+    def __repr__(self) -> str:
+        return f"<{printable(str(self).splitlines()[0])}>"
+
+    def _repr_html_(self) -> str:
+        lines = map(printable, str(self).splitlines())
+        return f"<pre>{html.escape(chr(10).join(lines))}</pre>"

@@ -4,6 +4,7 @@
     policy.prob(states, actions)      (n,)    of the actions given
     policy.log_prob(states, actions)  (n,)
     policy.sample(states, key)        (n,)    actions
+    policy.act(observation)           one action, as Gymnasium takes it
 
 `Tabular`, `Softmax`, `EpsilonGreedy` and `Network` are made of plain numbers and travel as
 `policy.json` (`save`, and `load_policy` of `policy_json.py`).
@@ -94,6 +95,32 @@ class Policy(ABC):
 
             return choose(jnp, p, jax.random.uniform(key, p.shape[:-1], p.dtype))
         return choose(np, p, generator(key).random(p.shape[:-1]))
+
+    def act(self, observation: Any, *, deterministic: bool = False, key: Any = None) -> Any:
+        """An action for one observation, a number or a vector; or one for each of a batch.
+
+        `deterministic` takes the likeliest, the first of equals; else it is drawn, by a seed or a
+        generator if there is a `key`.
+        """
+        x = np.asarray(observation)
+        alone = x.ndim == 0 or (x.ndim == 1 and self.num_states is None)
+        p = np.asarray(self.probabilities(x[None] if alone else x))
+        if deterministic:
+            actions = np.argmax(p, axis=-1)
+        else:
+            draw = np.random.default_rng() if key is None else generator(key)
+            actions = choose(np, p, draw.random(p.shape[:-1]))
+        return int(actions[0]) if alone else actions
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """An action and no state, as Stable-Baselines3 has it."""
+        return self.act(observation, deterministic=deterministic), None
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as `policy.json` has it."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from privrl.core import checks, files
 from privrl.core.errors import InputError
+from privrl.core.text import Displayed
 from privrl.core.types import Floats
 from privrl.data.features import Features, features_from_dict
 from privrl.data.policies import Policy
@@ -108,8 +109,8 @@ class Interval:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(Displayed):
     """The outcome of `fit`."""
 
     method: str
@@ -156,6 +157,13 @@ class Result:
         if not isinstance(self.promise, Claim):
             raise InputError(f"{self.method} makes no paper's claim.")
         return self.promise
+
+    def __str__(self) -> str:
+        found = "" if self.estimate is None else f" {self.estimate:.4g}"
+        if self.interval is not None:
+            found += f", from {self.interval.low:.4g} to {self.interval.high:.4g}"
+            found += f" at {self.interval.level:.0%}"
+        return f"{self.method}:{found or ' values of states'}\n{self.promise}"
 
     def predict(self, states: Any) -> Floats:
         """The value of each state."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from privrl.core import checks, files
 from privrl.core.errors import CertificateError, InputError, UnsupportedError
+from privrl.core.text import Displayed
 from privrl.privacy import accounting, old_certificates
 from privrl.privacy.certificate_card import card, claim_card
 from privrl.privacy.events import Event, as_events
@@ -145,8 +146,8 @@ class Verification:
         return files.fields_to_json(self)
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Displayed):
     """(epsilon, delta)-differential privacy of `events` for a unit, under a relation.
 
     Made by `Certificate.issue`, which computes epsilon; the constructor is for reading one back.
@@ -426,8 +427,8 @@ def _digest(body: Mapping[str, Any]) -> str:
 _CLAIM_KIND = "privrl claim"
 
 
-@dataclass(frozen=True)
-class Claim:
+@dataclass(frozen=True, repr=False)
+class Claim(Displayed):
     """What a paper states about the privacy of an algorithm, and why it is not a certificate.
 
     `scope` says what the figure is stated for (a step, a submission, a run). `certified` is a valid

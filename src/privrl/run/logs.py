@@ -1,12 +1,10 @@
 """Logs of runs: rows of numbers as CSV, as lines of JSON, or as TensorBoard reads them.
 
-    logs = Logs.open(folder, ("csv", "tensorboard"))
-    logs.write([{"episode": 1, "return": -3.0}, {"episode": 2, "return": -1.0}])
-    position = logs.positions()
+    privrl.learn(spec, env, 500, session=PrivacySession(public=True), loggers=[CsvLog("log.csv")])
 
 All three formats only ever grow at their end. So how far a log goes is one number, its length in
-bytes, and a checkpoint that keeps this number can take back what a crash left behind it: `open`
-with `positions` cuts each file there. Rows are thus neither lost nor written twice.
+bytes, and a checkpoint that keeps this number can take back what a crash left behind it: `seek`
+cuts each file there. Rows are thus neither lost nor written twice.
 
 The event files of TensorBoard are written here, without that package: each record is its length, a
 masked CRC-32C of that, a protocol buffer `Event`, and a masked CRC-32C of the buffer.
@@ -26,53 +24,56 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from privrl.control.engine import EPISODE, Row
 from privrl.core import files
 from privrl.core.errors import InputError
 
-Row = Mapping[str, int | float]
 Clock = Callable[[], float]
-
-EPISODE = "episode"
-"""The column that numbers rows, which every row has."""
 
 SEED = "seed"
 """The column that tells replicas apart, which rows may have."""
 
 
 class Logs:
-    """The logs of one run, written together."""
+    """The logs of one run in its folder, written together: a `Logger` for the engine."""
 
-    def __init__(self, logs: Sequence["Log"]) -> None:
-        self._logs = tuple(logs)
-
-    @classmethod
-    def open(
-        cls, folder: str | Path, formats: Iterable[str], positions: Mapping[str, int] | None = None
-    ) -> "Logs":
-        """The logs in `folder`, one for each of `formats`; see `FORMATS` for their names.
-
-        New ones are empty, whatever was there. With `positions` they go on from there.
-        """
+    def __init__(self, folder: str | Path, formats: Iterable[str]) -> None:
         places = paths(folder, formats)
-        at = {n: 0 if positions is None else positions[path.name] for n, path in places.items()}
-        return cls([FORMATS[name](path, at[name]) for name, path in places.items()])
+        self._logs = tuple(FORMATS[name](path) for name, path in places.items())
 
     def write(self, rows: Sequence[Row]) -> None:
         """Add rows, and wait until they are on disk."""
         for log in self._logs:
             log.write(rows)
 
-    def positions(self) -> dict[str, int]:
+    def close(self) -> None:
+        """The run is over."""
+
+    @property
+    def position(self) -> dict[str, int]:
         """How far each log goes, by the name of its file."""
         return {log.path.name: log.position for log in self._logs}
 
+    def seek(self, position: Mapping[str, int] | None) -> None:
+        """Go on from `position`, and forget what is behind it; None for new logs."""
+        for log in self._logs:
+            log.seek(None if position is None else position[log.path.name])
+
 
 class Log(ABC):
-    """One file of rows that grows at its end; what a format adds is how it puts rows in bytes."""
+    """One file of rows that grows at its end; what a format adds is how it puts rows in bytes.
 
-    def __init__(self, path: str | Path, position: int = 0) -> None:
+    The first `write` or `seek` begins it, whatever was there.
+    """
+
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.position = position
+        self.position = 0
+        self._begun = False
+
+    def seek(self, position: int | None) -> None:
+        """Go on from `position`, and forget what is behind it; None for a new log."""
+        self.position, self._begun = position or 0, True
         try:
             if position and (not self.path.exists() or self.path.stat().st_size < position):
                 raise InputError(
@@ -80,13 +81,15 @@ class Log(ABC):
                     "put the file back."
                 )
             with self.path.open("ab") as file:
-                file.truncate(position)
+                file.truncate(self.position)
             self._resume()
         except OSError as error:
             raise _write_error(self.path, error) from None
 
     def write(self, rows: Sequence[Row]) -> None:
         """Add rows, and wait until they are on disk."""
+        if not self._begun:
+            self.seek(None)
         if not rows:
             return
         content = self._encode(rows)
@@ -98,6 +101,9 @@ class Log(ABC):
                 self.position = file.tell()
         except OSError as error:
             raise _write_error(self.path, error) from None
+
+    def close(self) -> None:  # noqa: B027 (rows are on disk)
+        """The run is over."""
 
     @abstractmethod
     def _encode(self, rows: Sequence[Row]) -> bytes:
@@ -148,9 +154,9 @@ class TensorBoardLog(Log):
     """Scalars over episodes, by the names of the columns; replicas are told apart by their
     seeds."""
 
-    def __init__(self, path: str | Path, position: int = 0, clock: Clock = time.time) -> None:
+    def __init__(self, path: str | Path, clock: Clock = time.time) -> None:
         self._clock = clock
-        super().__init__(path, position)
+        super().__init__(path)
 
     def _encode(self, rows: Sequence[Row]) -> bytes:
         now = self._clock()

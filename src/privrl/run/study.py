@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from privrl.core import files
 from privrl.core.errors import InputError
+from privrl.core.text import Displayed
 from privrl.evaluation.result import Result, to_jsonable
 from privrl.privacy.certificate import Certificate
 
@@ -66,8 +67,8 @@ class Slice:
     discrete: bool = False
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, repr=False)
+class Study(Displayed):
     """See the module. Made by `privrl.run.evaluation.evaluate`."""
 
     title: str
@@ -101,6 +102,11 @@ class Study:
     def __post_init__(self) -> None:
         if not self.results:
             raise InputError("A study needs at least one result.")
+
+    def __str__(self) -> str:
+        figures = [str(one).splitlines()[0] for one in self.results]
+        promise = "Not private." if self.certificate is None else str(self.certificate)
+        return "\n".join([f"Study: {self.title}", *figures, promise])
 
     @property
     def main(self) -> Result:

@@ -38,12 +38,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from privrl.control.engine import CHECKPOINT
 from privrl.control.program import Program
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, no_progress
 from privrl.run.statistics import Estimate, interquartile_mean, stratified_interval
-from privrl.run.training import CHECKPOINT, Replicas, TrainingRun, never_stop, resume, train
+from privrl.run.training import Replicas, TrainingRun, never_stop, resume, train
 
 RESULTS = "results.parquet"
 PLAN = "plan.json"

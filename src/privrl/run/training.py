@@ -1,24 +1,20 @@
-"""Runs of a learner, segment by segment, that can be stopped, killed and resumed.
+"""Many replicas of a program at once, segment by segment: what sweeps run.
 
     found = train(program, 500, replicas_of([0, 1]), folder="runs/x", curve=True, formats=["csv"])
     found = resume(program, "runs/x")     # after a crash, from where the last segment ended
 
-A *segment* is a number of episodes that is played compiled, in one call. After each, what was seen
-goes to the logs and then the state to a checkpoint, which replaces the one before it at once or not
-at all. So there is always one whole checkpoint, and whoever goes on from it gets bit for bit what
+One run with a promise is `privrl.control.engine`'s, whose `Loop` and checkpoints these are too. A
+*segment* is a number of episodes that is played compiled, in one call. After each, what was seen
+goes to the logs and then the state to the checkpoint. Whoever goes on from it gets bit for bit what
 an uninterrupted run gives. Rows that a crash left in the logs behind the checkpoint are cut off.
 
 What was seen in an episode, such as its return, is about the person whose episode it was. It is
-kept, logged and handed back only with `curve=True`, which is for runs on public simulators and for
-figures that were noised and paid for; otherwise each segment's is dropped.
+kept, logged and handed back only with `curve=True`, which is for public simulators.
 
 A checkpoint holds the keys of all noise that is still to come: mode 0600, and `delete_checkpoint`
-removes it once the result is written. Programs are pure, so a segment that a crash cut off is
-played again to the same bits, copies of the folder come to the same, and the same noise never
-covers two different sums: another program is refused where keys are secret, by a keyed digest, and
-so are other versions (`privrl.privacy.resuming` has the argument). Two at once in the same folder
-are refused by a lock. Where real people would play again, this does not hold: `ActorCritic.resume`
-is for them.
+removes it once the result is written. Another program is refused where keys are secret, by a keyed
+digest, and so are other versions (`privrl.privacy.resuming` has the argument). Two at once in the
+same folder are refused by a lock.
 """
 
 import math
@@ -38,34 +34,26 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control.program import (
-    Program,
-    batch_of,
-    drop_weak_types,
-    load_state,
-    read_about,
-    save_state,
+from privrl.control.engine import (
+    CHECKPOINT,
+    EPISODE,
+    Loop,
+    Row,
+    Seen,
+    default_segment,
+    even_segment,
 )
+from privrl.control.program import Program, batch_of, drop_weak_types, read_about
 from privrl.core import checks, files
 from privrl.core.errors import InputError, OverBudget
 from privrl.core.progress import Progress, no_progress
 from privrl.privacy.noise import secure
 from privrl.privacy.resuming import keyed_digest, machine_fingerprint
-from privrl.run.logs import EPISODE, SEED, Logs, Row
+from privrl.run.logs import SEED, Logs
 
-CHECKPOINT = "checkpoint.npz"
-
-Metrics = dict[str, NDArray[Any]]
+Ending = Literal["finished", "stopped", "budget"]
 Pay = Callable[[int, int], None]
 """`pay(first, episodes)` is called before those episodes (the first is 0) and may refuse them."""
-
-EarlyStop = Callable[[Any], bool]
-"""`enough(state)` says whether a run may end before it has played all, by what is public in it."""
-
-# How many segments a run has that was not told, unless they get too long to wait for: each ends
-# with a checkpoint.
-_SEGMENTS = 20
-_LONGEST_SEGMENT = 10_000
 
 
 @dataclass(frozen=True)
@@ -111,8 +99,8 @@ class Replicas:
         keys: jax.Array = jax.vmap(from_seed)(jnp.asarray(self.seeds, jnp.uint32))
         return keys
 
-    def initial_state(self, program: Program, keys: jax.Array | None = None) -> Any:
-        """The program's state before the first episode; `keys` in place of the replicas' own."""
+    def initial_state(self, program: Program) -> Any:
+        """The program's state before the first episode."""
         for name in self.settings:
             if name not in program.sweepable:
                 raise InputError(
@@ -120,7 +108,7 @@ class Replicas:
                     f"{', '.join(program.sweepable)}."
                 )
         given = {name: jnp.asarray(values, float) for name, values in self.settings.items()}
-        return drop_weak_types(program.init(self.keys() if keys is None else keys, given))
+        return drop_weak_types(program.init(self.keys(), given))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -152,7 +140,7 @@ class TrainingRun:
     """How many were played in each replica."""
 
     planned: int
-    ending: Literal["finished", "stopped", "budget"]
+    ending: Ending
     reason: str = ""
     """What the ledger said, if it refused."""
 
@@ -174,25 +162,20 @@ def train(
     segment: int | None = None,
     curve: bool = False,
     formats: Sequence[str] = (),
-    keys: jax.Array | None = None,
     about: Mapping[str, Any] = MappingProxyType({}),
     progress: Progress = no_progress,
     stop: Callable[[], bool] = never_stop,
-    enough: EarlyStop | None = None,
     pay: Pay | None = None,
-    counted: str = "episodes",
 ) -> TrainingRun:
     """Play `episodes` in every replica, with checkpoints and logs in `folder` if there is one.
 
     `segment` is the most episodes between two checkpoints, by default a twentieth of all and at
-    most 10,000, but at least one batch of a program that has batches. `keys` (replicas,) take the
-    place of those that the seeds give. `about` is JSON that says what run this is;
-    `resume` refuses the checkpoint of another. Before each segment `enough` is asked whether the
-    run is finished already, then `stop`, and then `pay`. If that raises `OverBudget`, the run ends
-    there: what was played stays. `counted` is what people call episodes here.
+    most 10,000, but at least one batch of a program that has batches. `about` is JSON that says
+    what run this is; `resume` refuses the checkpoint of another. Before each segment `stop` is
+    asked, and then `pay`. If that raises `OverBudget`, the run ends there: what was played stays.
     """
     checks.count("episodes", episodes)
-    most = min(-(-episodes // _SEGMENTS), _LONGEST_SEGMENT)
+    most = default_segment(episodes)
     if segment is not None:
         most = checks.count("segment", segment)
     if formats and not (curve and folder is not None):
@@ -214,11 +197,11 @@ def train(
     with nullcontext() if folder is None else files.lock_folder(folder), jax.enable_x64(True):
         if folder is not None and (Path(folder) / CHECKPOINT).exists():
             raise InputError(f"{str(folder)!r} holds a run that was not finished: resume it.")
-        begun = replicas.initial_state(program, keys)
-        run = _Run(program, plan, None if folder is None else Path(folder), begun)
-        run.logs = None if folder is None else Logs.open(folder, formats)
-        run.save()
-        return run.run_to_end(progress, stop, enough, pay, counted)
+        place = None if folder is None else Path(folder)
+        loop = _make_loop(program, plan, place, replicas.initial_state(program))
+        loop.begin_logs()
+        loop.save()
+        return _run_to_end(loop, plan, progress, stop, pay)
 
 
 def resume(
@@ -228,16 +211,14 @@ def resume(
     about: Mapping[str, Any] = MappingProxyType({}),
     progress: Progress = no_progress,
     stop: Callable[[], bool] = never_stop,
-    enough: EarlyStop | None = None,
     pay: Pay | None = None,
-    counted: str = "episodes",
 ) -> TrainingRun:
     """Go on from the checkpoint in `folder`; program and `about` are those of `train`."""
     place = Path(folder) / CHECKPOINT
     if not place.exists():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
     with files.lock_folder(folder):
-        return _resume(program, Path(folder), about, progress, stop, enough, pay, counted)
+        return _resume(program, Path(folder), about, progress, stop, pay)
 
 
 def _resume(
@@ -246,17 +227,13 @@ def _resume(
     about: Mapping[str, Any],
     progress: Progress,
     stop: Callable[[], bool],
-    enough: EarlyStop | None,
     pay: Pay | None,
-    counted: str,
 ) -> TrainingRun:
     place = folder / CHECKPOINT
     said = read_about(place)
     try:
         plan, replicas = said["plan"], Replicas.from_dict(said["plan"]["replicas"])
-        done, paid, kept = int(said["done"]), int(said["paid"]), dict(said["seen"])
-        positions, listed = dict(said["logs"]), list(plan["formats"])
-        runs_on = plan["runs_on"]
+        runs_on, _ = plan["runs_on"], int(said["paid"])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{str(place)!r} is not the checkpoint of a run.") from None
     if plan["about"] != dict(about):
@@ -268,30 +245,15 @@ def _resume(
             "would give away their difference: go on with the same, where it was begun."
         )
     with jax.enable_x64(True):
-        seen = {name: np.zeros((replicas.count, done), dtype) for name, dtype in kept.items()}
-        like = {"state": replicas.initial_state(program), "seen": seen}
-        found, _ = load_state(place, like)
-        run = _Run(program, plan, folder, found["state"])
-        run.done, run.paid = done, paid
-        run.seen = {name: np.asarray(values) for name, values in found["seen"].items()}
-        run.logs = Logs.open(folder, listed, positions)
-        return run.run_to_end(progress, stop, enough, pay, counted)
+        loop = _make_loop(program, plan, folder, None)
+        loop.about["paid"] = said["paid"]
+        loop.load(lambda: replicas.initial_state(program))
+        return _run_to_end(loop, plan, progress, stop, pay)
 
 
 def delete_checkpoint(folder: str | Path) -> None:
     """Remove the checkpoint in `folder`, if there is one."""
     (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
-
-
-def even_segment(episodes: int, most: int, batch: int = 1) -> int:
-    """A multiple of `batch`, at most `most` (or one batch), that divides `episodes` if one does.
-
-    Then every segment has the same size, and one compiled function plays them all. Sizes below a
-    quarter of `most` are not tried: a checkpoint has its price too.
-    """
-    largest = max(1, min(most, episodes) // batch)
-    tried = range(largest, largest // 4, -1)
-    return batch * next((k for k in tried if episodes % (k * batch) == 0), largest)
 
 
 @contextmanager
@@ -321,76 +283,54 @@ def _program_digest(program: Program, secret: str) -> dict[str, str]:
     }
 
 
-class _Run:
-    """Where a run stands."""
+def _make_loop(program: Program, plan: Mapping[str, Any], folder: Path | None, state: Any) -> Loop:
+    def step(state: Any, count: int) -> tuple[Any, Seen]:
+        after, seen = program.advance(state, count)
+        kept = {name: np.asarray(values) for name, values in seen.items()}
+        return drop_weak_types(after), kept if plan["curve"] else {}
 
-    def __init__(
-        self, program: Program, plan: Mapping[str, Any], folder: Path | None, state: Any
-    ) -> None:
-        self.program, self.plan, self.folder, self.state = program, plan, folder, state
-        self.done = self.paid = 0
-        self.seen: Metrics = {}
-        self.logs: Logs | None = None
-
-    def run_to_end(
-        self,
-        progress: Progress,
-        stop: Callable[[], bool],
-        enough: EarlyStop | None,
-        pay: Pay | None,
-        counted: str,
-    ) -> TrainingRun:
-        planned = self.plan["episodes"]
-        while self.done < planned and not (enough is not None and enough(self.state)):
-            progress(f"{self.done:,} of {planned:,} {counted}", self.done / planned)
-            if stop():
-                return self._result("stopped")
-            count = min(self.plan["segment"], planned - self.done)
-            if pay is not None and self.paid < self.done + count:
-                try:
-                    pay(self.done, count)
-                except OverBudget as refusal:
-                    return self._result("budget", str(refusal))
-                self.paid = self.done + count
-                # So that a crash in this segment does not make the people pay for it again.
-                self.save()
-            self._advance(count)
-        progress(f"{self.done:,} of {planned:,} {counted}", 1.0)
-        return self._result("finished")
-
-    def save(self) -> None:
-        """The checkpoint; the logs are on disk by now."""
-        if self.folder is None:
-            return
-        about = {
-            "plan": self.plan,
-            "done": self.done,
-            "paid": self.paid,
-            "seen": {name: str(values.dtype) for name, values in self.seen.items()},
-            "logs": {} if self.logs is None else self.logs.positions(),
-        }
-        save_state(self.folder / CHECKPOINT, {"state": self.state, "seen": self.seen}, about)
-
-    def _advance(self, count: int) -> None:
-        state, seen = self.program.advance(self.state, count)
-        fresh = {name: np.asarray(values) for name, values in seen.items()}
-        if self.plan["curve"]:
-            if self.logs is not None:
-                self.logs.write(_rows(Replicas.from_dict(self.plan["replicas"]), self.done, fresh))
-            self.seen = {
-                name: np.concatenate([self.seen[name], values], axis=1) if self.seen else values
-                for name, values in fresh.items()
-            }
-        self.state, self.done = drop_weak_types(state), self.done + count
-        self.save()
-
-    def _result(
-        self, how: Literal["finished", "stopped", "budget"], reason: str = ""
-    ) -> TrainingRun:
-        return TrainingRun(self.state, self.seen, self.done, self.plan["episodes"], how, reason)
+    return Loop(
+        step,
+        state,
+        path=None if folder is None else folder / CHECKPOINT,
+        about={"plan": plan, "paid": 0},
+        loggers=[Logs(folder, plan["formats"])] if folder is not None and plan["formats"] else [],
+        rows=partial(_rows, Replicas.from_dict(plan["replicas"])),
+    )
 
 
-def _rows(replicas: Replicas, before: int, seen: Metrics) -> list[Row]:
+def _run_to_end(
+    loop: Loop,
+    plan: Mapping[str, Any],
+    progress: Progress,
+    stop: Callable[[], bool],
+    pay: Pay | None,
+) -> TrainingRun:
+    planned = plan["episodes"]
+
+    def result(how: Ending, reason: str = "") -> TrainingRun:
+        return TrainingRun(loop.state, loop.seen, loop.done, planned, how, reason)
+
+    while loop.done < planned:
+        progress(f"{loop.done:,} of {planned:,} episodes", loop.done / planned)
+        if stop():
+            return result("stopped")
+        count = min(plan["segment"], planned - loop.done)
+        if pay is not None and loop.about["paid"] < loop.done + count:
+            try:
+                pay(loop.done, count)
+            except OverBudget as refusal:
+                return result("budget", str(refusal))
+            loop.about["paid"] = loop.done + count
+            # So that a crash in this segment does not make the people pay for it again.
+            loop.save()
+        loop.advance(count)
+        loop.save()
+    progress(f"{loop.done:,} of {planned:,} episodes", 1.0)
+    return result("finished")
+
+
+def _rows(replicas: Replicas, before: int, seen: Seen) -> list[Row]:
     """A row for each episode and replica, in this order; episodes are counted from 1."""
     first = [name for name in ("return", "length") if name in seen]
     listed = {name: seen[name].tolist() for name in dict.fromkeys([*first, *sorted(seen)])}

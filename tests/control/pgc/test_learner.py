@@ -62,8 +62,8 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     again = SMALL.learn(ENV, 60, session=PrivacySession(seed=5))
     other = SMALL.learn(ENV, 60)
     states = np.random.default_rng(0).normal(size=(5, 4))
-    np.testing.assert_array_equal(learned.predict(states), again.predict(states))
-    assert np.max(np.abs(learned.predict(states) - other.predict(states))) > 1e-6
+    np.testing.assert_array_equal(learned.probabilities(states), again.probabilities(states))
+    assert np.max(np.abs(learned.probabilities(states) - other.probabilities(states))) > 1e-6
     assert told == [(3 * k, 60) for k in range(1, 21)]
 
     promise = learned.certificate
@@ -94,7 +94,7 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     learned.save(path)
     loaded = LearnedPGC.load(path)
     assert loaded.to_dict() == learned.to_dict()
-    np.testing.assert_array_equal(loaded.predict(states), learned.predict(states))
+    np.testing.assert_array_equal(loaded.probabilities(states), learned.probabilities(states))
     whole = path.read_text()
     for said, broken in (('"reached"', '"breached"'), ('"timing"', '"timed"')):
         path.write_text(whole.replace(said, broken))

@@ -366,7 +366,7 @@ def test_what_is_shown_is_q_and_noise(config: ProspectQ, tmp_path: Path) -> None
     shown = make_result(program, state, 3, public=False)
     np.testing.assert_allclose(shown.values(points), program.values(state, points)[0], atol=1e-5)
     likely = program.probabilities(state, points)[0]
-    np.testing.assert_allclose(shown.predict(points), likely, atol=1e-5)
+    np.testing.assert_allclose(shown.probabilities(points), likely, atol=1e-5)
     assert shown.score is None
     assert "noise of one's own" in str(shown.promise)
     shown.save(tmp_path / "shown.json")

@@ -17,7 +17,6 @@ the person took is hidden, and with it the direction in which the actor moves); 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -92,16 +91,14 @@ def _interrupt(done: int, people: int) -> None:
 def _resume(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
     with TemporaryDirectory() as folder:
         try:
-            return agent.learn(
-                env, people, progress=_interrupt, checkpoint=Path(folder), preflight=False
-            )
+            return agent.learn(env, people, progress=_interrupt, folder=folder, preflight=False)
         except _InterruptionError:
-            return agent.resume(folder, env)
+            return agent.resume(env, folder)
 
 
-def _carried_parameters(program: CertifiedProgram, given: Any, journey: Any) -> Array:
+def _carried_parameters(program: CertifiedProgram, given: Any, found: Any) -> Array:
     """What is carried on from a batch to the next."""
-    state = journey.state
+    state = found[0]
     kept = [state.actor, state.critic, *([] if state.returns is None else [state.returns])]
     return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in kept])
 

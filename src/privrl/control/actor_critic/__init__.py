@@ -34,18 +34,17 @@ from typing import TYPE_CHECKING
 from privrl.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from privrl.control.actor_critic.learner import STATE, ActorCritic
+    from privrl.control.actor_critic.learner import ActorCritic
     from privrl.control.actor_critic.program import CertifiedProgram
     from privrl.control.actor_critic.result import (
         NOT_PRIVATE,
-        Diverged,
         LearnedActorCritic,
         ReturnDistribution,
     )
+    from privrl.control.engine import Diverged
 
 __all__ = [
     "NOT_PRIVATE",
-    "STATE",
     "ActorCritic",
     "CertifiedProgram",
     "Diverged",
@@ -56,8 +55,8 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        "learner": ("STATE", "ActorCritic"),
+        "learner": ("ActorCritic",),
         "program": ("CertifiedProgram",),
-        "result": ("NOT_PRIVATE", "Diverged", "LearnedActorCritic", "ReturnDistribution"),
+        "result": ("Diverged", "NOT_PRIVATE", "LearnedActorCritic", "ReturnDistribution"),
     },
 )

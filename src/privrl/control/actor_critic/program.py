@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -233,55 +233,39 @@ class CertifiedProgram:
             held = sum(math.prod(map(int, x.shape)) * 8 for x in jax.tree.leaves(state))
         return held + shown + 16 * plan.horizon
 
-    def advance_run(self, journey: "RunState", batches: int) -> "RunState":
-        """So many more batches of the one run that `journey` is."""
-        plan, state, paid, returns = self.plan, *journey
-        at = int(state.batch)
+    def advance_run(
+        self, state: ActorCriticState, batches: int, public: bool
+    ) -> tuple[ActorCriticState, dict[str, Any]]:
+        """So many more batches of one run, and what is shown of them: returns if the people are
+        `public`, or the means of batches that were paid for."""
+        plan, first = self.plan, int(state.batch)
         if isinstance(self.env, Environment):
             replicas = jax.tree.map(lambda x: x[None], state)
             replicas, seen = certified.advance(plan, self.env, self.length, replicas, batches)
             state = jax.tree.map(lambda x: x[0], replicas)
             told, (got, _) = jax.tree.map(lambda x: np.asarray(x[0, :batches]), seen)
-            paid = _set_rows(paid, at, told)
-            return RunState(state, paid, _set_rows(returns, at, got))
-        parts, size = plan.chunks(self.length)
-        for number in range(at, at + batches):
-            first = number * plan.batch
-            batch = certified.play_on_host(
-                self.env,
-                softmax_policy(plan.rows.actor, np.asarray(state.actor, np.float64)),
-                np.asarray(jax.random.key_data(state.world)),
-                range(first, min(first + plan.batch, plan.people)),
-                parts * size,
-                self.length,
-                private=self.event is not None and not np.size(returns),
-            )
-            state, (told, (got, _)) = certified.update_from_batch(plan, state, self.length, batch)
-            paid = _set_rows(paid, number, np.asarray(told)[None])
-            returns = _set_rows(returns, number, np.asarray(got)[None])
-        return RunState(state, paid, returns)
-
-
-class RunState(NamedTuple):
-    """One run on its way, with what is shown of it."""
-
-    state: ActorCriticState
-    paid: Any
-    """(batches,) the paid curve; NaN where nothing was paid."""
-
-    returns: Any
-    """(batches, people of a batch); nothing, unless people are public."""
-
-    @classmethod
-    def begin(cls, program: CertifiedProgram, state: ActorCriticState, public: bool) -> "RunState":
-        plan = program.plan
-        shape = (plan.horizon, plan.batch) if public else (0, 0)
-        return cls(state, np.full(plan.horizon, np.nan), np.zeros(shape))
-
-
-def _set_rows(rows: Any, at: int, new: Any) -> Any:
-    """`rows` with `new` in it from row `at` on, if anything is kept at all."""
-    kept = np.array(rows)
-    if kept.size:
-        kept[at : at + len(new)] = new
-    return kept
+        else:
+            parts, size = plan.chunks(self.length)
+            rows = []
+            for number in range(first, first + batches):
+                begin = number * plan.batch
+                batch = certified.play_on_host(
+                    self.env,
+                    softmax_policy(plan.rows.actor, np.asarray(state.actor, np.float64)),
+                    np.asarray(jax.random.key_data(state.world)),
+                    range(begin, min(begin + plan.batch, plan.people)),
+                    parts * size,
+                    self.length,
+                    private=self.event is not None and not public,
+                )
+                state, (mean, (each, _)) = certified.update_from_batch(
+                    plan, state, self.length, batch
+                )
+                rows.append((np.asarray(mean), np.asarray(each)))
+            told, got = (np.stack(part) for part in zip(*rows, strict=True))
+        if public:
+            left = plan.people - first * plan.batch
+            return state, {"return": np.asarray(got, np.float64).reshape(-1)[:left]}
+        if self.config.curve == "paid" or self.config.prospect is not None:
+            return state, {"paid": np.asarray(told, np.float64)}
+        return state, {}

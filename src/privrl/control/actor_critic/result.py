@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from privrl.control.engine import Diverged
 from privrl.control.heads import Head, Network, head_from_dict
 from privrl.control.promises import HasPromise, Promise, promise_from_dict, promise_to_dict
 from privrl.core import files
@@ -23,13 +24,6 @@ from privrl.risk import Prospect
 NOT_PRIVATE = "Not private: the variant 'none' adds no noise."
 _KIND = "privrl actor-critic"
 _FORMAT = 1
-
-
-class Diverged(InputError):  # noqa: N818 (the public name says what happened)
-    """Parameters that no number can hold any more, which follows from what was released."""
-
-    def __init__(self) -> None:
-        super().__init__("The parameters grew without bound: use smaller steps.")
 
 
 def softmax_policy(head: Head, parameters: Floats) -> Policy:
@@ -53,7 +47,7 @@ class ReturnDistribution:
     """Of each point; they sum to 1."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LearnedActorCritic(HasPromise):
     """What was learned, as far as the variant gives it away, and the promise about it."""
 
@@ -102,10 +96,6 @@ class LearnedActorCritic(HasPromise):
         if self.actor is None:
             raise InputError(f"The variant {self.variant!r} does not give the actor away.")
         return self.actor_head.policy(self.actor.ravel())
-
-    def predict(self, states: Any) -> Floats:
-        """How likely each action is in each state: (n, A)."""
-        return np.asarray(self.policy.probabilities(np.asarray(states)), dtype=np.float64)
 
     def values(self, states: Any) -> Floats:
         """The value of each state: (n,)."""

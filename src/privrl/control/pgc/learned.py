@@ -40,7 +40,7 @@ def is_sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool
     return bool(np.isfinite(mean) and mean >= target)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LearnedPGC(HasPromise):
     """A policy that agents trained, and the promise to each of them."""
 
@@ -81,10 +81,6 @@ class LearnedPGC(HasPromise):
             f"{begin} each agent, with all that it saw and did, against whoever collects {told}, "
             f"with epsilon {found.epsilon:.4g}{opened}.{shown}"
         )
-
-    def predict(self, states: Any) -> Floats:
-        """How likely each action is in each state: (n, A)."""
-        return np.asarray(self.policy.probabilities(np.asarray(states)), np.float64)
 
     def first_success(self, target: float = 195.0, window: int = 10) -> int | None:
         """After how many reports the mean of the last `window` scores first was at least `target`;

@@ -33,11 +33,12 @@ since it was chosen for being high.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
+from privrl.control import engine
 from privrl.control.pgc.collection import (
     CollectionProgram,
     CollectionProgramState,
@@ -50,10 +51,10 @@ from privrl.control.pgc.privatiser import Privatiser
 from privrl.control.pgc.program import OneOf, PGCProgram
 from privrl.control.pgc.reports import Arm
 from privrl.control.pgc.spec import CollectorSpec, PGCSpec, Timing
+from privrl.control.program_training import ProgramTraining
 from privrl.control.promises import Promise
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.progress import StepProgress
 from privrl.core.spec import number
 from privrl.core.types import Floats
 from privrl.envs.base import Environment
@@ -64,7 +65,6 @@ from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.mechanisms.sign import ProjectedSign
 from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
 from privrl.privacy.promise import NoiseOrigin
-from privrl.privacy.session import SECRET_SESSION, PrivacySession
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -96,8 +96,6 @@ PUBLIC_SCORES = Assumption(
     "not enforced: it is the caller's",
 )
 
-# How often a run tells how far it is.
-_PROGRESS_REPORTS = 20
 _MOST = 10**8
 
 
@@ -186,41 +184,25 @@ class Collector(CollectorSpec, ABC):
 
     # --- learning ---------------------------------------------------------------------------------
 
-    def learn(
-        self,
-        env: Any,
-        agents: int = 90_000,
-        *,
-        session: PrivacySession = SECRET_SESSION,
-        progress: StepProgress | None = None,
-    ) -> LearnedPGC:
+    def training(self, env: Any, people: int | None = None) -> "CollectorTraining":
+        """This learner with so many simulated agents in `env`, for the engine."""
+        made = make(env)
+        agents = 90_000 if people is None else people
+        return CollectorTraining(self, made, self.program(made, agents), agents)
+
+    def learn(self, env: Any, agents: int = 90_000, **options: Any) -> LearnedPGC:
         """Learn from so many simulated agents in `env`, an environment or its name.
 
-        A session that is public says that scores are nobody's secret, and keeps them.
-        `progress(done, reports)` is called now and then.
+        The options are those of `privrl.learn`. A session that is public says that scores are
+        nobody's secret, and keeps them.
         """
-        if session.ledger is not None:
-            raise InputError(
-                "Each agent keeps a ledger of its own, and these are simulated: leave it out."
-            )
-        made = make(env)
-        program = self.program(made, agents)
-        planned = program.program.agents
-        seen: list[Floats] = []
-        done = 0
-        with jax.enable_x64(True):
-            state = program.init(session.source().key()[None], {})
-            stride = -(-planned // _PROGRESS_REPORTS) if program.answers is None else program.batch
-            while done < planned and not self.should_stop(program, state):
-                size = min(stride, planned - done)
-                state, played = program.advance(state, size)
-                done += size
-                if session.public:
-                    seen.append(np.asarray(played["return"][0], np.float64))
-                if progress is not None:
-                    progress(done, planned)
-        curve = np.concatenate(seen) if session.public else None
-        return self.make_result(program, state, curve, session.seed)
+        found: LearnedPGC = engine.learn(self, env, agents, **options)
+        return found
+
+    def resume(self, env: Any, folder: str | Path, **options: Any) -> LearnedPGC:
+        """Go on from where `learn(..., folder=folder)` was interrupted: see `privrl.resume`."""
+        found: LearnedPGC = engine.resume(env, folder, spec=self, **options)
+        return found
 
     def should_stop(self, program: CollectionProgram, state: Any) -> bool:
         """Whether a run may end, as far as the last answers tell; never where nobody is asked."""
@@ -306,7 +288,7 @@ class Collector(CollectorSpec, ABC):
         model, now = program.program.model, state.inside.aggregators
         theta = np.asarray(now.theta[0], np.float64)
         if not np.all(np.isfinite(theta)):
-            raise InputError("The model grew without bound: use a smaller rate.")
+            raise engine.Diverged("The model grew without bound: use a smaller rate.")
         reports = int(now.accepted[0])
         told = {**self._settings_dict(program), "reports": reports, "seed": seed}
         return LearnedPGC(
@@ -350,6 +332,32 @@ class Collector(CollectorSpec, ABC):
             "scale": None if self.scale is None else list(self.scale),
             "dynamics": varied,
         }
+
+
+class CollectorTraining(ProgramTraining):
+    """Agents who report randomised gradients: a step is reports."""
+
+    counted = "reports"
+    NO_LEDGER = "Each agent keeps a ledger of its own, and these are simulated: leave it out."
+
+    def __init__(self, spec: Collector, env: Env, program: CollectionProgram, agents: int) -> None:
+        reports = program.program.agents
+        super().__init__(spec, env, program, reports, agents)
+        # Where agents answer, a run can end after each batch of answers.
+        self.segment = program.batch
+        if program.answers is None:
+            self.segment = engine.even_segment(reports, engine.default_segment(reports))
+
+    def is_enough(self, state: CollectionProgramState) -> bool:
+        spec: Collector = self.spec
+        return spec.should_stop(self.program, state)
+
+    def result(
+        self, state: CollectionProgramState, seen: engine.Seen, run: engine.Run
+    ) -> LearnedPGC:
+        spec: Collector = self.spec
+        scores = np.asarray(seen["return"][0], np.float64) if run.public else None
+        return spec.make_result(self.program, state, scores, run.seed)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def evaluate_runs(
     states = np.arange(grid.num_states)
     found = []
     for seed in seeds:
-        policy = learner.learn(grid, session=PrivacySession(seed=seed)).predict(states)
+        policy = learner.learn(grid, session=PrivacySession(seed=seed)).probabilities(states)
         found.append([start_value(grid, learner.prospect, policy), *visits(grid, policy)])
     runs = np.array(found)
     error = runs[:, 0].std(ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else math.nan

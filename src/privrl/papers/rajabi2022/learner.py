@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from privrl.control import engine
 from privrl.control.heads import Head, Linear
 from privrl.control.learned_q import LearnedQ, mean_return
 from privrl.control.promises import Promise
 from privrl.control.rollouts import greedy_policy
-from privrl.core.errors import InputError
-from privrl.core.progress import StepProgress
 from privrl.data import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
 from privrl.envs.registry import make
 from privrl.papers.rajabi2022.spec import ProspectQSpec
-from privrl.papers.wang2019.learner import last_state, promise_of
+from privrl.papers.wang2019.learner import FunctionalNoiseTraining, promise_of
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import rajabi2022_theorem1
+from privrl.privacy.session import PrivacySession
 
 if TYPE_CHECKING:
     from privrl.papers.rajabi2022.fast import ProspectQProgram, ProspectQState
@@ -83,24 +83,23 @@ class ProspectQ(ProspectQSpec):
         """
         return cls(**_PUBLIC_CODE | changes)
 
-    def learn(
-        self,
-        env: Any,
-        *,
-        seed: int | None = None,
-        public: bool = False,
-        progress: StepProgress | None = None,
-    ) -> LearnedQ:
-        """Run all iterations of Algorithm 2 in `env`, an environment or its name.
-
-        `public` lets the policy's score be shown; `progress(done, iterations)` is called on the
-        way.
-        """
+    def training(self, env: Any, people: None = None) -> "FunctionalNoiseTraining":
+        """This learner in `env`, for the engine."""
         from privrl.papers.rajabi2022.fast import ProspectQProgram
 
         program = ProspectQProgram(self, make(env))
-        state = last_state(program, self.iterations, seed, progress)
-        return make_result(program, state, seed, public=public)
+        return FunctionalNoiseTraining(self, program.env, program, self.iterations, make_result)
+
+    def learn(
+        self, env: Any, *, seed: int | None = None, public: bool = False, **options: Any
+    ) -> LearnedQ:
+        """Run all iterations of Algorithm 2 in `env`, an environment or its name.
+
+        `public` lets the policy's score be shown. The options are those of `privrl.learn`.
+        """
+        session = PrivacySession(seed=seed, public=public)
+        found: LearnedQ = engine.learn(self, env, session=session, **options)
+        return found
 
 
 _PUBLIC_CODE: dict[str, Any] = {
@@ -132,7 +131,7 @@ def make_result(
     found = np.asarray(state.weights[0], np.float64)
     path = np.asarray(state.path[0], np.float64)
     if not (np.all(np.isfinite(found)) and np.all(np.isfinite(path))):
-        raise InputError("The parameters grew without bound: use smaller steps.")
+        raise engine.Diverged
     network, low = form.head, np.array(form.low)
     (first, bias), *_ = network.layers(found)
     slopes = first / (np.array(form.high) - low)[:, None]

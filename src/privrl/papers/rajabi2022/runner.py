@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from privrl.control.learned_q import LearnedQ
 from privrl.papers.rajabi2022.fast import ProspectQProgram
-from privrl.papers.rajabi2022.learner import ProspectQ, make_result
+from privrl.papers.rajabi2022.learner import ProspectQ
 from privrl.papers.rajabi2022.spec import ProspectTask
 from privrl.papers.wang2019.runner import FunctionalNoiseRunner
-from privrl.run.training import TrainingRun
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,3 @@ class ProspectRunner(ProspectTask, FunctionalNoiseRunner):
 
     def program(self, swept: Sequence[str] = ()) -> ProspectQProgram:
         return ProspectQProgram(self.agent(swept), self.environment)
-
-    def make_result(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
-        return make_result(program, trained.state, seed, public=self.public)

@@ -11,14 +11,14 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
+from privrl.control import engine
 from privrl.control.actor_critic import NOT_PRIVATE, Diverged, LearnedActorCritic
 from privrl.control.heads import Table
+from privrl.control.program_training import ProgramTraining
 from privrl.core import checks
 from privrl.core.errors import InputError
-from privrl.core.progress import StepProgress
 from privrl.core.types import Floats
 from privrl.envs.registry import make
 from privrl.papers.seo2020.parts import LearnerState
@@ -26,10 +26,7 @@ from privrl.papers.seo2020.program import ActorCriticProgram
 from privrl.papers.seo2020.spec import ActorCriticSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import seo2020_equation3
-from privrl.privacy.noise import reproducible, secure
-
-# How often a run with a progress bar stops to report.
-_PROGRESS_REPORTS = 20
+from privrl.privacy.session import PrivacySession
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,12 @@ class ActorCritic(ActorCriticSpec):
         noised = 2 if self.variant == "both" else 1
         return seo2020_equation3(self.epsilon, self.delta, checks.count("steps", steps), noised)
 
+    def training(self, env: Any, people: int | None = None) -> "ActorCriticTraining":
+        """This learner for `people` episodes in `env`, for the engine."""
+        program = ActorCriticProgram(self, make(env))
+        count = checks.count("episodes", people)
+        return ActorCriticTraining(self, program.env, program, count, count)
+
     def learn(
         self,
         env: Any,
@@ -62,27 +65,24 @@ class ActorCritic(ActorCriticSpec):
         *,
         seed: int | None = None,
         public: bool = False,
-        progress: StepProgress | None = None,
+        **options: Any,
     ) -> LearnedActorCritic:
         """Learn for `episodes` episodes in `env`, a table of states or its name.
 
         `public` says that nobody in them needs protection, and lets the curve of their returns be
-        shown. `progress(done, episodes)` is called now and then.
+        shown. The options are those of `privrl.learn`.
         """
-        program = ActorCriticProgram(self, make(env))
-        count = checks.count("episodes", episodes)
-        source = secure() if seed is None else reproducible(seed)
-        with jax.enable_x64(True):
-            state, done, returns = program.init(source.key()[None]), 0, []
-            stride = max(1, count // _PROGRESS_REPORTS) if progress is not None else count
-            while done < count:
-                size = min(stride, count - done)
-                state, seen = program.advance(state, size)
-                returns.append(np.asarray(seen["return"])[0])
-                done += size
-                if progress is not None:
-                    progress(done, count)
-        return make_result(program, state, count, np.concatenate(returns) if public else None, seed)
+        session = PrivacySession(seed=seed, public=public)
+        found: LearnedActorCritic = engine.learn(self, env, episodes, session=session, **options)
+        return found
+
+
+class ActorCriticTraining(ProgramTraining):
+    """The paper's actor-critic: a step is episodes."""
+
+    def result(self, state: Any, seen: engine.Seen, run: engine.Run) -> LearnedActorCritic:
+        returns = seen["return"][0] if run.public else None
+        return make_result(self.program, state, self.planned, returns, run.seed)
 
 
 def make_result(

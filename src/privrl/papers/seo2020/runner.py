@@ -9,14 +9,14 @@ from privrl.control.actor_critic import LearnedActorCritic
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.core.questions import Question
-from privrl.papers.seo2020.learner import ActorCritic, make_result
+from privrl.papers.seo2020.learner import ActorCritic
 from privrl.papers.seo2020.program import ActorCriticProgram
 from privrl.papers.seo2020.spec import ActorCriticTask
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.actor_critic import curve_lines, write_policy
-from privrl.run.runners.base import Job
+from privrl.run.runners.base import Job, RunEnd
 from privrl.run.runners.paper import PaperRunner
-from privrl.run.training import TrainingRun
+from privrl.run.runners.playing import play_agent
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,10 @@ class ActorCriticRunner(ActorCriticTask, PaperRunner):
         agent = self.learner_with()
         return ActorCriticProgram(agent, self.environment, sweeps_lambda="lambda_" in swept)
 
-    def make_result(
-        self, program: Program, trained: TrainingRun, seed: int | None
-    ) -> LearnedActorCritic:
+    def play(self, job: Job) -> RunEnd:
+        program = self.program()
         assert isinstance(program, ActorCriticProgram)
-        return make_result(program, trained.state, trained.episodes, self.returns(trained), seed)
+        return play_agent(program.config, program.env, job, self.public, people=self.count)
 
     def write(self, learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
         logs = {} if learned.curve is None else log_paths(job.folder, job.formats)

@@ -10,28 +10,24 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import jax
 import numpy as np
 
+from privrl.control import engine
 from privrl.control.heads import Layers
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
+from privrl.control.program_training import ProgramTraining
 from privrl.control.promises import Promise
 from privrl.control.rollouts import greedy_policy
-from privrl.core.errors import InputError
-from privrl.core.progress import StepProgress
 from privrl.envs.registry import make
 from privrl.papers.wang2019.spec import FunctionalQSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import wang2019_theorem5
-from privrl.privacy.noise import reproducible, secure
+from privrl.privacy.session import PrivacySession
 
 if TYPE_CHECKING:
     from privrl.papers.wang2019.fast import FunctionalQProgram, FunctionalQState
 
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
-
-# How often `learn` reports progress.
-_PROGRESS_REPORTS = 20
 
 
 @dataclass(frozen=True)
@@ -94,23 +90,25 @@ class FunctionalQ(FunctionalQSpec):
         """
         return cls(**_PUBLIC_CODE | changes)
 
-    def learn(
-        self,
-        env: Any,
-        *,
-        seed: int | None = None,
-        public: bool = False,
-        progress: StepProgress | None = None,
-    ) -> LearnedQ:
-        """Run Algorithm 1 for all of its samples in `env`, an environment or its name.
-
-        `public` lets the policy's score be shown; `progress(done, episodes)` is called on the way.
-        """
+    def training(self, env: Any, people: None = None) -> "FunctionalNoiseTraining":
+        """This learner in `env`, for the engine."""
         from privrl.papers.wang2019.fast import FunctionalQProgram
 
         program = FunctionalQProgram(self, make(env))
-        state = last_state(program, program.form.episodes, seed, progress)
-        return make_result(program, state, seed, public=public)
+        return FunctionalNoiseTraining(
+            self, program.env, program, program.form.episodes, make_result
+        )
+
+    def learn(
+        self, env: Any, *, seed: int | None = None, public: bool = False, **options: Any
+    ) -> LearnedQ:
+        """Run Algorithm 1 for all of its samples in `env`, an environment or its name.
+
+        `public` lets the policy's score be shown. The options are those of `privrl.learn`.
+        """
+        session = PrivacySession(seed=seed, public=public)
+        found: LearnedQ = engine.learn(self, env, session=session, **options)
+        return found
 
 
 _PUBLIC_CODE: dict[str, Any] = {
@@ -128,18 +126,17 @@ _PUBLIC_CODE: dict[str, Any] = {
 }
 
 
-def last_state(program: Any, episodes: int, seed: int | None, progress: StepProgress | None) -> Any:
-    """The state of one run of a compiled program after so many episodes."""
-    source = secure() if seed is None else reproducible(seed)
-    with jax.enable_x64(True):
-        state = program.init(source.key()[None])
-        stride = max(1, episodes // _PROGRESS_REPORTS) if progress is not None else episodes
-        for done in range(0, episodes, stride):
-            size = min(stride, episodes - done)
-            state, _ = program.advance(state, size)
-            if progress is not None:
-                progress(done + size, episodes)
-    return state
+class FunctionalNoiseTraining(ProgramTraining):
+    """A paper's Q-learning with functional noise: a step is episodes, or iterations."""
+
+    def __init__(
+        self, spec: Any, env: Any, program: Any, planned: int, make_result: Callable[..., LearnedQ]
+    ) -> None:
+        super().__init__(spec, env, program, planned)
+        self.make_result = make_result
+
+    def result(self, state: Any, seen: engine.Seen, run: engine.Run) -> LearnedQ:
+        return self.make_result(self.program, state, run.seed, public=run.public)
 
 
 def make_result(
@@ -153,7 +150,7 @@ def make_result(
     head = Layers((1, *learner.hidden, env.num_actions), activation="relu")
     parameters = np.asarray(state.weights[0], np.float64)
     if not np.all(np.isfinite(parameters)):
-        raise InputError("The parameters grew without bound: use smaller steps.")
+        raise engine.Diverged
     width, first = form.high - form.low, learner.hidden[0]
     slopes = parameters[:first] / width
     parameters = np.concatenate(

@@ -9,13 +9,13 @@ from privrl.control.learned_q import LearnedQ
 from privrl.core.errors import InputError
 from privrl.core.questions import Question
 from privrl.papers.wang2019.fast import FunctionalQProgram
-from privrl.papers.wang2019.learner import FunctionalQ, make_result
+from privrl.papers.wang2019.learner import FunctionalQ
 from privrl.papers.wang2019.spec import FunctionalNoiseTask, FunctionalQTask
 from privrl.privacy.certificate import Claim
 from privrl.run.logs import paths as log_paths
-from privrl.run.runners.base import Job
+from privrl.run.runners.base import Job, RunEnd
 from privrl.run.runners.paper import PaperRunner
-from privrl.run.training import TrainingRun
+from privrl.run.runners.playing import play_agent
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,9 @@ class FunctionalNoiseRunner(FunctionalNoiseTask, PaperRunner):
             return None
         return "A log holds returns, which are about the reward: say --public if it is none."
 
+    def play(self, job: Job) -> RunEnd:
+        return play_agent(self.agent(), self.environment, job, self.public)
+
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)
         if hasattr(learned.policy, "save"):
@@ -110,6 +113,3 @@ class FunctionalQRunner(FunctionalQTask, FunctionalNoiseRunner):
 
     def program(self, swept: Sequence[str] = ()) -> FunctionalQProgram:
         return FunctionalQProgram(self.agent(swept), self.environment)
-
-    def make_result(self, program: Any, trained: TrainingRun, seed: int | None) -> LearnedQ:
-        return make_result(program, trained.state, seed, public=self.public)

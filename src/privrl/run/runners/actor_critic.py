@@ -7,17 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privrl.control.actor_critic import STATE, ActorCritic, CertifiedProgram, LearnedActorCritic
+from privrl.control.actor_critic import ActorCritic, CertifiedProgram, LearnedActorCritic
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.core.questions import Question
-from privrl.core.types import Floats
 from privrl.envs.base import Box
 from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Budget, Relation, Unit
-from privrl.privacy.resuming import KEY_FILE
-from privrl.run.logs import EPISODE, Logs, Row
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd, budget_questions
 from privrl.run.runners.playing import play_agent
@@ -30,7 +27,6 @@ class ActorCriticRunner(ActorCriticTask, EnvironmentRunner):
     """How an actor-critic is run."""
 
     LEARNER: ClassVar[type[Any]] = ActorCritic
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
 
     def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
         yield from super().questions()
@@ -128,14 +124,13 @@ class ActorCriticRunner(ActorCriticTask, EnvironmentRunner):
     def play(self, job: Job) -> RunEnd:
         people, tried = self.count, not self.no_preflight
         return play_agent(
-            self, self.agent(), self.environment, job, "people", people=people, preflight=tried
+            self.agent(), self.environment, job, self.public, people=people, preflight=tried
         )
 
     def write(self, learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
         written = write_policy(learned, job)
         if learned.curve is not None:
             written |= log_paths(job.folder, job.formats)
-            Logs.open(job.folder, job.formats).write(_curve_rows(learned, learned.curve))
         return written
 
     def summarize(self, learned: LearnedActorCritic) -> tuple[list[str], list[str]]:
@@ -178,13 +173,3 @@ def curve_lines(learned: LearnedActorCritic) -> list[str]:
             first, last = np.mean(curve[:tenth]), np.mean(curve[-tenth:])
         lines.append(f"  mean return of the first tenth {first:.4g}, of the last {last:.4g}")
     return lines
-
-
-def _curve_rows(learned: LearnedActorCritic, curve: Floats) -> list[Row]:
-    """A row for each person, if they are public, else for each batch that was paid for."""
-    people, batch = learned.settings["people"], learned.settings["batch"]
-    each = 1 if curve.size == people else batch
-    return [
-        {EPISODE: min((number + 1) * each, people), "return": value}
-        for number, value in enumerate(curve.tolist())
-    ]

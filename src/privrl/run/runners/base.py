@@ -114,9 +114,6 @@ class Runner(Task, ABC):
     LEARNER: ClassVar[type[Any]]
     """The learner, of which `SPEC` has the options."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]]
-    """The files in a run's folder from which it can go on; only their owner may read them."""
-
     FILES: ClassVar[tuple[str, ...]] = ("policy.json",)
     """The files that only this learner writes."""
 
@@ -191,12 +188,6 @@ class Runner(Task, ABC):
     @abstractmethod
     def summarize(self, learned: Any) -> tuple[list[str], list[str]]:
         """What was learned, for people: lines, and sentences that stand after the promise."""
-
-    # --- what learners share ----------------------------------------------------------------------
-
-    def has_checkpoint(self, folder: Path) -> bool:
-        """Whether there is a checkpoint in a run's folder."""
-        return any((folder / name).exists() for name in self.CHECKPOINTS)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privrl.control.actor_critic import STATE
-from privrl.control.run_context import STATE as RELEASED
+from privrl.control.engine import CHECKPOINT
 from privrl.core import compilation, files
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, no_progress
@@ -34,7 +33,7 @@ from privrl.run.parsing import check_not_empty
 from privrl.run.runners.base import Job, Result, Runner
 from privrl.run.runners.trial import dry_run
 from privrl.run.specs.base import refuse_modules
-from privrl.run.training import CHECKPOINT, never_stop
+from privrl.run.training import never_stop
 
 RUN, RESULT = "run.json", "result.json"
 CERTIFICATE, CLAIM = "certificate.json", "claim.json"
@@ -154,7 +153,7 @@ def _start(
         return _run(runner, _job(place, words, False, progress, stop))
     except BaseException:
         # Nothing was begun that could be resumed, also if somebody interrupted.
-        if not runner.has_checkpoint(place):
+        if not has_checkpoint(place):
             with suppress(OSError):
                 (place / RUN).unlink()
         raise
@@ -197,7 +196,7 @@ def _continue(
         job = _job(place, words, True, progress, stop)
     except (KeyError, TypeError, AttributeError):
         raise InputError(f"{str(place / RUN)!r} is damaged.") from None
-    if not runner.has_checkpoint(place):
+    if not has_checkpoint(place):
         raise InputError(
             f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again."
         )
@@ -207,10 +206,15 @@ def _continue(
 def _is_failed_start(place: Path) -> bool:
     """Whether the run in a folder was killed before its checkpoint was there, so nobody paid."""
     try:
-        runner: Runner = Runner.of(files.read_json(place / RUN, _KIND, _FORMAT, "a run")["words"])
+        Runner.of(files.read_json(place / RUN, _KIND, _FORMAT, "a run")["words"])
     except (InputError, KeyError, TypeError, AttributeError):
         return False
-    return not runner.has_checkpoint(place)
+    return not has_checkpoint(place)
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is something to go on from in a run's folder."""
+    return any((folder / name).exists() for name in (CHECKPOINT, KEY_FILE))
 
 
 def _job(
@@ -286,7 +290,7 @@ def _remove_checkpoints(folder: Path) -> None:
     this, and what run.json says is not needed for it: whoever goes on, or begins, in the folder of
     a finished run does it again.
     """
-    for name in (STATE, RELEASED, CHECKPOINT, KEY_FILE):
+    for name in (CHECKPOINT, KEY_FILE):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError as error:

@@ -1,9 +1,8 @@
 """How `privrl train logged-q` is run.
 
 The table, and what is public about it, are said and asked for as in `privrl evaluate`: `Request`
-has these words. There is no environment and nothing is played. All that a run keeps on its way is
-the key of its noise, so that one that was killed comes to the same if it goes on, on the same
-table.
+has these words. There is no environment and nothing is played. A run that was killed comes to the
+same if it goes on, on the same table.
 """
 
 import shlex
@@ -21,11 +20,11 @@ from privrl.core.questions import Question, ask
 from privrl.data import marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Relation, Unit
-from privrl.privacy.resuming import KEY_FILE
 from privrl.run.dry_run import check_tables
 from privrl.run.option_values import option_value
 from privrl.run.request import BY_TRAJECTORY, Request
 from privrl.run.runners.base import Job, RunEnd, Runner
+from privrl.run.runners.playing import play_agent
 from privrl.run.runners.trial import Preview
 from privrl.run.specs.table import LoggedQTask, TableOptions
 
@@ -41,7 +40,6 @@ class LoggedQRunner(LoggedQTask, Runner):
     """How Q-learning from people's trajectories is run."""
 
     LEARNER: ClassVar[type[Any]] = LoggedQ
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (KEY_FILE,)
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
@@ -148,38 +146,22 @@ class LoggedQRunner(LoggedQTask, Runner):
         agent = self.agent()
         if self.public and job.ledger is not None:
             raise InputError("Nobody pays for data declared --public: leave --ledger out.")
-        with job.open_ledger() as opened:
-            job.progress("loading", None)
-            data = asked.load_whole(None)
-            # From here on it is paid for, and goes through to the end.
-            if job.stop():
-                raise KeyboardInterrupt
-            if not marks.mark(asked.paths, job.id):
-                warnings.warn(
-                    "The run could not be listed beside the table, so that judging its policy on "
-                    "the same people will not be noticed.",
-                    UserWarning,
-                    stacklevel=1,
-                )
-            job.progress("learning", None)
-
-            def progress(done: int, updates: int) -> None:
-                job.progress(f"{done:,} of {updates:,} updates", done / updates)
-
-            if job.again:
-                learned = agent.resume(
-                    job.folder, data, ledger=opened, keep=True, progress=progress
-                )
-            else:
-                learned = agent.fit(
-                    data,
-                    session=job.session(opened),
-                    checkpoint=job.folder,
-                    keep=True,
-                    progress=progress,
-                )
-        learned = replace(learned, policy=learned.policy.with_origin(job.id, self.learner))
-        return RunEnd(learned, agent.updates, agent.updates)
+        job.progress("loading", None)
+        data = asked.load_whole(None)
+        if job.stop():
+            raise KeyboardInterrupt
+        if not marks.mark(asked.paths, job.id):
+            warnings.warn(
+                "The run could not be listed beside the table, so that judging its policy on "
+                "the same people will not be noticed.",
+                UserWarning,
+                stacklevel=1,
+            )
+        found = play_agent(agent, data, job, False)
+        if found.learned is None:
+            return found
+        policy = found.learned.policy.with_origin(job.id, self.learner)
+        return found._replace(learned=replace(found.learned, policy=policy))
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
         written = {"policy": job.folder / "policy.json"}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,17 +16,14 @@ from privrl.privacy.certificate import Claim
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd
-from privrl.run.runners.playing import play_program
+from privrl.run.runners.playing import play_agent
 from privrl.run.runners.trial import CLAIM_NOTE, Preview
 from privrl.run.specs.pgc import CollectorTask, PGCTask
-from privrl.run.training import CHECKPOINT, delete_checkpoint
 
 
 @dataclass(frozen=True)
 class CollectorRunner(CollectorTask, EnvironmentRunner):
     """How private gradient collection is run, certified or as printed."""
-
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (CHECKPOINT,)
 
     @property
     def progress_unit(self) -> str:
@@ -106,24 +102,8 @@ class CollectorRunner(CollectorTask, EnvironmentRunner):
                 "Each agent keeps a ledger of its own, and these are simulated: leave it out."
             )
         agent, program = self._agent_and_program()
-        found = play_program(
-            self,
-            program,
-            job,
-            enough=partial(agent.should_stop, program),
-            # Where agents answer, a run can end after each batch of answers.
-            segment=None if program.answers is None else program.batch,
-        )
-        if found.ending != "finished":
-            return RunEnd(None, found.episodes, found.planned)
-        scores = np.asarray(found.seen["return"][0], np.float64) if found.seen else None
-        try:
-            learned = agent.make_result(program, found.state, scores, job.seed)
-        except InputError:
-            # It would end the same way again.
-            delete_checkpoint(job.folder)
-            raise
-        return RunEnd(learned, found.episodes, found.planned)
+        people = program.program.agents // agent.submissions
+        return play_agent(agent, program.program.env, job, self.public, people=people)
 
     def write(self, learned: LearnedPGC, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)

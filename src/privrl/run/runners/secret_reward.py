@@ -11,12 +11,10 @@ from privrl.control.learned_q import LearnedQ
 from privrl.control.program import Program
 from privrl.control.prospect_q import ProspectQ
 from privrl.control.q_specs import DescentSpec
-from privrl.control.run_context import STATE
 from privrl.core.errors import InputError
 from privrl.core.questions import Question
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Relation, Unit
-from privrl.privacy.resuming import KEY_FILE
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd, budget_questions
 from privrl.run.runners.playing import play_agent
@@ -28,7 +26,6 @@ from privrl.run.specs.secret_reward import FunctionalQTask, ProspectTask, Secret
 class SecretRewardRunner(SecretRewardTask, EnvironmentRunner):
     """How learners that keep a reward function secret are run."""
 
-    CHECKPOINTS: ClassVar[tuple[str, ...]] = (STATE, KEY_FILE)
     FILES: ClassVar[tuple[str, ...]] = ("policy.json", "reward_model.json")
 
     ANY_RADIUS: ClassVar[tuple[str, ...]] = ()
@@ -140,7 +137,7 @@ class SecretRewardRunner(SecretRewardTask, EnvironmentRunner):
 
     def play(self, job: Job) -> RunEnd:
         agent, tried = self.agent(), not self.no_preflight
-        return play_agent(self, agent, self.environment, job, "stages", preflight=tried)
+        return play_agent(agent, self.environment, job, self.public, preflight=tried)
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)

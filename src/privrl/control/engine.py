@@ -1,0 +1,668 @@
+"""One engine for every learner: it trains, checkpoints, resumes, reports, stops and logs.
+
+    learned = learn(ActorCritic(budget=Budget(5.0, 1e-6)), "Chain", 500, folder="runs/x")
+    learned = resume("Chain", "runs/x")  # after a stop or a crash, at no further cost
+
+A learner is a spec, whose `training(env, people, ...)` is a `Training`: what the spec and the
+environment are together, and `init`, `step` and `result`. All else is here, once.
+
+**Checkpoints.** A run in a folder has two files, which only their owner may read. `noise.key`
+(`privrl.privacy.resuming`) is there before anybody pays: what the run was told, and where all its
+randomness comes from. `checkpoint.npz` is the state after the last step, which replaces the one
+before it at once or not at all. Steps are pure and do not depend on how many are taken at a time,
+so a run that goes on in a simulator, on data or from a seed gets bit for bit what an uninterrupted
+one gives. Both files are removed at the end, the key last.
+
+**Order of what happens, and why.** Claim: whatever is killed, copied and resumed, each release is
+paid for before its noise is drawn, is paid for once, and is not lost. Argument:
+
+1. All that can fail for public reasons fails first: options, the pre-flight of an environment that
+   may hold people, memory, and room on the disk (`Run.pay`).
+2. The folder is locked, and the key written, before the payment, which carries the key's token. Who
+   dies in between has paid nothing, or the payment is known again by its token.
+3. `init` pays through `Run.pay` before it draws any noise. A refusal in which nothing was paid
+   leaves no key (`forget_unless_paid`).
+4. Who resumes shows that learner, settings, environment or data, and machine are those of the
+   beginning (`NoiseKey.check`): so the same noise covers the same sums. With a checkpoint the
+   payment must be there (`adopt_payment`); without one it is made unless the ledger has it.
+5. Where people may play again, a process claims the next generation before anybody does, and draws
+   the noise still to come from a fresh key; before each step it checks that no copy has taken over;
+   and it marks the run as ended before it gives anything away, be it a result or that the
+   parameters diverged. Of all copies one passes.
+
+**What is told.** Steps, and how many there are, are public. Returns are passed to callbacks and
+loggers while a run is under way only if the session says that they are public; figures that were
+noised and paid for are logged at the end, since in 5. nothing is given away before.
+"""
+
+import importlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from privrl.control.program import load_state, read_about, save_state
+from privrl.core import resources
+from privrl.core.errors import InputError
+from privrl.core.progress import OnStep, StepProgress, TrainingProgress, progress_bar
+from privrl.envs.preflight import run_preflight
+from privrl.privacy.events import Event
+from privrl.privacy.ledger import Ledger
+from privrl.privacy.noise import Source
+from privrl.privacy.resuming import KEY_FILE, NoiseKey, begin_run, resume_run
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
+
+CHECKPOINT = "checkpoint.npz"
+"""The state of a run, in its folder."""
+
+_EARLIER = ("state.npz", "released.npz")  # as checkpoints were called before 0.2
+
+Row = Mapping[str, int | float]
+Seen = dict[str, NDArray[Any]]
+"""By name, what was seen in each episode: (..., episodes)."""
+
+EPISODE = "episode"
+"""The column that numbers rows, which every row has."""
+
+# How many steps a run has where somebody looks on, unless they get too long to wait for.
+_STEPS = 20
+_LONGEST_STEP = 10_000
+
+
+class Diverged(InputError):  # noqa: N818 (the public name says what happened)
+    """Parameters that no number can hold any more, which follows from what was released."""
+
+    def __init__(
+        self, message: str = "The parameters grew without bound: use smaller steps."
+    ) -> None:
+        super().__init__(message)
+
+
+class Stopped(Exception):  # noqa: N818 (no error: somebody asked for it)
+    """`on_step` ended the run before its result; `resume` goes on, if it has a folder."""
+
+    def __init__(self, progress: TrainingProgress) -> None:
+        super().__init__(f"Stopped after {progress}: resume goes on from the run's folder.")
+        self.progress = progress
+
+
+class Logger(Protocol):
+    """Where rows of public or paid figures go: a file, or a service such as MLflow.
+
+    A logger whose rows can be taken back also has `position`, in JSON's own types, and
+    `seek(position)`, which forgets all rows behind it: a run that is resumed goes on from there.
+    """
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Add rows; each has "episode"."""
+        ...
+
+    def close(self) -> None:
+        """The run is over."""
+        ...
+
+
+class Training(ABC):
+    """A learner and what it learns from: what the engine must know, and three pure functions."""
+
+    counted: ClassVar[str] = "episodes"
+    """What steps are counted in, for people."""
+
+    spec: Any
+    env: Any
+    people: int | None = None
+    """How many play, as `resume` needs it to make this anew."""
+
+    planned: int = 0
+    """How many are played after `init`."""
+
+    batch: int = 1
+    """How many are played with the same parameters."""
+
+    segment: int | None = None
+    """How many are played at a time; None for a twentieth where somebody looks on, or all."""
+
+    live: bool = False
+    """Whether people would play again."""
+
+    private: bool = False
+    """Whether errors of the environment would tell about somebody."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """By which the run is known again, in JSON's own types."""
+
+    @abstractmethod
+    def runs_on(self, *, restored: bool) -> dict[str, Any]:
+        """What digests are taken of, by name; with `restored`, what a checkpoint still needs."""
+
+    def check_resumable(self) -> None:  # noqa: B027 (most can be)
+        """Refuse what nobody could know again."""
+
+    @abstractmethod
+    def open(self, session: PrivacySession) -> OpenSession:
+        """The session for the unit and the relation; one that cannot pay for this is refused."""
+
+    @abstractmethod
+    def init(self, run: "Run") -> Any:
+        """The state before the first step; pays before any noise is drawn."""
+
+    def step(self, state: Any, count: int, run: "Run") -> tuple[Any, Seen]:
+        """The state after `count` more, and what was seen that is public or paid for."""
+        raise NotImplementedError  # of a learner with nothing planned
+
+    @abstractmethod
+    def result(self, state: Any, seen: Seen, run: "Run") -> Any:
+        """What was learned, with its promise."""
+
+    def adopt(self, state: Any, run: "Run") -> None:  # noqa: B027 (most call `init` again)
+        """Take over the payment of a state that `init` was not called for."""
+
+    def refresh(self, state: Any, source: Source) -> Any:
+        """The state with all noise still to come from `source`."""
+        return state
+
+    def is_enough(self, state: Any) -> bool:
+        """Whether the run may end before all were played, by what is public in the state."""
+        return False
+
+    def no_log_reason(self, public: bool) -> str | None:
+        """Why nothing can be logged, in a sentence; None if something can."""
+        return None if public else "A log holds returns, which are not public: leave it out."
+
+    def final_rows(self, learned: Any, run: "Run") -> list[Row]:
+        """What is logged at the end: figures that were paid for."""
+        return []
+
+
+class Run:
+    """One run on its way, for those who are called by the engine."""
+
+    def __init__(
+        self,
+        training: Training,
+        opened: OpenSession,
+        about: Mapping[str, Any],
+        on_step: OnStep | None = None,
+        restored: bool = False,
+    ) -> None:
+        self.training, self.opened, self.about = training, opened, about
+        self.on_step, self.restored = on_step, restored
+        self.begun = time.monotonic()
+
+    @property
+    def public(self) -> bool:
+        return bool(self.about["public"])
+
+    @property
+    def seed(self) -> int | None:
+        found: int | None = self.about["seed"]
+        return found
+
+    @property
+    def source(self) -> Source:
+        """All randomness of the run."""
+        return self.opened.source
+
+    @property
+    def private(self) -> bool:
+        """Whether errors and warnings of the environment would tell too much."""
+        return self.training.private and not self.public
+
+    def pay(self, event: Event | None, delta: float | None, size: int) -> None:
+        """Pay for `event`, if there is one, once there is room for `size` bytes of checkpoint."""
+        if self.opened.kept is not None and not self.restored:
+            resources.check_disk_space(self.opened.kept.folder, 2 * size)
+        if event is not None and self.restored:
+            self.opened.adopt_payment(event)
+        elif event is not None:
+            self.opened.pay(event, delta=delta)
+
+    def report(self, done: int, planned: int, metrics: Mapping[str, float] | None = None) -> None:
+        """Tell how far the run is; raises `Stopped` if it is to end here."""
+        if self.on_step is None:
+            return
+        elapsed = time.monotonic() - self.begun
+        told = TrainingProgress(done, planned, self.training.counted, elapsed, metrics or {})
+        if self.on_step(told) and done < planned:
+            raise Stopped(told)
+
+
+# --- what is public ------------------------------------------------------------------------------
+
+
+def learn(
+    spec: Any,
+    env: Any,
+    people: int | None = None,
+    *,
+    session: PrivacySession = SECRET_SESSION,
+    folder: str | Path | None = None,
+    keep: bool = False,
+    on_step: OnStep | None = None,
+    progress: bool | StepProgress | None = False,
+    loggers: Sequence[Logger] = (),
+    preflight: bool = True,
+    preflight_env: Any = None,
+    **options: Any,
+) -> Any:
+    """Learn what `spec` says in `env`: what was learned, with its certificate or claim.
+
+    Args:
+        spec: A learner, such as `privrl.control.ActorCritic(...)`.
+        env: An environment, or its name; for `LoggedQ`, `Trajectories`.
+        people: How many people, agents or episodes there are, where the learner asks.
+        session: Who pays, under which name, and whether the noise is secret. A session that is
+            `public` says that nobody needs protection, and lets returns be shown; then no ledger
+            can pay.
+        folder: Where the key of the noise and the checkpoint are kept, from which `resume` goes on.
+        keep: Leave both there at the end, so that a result that could not be saved is not lost.
+        on_step: Called with a `TrainingProgress` after each step; if it returns True the run ends
+            there, with `Stopped`, and can be resumed.
+        progress: True for a bar on the terminal; or `progress(done, planned)`, which is called.
+        loggers: Where returns go; only where they are public or paid for.
+        preflight: Whether an environment of Gymnasium's that may hold people is tried first, in
+            another instance, since its errors are hidden later. The certificate says if it is not.
+        preflight_env: That instance; by default one that is made of the same id.
+        options: The learner's own, such as `critic` or `behaviour`.
+    """
+    training: Training = spec.training(env, people, **options)
+    opened = training.open(session)
+    tried = run_preflight(
+        training.env,
+        private=training.private and not session.public,
+        preflight=preflight,
+        other=preflight_env,
+    )
+    about = {
+        "agent": training.settings,
+        "spec": encode_spec(spec),
+        "people": training.people,
+        "seed": session.seed,
+        "public": session.public,
+        "run": session.run,
+        "preflight": tried,
+    }
+    with begin_run(folder, CHECKPOINT), _watching(on_step, progress) as watch:
+        if folder is not None:
+            on = training.runs_on(restored=False)
+            opened.attach_key(NoiseKey.begin(folder, about, live=training.live, runs_on=on))
+        run = Run(training, opened, about, watch)
+        with forget_unless_paid(opened):
+            loop = _begin(run, loggers)
+        return _train(run, loop, keep)
+
+
+def resume(
+    env: Any,
+    folder: str | Path,
+    *,
+    spec: Any = None,
+    ledger: Ledger | None = None,
+    keep: bool = False,
+    on_step: OnStep | None = None,
+    progress: bool | StepProgress | None = False,
+    loggers: Sequence[Logger] = (),
+    preflight_env: Any = None,
+    **options: Any,
+) -> Any:
+    """Go on from where `learn(..., folder=folder)` was interrupted, at no further cost.
+
+    Learner, environment or data, and options must be the same. In a simulator, on data, or with a
+    seed the result is that of a run that was never interrupted, bit for bit, and copies of the
+    folder come to the same. Where people may be, who play again, the noise still to come is fresh,
+    and one copy of the folder alone is let: see `privrl.privacy.resuming`.
+
+    Args:
+        env: What `learn` was given.
+        folder: That of the run.
+        spec: The learner, if its folder cannot tell: it has features that have no JSON form.
+        ledger: The one that has paid.
+        keep: As for `learn`, and so are the others.
+    """
+    place = Path(folder)
+    if any((place / name).exists() for name in _EARLIER) or (
+        (place / CHECKPOINT).exists() and not (place / KEY_FILE).exists()
+    ):
+        raise InputError(
+            f"{str(folder)!r} holds a run of an earlier version of privrl: go on with the version "
+            "that the run was begun with."
+        )
+    with resume_run(folder) as kept, _watching(on_step, progress) as watch:
+        about, restored = kept.about, (place / CHECKPOINT).exists()
+        if spec is None:
+            spec = decode_spec(about.get("spec"), place)
+        training: Training = spec.training(env, about.get("people"), **options)
+        if about.get("agent") != training.settings or kept.live != training.live:
+            raise InputError(
+                f"{str(folder)!r} belongs to another agent, environment or critic, or to another "
+                "version of privrl: go on with what it was begun with."
+            )
+        training.check_resumable()
+        kept.check(training.runs_on(restored=restored))
+        if ledger is not None and about["run"] is None:
+            raise InputError("This run was begun without a ledger: leave it out.")
+        if ledger is None and about["run"] is not None:
+            raise InputError("This run was begun with a ledger: say the same.")
+        session = PrivacySession(
+            ledger=ledger, run=about["run"], seed=about["seed"], public=about["public"]
+        )
+        opened = training.open(session)
+        opened.attach_key(kept)
+        run = Run(training, opened, about, watch, restored)
+        return _train(run, _go_on(run, loggers, preflight_env), keep)
+
+
+def refuse_public_ledger(session: PrivacySession) -> None:
+    """Refuse a session that contradicts itself."""
+    if session.public and session.ledger is not None:
+        raise InputError(
+            "public says that nobody needs protection, and a ledger that somebody does: leave "
+            "one of them out."
+        )
+
+
+def even_segment(episodes: int, most: int, batch: int = 1) -> int:
+    """A multiple of `batch`, at most `most` (or one batch), that divides `episodes` if one does.
+
+    Then every segment has the same size, and one compiled function plays them all. Sizes below a
+    quarter of `most` are not tried: a checkpoint has its price too.
+    """
+    largest = max(1, min(most, episodes) // batch)
+    tried = range(largest, largest // 4, -1)
+    return batch * next((k for k in tried if episodes % (k * batch) == 0), largest)
+
+
+def default_segment(planned: int) -> int:
+    """The most that is played between two checkpoints, where nobody says another number."""
+    return min(-(-planned // _STEPS), _LONGEST_STEP)
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+
+class Loop:
+    """A state that goes on step by step, what was seen on the way, and their checkpoint."""
+
+    def __init__(
+        self,
+        step: Callable[[Any, int], tuple[Any, Seen]],
+        state: Any,
+        *,
+        path: Path | None = None,
+        about: Mapping[str, Any] | None = None,
+        loggers: Sequence[Logger] = (),
+        rows: Callable[[int, Seen], list[Row]],
+    ) -> None:
+        self.step, self.state, self.path = step, state, path
+        self.about, self.loggers, self.rows = dict(about or {}), loggers, rows
+        self.done = 0
+        self.seen: Seen = {}
+
+    def advance(self, count: int) -> Seen:
+        """Play `count` more, and log what was seen of them."""
+        self.state, fresh = self.step(self.state, count)
+        self.log(self.rows(self.done, fresh) if fresh else [])
+        self.seen = {
+            name: np.concatenate([self.seen[name], values], axis=-1) if self.seen else values
+            for name, values in fresh.items()
+        }
+        self.done += count
+        return fresh
+
+    def begin_logs(self) -> None:
+        """Loggers that can be sought begin anew."""
+        for logger in self.loggers:
+            _seek(logger, None)
+
+    def log(self, rows: Sequence[Row]) -> None:
+        for logger in self.loggers if rows else ():
+            logger.write(rows)
+
+    def save(self) -> None:
+        """Write the checkpoint, if there is one; the logs are on disk by now."""
+        if self.path is not None:
+            positions = [getattr(one, "position", None) for one in self.loggers]
+            named = {"seen": _forms(self.seen), "state": None}
+            if isinstance(self.state, dict):
+                named["state"] = _forms(self.state)
+            about = {**self.about, "done": self.done, "arrays": named, "logs": positions}
+            save_state(self.path, {"state": self.state, "seen": self.seen}, about)
+
+    def load(self, like: Callable[[], Any]) -> bool:
+        """Go on from the checkpoint; whether its state is arrays by name, which need no `like`."""
+        assert self.path is not None
+        said = read_about(self.path)
+        try:
+            done, positions = int(said["done"]), list(said["logs"])
+            seen, named = (said["arrays"][one] for one in ("seen", "state"))
+            empty = _zeros(seen), None if named is None else _zeros(named)
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{str(self.path)!r} is not the checkpoint of a run.") from None
+        state = like() if empty[1] is None else empty[1]
+        found, _ = load_state(self.path, {"state": state, "seen": empty[0]})
+        self.done, self.state = done, found["state"]
+        self.seen = {name: np.asarray(values) for name, values in found["seen"].items()}
+        if named is not None:
+            self.state = {name: np.asarray(values) for name, values in found["state"].items()}
+        for logger, position in zip(self.loggers, positions, strict=False):
+            _seek(logger, position)
+        return named is not None
+
+
+def episode_rows(before: int, seen: Seen) -> list[Row]:
+    """A row for each episode of one run; episodes are counted from 1."""
+    first = [name for name in ("return", "length") if name in seen]
+    listed = {n: np.ravel(seen[n]).tolist() for n in dict.fromkeys([*first, *sorted(seen)])}
+    count = len(next(iter(listed.values())))
+    return [
+        {EPISODE: before + k + 1, **{name: values[k] for name, values in listed.items()}}
+        for k in range(count)
+    ]
+
+
+def _no_rows(before: int, seen: Seen) -> list[Row]:
+    """Of a run whose returns are not public."""
+    return []
+
+
+def _forms(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: [list(np.shape(one)), str(one.dtype)] for name, one in arrays.items()}
+
+
+def _zeros(forms: Mapping[str, Any]) -> Seen:
+    return {name: np.zeros(*form) for name, form in forms.items()}
+
+
+def _seek(logger: Logger, position: Any) -> None:
+    if hasattr(logger, "seek"):
+        logger.seek(position)
+
+
+def _make_loop(run: Run, loggers: Sequence[Logger]) -> Loop:
+    training, kept = run.training, run.opened.kept
+    if loggers and (reason := training.no_log_reason(run.public)) is not None:
+        raise InputError(reason)
+
+    def step(state: Any, count: int) -> tuple[Any, Seen]:
+        with jax.enable_x64(True):
+            return training.step(state, count, run)
+
+    path = None if kept is None else kept.folder / CHECKPOINT
+    rows = episode_rows if run.public else _no_rows
+    return Loop(step, None, path=path, loggers=loggers, rows=rows)
+
+
+def _begin(run: Run, loggers: Sequence[Logger]) -> Loop:
+    """The loop before the first step, paid for; loggers begin anew."""
+    loop = _make_loop(run, loggers)
+    loop.begin_logs()
+    loop.state = run.training.init(run)
+    return loop
+
+
+def _go_on(run: Run, loggers: Sequence[Logger], preflight_env: Any) -> Loop:
+    """The loop where the run was interrupted, paid for; nobody has played again yet."""
+    training, opened = run.training, run.opened
+    kept, ledger = opened.kept, opened.ledger
+    assert kept is not None
+
+    def claim() -> None:
+        """Before anybody plays again."""
+        run_preflight(
+            training.env,
+            private=run.private,
+            preflight=run.about["preflight"] != "waived",
+            other=preflight_env,
+            again=True,
+        )
+        opened.kept = kept.claim_next_generation(ledger)
+
+    if not run.restored:
+        claim()
+        return _begin(run, loggers)
+    loop = _make_loop(run, loggers)
+    if loop.load(lambda: training.init(run)):
+        training.adopt(loop.state, run)
+    if loop.done < training.planned:
+        claim()
+        if kept.live and run.seed is None:
+            loop.state = training.refresh(loop.state, opened.source)
+    return loop
+
+
+def _train(run: Run, loop: Loop, keep: bool) -> Any:
+    """Step to the end: what was learned, or that it diverged, or `Stopped`."""
+    training, kept, ledger = run.training, run.opened.kept, run.opened.ledger
+    planned = training.planned
+    loop.save()
+    size = training.segment or max(planned, 1)
+    watched = run.on_step is not None or kept is not None or loop.loggers
+    if training.segment is None and watched:
+        size = even_segment(size, default_segment(size), training.batch)
+    try:
+        while loop.done < planned and not _is_enough(training, loop.state):
+            if kept is not None:
+                kept.check_not_superseded(ledger)
+            seen = loop.advance(min(size, planned - loop.done))
+            if keep or loop.done < planned:
+                loop.save()
+            run.report(loop.done, planned, _metrics(seen) if run.public else None)
+        if kept is not None:
+            kept.end(ledger)
+        learned = training.result(loop.state, loop.seen, run)
+    except Diverged:
+        # Resuming would end in the same way. That it ended so is told, so it was the end.
+        if kept is not None:
+            kept.end(ledger)
+            _remove(kept)
+        raise
+    loop.log(training.final_rows(learned, run))
+    for logger in loop.loggers:
+        logger.close()
+    if kept is not None and not keep:
+        _remove(kept)
+    return learned
+
+
+def _is_enough(training: Training, state: Any) -> bool:
+    with jax.enable_x64(True):
+        return training.is_enough(state)
+
+
+def _metrics(seen: Seen) -> dict[str, float]:
+    # Rewards may add up to infinities.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return {name: float(np.mean(values)) for name, values in seen.items()}
+
+
+def _remove(kept: NoiseKey) -> None:
+    """The run is over: its checkpoint and its key go."""
+    (kept.folder / CHECKPOINT).unlink(missing_ok=True)
+    kept.remove()
+
+
+@contextmanager
+def _watching(
+    on_step: OnStep | None, progress: bool | StepProgress | None
+) -> Iterator[OnStep | None]:
+    """All who are told after a step, as one; None if nobody is."""
+    with ExitStack() as stack:
+        told: list[OnStep] = []
+        if progress is True:
+            draw = stack.enter_context(progress_bar())
+            told.append(lambda at: draw(str(at), at.share))
+        elif callable(progress):
+            told.append(lambda at: progress(at.done, at.planned))
+        if on_step is not None:
+            told.append(on_step)
+
+        def tell(at: TrainingProgress) -> bool:
+            answers = [one(at) for one in told]
+            return any(answers)
+
+        yield tell if told else None
+
+
+# --- specs in JSON -------------------------------------------------------------------------------
+
+
+def encode_spec(spec: Any) -> Any:
+    """A spec in JSON's own types; None if something in it has no such form."""
+    try:
+        return _encode(spec)
+    except TypeError:
+        return None
+
+
+def decode_spec(data: Any, folder: Path) -> Any:
+    """The spec that `encode_spec` gave."""
+    if data is None:
+        raise InputError(
+            f"{str(folder)!r} does not tell its learner, which has no JSON form, or is of another "
+            "version: say it with spec=..."
+        )
+    try:
+        found = _decode(data)
+        _ = found.training
+    except (AttributeError, ImportError, KeyError, TypeError, ValueError):
+        raise InputError(f"{str(folder / KEY_FILE)!r} is damaged.") from None
+    return found
+
+
+def _encode(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_encode(one) for one in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return {"array": value.tolist(), "type": str(value.dtype)}
+    kind = type(value)
+    if not is_dataclass(value) or not kind.__module__.startswith("privrl."):
+        raise TypeError
+    given = {one.name: _encode(getattr(value, one.name)) for one in fields(value) if one.init}
+    return {"class": f"{kind.__module__}:{kind.__qualname__}", "fields": given}
+
+
+def _decode(data: Any) -> Any:
+    if isinstance(data, list):
+        return tuple(map(_decode, data))
+    if not isinstance(data, dict):
+        return data
+    if "array" in data:
+        return np.array(data["array"], np.dtype(data["type"]))
+    module, _, name = data["class"].partition(":")
+    if not module.startswith("privrl."):
+        raise ValueError
+    kind = getattr(importlib.import_module(module), name)
+    if not is_dataclass(kind):
+        raise TypeError
+    return kind(**{field: _decode(one) for field, one in data["fields"].items()})  # type: ignore[operator]
