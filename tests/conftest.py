@@ -94,6 +94,17 @@ def compiled_quickly(
     jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
 
 
+@pytest.fixture
+def always_compiled_quickly(compiled_quickly: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For slow tests of many short runs, each with a program of its own."""
+    import jax
+
+    from privrl.control import replicas
+
+    monkeypatch.setattr(replicas, "OPTIONS", {})
+    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
+
+
 # Where there is room for no more compiled programs LLVM ends the process: the kernel allows 65,530
 # memory maps, and programs of hundreds of tests take up gigabytes.
 _MOST_MAPS, _MOST_BYTES = 10_000, 4 * 2**30

@@ -245,6 +245,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_it_is_the_numpy_loop(name: str, tmp_path: Path) -> None:

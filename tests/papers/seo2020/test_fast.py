@@ -1,7 +1,7 @@
 """The fast version against the algorithm as printed, by hand, and lazy noise against dense."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -31,15 +31,7 @@ QUIET = ActorCritic(
 )
 
 
-@pytest.fixture(autouse=True)
-def compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compiling is most of the time of a quick test, and half of it makes the result fast. Slow
-    tests run what users run, but for one of many short runs, each with a program of its own."""
-    many = request.node.name.startswith("test_every_form_is_the_algorithm_as_printed")
-    quick = many or request.node.get_closest_marker("slow") is None
-    jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 @lru_cache
@@ -102,6 +94,7 @@ def test_saturated_preferences_do_no_harm() -> None:
     assert sum(np.sum(one[:4] == 0.0) for one in policy) >= 5
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize("lambda_", [0.0, 0.8])
 @pytest.mark.parametrize("variant", ["none", "actor", "critic", "both"])
@@ -129,6 +122,7 @@ def test_every_form_is_the_algorithm_as_printed(
     same_as_numpy(replace(QUIET, **changes), env)
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize("max_steps", [1, 17])
 @pytest.mark.parametrize("actions", [1, 3])

@@ -179,6 +179,7 @@ class Silence:
         return np.zeros((2, 2))
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
@@ -209,6 +210,7 @@ def test_without_noise_it_is_the_numpy_loop(config: FunctionalQ) -> None:
         np.testing.assert_allclose(state.weights[replica], one.weights, rtol=2e-3, atol=2e-4)
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize("edge", ["correct", "public-code"])
 @pytest.mark.parametrize("make", [small_printed, small_code])
@@ -259,6 +261,7 @@ class Recorded:
         return np.asarray(self.values[np.argmin(np.abs(self.points - x))])
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [small_printed(sigma=0.3), small_code(resets=3, sigma=0.3)])
 def test_with_a_path_for_each_batch_it_is_the_numpy_loop(config: FunctionalQ) -> None:
@@ -338,6 +341,7 @@ def test_one_update_by_hand() -> None:
         np.testing.assert_allclose(ours, weights - expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [small_code(), small_printed()])
 def test_a_run_in_two_pieces_is_the_whole_run(config: FunctionalQ, tmp_path: File) -> None:
@@ -364,6 +368,7 @@ def same(first: FunctionalQState, second: FunctionalQState) -> None:
         np.testing.assert_array_equal(data(ours), data(theirs))
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 def test_replicas_are_divided_and_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
     program = FunctionalQProgram(small_code(sigma=0.3), SHORT)
@@ -546,6 +551,7 @@ def innovations_of(state: FunctionalQState, sigma: float) -> Floats:
     return whitened(points, values, sigma, 1.0).reshape(len(points), -1)
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 @pytest.mark.parametrize("resets", [1, 4, 9, 36])
 def test_the_path_of_a_run_has_the_exact_law(resets: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -562,6 +568,7 @@ def test_the_path_of_a_run_has_the_exact_law(resets: int, monkeypatch: pytest.Mo
     assert deviates(innovations_of(state, 0.55))
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 def test_what_samples_are_to_meet_has_the_noise_of_both_paths() -> None:
     """After two resets and a copy, in a run that stopped in between."""
@@ -722,6 +729,7 @@ def test_states_of_the_first_and_the_last_bound_are_ends() -> None:
     np.testing.assert_allclose(scaled, [0.0, 0.0, 0.5, 1.0])
 
 
+@pytest.mark.usefixtures("always_compiled_quickly")
 @pytest.mark.slow
 def test_nothing_is_learned_beyond_the_last_sample() -> None:
     """55 samples are six episodes of 10, and six batches of 8: the seventh would end at 56."""
