@@ -16,6 +16,9 @@ from privrl.envs.base import Box
 from privrl.privacy import InputError
 from tests.statistics import follows
 
+# Compiling takes longer than running.
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 KEY = jax.random.key(11)
 AT_RANDOM = random_policy(4)
 
