@@ -13,6 +13,9 @@ from privrl.envs import CartPole, Environment, Interval, MountainCar, collect, r
 from privrl.privacy import InputError
 from tests.statistics import follows
 
+# Compiling takes longer than running.
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 STEPS = 10_000
 KEY = jax.random.key(5)
 AT_RANDOM = random_policy(2)  # one object, so that it is compiled once

@@ -23,6 +23,9 @@ from privrl.envs.grid import OBSTACLES
 from privrl.privacy import InputError
 from tests.statistics import FALSE_ALARM, follows_discrete
 
+# Compiling takes longer than running.
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 KEY = jax.random.key(11)
 ONE = random_policy(1)  # one object, so that it is compiled once
 
