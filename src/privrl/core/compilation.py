@@ -1,6 +1,7 @@
 """Compiled programs on disk: the next run of the same shape need not wait for XLA.
 
-`privrl train` lets JAX keep what it compiles in the user's cache folder, `$XDG_CACHE_HOME/privrl` or
+`privrl train` lets JAX keep what it compiles in the user's cache folder,
+`$XDG_CACHE_HOME/privrl` or
 `~/.cache/privrl`. `PRIVRL_CACHE` names another folder, or is `off`.
 Versions, processor and compile options are in JAX's keys. A program is compiled anew when anything
 differs, so what comes from the disk computes the same bits. In Python nothing is kept unless
