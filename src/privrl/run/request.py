@@ -9,9 +9,8 @@ gap.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,10 +33,8 @@ from privrl.data import (
 )
 from privrl.data.sources import check_names
 from privrl.evaluation.steps import MOST_ROWS
-from privrl.evaluation.sums import gather_sums
-from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget
-from privrl.run.evaluation import EvaluationSpec, Gather, evaluate
+from privrl.run.evaluation import EvaluationSpec, evaluate
 from privrl.run.facts import public_facts
 from privrl.run.option_values import (
     COLUMNS,
@@ -73,55 +70,50 @@ BY_TRAJECTORY = (
 # A table may have thousands of columns, and a sentence not.
 _MOST_COLUMNS = 30
 
+# What readers of tables take as it was said.
+_AS_SAID = (
+    *("trajectory", "time", "user", "reward", "behavior_prob", "target_prob"),
+    *("num_states", "num_actions", "invalid", "people"),
+)
 _COLUMN_QUESTIONS = {
     "trajectory": "which column tells one trajectory (a stay, an episode) from the next",
     "state": "which columns describe the situation before each decision, by commas",
     "action": "which column holds the decision that was taken",
     "reward": "which column holds the reward that followed",
 }
-_QUESTIONS = {
-    one.field: one
-    for one in (
-        Question(
-            "policy",
-            "the file of the policy to judge",
-            'For a table it holds {"format": "privrl-policy", "version": 1, "kind": "tabular", '
-            '"table": [[0.5, 0.5], [0.9, 0.1]]}, a row of probabilities for each state; '
-            "docs/trajectories.md has the other kinds. If the table has a column with the "
-            "policy's probability of each logged action, say " + option("target_prob") + " instead",
-        ),
-        Question(
-            "behavior_prob",
-            "which column holds the probability with which the logged action was taken",
-            "If a known protocol was followed, give it as a policy.json with " + option("behavior"),
-        ),
-        Question(
-            "epsilon",
-            "the privacy budget for each person, such as 1",
-            "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
-            "for public data, say " + option("public", True),
-        ),
-        Question(
-            "delta",
-            "the failure probability of the promise, such as 1e-6",
-            "It should be well below one in the number of people",
-        ),
-        Question(
-            "reward_range",
-            "the smallest and the largest that any reward could be, such as 0,1",
-            "It is not measured, because that would give somebody away",
-        ),
-        Question(
-            "horizon",
-            "after how many steps to stop counting, such as 20",
-            "Or discount later rewards, with " + option("gamma", 0.99),
-        ),
-        Question(
-            "weight_cap",
-            "how much one trajectory may count at most, such as 10",
-            "More lets in more noise, less hides more of what the policy would do differently",
-        ),
-    )
+_QUESTIONS: dict[str, tuple[str, str]] = {
+    "policy": (
+        "the file of the policy to judge",
+        'For a table it holds {"format": "privrl-policy", "version": 1, "kind": "tabular", '
+        '"table": [[0.5, 0.5], [0.9, 0.1]]}, a row of probabilities for each state; '
+        "docs/trajectories.md has the other kinds. If the table has a column with the "
+        "policy's probability of each logged action, say " + option("target_prob") + " instead",
+    ),
+    "behavior_prob": (
+        "which column holds the probability with which the logged action was taken",
+        "If a known protocol was followed, give it as a policy.json with " + option("behavior"),
+    ),
+    "epsilon": (
+        "the privacy budget for each person, such as 1",
+        "At 1, no conclusion about a person becomes more than e = 2.7 times as likely; "
+        "for public data, say " + option("public", True),
+    ),
+    "delta": (
+        "the failure probability of the promise, such as 1e-6",
+        "It should be well below one in the number of people",
+    ),
+    "reward_range": (
+        "the smallest and the largest that any reward could be, such as 0,1",
+        "It is not measured, because that would give somebody away",
+    ),
+    "horizon": (
+        "after how many steps to stop counting, such as 20",
+        "Or discount later rewards, with " + option("gamma", 0.99),
+    ),
+    "weight_cap": (
+        "how much one trajectory may count at most, such as 10",
+        "More lets in more noise, less hides more of what the policy would do differently",
+    ),
 }
 
 
@@ -151,35 +143,21 @@ class Request(EvaluateOptions):
     def columns(self, policy: Policy | None) -> dict[str, Any]:
         """The keyword arguments of the reader."""
         ask(self.missing_columns())
+        told: dict[str, Any] = {name: getattr(self, name) for name in _AS_SAID}
+        told |= {name: flag_or_name(getattr(self, name)) for name in ("terminated", "truncated")}
+        told |= {name: scalar_or_list(getattr(self, name)) for name in ("state", "next_state")}
         vectors = self.has_vector_states(policy)
-        num_states = self.num_states
-        if num_states is None and self.states is None and policy is not None and not vectors:
-            num_states = policy.num_states
-        num_actions = self.num_actions
-        if num_actions is None and self.actions is None and policy is not None:
-            num_actions = policy.num_actions
-        told = {
-            "trajectory": self.trajectory,
-            "time": self.time,
-            "user": self.user,
-            "state": list(self.state or ()) if vectors else scalar_or_list(self.state),
-            "action": scalar_or_list(self.action),
-            "reward": self.reward,
-            "behavior_prob": self.behavior_prob,
-            "target_prob": self.target_prob,
-            "terminated": flag_or_name(self.terminated),
-            "truncated": flag_or_name(self.truncated),
-            "next_state": list(self.next_state)
-            if vectors and self.next_state
-            else scalar_or_list(self.next_state),
-            "num_states": num_states,
-            "num_actions": num_actions,
-            "state_vocabulary": parse_codes(self.states),
-            "action_vocabulary": parse_codes(self.actions),
-            **self._null_rules(),
-            "invalid": self.invalid,
-            "people": self.people,
-        }
+        if vectors:
+            told["state"] = list(self.state or ())
+            told["next_state"] = list(self.next_state) if self.next_state else None
+        told["action"] = scalar_or_list(self.action)
+        told["state_vocabulary"] = parse_codes(self.states)
+        told["action_vocabulary"] = parse_codes(self.actions)
+        if policy is not None and self.num_states is None and self.states is None and not vectors:
+            told["num_states"] = policy.num_states
+        if policy is not None and self.num_actions is None and self.actions is None:
+            told["num_actions"] = policy.num_actions
+        told |= self._null_rules()
         if self.public and self.invalid == "neutral":
             raise InputError("Data declared --public has nothing to hide: leave --invalid out.")
         return {name: value for name, value in told.items() if value is not None}
@@ -284,8 +262,8 @@ class Request(EvaluateOptions):
                 yield word_question(what)
 
     def unanswered(self, *names: str) -> list[Question]:
-        asked = [one for name, one in _QUESTIONS.items() if name in names]
-        return [one for one in asked if getattr(self, one.field) is None]
+        asked = [name for name in _QUESTIONS if name in names and getattr(self, name) is None]
+        return [Question(name, *_QUESTIONS[name]) for name in asked]
 
     def _named_columns(self) -> Iterator[str]:
         for role in COLUMNS:
@@ -340,35 +318,24 @@ class Request(EvaluateOptions):
 
     def evaluation_spec(self, policy: Policy | None) -> EvaluationSpec:
         """What is asked, with everything that has to be public."""
-        budget = self.budget()
-        # Without noise nothing needs a bound; then what stands in for one is not used.
-        weight_cap = self.weight_cap
-        if self.public and weight_cap is None:
-            weight_cap = 1.0
-        unbounded = self.public and self.reward_range is None
-        reward_range = (0.0, 1.0) if unbounded else self.parse_reward_range()
-        gamma = 1.0 if self.gamma is None else self.gamma
-        assert weight_cap is not None
+        given = {one.name: getattr(self, one.name, None) for one in fields(EvaluationSpec)}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.public:
+            # Without noise nothing needs a bound; then what stands in for one is not used.
+            given = {"weight_cap": 1.0, "reward_range": (0.0, 1.0)} | given
         features = self.state_features(policy)
         if features is not None and self.features is None and self.estimators is None:
             # Whoever did not ask for values of states goes without, where they cost too much.
             rows = features.dimension * (policy.num_actions if policy and self.public else 1)
             features = features if rows <= MOST_ROWS else None
-        return EvaluationSpec(
-            reward_range=reward_range,
-            weight_cap=weight_cap,
-            budget=budget,
-            horizon=self.horizon,
-            gamma=gamma,
-            largest_ratio=self.largest_ratio,
-            level=0.95 if self.level is None else self.level,
-            grid=self.grid,
-            estimators=self._estimators(features, gamma),
-            features=features,
-            start=self._start(policy, features),
-            return_bound=self.return_bound,
-            return_range=self.return_range,
-        )
+        given["budget"], given["features"] = self.budget(), features
+        given["start"] = self._start(policy, features)
+        given["estimators"] = self._estimators(features)
+        first = Path(self.table[0]).name
+        table = first if len(self.table) == 1 else f"{first} and more"
+        judged = Path(self.policy).name if self.policy else "another policy"
+        given.setdefault("title", f"The value of {self.target_name or judged}, from {table}")
+        return EvaluationSpec(**given)
 
     def parse_reward_range(self) -> tuple[float, float]:
         """What any reward could be."""
@@ -414,9 +381,9 @@ class Request(EvaluateOptions):
             f"must be polynomial:2 or fourier:3, not {self.features!r}.", field="features"
         )
 
-    def _estimators(self, features: Features | None, gamma: float) -> dict[str, float]:
+    def _estimators(self, features: Features | None) -> dict[str, float]:
         # Rewards that are never discounted and never end add up to nothing that can be estimated.
-        endless = gamma == 1.0 and flag_or_name(self.terminated) in (None, False)
+        endless = self.gamma in (None, 1.0) and flag_or_name(self.terminated) in (None, False)
         if self.estimators is None:
             # Most of the budget for the number people ask for.
             alone = features is None or self.grid or endless
@@ -468,19 +435,14 @@ class Request(EvaluateOptions):
     def run_study(
         self,
         *,
-        ledger: Ledger | None = None,
-        run: str | None = None,
-        seed: int | None = None,
-        folder: str | Path | None = None,
-        resume: bool = False,
-        about: Mapping[str, Any] = MappingProxyType({}),
         tried: Callable[[Study], object] = lambda _: None,
-        gather: Gather = gather_sums,
         progress: Progress = no_progress,
+        **run: Any,
     ) -> Study:
         """Ask for what is missing, load, evaluate; `evaluate` says what the arguments are."""
-        if ledger is not None and run is not None and not resume:
-            ledger.refuse_existing_run(run)
+        ledger, name = run.get("ledger"), run.get("run")
+        if ledger is not None and name is not None and not run.get("resume"):
+            ledger.refuse_existing_run(name)
         policy, followed, question = self.prepare()
         progress("loading")
         data = self.load(policy)
@@ -493,24 +455,12 @@ class Request(EvaluateOptions):
             policy,
             question,
             behavior=followed,
-            title=self.title or f"The value of {self._policy_name}, from {self._table_name}",
-            target_name=self.target_name or "new policy",
-            behavior_name=self.behavior_name or "as logged",
             notes=self.notes(),
             command=self.command(),
-            public=self.public,
-            policy_source=self.policy_source,
-            behavior_source=self.behavior_source,
             tables=self.paths,
-            ledger=ledger,
-            run=run,
-            seed=seed,
-            folder=folder,
-            resume=resume,
-            about=about,
             tried=lambda blank: tried(self._with_request_facts(blank, question)),
-            gather=gather,
             progress=progress,
+            **run,
         )
         return self._with_request_facts(study, question)
 
@@ -540,15 +490,6 @@ class Request(EvaluateOptions):
         if any(rule != "refuse" for rule in null_rules(self.nulls or "").values()):
             notes.append(f"Nulls, if there are any, are answered by the rule {self.nulls}.")
         return tuple(notes)
-
-    @property
-    def _policy_name(self) -> str:
-        return self.target_name or (Path(self.policy).name if self.policy else "another policy")
-
-    @property
-    def _table_name(self) -> str:
-        first = Path(self.table[0]).name
-        return first if len(self.table) == 1 else f"{first} and more"
 
     def command(self) -> str:
         """The command line that asks the same again."""
