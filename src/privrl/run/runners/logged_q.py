@@ -21,7 +21,7 @@ from privrl.data import marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Relation, Unit
 from privrl.run.dry_run import check_tables
-from privrl.run.option_values import option_value
+from privrl.run.option_values import as_typed, option_value
 from privrl.run.request import BY_TRAJECTORY, Request
 from privrl.run.runners.base import Job, RunEnd, Runner
 from privrl.run.runners.playing import play_agent
@@ -46,6 +46,12 @@ class LoggedQRunner(LoggedQTask, Runner):
         # What is said about a table is read as `privrl evaluate` reads it.
         known = TableOptions.options()
         return super().read({n: option_value(n, v) if n in known else v for n, v in given.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = super().to_dict()
+        if self.reward_range is not None:  # as text, which it is in the folders of earlier runs
+            plain["reward_range"] = as_typed(self.reward_range)
+        return plain
 
     @property
     def request(self) -> Request:
