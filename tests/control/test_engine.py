@@ -13,7 +13,8 @@ import pytest
 
 import privrl
 from privrl.control import PGC, ActorCritic, FunctionalQ, LoggedQ, OneOf, ProspectQ
-from privrl.control.engine import CHECKPOINT, Stopped, decode_spec, encode_spec
+from privrl.control.engine import CHECKPOINT, Stopped
+from privrl.control.spec_json import decode_spec, encode_spec
 from privrl.core.progress import TrainingProgress
 from privrl.data import Fourier, Trajectories
 from privrl.envs.control import CartPole

@@ -1,7 +1,6 @@
 """Runs in segments: stopped, refused or killed, they go on as if nothing had been."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -51,23 +50,6 @@ def after(segments: int) -> Callable[[], bool]:
     return lambda: next(asked, True)
 
 
-def test_another_program_with_secret_keys_is_refused(tmp_path: Path) -> None:
-    """The same keys over two different programs would cover two different sums."""
-    run = tmp_path / "run"
-    run.mkdir()
-    train(ROLLOUT, 60, Replicas(None), folder=run, segment=20, stop=after(1), curve=True)
-
-    class Bent(Rollout):
-        def advance(self, state: Any, episodes: int) -> Any:
-            return super().advance(state, episodes)
-
-    for program in (Rollout(start=1.0), Bent()):
-        with pytest.raises(InputError, match="holds a run of another program"):
-            resume(program, run)
-    shutil.copytree(run, tmp_path / "copy")
-    same(resume(Rollout(), run), resume(ROLLOUT, tmp_path / "copy"))
-
-
 def test_a_run_is_what_the_program_gives_at_once() -> None:
     found = train(ROLLOUT, 50, REPLICAS, curve=True, segment=7)
     with jax.enable_x64(True):
@@ -87,12 +69,6 @@ def test_the_same_seed_meets_the_same_world_whatever_the_settings() -> None:
     assert not np.allclose(other[0], seen[0])
 
 
-def test_without_a_seed_nobody_knows_the_key() -> None:
-    first, second = (train(ROLLOUT, 5, Replicas(None), curve=True).seen["return"] for _ in range(2))
-    assert first.shape == (1, 5)
-    assert not np.any(first == second)
-
-
 @pytest.mark.parametrize("curve", [True, False])
 @pytest.mark.parametrize("stops", [0, 1, 3])
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, stops: int, curve: bool) -> None:
@@ -109,15 +85,6 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, stops: int, curve: bo
     same(resume(ROLLOUT, tmp_path), wanted)
     delete_checkpoint(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_secret_run_goes_on_with_its_own_key(tmp_path: Path) -> None:
-    begun = train(
-        ROLLOUT, 20, Replicas(None), folder=tmp_path, curve=True, segment=5, stop=after(1)
-    )
-    found = resume(ROLLOUT, tmp_path)
-    assert found.seen["return"][:, :5].tobytes() == begun.seen["return"].tobytes()
-    assert (tmp_path / CHECKPOINT).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_crash_at_any_moment_leaves_a_run_that_can_be_resumed(

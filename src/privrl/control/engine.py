@@ -35,20 +35,19 @@ loggers while a run is under way only if the session says that they are public; 
 noised and paid for are logged at the end, since in 5. nothing is given away before.
 """
 
-import importlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from privrl.control.program import load_state, read_about, save_state
+from privrl.control.spec_json import decode_spec, encode_spec
 from privrl.core import resources
 from privrl.core.errors import InputError
 from privrl.core.progress import OnStep, StepProgress, TrainingProgress, progress_bar
@@ -64,6 +63,7 @@ CHECKPOINT = "checkpoint.npz"
 
 _EARLIER = ("state.npz", "released.npz")  # as checkpoints were called before 0.2
 
+Learned = TypeVar("Learned")
 Row = Mapping[str, int | float]
 Seen = dict[str, NDArray[Any]]
 """By name, what was seen in each episode: (..., episodes)."""
@@ -361,6 +361,20 @@ def resume(
         return _train(run, _go_on(run, loggers, preflight_env), keep)
 
 
+class Learner(Generic[Learned]):
+    """What a spec inherits from that has a `training`: `learn` and `resume` of its own."""
+
+    def learn(self, env: Any, people: int | None = None, **options: Any) -> Learned:
+        """What `privrl.learn` gives for this spec; the options are its own and the learner's."""
+        found: Learned = learn(self, env, people, **options)
+        return found
+
+    def resume(self, env: Any, folder: str | Path, **options: Any) -> Learned:
+        """Go on from where `learn(..., folder=folder)` was interrupted: see `privrl.resume`."""
+        found: Learned = resume(env, folder, spec=self, **options)
+        return found
+
+
 def refuse_public_ledger(session: PrivacySession) -> None:
     """Refuse a session that contradicts itself."""
     if session.public and session.ledger is not None:
@@ -610,59 +624,3 @@ def _watching(
             return any(answers)
 
         yield tell if told else None
-
-
-# --- specs in JSON -------------------------------------------------------------------------------
-
-
-def encode_spec(spec: Any) -> Any:
-    """A spec in JSON's own types; None if something in it has no such form."""
-    try:
-        return _encode(spec)
-    except TypeError:
-        return None
-
-
-def decode_spec(data: Any, folder: Path) -> Any:
-    """The spec that `encode_spec` gave."""
-    if data is None:
-        raise InputError(
-            f"{str(folder)!r} does not tell its learner, which has no JSON form, or is of another "
-            "version: say it with spec=..."
-        )
-    try:
-        found = _decode(data)
-        _ = found.training
-    except (AttributeError, ImportError, KeyError, TypeError, ValueError):
-        raise InputError(f"{str(folder / KEY_FILE)!r} is damaged.") from None
-    return found
-
-
-def _encode(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple | list):
-        return [_encode(one) for one in value]
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return {"array": value.tolist(), "type": str(value.dtype)}
-    kind = type(value)
-    if not is_dataclass(value) or not kind.__module__.startswith("privrl."):
-        raise TypeError
-    given = {one.name: _encode(getattr(value, one.name)) for one in fields(value) if one.init}
-    return {"class": f"{kind.__module__}:{kind.__qualname__}", "fields": given}
-
-
-def _decode(data: Any) -> Any:
-    if isinstance(data, list):
-        return tuple(map(_decode, data))
-    if not isinstance(data, dict):
-        return data
-    if "array" in data:
-        return np.array(data["array"], np.dtype(data["type"]))
-    module, _, name = data["class"].partition(":")
-    if not module.startswith("privrl."):
-        raise ValueError
-    kind = getattr(importlib.import_module(module), name)
-    if not is_dataclass(kind):
-        raise TypeError
-    return kind(**{field: _decode(one) for field, one in data["fields"].items()})  # type: ignore[operator]

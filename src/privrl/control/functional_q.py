@@ -40,7 +40,6 @@ The paper's own Algorithm 1, which yields a claim, is `privrl.papers.wang2019.Fu
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import jax
@@ -75,7 +74,7 @@ _UNBOUNDED_REWARD = (-1e300, 1e300)
 
 
 @dataclass(frozen=True)
-class FunctionalQ(FunctionalQSpec):
+class FunctionalQ(FunctionalQSpec, engine.Learner[LearnedQ]):
     """Values of actions, learned from a reward function that stays secret; see the module."""
 
     DESCENTS: ClassVar[Mapping[str, DescentSpec]] = DEFAULT_DESCENTS
@@ -109,29 +108,12 @@ class FunctionalQ(FunctionalQSpec):
         """This learner in `env`, for the engine.
 
         `behaviour` acts in the rollout: a policy of states that was chosen without looking at
-        rewards; by default each action is equally likely.
+        rewards; by default each action is equally likely. A session that is public says that the
+        reward function needs no protection, and lets the score of the policy be shown.
         """
         if people is not None:
             raise InputError("The secret is the reward function: leave people out.")
         return RewardTraining(self, make(env), behaviour)
-
-    def learn(self, env: Any, **options: Any) -> LearnedQ:
-        """Learn in `env`, an environment or its name.
-
-        The options are those of `privrl.learn`, and `behaviour` of `training`. A session that is
-        public says that the reward function needs no protection, and lets the score of the policy
-        be shown.
-        """
-        found: LearnedQ = engine.learn(self, env, **options)
-        return found
-
-    def resume(self, env: Any, folder: str | Path, **options: Any) -> LearnedQ:
-        """Go on from where `learn(..., folder=folder)` was interrupted: see `privrl.resume`.
-
-        What was released is planned on once more, which is free, and needs no `behaviour`.
-        """
-        found: LearnedQ = engine.resume(env, folder, spec=self, **options)
-        return found
 
     def refuse_unknown_objects(self, env: Env) -> None:
         """Refuse to resume with objects that have no JSON form."""

@@ -27,7 +27,6 @@ Arithmetic: 64-bit floating point, compiled. Settings that were not said are tho
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, cast
 
 import jax
@@ -78,7 +77,7 @@ TIMING = Assumption(
 
 
 @dataclass(frozen=True)
-class LoggedQ(LoggedQSpec):
+class LoggedQ(LoggedQSpec, engine.Learner[LearnedQ]):
     """Values of actions, learned from people's logged trajectories; see the module."""
 
     def training(self, env: Trajectories, people: None = None) -> "LoggedQTraining":
@@ -88,17 +87,8 @@ class LoggedQ(LoggedQSpec):
         return LoggedQTraining(self, env)
 
     def fit(self, data: Trajectories, **options: Any) -> LearnedQ:
-        """Learn from `data`; with a ledger all is paid for before anything is computed.
-
-        The options are those of `privrl.learn`.
-        """
-        found: LearnedQ = engine.learn(self, data, **options)
-        return found
-
-    def resume(self, data: Trajectories, folder: str | Path, **options: Any) -> LearnedQ:
-        """What `fit(..., folder=folder)` would have come to, bit for bit: see `privrl.resume`."""
-        found: LearnedQ = engine.resume(data, folder, spec=self, **options)
-        return found
+        """Learn from `data`, as `learn` does."""
+        return self.learn(data, **options)
 
     def plan(self, data: Trajectories) -> NoisedQPlan:
         """All but the noise; what cannot be learned from is refused."""

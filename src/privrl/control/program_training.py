@@ -50,3 +50,23 @@ class ProgramTraining(engine.Training):
         after, seen = self.program.advance(state, count)
         kept = {name: np.asarray(values) for name, values in seen.items()} if run.public else {}
         return drop_weak_types(after), kept
+
+
+class PaperLearner(engine.Learner[engine.Learned]):
+    """A paper's learner, which yields a claim."""
+
+    def learn(
+        self,
+        env: Any,
+        people: int | None = None,
+        *,
+        seed: int | None = None,
+        public: bool = False,
+        **options: Any,
+    ) -> engine.Learned:
+        """Run the paper's algorithm in `env`, an environment or its name: see `privrl.learn`.
+
+        `public` says that nobody needs protection, and lets returns or the score be shown.
+        """
+        session = PrivacySession(seed=seed, public=public)
+        return super().learn(env, people, session=session, **options)

@@ -11,14 +11,11 @@ an uninterrupted run gives. Rows that a crash left in the logs behind the checkp
 What was seen in an episode, such as its return, is about the person whose episode it was. It is
 kept, logged and handed back only with `curve=True`, which is for public simulators.
 
-A checkpoint holds the keys of all noise that is still to come: mode 0600, and `delete_checkpoint`
-removes it once the result is written. Another program is refused where keys are secret, by a keyed
-digest, and so are other versions (`privrl.privacy.resuming` has the argument). Two at once in the
-same folder are refused by a lock.
+Keys follow from seeds, so nothing here is secret: `privrl.control.engine` is for runs that protect
+somebody. Two at once in the same folder are refused by a lock.
 """
 
 import math
-import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,8 +44,6 @@ from privrl.control.program import Program, batch_of, drop_weak_types, read_abou
 from privrl.core import checks, files
 from privrl.core.errors import InputError, OverBudget
 from privrl.core.progress import Progress, no_progress
-from privrl.privacy.noise import secure
-from privrl.privacy.resuming import keyed_digest, machine_fingerprint
 from privrl.run.logs import SEED, Logs
 
 Ending = Literal["finished", "stopped", "budget"]
@@ -60,20 +55,18 @@ Pay = Callable[[int, int], None]
 class Replicas:
     """Runs that are played together: a seed for each, and settings by name, one for each."""
 
-    seeds: tuple[int, ...] | None
-    """None for one replica whose key nobody knows."""
+    seeds: tuple[int, ...]
 
     settings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.seeds is not None:
-            if not self.seeds:
-                raise InputError("Say at least one seed.")
-            for seed in self.seeds:
-                if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-                    raise InputError(
-                        f"A seed must be a whole number of at least 0 and below 2^32, not {seed!r}."
-                    )
+        if not self.seeds:
+            raise InputError("Say at least one seed.")
+        for seed in self.seeds:
+            if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+                raise InputError(
+                    f"A seed must be a whole number of at least 0 and below 2^32, not {seed!r}."
+                )
         for name, values in self.settings.items():
             if len(values) != self.count:
                 raise InputError(
@@ -85,16 +78,14 @@ class Replicas:
 
     @property
     def count(self) -> int:
-        return 1 if self.seeds is None else len(self.seeds)
+        return len(self.seeds)
 
     def keys(self) -> jax.Array:
         """A key for each replica, which depends on its seed alone.
 
         So replicas with the same seed and other settings live in the same world: their difference
-        is that of the settings. Without seeds the key is secret, and fresh each time.
+        is that of the settings.
         """
-        if self.seeds is None:
-            return secure().key()[None]
         from_seed = partial(jax.random.fold_in, jax.random.key(0))
         keys: jax.Array = jax.vmap(from_seed)(jnp.asarray(self.seeds, jnp.uint32))
         return keys
@@ -112,13 +103,16 @@ class Replicas:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        seeds = None if self.seeds is None else list(self.seeds)
-        return {"seeds": seeds, "settings": {k: list(v) for k, v in self.settings.items()}}
+        return {
+            "seeds": list(self.seeds),
+            "settings": {k: list(v) for k, v in self.settings.items()},
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Replicas":
-        seeds = None if data["seeds"] is None else tuple(data["seeds"])
-        return cls(seeds, {name: tuple(values) for name, values in data["settings"].items()})
+        return cls(
+            tuple(data["seeds"]), {name: tuple(values) for name, values in data["settings"].items()}
+        )
 
 
 def replicas_of(seeds: Sequence[int], **settings: float) -> Replicas:
@@ -185,9 +179,6 @@ def train(
         )
     plan = {
         "about": dict(about),
-        "runs_on": None
-        if replicas.seeds is not None
-        else _program_digest(program, secrets.token_hex(32)),
         "replicas": replicas.to_dict(),
         "episodes": episodes,
         "segment": even_segment(episodes, most, batch_of(program)),
@@ -233,17 +224,11 @@ def _resume(
     said = read_about(place)
     try:
         plan, replicas = said["plan"], Replicas.from_dict(said["plan"]["replicas"])
-        runs_on, _ = plan["runs_on"], int(said["paid"])
+        _ = int(said["paid"])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{str(place)!r} is not the checkpoint of a run.") from None
     if plan["about"] != dict(about):
         raise InputError(f"{str(folder)!r} holds another run, with other settings.")
-    if runs_on is not None and runs_on != _program_digest(program, runs_on["secret"]):
-        raise InputError(
-            f"{str(folder)!r} holds a run of another program, or one that was begun with other "
-            "versions or on another kind of machine, and the same noise over two different sums "
-            "would give away their difference: go on with the same, where it was begun."
-        )
     with jax.enable_x64(True):
         loop = _make_loop(program, plan, folder, None)
         loop.about["paid"] = said["paid"]
@@ -273,14 +258,6 @@ def on_interrupt() -> Iterator[Callable[[], bool]]:
         yield asked.is_set
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _program_digest(program: Program, secret: str) -> dict[str, str]:
-    """A keyed digest of a program with secret keys, for the checkpoint, which has these keys."""
-    return {
-        "secret": secret,
-        "digest": keyed_digest(bytes.fromhex(secret), (program, machine_fingerprint())),
-    }
 
 
 def _make_loop(program: Program, plan: Mapping[str, Any], folder: Path | None, state: Any) -> Loop:
@@ -335,10 +312,10 @@ def _rows(replicas: Replicas, before: int, seen: Seen) -> list[Row]:
     first = [name for name in ("return", "length") if name in seen]
     listed = {name: seen[name].tolist() for name in dict.fromkeys([*first, *sorted(seen)])}
     count = next(iter(seen.values())).shape[1]
-    named = replicas.seeds is not None and replicas.count > 1
+    named = replicas.count > 1
     return [
         {EPISODE: before + k + 1}
-        | ({SEED: replicas.seeds[replica]} if named and replicas.seeds is not None else {})
+        | ({SEED: replicas.seeds[replica]} if named else {})
         | {name: values[replica][k] for name, values in listed.items()}
         for k in range(count)
         for replica in range(replicas.count)

@@ -1,7 +1,6 @@
 """The certified learner: its settings, a run that pays, and one that is resumed."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -72,7 +71,7 @@ PUBLIC_RETURNS = Assumption(
 
 
 @dataclass(frozen=True)
-class ActorCritic(ActorCriticSpec):
+class ActorCritic(ActorCriticSpec, engine.Learner[LearnedActorCritic]):
     """A softmax policy and its values, learned from people's episodes; see the module."""
 
     def __post_init__(self) -> None:
@@ -118,7 +117,8 @@ class ActorCritic(ActorCriticSpec):
         """This learner with `people` (or `episodes`, which is the same) in `env`, for the engine.
 
         `critic` are values to start from: what `privrl.evaluation.DPLSL` fitted, or weights that
-        are public.
+        are public. In an environment of Gymnasium's that fails, an episode of somebody who is not
+        public counts as not played, since an error would tell about them.
         """
         made, count = make(env), _count_people(people, episodes)
         if critic is not None and self.prospect is not None:
@@ -127,21 +127,6 @@ class ActorCritic(ActorCriticSpec):
                 "they are worth: leave one of them out."
             )
         return ActorCriticTraining(self, made, count, make_warm_start(critic))
-
-    def learn(self, env: Any, people: int | None = None, **options: Any) -> LearnedActorCritic:
-        """Learn from `people` (or `episodes=`, the same) in `env`, an environment or its name.
-
-        The options are those of `privrl.learn`, and `critic` of `training`. In an environment of
-        Gymnasium's that fails, an episode of somebody who is not public counts as not played, since
-        an error would tell about them.
-        """
-        found: LearnedActorCritic = engine.learn(self, env, people, **options)
-        return found
-
-    def resume(self, env: Any, folder: str | Path, **options: Any) -> LearnedActorCritic:
-        """Go on from where `learn(..., folder=folder)` was interrupted: see `privrl.resume`."""
-        found: LearnedActorCritic = engine.resume(env, folder, spec=self, **options)
-        return found
 
 
 class ActorCriticTraining(engine.Training):

@@ -33,7 +33,6 @@ since it was chosen for being high.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -115,7 +114,7 @@ def default_settings(epsilon: float, dimension: int) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Collector(CollectorSpec, ABC):
+class Collector(CollectorSpec, engine.Learner[LearnedPGC], ABC):
     """Agents who report randomised gradients, and what is learned from them; see the module."""
 
     CRITIC: ClassVar[bool] = False
@@ -184,25 +183,18 @@ class Collector(CollectorSpec, ABC):
 
     # --- learning ---------------------------------------------------------------------------------
 
-    def training(self, env: Any, people: int | None = None) -> "CollectorTraining":
-        """This learner with so many simulated agents in `env`, for the engine."""
-        made = make(env)
-        agents = 90_000 if people is None else people
-        return CollectorTraining(self, made, self.program(made, agents), agents)
+    def training(
+        self, env: Any, people: int | None = None, *, agents: int | None = None
+    ) -> "CollectorTraining":
+        """This learner with so many simulated `agents` (or `people`, which is the same) in `env`.
 
-    def learn(self, env: Any, agents: int = 90_000, **options: Any) -> LearnedPGC:
-        """Learn from so many simulated agents in `env`, an environment or its name.
-
-        The options are those of `privrl.learn`. A session that is public says that scores are
-        nobody's secret, and keeps them.
+        A session that is public says that scores are nobody's secret, and keeps them.
         """
-        found: LearnedPGC = engine.learn(self, env, agents, **options)
-        return found
-
-    def resume(self, env: Any, folder: str | Path, **options: Any) -> LearnedPGC:
-        """Go on from where `learn(..., folder=folder)` was interrupted: see `privrl.resume`."""
-        found: LearnedPGC = engine.resume(env, folder, spec=self, **options)
-        return found
+        if people is not None and agents is not None:
+            raise InputError("Say how many agents there are once: leave people out.")
+        made, count = make(env), agents if people is None else people
+        count = 90_000 if count is None else count
+        return CollectorTraining(self, made, self.program(made, count), count)
 
     def should_stop(self, program: CollectionProgram, state: Any) -> bool:
         """Whether a run may end, as far as the last answers tell; never where nobody is asked."""

@@ -14,6 +14,7 @@ import numpy as np
 from privrl.control import engine
 from privrl.control.heads import Head, Linear
 from privrl.control.learned_q import LearnedQ, mean_return
+from privrl.control.program_training import PaperLearner
 from privrl.control.promises import Promise
 from privrl.control.rollouts import greedy_policy
 from privrl.data import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
@@ -22,14 +23,13 @@ from privrl.papers.rajabi2022.spec import ProspectQSpec
 from privrl.papers.wang2019.learner import FunctionalNoiseTraining, promise_of
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import rajabi2022_theorem1
-from privrl.privacy.session import PrivacySession
 
 if TYPE_CHECKING:
     from privrl.papers.rajabi2022.fast import ProspectQProgram, ProspectQState
 
 
 @dataclass(frozen=True)
-class ProspectQ(ProspectQSpec):
+class ProspectQ(ProspectQSpec, PaperLearner[LearnedQ]):
     """PP-CPT-RL; the defaults are Algorithms 1 to 3 as printed, and corrected."""
 
     @cached_property
@@ -89,17 +89,6 @@ class ProspectQ(ProspectQSpec):
 
         program = ProspectQProgram(self, make(env))
         return FunctionalNoiseTraining(self, program.env, program, self.iterations, make_result)
-
-    def learn(
-        self, env: Any, *, seed: int | None = None, public: bool = False, **options: Any
-    ) -> LearnedQ:
-        """Run all iterations of Algorithm 2 in `env`, an environment or its name.
-
-        `public` lets the policy's score be shown. The options are those of `privrl.learn`.
-        """
-        session = PrivacySession(seed=seed, public=public)
-        found: LearnedQ = engine.learn(self, env, session=session, **options)
-        return found
 
 
 _PUBLIC_CODE: dict[str, Any] = {

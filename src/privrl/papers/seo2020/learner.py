@@ -16,7 +16,7 @@ import numpy as np
 from privrl.control import engine
 from privrl.control.actor_critic import NOT_PRIVATE, Diverged, LearnedActorCritic
 from privrl.control.heads import Table
-from privrl.control.program_training import ProgramTraining
+from privrl.control.program_training import PaperLearner, ProgramTraining
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
@@ -26,11 +26,10 @@ from privrl.papers.seo2020.program import ActorCriticProgram
 from privrl.papers.seo2020.spec import ActorCriticSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import seo2020_equation3
-from privrl.privacy.session import PrivacySession
 
 
 @dataclass(frozen=True)
-class ActorCritic(ActorCriticSpec):
+class ActorCritic(ActorCriticSpec, PaperLearner[LearnedActorCritic]):
     """The paper's actor-critic; the numbers in `SWEEPABLE` may be arrays, one entry per replica."""
 
     @property
@@ -57,24 +56,6 @@ class ActorCritic(ActorCriticSpec):
         program = ActorCriticProgram(self, make(env))
         count = checks.count("episodes", people)
         return ActorCriticTraining(self, program.env, program, count, count)
-
-    def learn(
-        self,
-        env: Any,
-        episodes: int,
-        *,
-        seed: int | None = None,
-        public: bool = False,
-        **options: Any,
-    ) -> LearnedActorCritic:
-        """Learn for `episodes` episodes in `env`, a table of states or its name.
-
-        `public` says that nobody in them needs protection, and lets the curve of their returns be
-        shown. The options are those of `privrl.learn`.
-        """
-        session = PrivacySession(seed=seed, public=public)
-        found: LearnedActorCritic = engine.learn(self, env, episodes, session=session, **options)
-        return found
 
 
 class ActorCriticTraining(ProgramTraining):

@@ -15,14 +15,13 @@ import numpy as np
 from privrl.control import engine
 from privrl.control.heads import Layers
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
-from privrl.control.program_training import ProgramTraining
+from privrl.control.program_training import PaperLearner, ProgramTraining
 from privrl.control.promises import Promise
 from privrl.control.rollouts import greedy_policy
 from privrl.envs.registry import make
 from privrl.papers.wang2019.spec import FunctionalQSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import wang2019_theorem5
-from privrl.privacy.session import PrivacySession
 
 if TYPE_CHECKING:
     from privrl.papers.wang2019.fast import FunctionalQProgram, FunctionalQState
@@ -31,7 +30,7 @@ NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor t
 
 
 @dataclass(frozen=True)
-class FunctionalQ(FunctionalQSpec):
+class FunctionalQ(FunctionalQSpec, PaperLearner[LearnedQ]):
     """Q-learning with functional noise; the defaults are Algorithm 1 as printed."""
 
     @property
@@ -98,17 +97,6 @@ class FunctionalQ(FunctionalQSpec):
         return FunctionalNoiseTraining(
             self, program.env, program, program.form.episodes, make_result
         )
-
-    def learn(
-        self, env: Any, *, seed: int | None = None, public: bool = False, **options: Any
-    ) -> LearnedQ:
-        """Run Algorithm 1 for all of its samples in `env`, an environment or its name.
-
-        `public` lets the policy's score be shown. The options are those of `privrl.learn`.
-        """
-        session = PrivacySession(seed=seed, public=public)
-        found: LearnedQ = engine.learn(self, env, session=session, **options)
-        return found
 
 
 _PUBLIC_CODE: dict[str, Any] = {
