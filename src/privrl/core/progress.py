@@ -26,7 +26,7 @@ class StepProgress(Protocol):
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far a run is: nothing in it is private."""
+    """How far a run is: nothing in it is private but the time, which is for the caller alone."""
 
     done: int
     planned: int
@@ -34,7 +34,7 @@ class TrainingProgress:
     """What is counted, such as "people"."""
 
     elapsed: float
-    """Seconds since the run began, or went on."""
+    """Seconds since the run began, or went on. Certificates assume that nobody else is told."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Means over the last step, such as "return": only where they are public."""
