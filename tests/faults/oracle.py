@@ -39,12 +39,12 @@ class Outcome:
 
     @property
     def printed(self) -> dict[str, Any] | None:
-        """The result on standard output."""
+        """The result on standard output; with --json an error stands there too, and is none."""
         try:
             found = json.loads(self.out)
         except ValueError:
             return None
-        return found if isinstance(found, dict) else None
+        return found if isinstance(found, dict) and list(found) != ["error"] else None
 
 
 def normalised(data: Any) -> Any:
