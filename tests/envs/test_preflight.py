@@ -138,7 +138,7 @@ def test_nobody_pays_for_or_plays_in_an_environment_that_always_fails(
             for env in ("Broken-v0", gymnasium.make("Broken-v0")):
                 session = PrivacySession(ledger=ledger, run="one")
                 with pytest.raises(InputError, match=r"RuntimeError, The sensor is not plugged in"):
-                    LEARNERS[learner](env, session=session, checkpoint=tmp_path / "run")
+                    LEARNERS[learner](env, session=session, folder=tmp_path / "run")
             assert not ledger.entries()
             assert not (tmp_path / "run").exists()
             # In the object, and in the first that was made of the id, nobody took a step.

@@ -16,6 +16,7 @@ from privrl.run.specs import LEARNERS, spec_of
 from privrl.run.specs.__main__ import page
 from privrl.run.specs.base import RunOptions
 from privrl.run.specs.table import EvaluateOptions
+from tests import declarations
 
 CLI = Path(cli.__file__).parent
 
@@ -58,6 +59,14 @@ def test_the_command_line_has_the_options_of_the_spec(
     told = capsys.readouterr().out
     for one in spec_of(learner).all_options().values():
         assert (one.name.upper() if one.argument else f"{one.flag} ") in told, one.name
+
+
+def test_every_option_is_declared_once() -> None:
+    """`python -m tests.declarations` prints the counts."""
+    for command, declared in declarations.commands().items():
+        repeated = {name: places for name, places in declared.items() if len(places) != 1}
+        assert not repeated, command
+    assert not declarations.typer_options()
 
 
 def test_commands_that_have_a_spec_declare_no_option_of_their_own() -> None:
