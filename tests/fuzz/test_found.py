@@ -12,7 +12,7 @@ import pytest
 from privrl import cli
 from privrl.audit import Target, audit
 from privrl.audit.catalogue import find
-from privrl.control import LoggedQ, engine, noised_q
+from privrl.control import LoggedQ, loop, noised_q
 from privrl.core import files
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import LSTD
@@ -268,7 +268,7 @@ def test_an_epsilon_without_bounds_draws_no_warnings(
 
 def test_long_runs_show_progress(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of a million episodes, and pieces of a million updates, do not grow with these."""
-    assert engine.default_segment(10**9) == 10_000
+    assert loop.default_segment(10**9) == 10_000
     seen: list[int] = []
     monkeypatch.setattr(noised_q, "_PIECE_SECONDS", 0.0)
     agent = LoggedQ(num_actions=2, reward_range=(0.0, 1.0), budget=None, num_states=2, updates=5)

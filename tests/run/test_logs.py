@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privrl.control.engine import Row
+from privrl.control.loop import Row
 from privrl.core.errors import InputError
 from privrl.run.logs import FORMATS, CsvLog, Logs, TensorBoardLog, crc32c, paths
 

@@ -13,7 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from privrl.control.engine import CHECKPOINT, even_segment
+from privrl.control.engine import CHECKPOINT
+from privrl.control.loop import even_segment
 from privrl.core.errors import InputError
 from privrl.privacy import Budget, Gaussian, Ledger, Relation, Unit
 from privrl.run.logs import FORMATS

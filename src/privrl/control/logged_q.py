@@ -32,7 +32,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from privrl.control import engine, noised_q
+from privrl.control import engine, loop, noised_q
 from privrl.control.feature_names import (
     features_by_name,
     network_by_sizes,
@@ -216,11 +216,11 @@ class LoggedQTraining(engine.Training):
 
     def step(
         self, state: NoisedQState, count: int, run: engine.Run
-    ) -> tuple[NoisedQState, engine.Seen]:
+    ) -> tuple[NoisedQState, loop.Seen]:
         sigma = 0.0 if self.noise is None else self.noise.noise_multiplier
         return noised_q.advance(self.plan, self._rows, state, sigma, count), {}
 
-    def result(self, state: NoisedQState, seen: engine.Seen, run: engine.Run) -> LearnedQ:
+    def result(self, state: NoisedQState, seen: loop.Seen, run: engine.Run) -> LearnedQ:
         spec, head = self.spec, self.plan.rule.head
         with jax.enable_x64(True):
             final = noised_q.final_parameters(self.plan, self._rows, state)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from privrl.control import engine
+from privrl.control import engine, loop
 from privrl.control.program import Program, batch_of, drop_weak_types
 from privrl.core.errors import InputError
 from privrl.privacy.promise import Relation, Unit
@@ -46,7 +46,7 @@ class ProgramTraining(engine.Training):
         with jax.enable_x64(True):
             return drop_weak_types(self.program.init(run.source.key()[None], {}))
 
-    def step(self, state: Any, count: int, run: engine.Run) -> tuple[Any, engine.Seen]:
+    def step(self, state: Any, count: int, run: engine.Run) -> tuple[Any, loop.Seen]:
         after, seen = self.program.advance(state, count)
         kept = {name: np.asarray(values) for name, values in seen.items()} if run.public else {}
         return drop_weak_types(after), kept

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privrl.control import engine, reward_releases
+from privrl.control import engine, loop, reward_releases
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
 from privrl.control.promises import Promise
 from privrl.control.reward_releases import Arrays
@@ -90,7 +90,7 @@ class RewardTraining(engine.Training):
     def adopt(self, state: Arrays, run: engine.Run) -> None:
         run.pay(reward_releases.event_of(self.spec, state, self.head), None, 0)
 
-    def result(self, state: Arrays, seen: engine.Seen, run: engine.Run) -> LearnedQ:
+    def result(self, state: Arrays, seen: loop.Seen, run: engine.Run) -> LearnedQ:
         spec, head, release, model = self.spec, self.head, Release.EVERY_ITERATE, None
         if spec.release in ("weights", "updates", "evaluations"):
             parameters = state["parameters"]

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control.engine import EPISODE, Row
+from privrl.control.loop import EPISODE, Row
 from privrl.core import files
 from privrl.core.errors import InputError
 

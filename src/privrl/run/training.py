@@ -31,8 +31,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from privrl.control.engine import (
-    CHECKPOINT,
+from privrl.control.engine import CHECKPOINT
+from privrl.control.loop import (
     EPISODE,
     Loop,
     Row,

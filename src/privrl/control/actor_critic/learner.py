@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from privrl.control import certified, engine
+from privrl.control import certified, engine, loop
 from privrl.control.actor_critic.program import CertifiedProgram, Env
 from privrl.control.actor_critic.result import (
     NOT_PRIVATE,
@@ -172,7 +172,7 @@ class ActorCriticTraining(engine.Training):
 
     def step(
         self, state: ActorCriticState, count: int, run: engine.Run
-    ) -> tuple[ActorCriticState, engine.Seen]:
+    ) -> tuple[ActorCriticState, loop.Seen]:
         return self.program.advance_run(state, -(-count // self.batch), run.public)
 
     def refresh(self, state: ActorCriticState, source: Source) -> ActorCriticState:
@@ -180,7 +180,7 @@ class ActorCriticTraining(engine.Training):
             return self.program.plan.with_noise_key(state, source.key())
 
     def result(
-        self, state: ActorCriticState, seen: engine.Seen, run: engine.Run
+        self, state: ActorCriticState, seen: loop.Seen, run: engine.Run
     ) -> LearnedActorCritic:
         with jax.enable_x64(True):
             return self._make_result(state, seen, run)
@@ -193,12 +193,12 @@ class ActorCriticTraining(engine.Training):
             "of the batches."
         )
 
-    def final_rows(self, learned: LearnedActorCritic, run: engine.Run) -> list[engine.Row]:
+    def final_rows(self, learned: LearnedActorCritic, run: engine.Run) -> list[loop.Row]:
         """A row for each batch that was paid for."""
         if learned.curve is None or run.public:
             return []
         return [
-            {engine.EPISODE: min((number + 1) * self.batch, self.planned), "return": value}
+            {loop.EPISODE: min((number + 1) * self.batch, self.planned), "return": value}
             for number, value in enumerate(learned.curve.tolist())
         ]
 
@@ -214,7 +214,7 @@ class ActorCriticTraining(engine.Training):
         return rows.critic.scale_outputs(weights, 1.0 / rows.reward_scale)
 
     def _make_result(
-        self, state: ActorCriticState, seen: engine.Seen, run: engine.Run
+        self, state: ActorCriticState, seen: loop.Seen, run: engine.Run
     ) -> LearnedActorCritic:
         spec, program, plan = self.spec, self.program, self.program.plan
         actor, critic = plan.final_parameters(state)

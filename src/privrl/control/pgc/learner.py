@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privrl.control import engine
+from privrl.control import engine, loop
 from privrl.control.pgc.collection import (
     CollectionProgram,
     CollectionProgramState,
@@ -338,15 +338,13 @@ class CollectorTraining(ProgramTraining):
         # Where agents answer, a run can end after each batch of answers.
         self.segment = program.batch
         if program.answers is None:
-            self.segment = engine.even_segment(reports, engine.default_segment(reports))
+            self.segment = loop.even_segment(reports, loop.default_segment(reports))
 
     def is_enough(self, state: CollectionProgramState) -> bool:
         spec: Collector = self.spec
         return spec.should_stop(self.program, state)
 
-    def result(
-        self, state: CollectionProgramState, seen: engine.Seen, run: engine.Run
-    ) -> LearnedPGC:
+    def result(self, state: CollectionProgramState, seen: loop.Seen, run: engine.Run) -> LearnedPGC:
         spec: Collector = self.spec
         scores = np.asarray(seen["return"][0], np.float64) if run.public else None
         return spec.make_result(self.program, state, scores, run.seed)

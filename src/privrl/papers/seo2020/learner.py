@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from privrl.control import engine
+from privrl.control import engine, loop
 from privrl.control.actor_critic import NOT_PRIVATE, Diverged, LearnedActorCritic
 from privrl.control.heads import Table
 from privrl.control.program_training import PaperLearner, ProgramTraining
@@ -61,7 +61,7 @@ class ActorCritic(ActorCriticSpec, PaperLearner[LearnedActorCritic]):
 class ActorCriticTraining(ProgramTraining):
     """The paper's actor-critic: a step is episodes."""
 
-    def result(self, state: Any, seen: engine.Seen, run: engine.Run) -> LearnedActorCritic:
+    def result(self, state: Any, seen: loop.Seen, run: engine.Run) -> LearnedActorCritic:
         returns = seen["return"][0] if run.public else None
         return make_result(self.program, state, self.planned, returns, run.seed)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from privrl.control import engine
+from privrl.control import engine, loop
 from privrl.control.heads import Layers
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
 from privrl.control.program_training import PaperLearner, ProgramTraining
@@ -123,7 +123,7 @@ class FunctionalNoiseTraining(ProgramTraining):
         super().__init__(spec, env, program, planned)
         self.make_result = make_result
 
-    def result(self, state: Any, seen: engine.Seen, run: engine.Run) -> LearnedQ:
+    def result(self, state: Any, seen: loop.Seen, run: engine.Run) -> LearnedQ:
         return self.make_result(self.program, state, run.seed, public=run.public)
 
 
