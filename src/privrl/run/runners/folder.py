@@ -262,10 +262,12 @@ def _write_files(runner: Runner, learned: Result, job: Job) -> dict[str, Path]:
     # Tables of millions of states take seconds for each file.
     job.progress("writing the policy", None)
     written |= runner.write(learned, job)
+    job.progress("encoding the result", None)
+    content = learned.to_dict()
     job.progress("writing the result", None)
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
-    learned.save(written["result"])
+    files.write_json(written["result"], content)
     _remove_checkpoints(folder)
     return written
 
