@@ -25,8 +25,9 @@ from privrl.papers.wang2019.algorithm import Algorithm1, EpisodeDraws, LazyPath,
 from privrl.papers.wang2019.fast import (
     FunctionalQProgram,
     FunctionalQState,
+    backward,
     draw_randomness,
-    network_q,
+    forward,
     train,
 )
 from privrl.papers.wang2019.learner import NO_CLAIM
@@ -238,10 +239,10 @@ def test_with_one_path_it_is_the_numpy_loop(make: Any, edge: Edge) -> None:
 
 def drawn_so_far(path: paths.Path) -> tuple[Floats, Floats]:
     """Points (replicas, n) in the order in which they were asked for, and the values there."""
-    used = int(path.used[0])
-    order = np.argsort(path.slots[:, :used], axis=1)
-    points = np.take_along_axis(np.asarray(path.ordered[:, :used], np.float64), order, axis=1)
-    return points, np.asarray(path.values[:, :used], np.float64)
+    merged, waits = int(path.merged[0]), int(path.waits[0])
+    points = np.concatenate([path.points[:, :merged], path.late_points[:, :waits]], axis=1)
+    values = np.concatenate([path.values[:, :merged], path.late_values[:, :waits]], axis=1)
+    return points.astype(np.float64), values.astype(np.float64)
 
 
 class Recorded:
@@ -299,6 +300,25 @@ def test_slopes_of_the_numpy_network_are_differences() -> None:
         np.testing.assert_allclose(found, (up - down) / 2e-6, atol=1e-7)
 
 
+def test_the_gradient_is_that_of_automatic_differentiation() -> None:
+    form = FunctionalQProgram(FunctionalQ.printed(hidden=(7, 3, 5)), Interval()).form
+    size = sum((rows + 1) * columns for rows, columns in form.shapes)
+    rng = np.random.default_rng(1)
+    with jax.enable_x64(False):
+        weights = jnp.asarray(rng.normal(size=(4, size)), jnp.float32)
+        x = jnp.asarray(rng.random((4, 9)), jnp.float32)
+        errors = jnp.asarray(rng.normal(size=(4, 2, 9)), jnp.float32)
+
+        def scalar(given: jax.Array) -> jax.Array:
+            return jnp.sum(errors * forward(form, given, x)[-1])
+
+        def by_hand(given: jax.Array) -> jax.Array:
+            return backward(form, given, forward(form, given, x), errors)
+
+        expected = jax.jit(jax.grad(scalar))(weights)
+        np.testing.assert_allclose(jax.jit(by_hand)(weights), expected, rtol=2e-5, atol=2e-5)
+
+
 def test_one_update_by_hand() -> None:
     """One hidden unit, two samples: Q(x, a) = c_a relu(w x + b) + d_a, in plain arithmetic."""
     weights = np.array([[2.0, 0.5, 1.0, -1.0, 0.25, 0.0]])  # w, b, c_0, c_1, d_0, d_1
@@ -331,7 +351,6 @@ def test_one_update_by_hand() -> None:
         form = FunctionalQProgram(small_code(batch=2, hidden=(1,), **changes), SHORT).form
         with jax.enable_x64(False):
             kept = np.zeros(state.rows.shape, np.float32)
-            # Samples that end, without noise, are to meet their rewards.
             kept[0, 0, :3], kept[0, 1, :3] = (0.5, 0.0, aims[0]), (0.25, 1.0, aims[1])
             state = state._replace(
                 rows=jnp.asarray(kept), weights=jnp.asarray(weights, jnp.float32)
@@ -445,7 +464,7 @@ SIGMA, RATE = 0.7, 3.0
 def rollout() -> tuple[Floats, Floats, Floats]:
     """Points in the order asked, the first path at some of them, and the second at all.
 
-    Seven, of which one repeats; a fresh path; three more.
+    Four, merged; three more, of which one repeats; a fresh path; three more, with a merge between.
     """
     asked = np.array([0.5, 0.1, 0.9, 0.3, 0.95, 0.3, 0.02, 0.51, 1.0, 0.4], np.float32)
     with jax.enable_x64(False):
@@ -453,6 +472,7 @@ def rollout() -> tuple[Floats, Floats, Floats]:
 
         insert = jax.jit(partial(paths.insert, edge="correct"))
         redraw = jax.jit(partial(paths.redraw, actions=2, edge="correct"))
+        merge = jax.jit(paths.merge)
         key = jax.random.key(11)
 
         def put(path: paths.Path, number: int) -> paths.Path:
@@ -461,15 +481,21 @@ def rollout() -> tuple[Floats, Floats, Floats]:
             found: paths.Path = insert(path, x, noise, sigma, rate)[0]
             return found
 
-        path = paths.init(REPLICAS, 12, 2)
-        for number in range(7):
+        path = paths.init(REPLICAS, 12, 4, 2)
+        for number in range(4):
             path = put(path, number)
+        path = merge(path)
+        for number in range(4, 7):
+            path = put(path, number)
+        path = merge(path)
         first = path.values[:, :7]
         keys = jax.random.split(jax.random.fold_in(key, 100), REPLICAS)
         path = redraw(path, keys, sigma, rate)
         for number in range(7, 10):
             path = put(path, number)
-        second = path.values[:, :10]
+            if number == 8:
+                path = merge(path)
+        second = merge(path).values[:, :10]
     return asked.astype(np.float64), np.asarray(first, np.float64), np.asarray(second, np.float64)
 
 
@@ -492,16 +518,6 @@ def test_the_path_has_the_exact_law() -> None:
     assert deviates(both(SIGMA, 1.1 * RATE))
 
 
-def path_at(empty: paths.Path, points: Any) -> paths.Path:
-    """A path that is to be drawn at these points (replicas, n)."""
-    count = points.shape[1]
-    return empty._replace(
-        ordered=empty.ordered.at[:, :count].set(np.sort(points, axis=1)),
-        slots=empty.slots.at[:, :count].set(np.argsort(points, axis=1, kind="stable")),
-        used=jnp.full_like(empty.used, count),
-    )
-
-
 def test_long_paths_have_the_exact_law() -> None:
     """Over the edges of blocks and of chunks."""
     replicas, size = 6, 2500
@@ -513,7 +529,14 @@ def test_long_paths_have_the_exact_law() -> None:
             jnp.full((replicas,), SIGMA, jnp.float32),
             jnp.full((replicas,), RATE, jnp.float32),
         )
-        path = path_at(paths.init(replicas, size, 2), x)
+        path = paths.init(replicas, size, 500, 2)
+        merge = jax.jit(paths.merge)
+        for at in range(0, size, 500):
+            late = jnp.asarray(x[:, at : at + 500])
+            path = merge(
+                path._replace(late_points=late, waits=jnp.full((replicas,), 500, jnp.int32))
+            )
+        np.testing.assert_array_equal(path.ordered[:, :size], np.sort(x, axis=1))
         keys = jax.random.split(jax.random.key(4), replicas)
         path = jax.jit(partial(paths.redraw, actions=2, edge="correct"))(path, keys, sigma, rate)
     order = np.argsort(x, axis=1)
@@ -579,19 +602,16 @@ def test_what_samples_are_to_meet_has_the_noise_of_both_paths() -> None:
     points, noise = drawn_so_far(state.path)
     assert points.shape[1] == 55
     with jax.enable_x64(False):
-        target = np.asarray(network_q(form, state.target, jnp.asarray(points, jnp.float32)))
-        picks = jnp.broadcast_to(jnp.arange(50), (3, 50))
-        found, aims = jax.jit(partial(paper.targets, form))(state, picks)
-    rows, aims = np.stack(found, axis=-1), np.asarray(aims)
+        target = np.asarray(forward(form, state.target, jnp.asarray(points, jnp.float32))[-1])
+    rows = np.asarray(state.rows)
     for number in range(50):
         slot = number + number // 10
-        (x, action, reward, goes_on, after), aim = rows[:, number].T, aims[:, number]
-        np.testing.assert_array_equal(after, points[:, slot + 1])
+        x, action, aim, goes_on, reward = rows[:, number].T
         np.testing.assert_array_equal(x, points[:, slot])
         np.testing.assert_allclose(goes_on, 0.0 if number % 10 == 9 else config.gamma)
         np.testing.assert_allclose(reward, 0.5 - np.abs(points[:, slot + 1] - 0.5), atol=1e-6)
         replica = np.arange(3)
-        ahead = (target[:, slot + 1] + noise[:, slot + 1, 2:]).max(axis=1)
+        ahead = (target[:, :, slot + 1] + noise[:, slot + 1, 2:]).max(axis=1)
         expected = reward + goes_on * ahead - noise[replica, slot, action.astype(int)]
         np.testing.assert_allclose(aim, expected, rtol=1e-4, atol=1e-5)
     assert np.std(noise) > 0.1
@@ -634,11 +654,11 @@ def test_the_wrong_edge_forgets_the_last_point() -> None:
         one = jnp.ones((REPLICAS,), jnp.float32)
         for edge in ("correct", "public-code"):
             insert = jax.jit(partial(paths.insert, edge=edge))
-            path = paths.init(REPLICAS, 3, 1)
+            path = paths.init(REPLICAS, 3, 3, 1)
             for number, x in enumerate((0.6, 0.8, 1.0)):
                 noise = jax.random.normal(jax.random.key(number), (REPLICAS, 1), jnp.float32)
                 path, _ = insert(path, x * one, noise, one, one)
-            values = np.asarray(path.values)[:, :3, 0]
+            values = np.asarray(path.late_values)[:, :, 0]
             found[edge] = float(np.corrcoef(values[:, 1], values[:, 2])[0, 1])
     wide = stats.norm.isf(FALSE_ALARM / 2.0) / math.sqrt(REPLICAS)
     assert found["correct"] == pytest.approx(math.exp(-0.2), abs=wide)
@@ -656,12 +676,16 @@ def test_the_wrong_edge_in_random_order() -> None:
     correct = np.exp(-rate * np.abs(points[:, None] - points))
     with jax.enable_x64(False):
         one = jnp.ones((REPLICAS,), jnp.float32)
+        path = paths.init(REPLICAS, 5, 5, 4)
         # The last point is met twice.
-        asked = np.tile(np.array([*points, 1.0], np.float32), (REPLICAS, 1))
-        path = path_at(paths.init(REPLICAS, 5, 4), asked)
+        late = jnp.asarray([*points, 1.0], jnp.float32)
+        path = path._replace(
+            late_points=jnp.broadcast_to(late, (REPLICAS, 5)),
+            waits=jnp.full((REPLICAS,), 5, jnp.int32),
+        )
         keys = jax.random.split(jax.random.key(9), REPLICAS)
         redraw = jax.jit(partial(paths.redraw, actions=2, edge="public-code"))
-        path = redraw(path, keys, one, rate * one)
+        path = redraw(jax.jit(paths.merge)(path), keys, one, rate * one)
     values = np.asarray(path.values, np.float64)[:, :5]
     np.testing.assert_array_equal(values[:, 4], values[:, 3])
     products = values[:, :4, None] * values[:, None, :4]

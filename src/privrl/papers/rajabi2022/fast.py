@@ -228,6 +228,17 @@ def take_step(
     return StepResult(after, row, step.reward[to], here[action] - rho)
 
 
+def update(form: StaticConfig, state: ProspectQState, row: Row) -> tuple[jax.Array, jax.Array]:
+    """Weights, and running means of squares, of one replica after one update with these steps."""
+    learner, head = form.learner, form.head
+    taken = jax.nn.one_hot(row.action, form.actions, dtype=jnp.float32)
+    error = jnp.sum(taken * head.apply(state.weights, row.x), axis=1) - row.aim
+    if learner.loss == "huber":
+        error = jnp.clip(error, -1.0, 1.0)
+    gradient = head.vjp(state.weights, row.x, taken * error[:, None] / len(row.aim))
+    return descend(learner, state.weights, state.squares, gradient, state.numbers["step"])
+
+
 def _replay_batch(
     form: StaticConfig, state: ProspectQState, row: Row
 ) -> tuple[ProspectQState, Row, jax.Array]:
@@ -273,8 +284,7 @@ def _iteration(
     due = jnp.ones((), bool)
     if learner.replay:
         state, row, due = _replay_batch(form, state, row)
-    own = (state.weights, state.squares, state.numbers["step"])
-    weights, squares = jax.vmap(partial(descend, learner, form.head))(*own, *row)
+    weights, squares = jax.vmap(partial(update, form))(state, row)
     state = state._replace(
         weights=jnp.where(due, weights, state.weights),
         squares=jnp.where(due, squares, state.squares),

@@ -4,14 +4,16 @@
 tests hold the two equal. Replicas are runs, each with its own key, sigma, beta, alpha and gamma.
 
 The path is drawn as states come up, with the exact law (`privrl.papers.wang2019.path`): after a
-reset at all states so far in one pass, then at new ones given their neighbours.
+reset at all states so far in one pass, then at new ones given their neighbours. Between resets and
+copies of the target network, the number that a sample's prediction is to meet does not change, so
+it is kept with the sample and a minibatch is one gather.
 
 Four random streams, for the world, the actions, the minibatches and the noise. All in 32 bits,
 noise too, since there is nothing to certify.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -23,7 +25,6 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike
 
-from privrl.control.heads import Layers
 from privrl.control.replicas import run_in_parts, setting_arrays
 from privrl.control.rollouts import Env
 from privrl.core import checks, resources
@@ -71,14 +72,30 @@ class StaticConfig:
         return 1 if self.learner.target is None else 2
 
     @property
+    def window(self) -> int:
+        """How many points may wait to be merged: those of an episode, and the next one's first."""
+        return self.horizon + 2
+
+    @property
     def episodes(self) -> int:
         """How many there are; the last is played to its end, though T may come before."""
         return -(-self.learner.samples // self.horizon)
 
     @property
-    def head(self) -> Layers:
-        """The network, of scaled states."""
-        return Layers((1, *self.learner.hidden, self.actions), activation="relu")
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Of the weights, layer by layer."""
+        sizes = (1, *self.learner.hidden, self.actions)
+        return tuple(pairwise(sizes))
+
+    def layers(self, weights: jax.Array) -> Iterator[tuple[jax.Array, jax.Array]]:
+        """(replicas, inputs, outputs) and (replicas, outputs) of each layer, from (replicas,
+        all)."""
+        at = 0
+        for rows, columns in self.shapes:
+            matrix = weights[:, at : at + rows * columns].reshape(-1, rows, columns)
+            at += rows * columns
+            yield matrix, weights[:, at : at + columns]
+            at += columns
 
     def scale_observations(self, observations: jax.Array) -> jax.Array:
         """(..., 1) observations as numbers in [0, 1]."""
@@ -86,32 +103,45 @@ class StaticConfig:
         return jnp.clip(share, 0.0, 1.0).astype(jnp.float32)
 
 
-@partial(jax.jit, static_argnames="form")
-def network_q(form: StaticConfig, weights: jax.Array, x: jax.Array) -> jax.Array:
-    """Q without noise at points (replicas, n): (replicas, n, actions)."""
-    found: jax.Array = jax.vmap(form.head.apply)(weights, x[:, :, None])
-    return found
+def _matmul(weights: jax.Array, rows: jax.Array) -> jax.Array:
+    """The sum over i of weights[i, j] rows[i], for each j: (replicas, j, n).
+
+    Points come last, so that they fill vector registers; a dot of one or two rows does not pay.
+    """
+    if weights.shape[1] > 2:
+        return jnp.einsum("lij,lin->ljn", weights, rows)
+    terms = [weights[:, i, :, None] * rows[:, i, None] for i in range(weights.shape[1])]
+    return sum(terms[1:], terms[0])
+
+
+def forward(form: StaticConfig, weights: jax.Array, x: jax.Array) -> list[jax.Array]:
+    """What goes into each layer, (replicas, units, n), and last Q, (replicas, actions, n)."""
+    kept = [x[:, None]]
+    for number, (matrix, bias) in enumerate(form.layers(weights)):
+        out = _matmul(matrix, kept[-1]) + bias[:, :, None]
+        kept.append(out if number == len(form.shapes) - 1 else jnp.maximum(out, 0.0))
+    return kept
+
+
+def backward(
+    form: StaticConfig, weights: jax.Array, kept: list[jax.Array], errors: jax.Array
+) -> jax.Array:
+    """The sum over points of errors' dQ / dweights, (replicas, all), by hand: errors like Q."""
+    found: list[jax.Array] = []
+    replicas = weights.shape[0]
+    for number, (matrix, _) in reversed(list(enumerate(form.layers(weights)))):
+        slopes = jnp.einsum("lin,ljn->lij", kept[number], errors)
+        found = [slopes.reshape(replicas, -1), jnp.sum(errors, axis=2), *found]
+        if number > 0:
+            back = _matmul(jnp.swapaxes(matrix, 1, 2), errors)
+            errors = jnp.where(kept[number] > 0.0, back, 0.0)
+    return jnp.concatenate(found, axis=1)
 
 
 def descend(
-    learner: Any,
-    head: Layers,
-    weights: jax.Array,
-    squares: jax.Array,
-    step: jax.Array,
-    x: jax.Array,
-    action: jax.Array,
-    aim: jax.Array,
+    learner: Any, weights: jax.Array, squares: jax.Array, gradient: jax.Array, step: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Weights, and running means of squared gradients, of one replica after an update.
-
-    `x` (n, k) are states, and `aim` what Q of the `action` there is to meet.
-    """
-    taken = jax.nn.one_hot(action, head.outputs, dtype=jnp.float32)
-    error = jnp.sum(taken * head.apply(weights, x), axis=1) - aim
-    if learner.loss == "huber":
-        error = jnp.clip(error, -1.0, 1.0)
-    gradient = head.vjp(weights, x, taken * error[:, None] / len(aim))
+    """Weights, and running means of squared gradients, after a step against this gradient."""
     if learner.clamp is not None:
         gradient = jnp.clip(gradient, -learner.clamp, learner.clamp)
     if learner.optimiser == "rmsprop":
@@ -136,6 +166,12 @@ class FunctionalQState(NamedTuple):
 
     target: jax.Array
     """(replicas, all): weights of the network that y_t comes from, if it is another."""
+
+    target_values: jax.Array
+    """(replicas, actions, slots): what that network gives, without noise; no slots without it."""
+
+    late_values: jax.Array
+    """(replicas, actions, window): the same, of slots that wait to be merged."""
 
     path: Path
     rows: jax.Array
@@ -165,16 +201,36 @@ class FunctionalQState(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A sample as it is kept."""
+    """A sample as it is kept. The last two are there only if one network does it all."""
 
     x: jax.Array
     action: jax.Array
-    reward: jax.Array
+    aim: jax.Array
+    """What Q(s, a) is to meet, the noise on both sides taken into account: y_t - g(s_t). With one
+    network, the part of it that does not change with the weights, r_t - g(s_t)."""
+
     goes_on: jax.Array
     """gamma, or 0 at an end."""
 
-    after: jax.Array
+    reward: jax.Array
+    after: jax.Array | None
     """s_{t+1}."""
+
+    ahead: jax.Array | None
+    """g(s_{t+1}), an action each."""
+
+
+def _pack_row(row: Row) -> jax.Array:
+    """(replicas, ..., fields)."""
+    numbers = [row.x, row.action, row.aim, row.goes_on, row.reward]
+    if row.after is None or row.ahead is None:
+        return jnp.stack(numbers, axis=-1)
+    return jnp.concatenate([jnp.stack([*numbers, row.after], axis=-1), row.ahead], axis=-1)
+
+
+def _unpack_row(form: StaticConfig, rows: jax.Array) -> Row:
+    numbers = [rows[..., field] for field in range(5)]
+    return Row(*numbers, *((rows[..., 5], rows[..., 6:]) if form.paths == 1 else (None, None)))
 
 
 class Randomness(NamedTuple):
@@ -250,37 +306,84 @@ def _run_if(due: jax.Array, work: Callable[[Tree], Tree], now: Tree) -> Tree:
     return done
 
 
+def _merge_and_refresh(
+    form: StaticConfig, resets: jax.Array, copies: jax.Array, state: FunctionalQState
+) -> FunctionalQState:
+    """With nothing that waits; with a fresh path or a new second network, where they are due."""
+    at, kept = state.path.merged[0], state.target_values
+    if form.paths == 2:
+        kept = lax.dynamic_update_slice_in_dim(kept, state.late_values, at, axis=2)
+    state = state._replace(path=paths.merge(state.path), target_values=kept)
+    state = _run_if(resets, partial(_redraw_path, form), state)
+    if form.paths == 2:
+        state = _run_if(copies, partial(_copy_target, form), state)
+    return _run_if(resets | copies, partial(_recompute_targets, form), state)
+
+
 def _redraw_path(form: StaticConfig, state: FunctionalQState) -> FunctionalQState:
     """With a fresh path, at all states so far."""
     sigma, rate = state.numbers["sigma"], state.numbers["rate"]
     keys = jax.vmap(jax.random.fold_in, (0, None))(state.resets, state.time[0])
     path = paths.redraw(state.path, keys, sigma, rate, form.actions, form.learner.edge)
-    here = lax.dynamic_index_in_dim(path.values, path.used[0] - 1, 1, keepdims=False)
+    last = path.merged[0] - 1
+    here = lax.dynamic_index_in_dim(path.values, last, 1, keepdims=False)
     return state._replace(path=path, here=here)
+
+
+def _copy_target(form: StaticConfig, state: FunctionalQState) -> FunctionalQState:
+    """The second network becomes what the first is; it is evaluated at all states so far."""
+    points = jnp.where(jnp.isfinite(state.path.points), state.path.points, 0.0)
+    found = forward(form, state.weights, points)[-1]
+    return state._replace(target=state.weights, target_values=found)
+
+
+def _recompute_targets(form: StaticConfig, state: FunctionalQState) -> FunctionalQState:
+    """With the aims of all samples anew."""
+    replicas, size = state.rows.shape[:2]
+    replica, number = jnp.arange(replicas)[:, None], jnp.arange(size, dtype=jnp.int32)
+    slot = number + number // form.horizon
+    row = _unpack_row(form, state.rows)
+    values = state.path.values
+    noise = values.at[replica, slot, row.action.astype(jnp.int32)].get(mode="promise_in_bounds")
+    row = row._replace(aim=row.reward - noise)
+    if form.paths == 1:
+        row = row._replace(ahead=values[:, slot + 1])
+    else:
+        after = state.target_values[:, :, slot + 1] + jnp.moveaxis(
+            values[:, slot + 1, form.actions :], 2, 1
+        )
+        row = row._replace(aim=row.aim + row.goes_on * jnp.max(after, axis=1))
+    known = (number < state.time[0])[:, None]
+    return state._replace(rows=jnp.where(known, _pack_row(row), state.rows))
 
 
 def _add_state(
     form: StaticConfig, state: FunctionalQState, x: jax.Array, normals: jax.Array
 ) -> FunctionalQState:
-    """At one more state, with the path there."""
-    sigma, rate = state.numbers["sigma"], state.numbers["rate"]
+    """At one more state, with the path there, and the second network's values."""
+    sigma, rate, waits = state.numbers["sigma"], state.numbers["rate"], state.path.waits[0]
     path, here = paths.insert(state.path, x, normals, sigma, rate, form.learner.edge)
-    return state._replace(path=path, x=x, here=here)
+    late = state.late_values
+    if form.paths == 2:
+        there = forward(form, state.target, x[:, None])[-1]
+        late = lax.dynamic_update_slice_in_dim(late, there, waits, axis=2)
+    return state._replace(path=path, late_values=late, x=x, here=here)
 
 
 def _take_sample(
     form: StaticConfig, env: Environment[Any, Any], state: FunctionalQState, prob: Randomness
 ) -> tuple[FunctionalQState, jax.Array]:
     """One sample and what is learned at it."""
-    learner, time = form.learner, state.time[0]
-    resets = (time % learner.period == 0) & (time > 0)
-    state = _run_if(resets, partial(_redraw_path, form), state)
+    learner, numbers, time = form.learner, state.numbers, state.time[0]
+    resets = copies = (time % learner.period == 0) & (time > 0)
     if learner.target is not None:
         copies = (time % learner.target == 0) & (time > 0)
-        state = state._replace(target=jnp.where(copies, state.weights, state.target))
+    # Before the next check there is room for this sample's point and a new episode's first.
+    settles = resets | copies | (state.path.waits[0] > form.horizon)
+    state = _run_if(settles, partial(_merge_and_refresh, form, resets, copies), state)
 
     x, noise = state.x, state.here[:, : form.actions]
-    noised = network_q(form, state.weights, x[:, None])[:, 0] + noise
+    noised = forward(form, state.weights, x[:, None])[-1][:, :, 0] + noise
     action = jnp.argmax(noised, axis=1).astype(jnp.int32)
     if learner.acting == "epsilon-greedy":
         first, last, decay = EXPLORATION
@@ -291,12 +394,22 @@ def _take_sample(
     )
     reward = step.reward.astype(jnp.float32)
     ends = step.terminated | step.truncated if learner.terminal else step.terminated
-    goes_on = jnp.where(ends, 0.0, state.numbers["gamma"])
+    goes_on = jnp.where(ends, 0.0, numbers["gamma"])
     after = form.scale_observations(step.observation)
+    slot = state.path.waits[0]
     state = _add_state(form, state._replace(place=step.state), after, prob.normals)
-    row = jnp.stack(Row(x, action.astype(jnp.float32), reward, goes_on, after), axis=-1)
+
+    taken = jnp.arange(form.actions) == action[:, None]
+    aim = reward - jnp.sum(jnp.where(taken, noise, 0.0), axis=1)
+    row = Row(x, action.astype(jnp.float32), aim, goes_on, reward, None, None)
+    if form.paths == 1:
+        row = row._replace(after=after, ahead=state.here)
+    else:
+        there = lax.dynamic_index_in_dim(state.late_values, slot, 2, keepdims=False)
+        best = jnp.max(there + state.here[:, form.actions :], axis=1)
+        row = row._replace(aim=aim + goes_on * best)
     state = state._replace(
-        rows=lax.dynamic_update_slice_in_dim(state.rows, row[:, None], time, axis=1),
+        rows=lax.dynamic_update_slice_in_dim(state.rows, _pack_row(row)[:, None], time, axis=1),
         time=state.time + 1,
     )
     number = time + 1
@@ -310,30 +423,27 @@ def _take_sample(
     return state._replace(weights=weights, squares=squares), reward
 
 
-def targets(form: StaticConfig, state: FunctionalQState, picks: jax.Array) -> tuple[Row, jax.Array]:
-    """Those samples (replicas, n), and what Q(s, a) is to meet in each: y_t - g(s_t)."""
-    replica = jnp.arange(picks.shape[0])[:, None]
-    found = state.rows.at[replica, picks].get(mode="promise_in_bounds")
-    row = Row(*jnp.moveaxis(found, -1, 0))
-
-    slot = picks + picks // form.horizon
-    other = state.weights if form.learner.target is None else state.target
-    ahead = state.path.values.at[replica, slot + 1].get(mode="promise_in_bounds")
-    best = jnp.max(network_q(form, other, row.after) + ahead[:, :, -form.actions :], axis=2)
-    chosen = (replica, slot, row.action.astype(jnp.int32))
-    noise = state.path.values.at[chosen].get(mode="promise_in_bounds")
-    return row, row.reward - noise + row.goes_on * best
-
-
 def update(
     form: StaticConfig, state: FunctionalQState, picks: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Weights, and running means of squares, after one update with those samples (replicas,
     batch)."""
-    row, aim = targets(form, state, picks)
-    own = (state.weights, state.squares, state.numbers["step"])
-    samples = (row.x[..., None], row.action.astype(jnp.int32), aim)
-    return jax.vmap(partial(descend, form.learner, form.head))(*own, *samples)
+    learner, weights = form.learner, state.weights
+    replica = jnp.arange(picks.shape[0])[:, None]
+    found = state.rows.at[replica, picks].get(mode="promise_in_bounds")
+    row = _unpack_row(form, found)
+    aim = row.aim
+    if row.after is not None and row.ahead is not None:
+        ahead = forward(form, weights, row.after)[-1] + jnp.moveaxis(row.ahead, 2, 1)
+        aim = aim + row.goes_on * jnp.max(ahead, axis=1)
+    kept = forward(form, weights, row.x)
+    taken = jnp.arange(form.actions)[:, None] == row.action[:, None]
+    error = jnp.sum(jnp.where(taken, kept[-1], 0.0), axis=1) - aim
+    if learner.loss == "huber":
+        error = jnp.clip(error, -1.0, 1.0)
+    errors = jnp.where(taken, error[:, None] / learner.batch, 0.0)
+    gradient = backward(form, weights, kept, errors)
+    return descend(learner, weights, state.squares, gradient, state.numbers["step"][:, None])
 
 
 @partial(jax.jit, static_argnames=("form", "env"), donate_argnames="state")
@@ -387,8 +497,8 @@ class FunctionalQProgram:
         for name, value in given.items():
             FunctionalQ.check_swept(name, value)
         replicas, form = keys.shape[0], self.form
-        # A row of the sample, and its place in each path.
-        each = 4.0 * (7 + form.paths * form.actions)
+        # A row of the sample, its place in the path, and what each network and noise are there.
+        each = 4.0 * (10 + (form.paths + 1) * form.actions)
         what, remedy = f"{self.learner.samples:,} samples", "use fewer samples, or fewer replicas"
         resources.check_memory(each * replicas * self.learner.samples, what, remedy)
         sigma, rate = self.learner.noise_parameters
@@ -420,7 +530,8 @@ class FunctionalQProgram:
         with jax.enable_x64(False):
             x = self.form.scale_observations(jnp.asarray(points, jnp.float32))
             every = jnp.broadcast_to(x, (state.weights.shape[0], len(points)))
-            return np.asarray(network_q(self.form, state.weights, every), np.float64)
+            found = forward(self.form, state.weights, every)[-1]
+        return np.asarray(np.moveaxis(np.asarray(found), 1, 2), np.float64)
 
 
 @partial(jax.jit, static_argnames=("form", "env"))
@@ -432,7 +543,7 @@ def _initial_state(
 
     def init_weights(key: jax.Array) -> jax.Array:
         parts = []
-        for rows, columns in pairwise(form.head.sizes):
+        for rows, columns in form.shapes:
             key, own = jax.random.split(key)
             size = rows * columns + columns
             bound = 1.0 / math.sqrt(rows)
@@ -441,15 +552,18 @@ def _initial_state(
 
     weights = jax.vmap(init_weights)(streams[:, 0])
     components = form.paths * form.actions
-    # Room for one more episode and a state: the size decides which normals a slot gets.
-    most = (form.episodes + 1) * (form.horizon + 1) + 1
-    path = paths.init(replicas, most, components)
+    most = form.episodes * (form.horizon + 1)
+    path = paths.init(replicas, most, form.window, components)
+    slots = path.points.shape[1] if form.paths == 2 else 0
+    fields = 5 if form.paths == 2 else 6 + form.actions
     return FunctionalQState(
         weights=weights,
         squares=jnp.zeros_like(weights),
         target=weights if form.paths == 2 else weights[:, :0],
+        target_values=jnp.zeros((replicas, form.actions, slots), jnp.float32),
+        late_values=jnp.zeros((replicas, form.actions, min(slots, form.window)), jnp.float32),
         path=path,
-        rows=jnp.zeros((replicas, form.episodes * form.horizon, len(Row._fields)), jnp.float32),
+        rows=jnp.zeros((replicas, form.episodes * form.horizon, fields), jnp.float32),
         place=jax.vmap(lambda key: env.reset(key)[0])(streams[:, 1]),
         x=jnp.zeros((replicas,), jnp.float32),
         here=jnp.zeros((replicas, components), jnp.float32),

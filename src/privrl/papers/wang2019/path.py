@@ -8,6 +8,8 @@ a set of slots is one gather away.
 - `insert` draws the path at a new point. The process is Markov: given the two nearest points drawn
   so far nothing else counts (`functional.bridge`). At a point that repeats an old one the distance
   is 0, the weight of the old value exactly 1 and that of the noise exactly 0.
+- `merge` takes what was inserted lately into the sorted order, by counting comparisons: an old
+  point moves up by the number of new ones below it. At most `window` points may wait for it.
 - `redraw` draws a fresh path at all points at once. Along the sorted points x_1 <= x_2 <= ... it
   is the autoregression g_i = r_i g_{i-1} + sqrt(1 - r_i^2) e_i with r_i = exp(-rate (x_i -
   x_{i-1})) and r_1 = 0. Blocks of points are run together from 0, and the value before a block
@@ -41,33 +43,54 @@ from privrl.privacy.mechanisms.functional import bridge
 # `redraw` runs blocks of so many points together, as many blocks as make about this many points.
 _BLOCK = 32
 _CHUNK = 1024
+# How many comparisons the compiler sees at a time in `merge`: the more, the fewer passes.
+_UNROLL = 13
 
 
 class Path(NamedTuple):
-    """Replicas first."""
+    """Replicas first. The first `merged` slots are sorted; the next `waits` are still apart.
+
+    So what every new point changes is small, and what is large stays as it is between merges.
+    """
+
+    points: jax.Array
+    """(replicas, slots): of merged slots; infinite in all others."""
+
+    ranks: jax.Array
+    """(replicas, slots): where a slot is in the sorted order; those that are not merged come
+    last."""
 
     ordered: jax.Array
-    """(replicas, slots): the points so far, sorted, then infinity."""
+    """(replicas, slots): the merged points, sorted, then infinity."""
 
     slots: jax.Array
     """(replicas, slots): whose point each of `ordered` is."""
 
     values: jax.Array
-    """(replicas, slots, K): by slot."""
+    """(replicas, slots, K): of merged slots."""
 
-    used: jax.Array
-    """(replicas,): how many points there are, the same for all."""
+    late_points: jax.Array
+    """(replicas, window): of the slots that wait, then infinity."""
+
+    late_values: jax.Array
+    """(replicas, window, K)."""
+
+    merged: jax.Array
+    """(replicas,), the same for all."""
+
+    waits: jax.Array
+    """(replicas,), the same for all."""
 
 
-def init(replicas: int, most: int, components: int) -> Path:
-    """Paths drawn nowhere, with room for `most` points."""
-    size = _sizes(most)[0]
-    return Path(
-        jnp.full((replicas, size), jnp.inf, jnp.float32),
-        jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (replicas, size)),
-        jnp.zeros((replicas, size, components), jnp.float32),
-        jnp.zeros((replicas,), jnp.int32),
-    )
+def init(replicas: int, most: int, window: int, components: int) -> Path:
+    """Paths drawn nowhere, with room for `most` points, of which `window` may wait."""
+    size = _sizes(most + window)[0]
+    empty = jnp.full((replicas, size), jnp.inf, jnp.float32)
+    each = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (replicas, size))
+    none = jnp.zeros((replicas,), jnp.int32)
+    values = jnp.zeros((replicas, size, components), jnp.float32)
+    late = (empty[:, :window], values[:, :window])
+    return Path(empty, each, empty, each, values, *late, none, none)
 
 
 def _sizes(least: int) -> tuple[int, int]:
@@ -84,40 +107,101 @@ def insert(
 
     Also the value there, (replicas, K).
     """
-    replica, index = jnp.arange(x.shape[0]), jnp.arange(path.ordered.shape[1], dtype=jnp.int32)
-    new, place = path.used[0], jnp.sum(path.ordered <= x[:, None], axis=1, dtype=jnp.int32)
+    replica, late = jnp.arange(x.shape[0]), path.late_points
+    last = path.points.shape[1] - 1
 
     def of(rows: jax.Array, places: jax.Array) -> jax.Array:
         return rows.at[replica, places].get(mode="promise_in_bounds")
 
-    def with_new(rows: jax.Array, entry: jax.Array) -> jax.Array:
-        moved = jnp.where(index == place[:, None], entry, jnp.roll(rows, 1, axis=1))
-        return jnp.where((index < place[:, None]) | (index > new), rows, moved)
-
-    before = jnp.maximum(place - 1, 0)
+    place = jax.vmap(_search)(path.ordered, x)
+    before, here = jnp.maximum(place - 1, 0), jnp.minimum(place, last)
     left = jnp.where(place > 0, of(path.ordered, before), -jnp.inf)
-    right = of(path.ordered, place)
+    right = of(path.ordered, here)
+    left_value = of(path.values, of(path.slots, before))
+    right_value = of(path.values, of(path.slots, here))
+
+    # Those that wait may be nearer.
+    below = jnp.where(late <= x[:, None], late, -jnp.inf)
+    above = jnp.where(late > x[:, None], late, jnp.inf)
+    late_left, late_right = jnp.max(below, axis=1), jnp.min(above, axis=1)
+    left_value = jnp.where(
+        (late_left > left)[:, None], of(path.late_values, jnp.argmax(below, axis=1)), left_value
+    )
+    right_value = jnp.where(
+        (late_right < right)[:, None], of(path.late_values, jnp.argmin(above, axis=1)), right_value
+    )
+    left, right = jnp.maximum(left, late_left), jnp.minimum(right, late_right)
+
     u, v = rate * (x - left), rate * (right - x)
     if edge == "public-code":
-        before = jnp.where((u > 0.0) & jnp.isinf(right), 0, before)
+        first_value = jnp.where(
+            (jnp.min(late, axis=1) < path.ordered[:, 0])[:, None],
+            of(path.late_values, jnp.argmin(late, axis=1)),
+            of(path.values, path.slots[:, 0]),
+        )
+        left_value = jnp.where(((u > 0.0) & jnp.isinf(right))[:, None], first_value, left_value)
     from_left, from_right, spread = (part[:, None] for part in bridge(u, v, jnp))
-    left_value, right_value = (of(path.values, of(path.slots, at)) for at in (before, place))
     # A neighbour that does not exist is some slot, and its weight is 0.
     mean = from_left * left_value + from_right * right_value
     value = mean + sigma[:, None] * spread * noise
-    added = Path(
-        with_new(path.ordered, x[:, None]),
-        with_new(path.slots, new),
-        lax.dynamic_update_slice_in_dim(path.values, value[:, None], new, axis=1),
-        path.used + 1,
+    waits = path.waits[0]
+    added = path._replace(
+        late_points=lax.dynamic_update_slice_in_dim(late, x[:, None], waits, axis=1),
+        late_values=lax.dynamic_update_slice_in_dim(
+            path.late_values, value[:, None], waits, axis=1
+        ),
+        waits=path.waits + 1,
     )
     return added, value
+
+
+def _search(ordered: jax.Array, x: jax.Array) -> jax.Array:
+    """How many are at most x. The way of searching that is the least work to compile."""
+    return jnp.searchsorted(ordered, x, side="right", method="scan").astype(jnp.int32)
+
+
+def merge(path: Path) -> Path:
+    """With all points in sorted order."""
+    merged, late = path.merged[0], path.late_points
+    (replicas, size), window = path.points.shape, late.shape[1]
+    slot = merged + jnp.arange(window, dtype=jnp.int32)
+
+    def shift_ranks(ranks: jax.Array, new: jax.Array) -> tuple[jax.Array, None]:
+        return ranks + (new[:, None] < path.points).astype(jnp.int32), None
+
+    ranks, _ = lax.scan(shift_ranks, path.ranks, late.T, unroll=min(window, _UNROLL))
+    ranks = jnp.where(jnp.arange(size) < merged, ranks, path.ranks)
+    old = jax.vmap(_search)(path.ordered, late)
+    earlier = slot[:, None] < slot
+    first = (late[:, :, None] < late[:, None]) | ((late[:, :, None] == late[:, None]) & earlier)
+    own = jnp.where(
+        jnp.arange(window) < path.waits[0], old + jnp.sum(first, axis=1, dtype=jnp.int32), slot
+    )
+    ranks = lax.dynamic_update_slice_in_dim(ranks, own, merged, axis=1)
+    points = lax.dynamic_update_slice_in_dim(path.points, late, merged, axis=1)
+    replica = jnp.arange(replicas)[:, None]
+
+    def by_rank(rows: jax.Array) -> jax.Array:
+        put = jnp.zeros_like(rows).at[replica, ranks]
+        return put.set(rows, mode="promise_in_bounds", unique_indices=True)
+
+    each = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (replicas, size))
+    return path._replace(
+        points=points,
+        ranks=ranks,
+        ordered=by_rank(points),
+        slots=by_rank(each),
+        values=lax.dynamic_update_slice_in_dim(path.values, path.late_values, merged, axis=1),
+        late_points=jnp.full_like(late, jnp.inf),
+        merged=path.merged + path.waits,
+        waits=jnp.zeros_like(path.waits),
+    )
 
 
 def redraw(
     path: Path, keys: jax.Array, sigma: jax.Array, rate: jax.Array, actions: int, edge: Edge
 ) -> Path:
-    """A fresh path at all points so far; `keys` (replicas,) are used once.
+    """A fresh path at all points of a path that is merged; `keys` (replicas,) are used once.
 
     The components come in groups of `actions`, each asked for in an order of its own.
     """
@@ -127,7 +211,7 @@ def redraw(
     before = jnp.concatenate(
         [jnp.full((replicas, 1), -jnp.inf, jnp.float32), path.ordered[:, :-1]], axis=1
     )
-    real = jnp.arange(size) < path.used[0]
+    real = jnp.arange(size) < path.merged[0]
     # Slots that are not used repeat the last point.
     gaps = rate[:, None] * jnp.where(real, path.ordered - before, 0.0)
 
@@ -161,13 +245,13 @@ def redraw(
         return end, lax.dynamic_update_slice_in_dim(drawn, values, number * chunk, axis=1)
 
     begun = (jnp.zeros((replicas, components), jnp.float32), path.values)
-    count = (path.used[0] + chunk - 1) // chunk
+    count = (path.merged[0] + chunk - 1) // chunk
     _, drawn = lax.fori_loop(0, count, of_chunk, begun)
     drawn = sigma[:, None, None] * drawn
     if edge == "public-code":
         drawn = _wrong_edge(path, drawn, keys, sigma, rate, actions)
-    put = path.values.at[jnp.arange(replicas)[:, None], path.slots]
-    values = put.set(drawn, mode="promise_in_bounds", unique_indices=True)
+    replica = jnp.arange(replicas)[:, None]
+    values = drawn.at[replica, path.ranks].get(mode="promise_in_bounds")
     return path._replace(values=jnp.where(real[:, None], values, path.values))
 
 
@@ -183,7 +267,7 @@ def _wrong_edge(
 
     Points that are equal are asked for together: all but the first are repeats.
     """
-    size, used = path.ordered.shape[1], path.used[0]
+    size, used = path.points.shape[1], path.merged[0]
     place = jnp.arange(size, dtype=jnp.int32)
 
     def of_one(
