@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 # The process ends as soon as some share of the work is done, and says when that was.
 _BEGIN = """
@@ -48,11 +46,6 @@ RUNS = {
         *_BUDGET,
     ],
     "pgc": ["--env", "CartPole", "--agents", "5000", "--epsilon", "2"],
-    "logged-q": [
-        *("stays.parquet", "--trajectory", "stay", "--state", "hr,map", "--action", "dose"),
-        *("--reward", "r", "--reward-range", "-1,1", "--num-actions", "2"),
-        *("--state-range", "30:200,40:140", "--features", "network:64,64", *_BUDGET),
-    ],
 }
 
 
@@ -75,25 +68,12 @@ def begin(learner: str, folder: Path) -> tuple[float, float]:
         return end - start, cpu
 
 
-def _write_stays(path: Path, stays: int = 2000) -> None:
-    draw, count = np.random.default_rng(0), 3 * stays
-    columns = {
-        "stay": np.repeat(np.arange(stays), 3),
-        "hr": draw.uniform(30, 200, count),
-        "map": draw.uniform(40, 140, count),
-        "dose": draw.integers(2, size=count),
-        "r": draw.uniform(-1, 1, count),
-    }
-    pq.write_table(pa.table(columns), path)
-
-
 def run(rounds: int = 3) -> Iterator[dict[str, Any]]:
     """Medians over `rounds`, each with a cache that was empty before."""
     for learner in RUNS:
         times = np.empty((rounds, 2, 2))  # round, first or again, clock or CPU
         for one in times:
             with tempfile.TemporaryDirectory() as folder:
-                _write_stays(Path(folder) / "stays.parquet")
                 one[:] = [begin(learner, Path(folder)) for _ in range(2)]
         ratios = times[:, 0, 0] / times[:, 1, 0]
         first, again = np.median(times, axis=0).tolist()

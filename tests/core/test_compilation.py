@@ -208,7 +208,8 @@ def test_nothing_private_is_in_a_program_and_what_is_learned_is_the_same(
     write_rows(tmp_path / "rows.parquet", 1)
     first = train(learner, tmp_path, "first", 1, "cache")
     kept = entries(tmp_path / "cache")
-    assert kept
+    # Shapes of a table's programs follow from its rows: nothing of them stays behind.
+    assert bool(kept) == (learner != "logged-q")
     assert train(learner, tmp_path, "again", 1, "cache") == first
     assert train(learner, tmp_path, "without", 1, "off") == first
     write_rows(tmp_path / "rows.parquet", 2)

@@ -8,21 +8,21 @@ differs, so what comes from the disk computes the same bits. In Python nothing i
 somebody calls `allow`: JAX's settings belong to the whole process. Whoever has set
 `JAX_COMPILATION_CACHE_DIR` has chosen, and is left alone.
 
-**Who may read it.** Programs are code that this process runs, and their shapes may follow from how
-many rows a table has. The folder has mode 0700; one of somebody else's, or that others may read or
-write, is not used. It is as private as the tables: never part of a run's folder, and not to be
-published.
+**Who may read it.** Programs are code that this process runs. The folder has mode 0700; one of
+somebody else's, or that others may read or write, is not used.
 
 **What is in it.** Constants of the source and public settings, and no private values:
 
 - A program is kept only within `keep`, and nothing is kept by default. So estimators, which close
   over a table's rows (`evaluation.gtd2`), never write.
+- Shapes are in programs, too, and those of a table's programs follow from how many rows it has. So
+  what learns from a table (`logged-q`) writes nothing.
 - Rewards and tables of an environment are constants of the programs that play it, and a reward
   function may be what is protected. So `keep` is told whether the environment is one of
   `privrl.envs`, whose constants are published with the source.
-- Rows of tables, keys of noise, parameters and all that is drawn are arguments of compiled
-  functions. `tests/core/test_compilation.py` shows it from outside: after one run, runs with
-  other seeds or with other rows of the same shapes compile nothing new.
+- Keys of noise, parameters and all that is drawn are arguments of compiled functions.
+  `tests/core/test_compilation.py` shows it from outside: after one run, runs with other seeds
+  compile nothing new.
 """
 
 import math

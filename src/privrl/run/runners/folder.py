@@ -239,7 +239,7 @@ def _job(
 
 def _run(runner: Runner, job: Job) -> FinishedRun:
     env = getattr(runner, "env", None)
-    with compilation.keep(public=env is None or is_builtin(env)):
+    with compilation.keep(public=env is not None and is_builtin(env)):
         learned, done, planned = runner.play(job)
     if learned is None:
         return FinishedRun(runner, None, done, planned, {})
