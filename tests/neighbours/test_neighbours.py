@@ -175,7 +175,7 @@ def test_a_figure_without_noise_in_the_study_is_seen(
     monkeypatch.setattr(request.Request, "load", told)
     found = findings(COMMANDS["evaluate value,gtd,lstd"], tmp_path, "more rows")
     assert found
-    assert found[0].startswith("stdout: ")
+    assert found[0].startswith("run/study.json: command: ")
 
 
 def test_a_word_on_stderr_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

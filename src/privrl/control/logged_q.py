@@ -126,7 +126,9 @@ class LoggedQ(LoggedQSpec, engine.Learner[LearnedQ]):
             length = int(data.states.shape[1])
             return Box((-math.inf,) * length, (math.inf,) * length, ("",) * length)
         if isinstance(self.features, str):
-            features = self.resolve_features(Discrete(self.num_states or 1))
+            if self.num_states is None:
+                raise InputError("is needed: say how many states there are.", field="num_states")
+            features = self.resolve_features(Discrete(self.num_states))
         else:
             features = self.features
         inside = features.features if isinstance(features, Network) else features

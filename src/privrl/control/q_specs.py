@@ -129,10 +129,13 @@ class FunctionalQSpec(Spec):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.budget is not None and not hasattr(self.budget, "epsilon"):
-            raise InputError(
-                "must be a Budget, such as Budget(0.9, 1e-4), or None.", field="budget"
-            )
+        if self.budget is not None:
+            from privrl.privacy.promise import Budget
+
+            if not isinstance(self.budget, Budget):
+                raise InputError(
+                    "must be a Budget, such as Budget(0.9, 1e-4), or None.", field="budget"
+                )
         if self.release == "none":
             if self.budget is not None:
                 raise InputError("Release 'none' spends nothing: leave the budget out.")
@@ -287,8 +290,8 @@ class LoggedQSpec(Spec):
         check_features("features", self.features)
         if max(map(abs, self.reward_range)) > 1e100:
             raise InputError("must lie between -1e100 and 1e100.", field="reward_range")
-        if self.budget is not None and getattr(self.budget, "delta", 0.0) == 0.0:
-            raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
-            )
+        if self.budget is not None:
+            from privrl.privacy.promise import check_gaussian_budget
+
+            check_gaussian_budget(self.budget)
         checks.count("num_actions", self.num_actions)

@@ -106,7 +106,7 @@ def _normalise_rewards(exactly: Any, self: Any, state: Any, part: Any, first: An
 
 mutant(
     "curve-shown",
-    "control.actor_critic:ActorCritic.learn",
+    "control.engine:Learner.learn",
     "control/test_actor_critic.py::test_variants_hide_outputs_and_change_nothing_else",
     "actor-critic",
     FEW_RUNS,

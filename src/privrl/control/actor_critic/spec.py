@@ -103,10 +103,10 @@ class ActorCriticSpec(Spec):
         if self.variant == "none":
             if self.budget is not None:
                 raise InputError("The variant 'none' spends nothing: leave the budget out.")
-        elif getattr(self.budget, "delta", 0.0) == 0.0:
-            raise InputError(
-                "must be a Budget with a delta above 0, for Gaussian noise.", field="budget"
-            )
+        else:
+            from privrl.privacy.promise import check_gaussian_budget
+
+            check_gaussian_budget(self.budget)
 
     def _check_combinations(self) -> None:
         if self.prospect is None:

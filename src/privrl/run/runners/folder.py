@@ -102,6 +102,8 @@ def _refuse_at_start(
     """Refuse options about a run that do not go together."""
     if runner.is_paper and ledger is not None:
         raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
+    if runner.public and ledger is not None:
+        raise InputError("Nobody pays for what is declared --public: leave --ledger out.")
     if name is not None and ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
     if formats and runner.no_curve_reason is not None:
@@ -262,12 +264,10 @@ def _write_files(runner: Runner, learned: Result, job: Job) -> dict[str, Path]:
     # Tables of millions of states take seconds for each file.
     job.progress("writing the policy", None)
     written |= runner.write(learned, job)
-    job.progress("encoding the result", None)
-    content = learned.to_dict()
     job.progress("writing the result", None)
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
-    files.write_json(written["result"], content)
+    learned.save(written["result"])
     _remove_checkpoints(folder)
     return written
 
