@@ -85,6 +85,8 @@ def _base(rng: Rng, command: str) -> list[str]:
     match command:
         case "check":
             return ["check", f"stays.{form}", *goods.TABLE]
+        case "init":
+            return ["init", f"stays.{form}", "--out", "mine.toml"]
         case "evaluate":
             words = choice(rng, [goods.EVALUATE, goods.EVALUATE, goods.VECTORS])
             pay = choice(rng, [goods.BUDGET, goods.BUDGET, ["--public"]])
@@ -181,7 +183,7 @@ def _odd_options(making: Making, name: str, command: Any) -> Case:
     if rng.random() < 0.3 and "--json" not in words and name != "ledger export":
         # First, lest an option that was left without its value takes it for one.
         words.insert(len(name.split()), "--json")
-    return Case(words, (0, 1, 2) if name in ("audit", "ledger check") else (0, 2), ledger)
+    return Case(words, (0, 1, 2) if name in ("audit", "ledger check", "verify") else (0, 2), ledger)
 
 
 def _with_odd(rng: Rng, words: list[str], parameter: Any, value: str) -> list[str]:

@@ -1,11 +1,14 @@
 """What fuzzing found, each by itself: a case for every sort of traceback, hang and damage."""
 
+import errno
 import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,6 +21,7 @@ from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import LSTD
 from privrl.evaluation.importance import weight_trajectories
 from privrl.evaluation.steps import MOST_ROWS
+from privrl.papers.wang2019.fast import descend
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.run import clinic
@@ -315,3 +319,24 @@ def test_an_audit_shows_progress() -> None:
     assert len(shares) > 6
     assert shares == sorted(shares, key=lambda share: share or 0.0)
     assert shares[-1] == 1.0
+
+
+def test_a_refused_run_is_not_listed_beside_its_table(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    before = sorted(here.iterdir())
+    words = ["train", "logged-q", *TRAIN["logged-q"], "--out", "out"]
+    assert "has no room for a checkpoint" in refused(words, capsys)
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_clamp_beyond_single_precision_clamps_nothing() -> None:
+    learner = SimpleNamespace(clamp=1e308, optimiser="sgd")
+    zeros = jnp.zeros((1, 2), jnp.float32)
+    gradient = jnp.array([[3.0, -1e38]], jnp.float32)
+    after, _ = descend(learner, zeros, zeros, gradient, jnp.float32(1.0))
+    np.testing.assert_array_equal(after, -gradient)

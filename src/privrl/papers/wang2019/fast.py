@@ -143,7 +143,9 @@ def descend(
 ) -> tuple[jax.Array, jax.Array]:
     """Weights, and running means of squared gradients, after a step against this gradient."""
     if learner.clamp is not None:
-        gradient = jnp.clip(gradient, -learner.clamp, learner.clamp)
+        # Single precision has no larger numbers.
+        limit = min(learner.clamp, float(jnp.finfo(gradient.dtype).max))
+        gradient = jnp.clip(gradient, -limit, limit)
     if learner.optimiser == "rmsprop":
         decay, tiny = RMSPROP
         squares = decay * squares + (1.0 - decay) * gradient**2

@@ -156,6 +156,10 @@ class LoggedQRunner(LoggedQTask, Runner):
         data = asked.load_whole(None)
         if job.stop():
             raise KeyboardInterrupt
+        found = play_agent(agent, data, job, False)
+        if found.learned is None:
+            return found
+        # Before anybody sees the policy, and not for a run that was refused.
         if not marks.mark(asked.paths, job.id):
             warnings.warn(
                 "The run could not be listed beside the table, so that judging its policy on "
@@ -163,9 +167,6 @@ class LoggedQRunner(LoggedQTask, Runner):
                 UserWarning,
                 stacklevel=1,
             )
-        found = play_agent(agent, data, job, False)
-        if found.learned is None:
-            return found
         policy = found.learned.policy.with_origin(job.id, self.learner)
         return found._replace(learned=replace(found.learned, policy=policy))
 
