@@ -25,12 +25,13 @@ from gymnasium import spaces
 from privrl import cli
 from privrl.control import FunctionalQ, LoggedQ, noised_q
 from privrl.control.actor_critic import ActorCritic
+from privrl.control.actor_critic.learner import ActorCriticTraining
 from privrl.control.engine import CHECKPOINT
 from privrl.core import files
 from privrl.data import Tabular, Trajectories
 from privrl.envs.tabular import TabularMDP
 from privrl.privacy import Budget, Certificate, InputError, Ledger, NoiseOrigin, Relation, Unit
-from privrl.privacy.resuming import KEY_FILE
+from privrl.privacy.resuming import KEY_FILE, NoiseKey
 from privrl.privacy.session import PrivacySession
 from privrl.run import training
 
@@ -352,9 +353,11 @@ class Ward(gymnasium.Env[int, int]):
 
     observation_space: Any = spaces.Discrete(2)
     action_space: Any = spaces.Discrete(2)
+    played = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
+        self.played += 1
         return 0, {}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
@@ -424,7 +427,7 @@ def test_among_people_without_a_ledger_the_certificate_says_so(
 WARD = ActorCritic(budget=Budget(5.0, 1e-6), batch=4, max_steps=1)
 
 
-@pytest.mark.parametrize("at", [8, 16, 20])
+@pytest.mark.parametrize("at", [8, 16])
 def test_a_run_whose_copy_goes_on_gives_nothing_away(at: int, tmp_path: Path) -> None:
     """The copy is made, and gone on with to its end, while the first still plays."""
     book, run = tmp_path / "ledger", tmp_path / "run"
@@ -445,8 +448,93 @@ def test_a_run_whose_copy_goes_on_gives_nothing_away(at: int, tmp_path: Path) ->
         WARD.resume(Ward(), run, ledger=ledger)
 
 
-def test_the_end_of_a_superseded_run_is_not_given_away_later(tmp_path: Path) -> None:
-    """With `keep` its state is on disk when it is refused."""
+def test_a_copy_of_the_last_state_comes_to_what_the_run_itself_comes_to(tmp_path: Path) -> None:
+    """Nobody plays again: the same noise over the same sums, whoever is first to end the run."""
+    book, run = tmp_path / "ledger", tmp_path / "run"
+    ledger_at(book, Unit.TRAJECTORY)
+    found: list[Any] = []
+    nobody = Ward()
+
+    def copy(done: int, people: int) -> None:
+        if done == people:
+            copies(run, 2)
+            with Ledger.open(book) as second:
+                found.append(WARD.resume(nobody, tmp_path / "run-0", ledger=second))
+
+    given: dict[str, Any] = {"folder": run, "progress": copy, "preflight": False}
+    with Ledger.open(book) as ledger:
+        session = PrivacySession(ledger=ledger, run="one")
+        found.append(WARD.learn(Ward(), people=20, session=session, **given))
+        found.append(WARD.resume(nobody, tmp_path / "run-1", ledger=ledger))
+        assert nobody.played == 0
+        assert all(one.to_dict() == found[0].to_dict() for one in found)
+        found[0].certificate.verify(strict=True)
+        ends = [entry for entry in ledger.entries() if entry.note.startswith("ended ")]
+        assert len(ends) == 1
+        # It is noise, and of this run alone.
+        again = WARD.learn(Ward(), people=20, preflight=False)
+        assert again.to_dict()["actor"] != found[0].to_dict()["actor"]
+    assert payments(book) == 1
+
+
+class Unplugged:
+    """A logger that fails once."""
+
+    def __init__(self, at: str) -> None:
+        self.at, self.rows = at, list[Any]()
+
+    def write(self, rows: Any) -> None:
+        self._fail("write")
+        self.rows = list(rows)
+
+    def close(self) -> None:
+        self._fail("close")
+
+    def _fail(self, name: str) -> None:
+        if self.at == name:
+            self.at = ""
+            raise ConnectionError
+
+
+@pytest.mark.parametrize("at", ["write", "close", "result", "end"])
+def test_what_fails_after_the_last_of_the_people_loses_nothing(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is marked as ended by then, so that nobody can play again."""
+    book, run, log = tmp_path / "ledger", tmp_path / "run", Unplugged(at)
+    ledger_at(book, Unit.TRAJECTORY)
+    agent = replace(WARD, return_range=(0.0, 1.0), curve="paid")
+    kinds: dict[str, Any] = {"result": ActorCriticTraining, "end": Ledger}
+    if at in kinds:
+        real = getattr(kinds[at], at)
+
+        def fails_once(*args: Any) -> Any:
+            monkeypatch.setattr(kinds[at], at, real)
+            if at == "end":
+                real(*args)
+            raise ConnectionError
+
+        monkeypatch.setattr(kinds[at], at, fails_once)
+    with Ledger.open(book) as ledger:
+        session = PrivacySession(ledger=ledger, run="one")
+        given: dict[str, Any] = {"session": session, "folder": run, "preflight": False}
+        with pytest.raises(ConnectionError):
+            agent.learn(Ward(), people=20, loggers=[log], **given)
+        assert ledger.generation(NoiseKey.read(run).token) == (0, True)
+        nobody = Ward()
+        found = agent.resume(nobody, run, ledger=ledger, loggers=[log])
+    assert nobody.played == 0
+    found.certificate.verify(strict=True)
+    assert found.curve is not None
+    assert [row["return"] for row in log.rows] == found.curve.tolist()
+    assert len(log.rows) == 5
+    assert payments(book) == 1
+    assert not any(run.iterdir())
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_end_of_a_superseded_run_is_not_given_away_later(keep: bool, tmp_path: Path) -> None:
+    """Its last state is on disk when it is refused."""
     book, run = tmp_path / "ledger", tmp_path / "run"
     ledger_at(book, Unit.TRAJECTORY)
     found: list[Any] = []
@@ -465,7 +553,7 @@ def test_the_end_of_a_superseded_run_is_not_given_away_later(tmp_path: Path) -> 
                 Ward(),
                 people=20,
                 session=PrivacySession(ledger=ledger, run="one"),
-                keep=True,
+                keep=keep,
                 **given,
             )
         with pytest.raises(InputError, match="what this copy found is not released"):

@@ -27,8 +27,11 @@ paid for before its noise is drawn, is paid for once, and is not lost. Argument:
    payment must be there (`adopt_payment`); without one it is made unless the ledger has it.
 5. Where people may play again, a process claims the next generation before anybody does, and draws
    the noise still to come from a fresh key; before each step it checks that no copy has taken over;
-   and it marks the run as ended before it gives anything away, be it a result or that the
-   parameters diverged. Of all copies one passes.
+   it saves the last state; and it marks the run as ended before it gives anything away, be it a
+   result or that the parameters diverged. Of all generations one passes. What fails after the mark
+   (`result`, a logger) loses nothing: who resumes finds the last state of the generation that
+   ended, plays with nobody, and computes the same result, which `result` makes of the state.
+   Elsewhere the last steps are computed again from the state before them, with the same noise.
 
 **What is told.** Steps, and how many there are, are public. Returns are passed to callbacks and
 loggers while a run is under way only if the session says that they are public; figures that were
@@ -143,7 +146,7 @@ class Training(ABC):
 
     @abstractmethod
     def result(self, state: Any, seen: Seen, run: "Run") -> Any:
-        """What was learned, with its promise."""
+        """What was learned, with its promise; of the same state the same, noise included."""
 
     def adopt(self, state: Any, run: "Run") -> None:  # noqa: B027 (most call `init` again)
         """Take over the payment of a state that `init` was not called for."""
@@ -414,7 +417,7 @@ def _go_on(run: Run, loggers: Sequence[Logger], preflight_env: Any) -> Loop:
     loop = _make_loop(run, loggers)
     if loop.load(lambda: training.init(run)):
         training.adopt(loop.state, run)
-    if loop.done < training.planned:
+    if not _is_over(training, loop):
         claim()
         if kept.live and run.seed is None:
             loop.state = training.refresh(loop.state, opened.source)
@@ -431,11 +434,12 @@ def _train(run: Run, loop: Loop, keep: bool) -> Any:
     if training.segment is None and watched:
         size = even_segment(size, default_segment(size), training.batch)
     try:
-        while loop.done < planned and not _is_enough(training, loop.state):
+        while not _is_over(training, loop):
             if kept is not None:
                 kept.check_not_superseded(ledger)
             seen = loop.advance(min(size, planned - loop.done))
-            if keep or loop.done < planned:
+            # Among people the last state too: once the run is marked as ended, nobody plays again.
+            if keep or loop.done < planned or training.live:
                 loop.save()
             run.report(loop.done, planned, _metrics(seen) if run.public else None)
         if kept is not None:
@@ -455,9 +459,10 @@ def _train(run: Run, loop: Loop, keep: bool) -> Any:
     return learned
 
 
-def _is_enough(training: Training, state: Any) -> bool:
+def _is_over(training: Training, loop: Loop) -> bool:
+    """Whether nobody plays any more."""
     with jax.enable_x64(True):
-        return training.is_enough(state)
+        return loop.done >= training.planned or training.is_enough(loop.state)
 
 
 def _metrics(seen: Seen) -> dict[str, float]:

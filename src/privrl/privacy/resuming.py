@@ -29,18 +29,19 @@ as ended in its own generation. Both are transactions of the ledger. *Claim*: of
 copies of its folder one result is given away, and it is distributed as if the run had never been
 interrupted, by people who did what they did in the episodes that count. *Proof*: `Ledger.claim`
 lets one process have each generation, and none once the run has ended; `Ledger.end` lets only the
-last generation end it. So one process, of some last generation G, passes the end, and only it gives
-anything away; who has the end of that generation on disk gives the same once more. What it gives
-away are the noised sums of its checkpoint and its own: each person is in one of them, each has
-noise of a key that covers nothing else that is given away, and each was computed from those before
-it. That is one run in the sense of the learner's theorem. Sums of processes that died or were
-refused are given to nobody; the actions that were drawn by them were seen by the person alone who
-acted (which the learners' certificates list). What no code can see is why a run was interrupted,
-and whether there is a ledger at all: certificates list both. A process that is killed between its
-claim and writing it down is known by the claim's random mark, which it had written before: its
-folder may claim once more. That is a generation of its own, so the proof holds as it stands; of
-copies of that folder the first that claims is let, since it puts a mark of its own behind the one
-that the others have.
+last generation end it. So of all generations one, G, passes the end, and nothing is given away but
+what its process came to. That process saves its last state before it asks for the end; whoever has
+this state and G on disk can end the run once more, and neither plays nor draws, so it gives the
+same, which is post-processing. What is given away are the noised sums of G's checkpoint and its
+own: each person is in one of them, each has noise of a key that covers nothing else that is given
+away, and each was computed from those before it. That is one run in the sense of the learner's
+theorem. Sums of processes that died or were refused are given to nobody; the actions that were
+drawn by them were seen by the person alone who acted (which the learners' certificates list). What
+no code can see is why a run was interrupted, and whether there is a ledger at all: certificates
+list both. A process that is killed between its claim and writing it down is known by the claim's
+random mark, which it had written before: its folder may claim once more. That is a generation of
+its own, so the proof holds as it stands; of copies of that folder the first that claims is let,
+since it puts a mark of its own behind the one that the others have.
 
 Two at once in the same folder are refused by a lock (`files.lock_folder`), which `begin_run` and
 `resume_run` hold for the whole run.
