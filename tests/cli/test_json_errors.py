@@ -33,6 +33,7 @@ REFUSED: dict[str, tuple[list[str], str, str | None, str]] = {
     "train": (["train", "nothing"], "InputError", None, "There is no learner"),
     "train pgc": (["train", "pgc", "--env", "Nowhere"], "InputError", None, "Nowhere"),
     "sweep": (["sweep"], "InputError", None, "Say what is to learn"),
+    "reproduce": (["reproduce", "none2020"], "InputError", None, "There is no target"),
     "demo": (["demo", "--people", "0"], "InputError", "people", "--people must"),
 }
 

@@ -146,7 +146,9 @@ def _top(
 
 
 # A module for each command, in which a function has its name.
-_COMMANDS = "budget verify keygen sign audit limits init check evaluate report risk sweep demo"
+_COMMANDS = (
+    "budget verify keygen sign audit limits init check evaluate report risk sweep reproduce demo"
+)
 for _name in _COMMANDS.split():
     _module = import_module(f"privrl.cli.{_name}")
     app.command(_name, cls=Command)(

@@ -12,7 +12,16 @@ two yield certificates.
     PRIVRL_XIE2019=control python -m benchmarks xie2019
 """
 
-from privrl.papers.xie2019.gpope import GPOPE, lemma1_sigma
-from privrl.papers.xie2019.output_perturbation import DPLSL, DPLSW
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from privrl.papers.xie2019.gpope import GPOPE, lemma1_sigma
+    from privrl.papers.xie2019.output_perturbation import DPLSL, DPLSW
 
 __all__ = ["DPLSL", "DPLSW", "GPOPE", "lemma1_sigma"]
+
+__getattr__ = lazy(
+    __name__, {"gpope": ("GPOPE", "lemma1_sigma"), "output_perturbation": ("DPLSL", "DPLSW")}
+)

@@ -1,0 +1,123 @@
+"""Every registered target: its verdict flips, and its full plan has seeds enough."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from privrl.papers.reproduce import Target, judge
+from privrl.papers.reproduce.catalogue import load
+from privrl.papers.reproduce.estimate import Estimate, on_scale, printed_estimates
+from privrl.papers.reproduce.running import findings_of
+from tests.papers.reproduce.toy import make_target
+
+NAMES = {
+    *(f"seo2020.{one}" for one in ("table2", "table3", "table4")),
+    *(f"seo2020.figure{k}" for k in (2, 3, 4, 5)),
+    *(f"xie2019.figure{k}" for k in (1, 2, 3, 4, 5, 6)),
+    "xie2019.table1",
+    *("rajabi2022.table1", "rajabi2022.figure2"),
+    *(f"ono2020.{one}" for one in ("figure2", "figure3", "table1", "table2", "table3")),
+    *("wang2019.figure1", "wang2019.figure2"),
+}
+"""The tables and figures of the five papers that have numbers or curves in them."""
+
+PAPERS_TO_COME = {"seo2020", "xie2019", "rajabi2022", "wang2019", "ono2020"}
+"""Take a paper out when its targets are there."""
+
+TARGETS = [make_target(), *load().values()]
+each_target = pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
+
+
+def test_the_list_is_complete() -> None:
+    assert len(NAMES) == 23
+    missing = NAMES - set(load())
+    assert set(load()) <= NAMES
+    assert {name.partition(".")[0] for name in missing} <= PAPERS_TO_COME
+    there = {name.partition(".")[0] for name in load()}
+    assert not there & PAPERS_TO_COME, "these are there: take them out of PAPERS_TO_COME"
+
+
+def contradicting(target: Target) -> list[str]:
+    return [one.name for one in target.differences if one.contradicts]
+
+
+@each_target
+def test_printed_numbers_give_reproduced(target: Target) -> None:
+    readings = len(target.experiment.readings)
+    verdict = judge(target, printed_estimates(target), readings=readings)
+    # Where no number is printed there is none to agree with, and the direction is all there is. And
+    # where its own sampling error hides every difference, the paper itself cannot be judged.
+    hidden = all(one.outcome in ("not shown", "contradicted") for one in verdict.differences)
+    best = "direction only" if not target.compared else "reproduced"
+    assert verdict.word == ("not comparable" if hidden else best), verdict.reason
+    contradicted = [one.name for one in verdict.differences if one.outcome == "contradicted"]
+    assert contradicted == contradicting(target)
+
+
+@each_target
+def test_full_plans_have_seeds_enough(target: Target) -> None:
+    """To see each printed difference at 2 standard errors with probability 0.9, or more."""
+    readings = len(target.experiment.readings)
+    verdict = judge(target, printed_estimates(target), readings=readings)
+    for one in verdict.differences:
+        if one.counts:
+            assert one.needed is not None, one.name
+            assert one.needed <= one.seeds == len(target.experiment.full.seeds), one.name
+
+
+@each_target
+def test_noise_is_not_reproduced(target: Target) -> None:
+    """Estimates in whose law no difference holds: all contrasts are 0, or beyond their margin.
+
+    They are the nearest such to the printed numbers. Each of 40 draws is called reproduced, or the
+    direction, with a probability below 0.023 each; more than 4 have one of 1e-3.
+    """
+    fed = printed_estimates(target)
+    names = [name for one in target.differences for name in one.weights]
+    names = [name for name in dict.fromkeys(names) if name in fed]
+    shown = [one for one in target.differences if set(one.weights) <= set(names)]
+    weights = np.array([[one.weights.get(name, 0.0) for name in names] for one in shown])
+    values = np.array([on_scale(target.by_name[name], fed[name].value) for name in names])
+    wanted = np.array([3.0 * (one.least or 0.0) * (one.expected == "same") for one in shown])
+    null = values - np.linalg.pinv(weights) @ (weights @ values - wanted)
+    draw = np.random.default_rng(0)
+    words = []
+    for _ in range(40):
+        found = dict(fed)
+        for name, centre in zip(names, null, strict=True):
+            one, drawn = fed[name], draw.normal(centre, fed[name].error)
+            is_log = target.by_name[name].scale == "log"
+            found[name] = Estimate(10.0**drawn if is_log else drawn, one.error, one.seeds)
+        words.append(judge(target, found, readings=len(target.experiment.readings)).word)
+    assert sum(word in ("reproduced", "direction only") for word in words) <= 4
+    assert words.count("reproduced") <= 1
+
+
+@each_target
+def test_every_number_says_where_it_is_printed(target: Target) -> None:
+    for quantity in target.compared:
+        assert quantity.printed is not None
+        assert quantity.printed.place
+        assert quantity.tolerance >= 0.0
+    assert all(one.text and one.place for one in target.statements)
+    assert target.experiment.name.startswith(f"{target.paper}.")
+    module, _, function = target.experiment.run.partition(":")
+    assert callable(getattr(import_module(module), function))
+
+
+@pytest.mark.parametrize("target", load().values(), ids=lambda one: one.name)
+def test_committed_results_are_readable(target: Target) -> None:
+    (finding,) = findings_of([target])
+    assert finding.verdict.target == target.name
+
+
+def test_targets_are_listed_without_numpy() -> None:
+    code = (
+        "import sys; from privrl.papers.reproduce.catalogue import load; load(); "
+        "print([name for name in ('numpy', 'jax', 'scipy', 'pyarrow') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
