@@ -27,10 +27,12 @@ from privrl.run.logs import CsvLog
 BUDGET = Budget(5.0, 1e-6)
 
 
-def mdp() -> TabularMDP:
+def mdp(step_limit: int = 5) -> TabularMDP:
     moves = np.array([[[0.9, 0.1], [0.1, 0.9]], [[0.9, 0.1], [0.1, 0.9]]])
     rewards = np.array([[0.0, 1.0], [0.0, 1.0]])
-    return TabularMDP.from_dense(moves, rewards, start=[0.5, 0.5], step_limit=5, name="Two")
+    return TabularMDP.from_dense(
+        moves, rewards, start=[0.5, 0.5], step_limit=step_limit, name="Two"
+    )
 
 
 TWO = mdp()
@@ -235,8 +237,10 @@ def test_another_learner_or_environment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="belongs to another agent"):
         privrl.resume(TWO, tmp_path, spec=ACTOR_CRITIC)
     changed = seo2020.ActorCritic(lambda_=0.0, gamma=0.5)
-    with pytest.raises(InputError, match="not the environment or behaviour"):
+    with pytest.raises(InputError, match="not the settings that the run was begun with"):
         privrl.resume(TWO, tmp_path, spec=changed)
+    with pytest.raises(InputError, match="not the environment or behaviour"):
+        privrl.resume(mdp(6), tmp_path)
     privrl.resume(TWO, tmp_path)
 
 

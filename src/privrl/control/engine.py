@@ -127,7 +127,10 @@ class Training(ABC):
 
     @abstractmethod
     def runs_on(self, *, restored: bool) -> dict[str, Any]:
-        """What digests are taken of, by name; with `restored`, what a checkpoint still needs."""
+        """What digests are taken of, by name; with `restored`, what a checkpoint still needs.
+
+        That of the spec, "agent", is taken whether it is named here or not.
+        """
 
     def check_resumable(self) -> None:  # noqa: B027 (most can be)
         """Refuse what nobody could know again."""
@@ -278,7 +281,7 @@ def learn(
     }
     with begin_run(folder, CHECKPOINT), _watching(on_step, progress) as watch:
         if folder is not None:
-            on = training.runs_on(restored=False)
+            on = _runs_on(training, restored=False)
             opened.attach_key(NoiseKey.begin(folder, about, live=training.live, runs_on=on))
         run = Run(training, opened, about, watch)
         with forget_unless_paid(opened):
@@ -332,7 +335,7 @@ def resume(
                 "version of privrl: go on with what it was begun with."
             )
         training.check_resumable()
-        kept.check(training.runs_on(restored=restored))
+        kept.check(_runs_on(training, restored=restored))
         if ledger is not None and about["run"] is None:
             raise InputError("This run was begun without a ledger: leave it out.")
         if ledger is None and about["run"] is not None:
@@ -370,6 +373,10 @@ def refuse_public_ledger(session: PrivacySession) -> None:
 
 
 # --- steps ---------------------------------------------------------------------------------------
+
+
+def _runs_on(training: Training, *, restored: bool) -> dict[str, Any]:
+    return {"agent": training.spec, **training.runs_on(restored=restored)}
 
 
 def _make_loop(run: Run, loggers: Sequence[Logger]) -> Loop:

@@ -166,7 +166,7 @@ class LoggedQTraining(engine.Training):
         return self.spec.settings_dict
 
     def runs_on(self, *, restored: bool) -> dict[str, Any]:
-        return {"agent": self.spec, "data": self.env}
+        return {"data": self.env}
 
     def open(self, session: PrivacySession) -> OpenSession:
         if session.public:

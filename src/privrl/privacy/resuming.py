@@ -183,12 +183,16 @@ class NoiseKey:
     # --- what it runs on --------------------------------------------------------------------------
 
     def check(self, runs_on: Mapping[str, Any]) -> None:
-        """Refuse what is not what the run was begun on."""
+        """Refuse what is not what the run was begun on.
+
+        Where people play again the noise is fresh, so that only the settings are to be the same.
+        """
+        listed = {"machine": machine_fingerprint(), "about": self._settings_json(), **runs_on}
+        if self.about["seed"] is not None:
+            del listed["machine"]  # What a seed gives away is no secret, on whatever machine.
         if self.live:
-            return
-        # What a seed gives away is no secret, on whatever machine.
-        own = {"machine": machine_fingerprint()} if self.about["seed"] is None else {}
-        for name, value in {**own, "about": self._settings_json(), **runs_on}.items():
+            listed = {name: listed[name] for name in ("about", "agent") if name in listed}
+        for name, value in listed.items():
             if not hmac.compare_digest(self.digests.get(name, ""), self._digest(value)):
                 raise InputError(_MISMATCH_MESSAGES[name if name in _MISMATCH_MESSAGES else ""])
 

@@ -149,7 +149,9 @@ class ActorCriticTraining(engine.Training):
         return self.program.settings_dict | {"heads": heads, "critic": critic}
 
     def runs_on(self, *, restored: bool) -> dict[str, Any]:
-        return {"env": None if self.live else simulator_identity(self.env)}
+        # Features without a JSON form have no more than their shape in the settings.
+        env = None if self.live else simulator_identity(self.env)
+        return {"agent": (self.spec, self.start.features), "env": env}
 
     def open(self, session: PrivacySession) -> OpenSession:
         engine.refuse_public_ledger(session)
