@@ -3,7 +3,9 @@
 - Programs that are compiled are kept in .pytest_cache/compiled (`jax_compilation_cache_dir`). Both
   workers and all processes that tests start share them, and so do later runs. JAX's key is the
   whole program, so a test of a changed program compiles it. PRIVRL_TEST_CACHE names another folder.
-- Hypothesis tries as many examples as a test says, and a quarter if PRIVRL_EXAMPLES=quick.
+- Hypothesis tries as many examples as a test says, and a quarter if PRIVRL_EXAMPLES=quick. Then XLA
+  also compiles in a cheaper way, which takes a quarter of the time. Slow tests compile what users
+  run.
 - PRIVRL_MUTANT names one mutant of the shipped code for a whole session (`mutation.py`).
 """
 
@@ -29,6 +31,12 @@ _COMPILED.mkdir(parents=True, exist_ok=True)
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED.resolve()))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+if os.environ.get("PRIVRL_EXAMPLES") == "quick":
+    # The older emitters, and a program in one piece: the pieces are for cores that nobody has here.
+    os.environ.setdefault(
+        "XLA_FLAGS",
+        "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    )
 
 _MUTATED = ExitStack()
 

@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "walkthrough.ipynb"
 
 
@@ -52,6 +54,7 @@ def _plain(cell: dict[str, Any]) -> str:
     return re.sub(r"/tmp/\w+|\d{4}-\d\d-\d\d[T ]?[\d:.+]*", "", text)
 
 
+@pytest.mark.slow
 def test_every_cell_runs_and_shows_what_it_showed() -> None:
     code = [one for one in json.loads(NOTEBOOK.read_text("utf-8"))["cells"] if "outputs" in one]
     assert len(code) > 8

@@ -184,6 +184,7 @@ def _response(epsilon: float, runs: int = 2000) -> Target:
     return Target("response", draw, (RandomizedResponse(epsilon),), LOCAL, delta=0.0, runs=runs)
 
 
+@pytest.mark.slow
 def test_bounds_err_no_more_often_than_they_say() -> None:
     # Randomised response is exactly as bad as it promises, so a bound above the promise is an
     # error, and at confidence 0.8 at most a fifth of the audits may make one.
@@ -230,6 +231,7 @@ def _shifted(factor: float, promise: "Budget | tuple[Gaussian]", runs: int) -> T
     return Target.from_mechanism(mechanism, (0.0, 1.0), promise, relation=add_remove, runs=runs)
 
 
+@pytest.mark.slow
 def test_what_keeps_its_promise_is_refuted_no_more_often_than_said() -> None:
     # Exactly as bad as promised, at a false-alarm rate of 2 %: of 100 audits at most 11, but once
     # in a million times.

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,17 @@ from privrl.privacy import Budget, Certificate, Claim, InputError, Ledger
 from privrl.run.runners import Runner, train_in
 from tests.cli.problems import PROBLEMS, SEED, TABLE, Problem, write_stays
 
-# One run of it takes five seconds.
-LEARNERS = [
-    pytest.param(name, marks=[pytest.mark.slow] if name == "rajabi2022-prospect" else [])
-    for name in PROBLEMS
-]
+
+def _params(names: Iterable[str]) -> list[Any]:
+    """Printed algorithms are for the slow suite: some take five seconds."""
+    marks = {name: [pytest.mark.slow] if "20" in name else [] for name in names}
+    return [pytest.param(name, marks=marks[name]) for name in marks]
+
+
+LEARNERS = _params(PROBLEMS)
 PAYING = [name for name, problem in PROBLEMS.items() if problem.unit is not None]
-STOPPING = [name for name, problem in PROBLEMS.items() if problem.stops]
-TAKING_FILES = [name for name, problem in PROBLEMS.items() if problem.config]
+STOPPING = _params(name for name, problem in PROBLEMS.items() if problem.stops)
+TAKING_FILES = _params(name for name, problem in PROBLEMS.items() if problem.config)
 CLAIMING = [name for name, problem in PROBLEMS.items() if "claim.json" in problem.files]
 
 
@@ -83,7 +86,7 @@ def finish(_runs: dict[tuple[str, bool], Finished]) -> Callable[[str, bool], Fin
     return once
 
 
-@pytest.mark.parametrize("learner", PROBLEMS)
+@pytest.mark.parametrize("learner", LEARNERS)
 def test_a_run_fills_its_folder(
     learner: str, finish: Callable[[str, bool], Finished], capsys: pytest.CaptureFixture[str]
 ) -> None:

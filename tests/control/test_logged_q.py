@@ -109,6 +109,7 @@ def test_data_in_exact_proportion_gives_the_optimal_values(features: Any) -> Non
     assert "Not private" in str(learned.promise)
 
 
+@pytest.mark.slow
 def test_it_learns_from_people_who_acted_at_random() -> None:
     env, blind = Interval(), Softmax(Polynomial(1, (0.0,), (1.0,)), np.zeros((2, 2)))
     data = collect(env, blind, 2000, 0)

@@ -231,6 +231,7 @@ def test_seeds_and_settings_vectorise() -> None:
 # --- tasks ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_mountain_car_reaches_the_top() -> None:
     env = MountainCar()
     keys = jax.vmap(jax.random.key)(jnp.arange(100, 105))

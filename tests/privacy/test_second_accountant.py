@@ -617,7 +617,13 @@ def test_parts_of_very_different_sizes() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "std", "times"),
-    [(1e-3, 1.0, 1000), (0.01, 0.6, 30), (0.01, 2.0, 300), (0.3, 2.0, 2), (1e-3, 1.0, 10_000)],
+    [
+        (1e-3, 1.0, 1000),
+        (0.3, 2.0, 2),
+        pytest.param(0.01, 0.6, 30, marks=pytest.mark.slow),
+        pytest.param(0.01, 2.0, 300, marks=pytest.mark.slow),
+        pytest.param(1e-3, 1.0, 10_000, marks=pytest.mark.slow),
+    ],
 )
 def test_against_prv_accountant(rate: float, std: float, times: int) -> None:
     from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant

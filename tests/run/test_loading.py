@@ -69,16 +69,17 @@ def test_a_ledger(tmp_path: Path) -> None:
         assert opened.to_dict() == head
 
 
-def test_everything_that_learns(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "learner", ["functional-q", pytest.param("seo2020-actor-critic", marks=pytest.mark.slow), "pgc"]
+)
+def test_everything_that_learns(learner: str, tmp_path: Path) -> None:
     """By the command line, with the result of each in its folder."""
     from privrl import cli
     from tests.fuzz.stock import TRAIN
 
-    for learner in ("functional-q", "seo2020-actor-critic", "pgc"):
-        out = tmp_path / learner
-        assert cli.run(["train", learner, *TRAIN[learner], "--out", str(out)]) == 0
-        learned = privrl.load(out)
-        assert learned.to_dict() == json.loads((out / "result.json").read_text())
+    assert cli.run(["train", learner, *TRAIN[learner], "--out", str(tmp_path / "run")]) == 0
+    learned = privrl.load(tmp_path / "run")
+    assert learned.to_dict() == json.loads((tmp_path / "run" / "result.json").read_text())
 
 
 def test_readers_are_there() -> None:
