@@ -1,9 +1,7 @@
 """`privrl audit`: attacks on what is promised."""
 
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -105,6 +103,9 @@ def _run_audits(
     names: list[str], jobs: int, given: dict[str, Any]
 ) -> "Iterator[Audit | CanaryAudit | str]":
     """What attacks on these targets find, in their order, or why there can be none."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     from privrl.core import checks
 
     if checks.count("jobs", jobs) == 1 or len(names) == 1:

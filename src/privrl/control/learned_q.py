@@ -18,7 +18,6 @@ from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy
-from privrl.data.collection import collect
 from privrl.data.policy_json import policy_from_dict
 from privrl.envs.base import Environment
 from privrl.envs.host import HostEnvironment
@@ -162,6 +161,8 @@ def mean_return(
     seed: int,
 ) -> float:
     """The mean return of fresh episodes, which is about the reward function."""
+    from privrl.data.collection import collect
+
     count, inside = _SCORE_EPISODES[0], cast(Any, env)
     if isinstance(env, HostEnvironment):
         count, inside = _SCORE_EPISODES[1], env.env

@@ -6,25 +6,59 @@
 Trajectories(2 trajectories, 3 steps)
 """
 
-from privrl.data.behavior import PrivateEstimate
-from privrl.data.collection import collect
-from privrl.data.columns import Columns, Facts, NullRule
-from privrl.data.composed import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
-from privrl.data.features import (
-    Features,
-    Fourier,
-    FunctionFeatures,
-    OneHot,
-    Polynomial,
-    Radial,
-    RandomFourier,
-    features_from_dict,
-)
-from privrl.data.policies import EpsilonGreedy, FunctionPolicy, Network, Policy, Softmax, Tabular
-from privrl.data.policy_json import load_policy, policy_from_dict, policy_from_json
-from privrl.data.stream import Totals, TrajectoryStream, stream_parquet
-from privrl.data.trajectories import Behavior, Note, Trajectories
-from privrl.data.views import Padded, Trajectory, Transitions
+from typing import TYPE_CHECKING
+
+from privrl.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from privrl.data.behavior import PrivateEstimate
+    from privrl.data.collection import collect
+    from privrl.data.columns import Columns, Facts, NullRule
+    from privrl.data.composed import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
+    from privrl.data.features import (
+        Features,
+        Fourier,
+        FunctionFeatures,
+        OneHot,
+        Polynomial,
+        Radial,
+        RandomFourier,
+        features_from_dict,
+    )
+    from privrl.data.policies import (
+        EpsilonGreedy,
+        FunctionPolicy,
+        Network,
+        Policy,
+        Softmax,
+        Tabular,
+    )
+    from privrl.data.policy_json import load_policy, policy_from_dict, policy_from_json
+    from privrl.data.stream import Totals, TrajectoryStream, stream_parquet
+    from privrl.data.trajectories import Behavior, Note, Trajectories
+    from privrl.data.views import Padded, Trajectory, Transitions
+
+_HOMES = {
+    "behavior": ("PrivateEstimate",),
+    "collection": ("collect",),
+    "columns": ("Columns", "Facts", "NullRule"),
+    "composed": ("Cells", "ConcatFeatures", "CosineProducts", "NetworkOutputs"),
+    "features": (
+        "Features",
+        "Fourier",
+        "FunctionFeatures",
+        "OneHot",
+        "Polynomial",
+        "Radial",
+        "RandomFourier",
+        "features_from_dict",
+    ),
+    "policies": ("EpsilonGreedy", "FunctionPolicy", "Network", "Policy", "Softmax", "Tabular"),
+    "policy_json": ("load_policy", "policy_from_dict", "policy_from_json"),
+    "stream": ("Totals", "TrajectoryStream", "stream_parquet"),
+    "trajectories": ("Behavior", "Note", "Trajectories"),
+    "views": ("Padded", "Trajectory", "Transitions"),
+}
 
 __all__ = [
     "Behavior",
@@ -63,3 +97,6 @@ __all__ = [
     "policy_from_json",
     "stream_parquet",
 ]
+
+
+__getattr__ = lazy(__name__, _HOMES)

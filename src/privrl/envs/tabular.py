@@ -21,10 +21,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # which loads its parts when they are first used
 from numpy.typing import ArrayLike
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
-from scipy.sparse.linalg import spsolve
 
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -302,11 +300,13 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         values = np.zeros(self.num_states)
         if np.any(solved):
             inside = kernel[solved][:, solved]
-            system = sparse.identity(inside.shape[0], format="csc") - discount * inside.tocsc()
+            system = (
+                scipy.sparse.identity(inside.shape[0], format="csc") - discount * inside.tocsc()
+            )
             if inside.shape[0] <= 1000:
                 values[solved] = np.linalg.solve(np.asarray(system.todense()), rewards[solved])
             else:
-                values[solved] = spsolve(system, rewards[solved])
+                values[solved] = scipy.sparse.linalg.spsolve(system, rewards[solved])
         return values, exist
 
     def _paying_states(self, policy: Floats) -> Flags:
@@ -333,7 +333,7 @@ class TabularMDP(Environment[jax.Array, TableParams]):
         rows = np.broadcast_to(np.arange(self.num_states)[:, None, None], weights.shape)
         size = (self.num_states, self.num_states)
         entries = (weights.ravel(), (rows.ravel(), tables.successors.ravel()))
-        kernel = sparse.coo_matrix(entries, shape=size).tocsr()
+        kernel = scipy.sparse.coo_matrix(entries, shape=size).tocsr()
         kernel.eliminate_zeros()
         return kernel
 
@@ -490,10 +490,10 @@ def _shortest_path_step(kernel: Any, targets: Flags) -> Integers:
     targets.
     """
     size = len(targets)
-    source = sparse.csr_matrix(targets[None, :].astype(np.float64))
-    graph: Any = sparse.bmat(
-        [[kernel.T, sparse.csr_matrix((size, 1))], [source, None]], format="csr"
+    source = scipy.sparse.csr_matrix(targets[None, :].astype(np.float64))
+    graph: Any = scipy.sparse.bmat(
+        [[kernel.T, scipy.sparse.csr_matrix((size, 1))], [source, None]], format="csr"
     )
-    _, found_from = breadth_first_order(graph, size)
+    _, found_from = scipy.sparse.csgraph.breadth_first_order(graph, size)
     onward: Integers = np.maximum(found_from[:size], -1).astype(np.int64)
     return onward

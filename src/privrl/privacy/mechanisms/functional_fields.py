@@ -44,8 +44,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # which loads its parts when they are first used
 from numpy.typing import ArrayLike
-from scipy.linalg import solve_triangular
 
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -209,7 +209,9 @@ class CholeskyPath(_Field):
 
     def _draw(self, new: Array) -> Array:
         """Values at new points, which join those on which later ones depend."""
-        old = solve_triangular(self._factor, self.kernel(self._points, new), lower=True)
+        old = scipy.linalg.solve_triangular(
+            self._factor, self.kernel(self._points, new), lower=True
+        )
         covariance = self.kernel(new, new) - old.T @ old
         rank, count = len(self._points), len(new)
         values = old.T @ self._normals

@@ -43,8 +43,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # which loads its parts when they are first used
 from numpy.typing import ArrayLike
-from scipy import special
 
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -72,15 +72,15 @@ def cap_probability(sphere: int, gamma: float) -> float:
     # loses nothing to rounding where gamma is near 0, the second where it is near 1.
     rest = 0.5 * (sphere - 1)
     if gamma < 0.7:
-        return 0.5 * float(special.betaincc(0.5, rest, gamma * gamma))
-    return 0.5 * float(special.betainc(rest, 0.5, (1.0 - gamma) * (1.0 + gamma)))
+        return 0.5 * float(scipy.special.betaincc(0.5, rest, gamma * gamma))
+    return 0.5 * float(scipy.special.betainc(rest, 0.5, (1.0 - gamma) * (1.0 + gamma)))
 
 
 def log_cap_moment(sphere: int, gamma: float) -> float:
     """log E[W; W >= gamma] = log of c (1 - gamma^2)^((D-1)/2) / (D-1)."""
     half = 0.5 * (sphere - 1)
     # poch(a, 1/2) = Gamma(a + 1/2) / Gamma(a), without the cancellation of two log-gammas.
-    constant = math.log(float(special.poch(half, 0.5)) / math.sqrt(math.pi) / (sphere - 1))
+    constant = math.log(float(scipy.special.poch(half, 0.5)) / math.sqrt(math.pi) / (sphere - 1))
     return constant + half * math.log1p(-gamma * gamma)
 
 
@@ -234,7 +234,7 @@ class DuchiL2(PrivUnit):
 
 def upper_quantile(sphere: int, tails: Array) -> Array:
     """w >= 0 with P(W >= w) = tail, for tails in (0, 1/2]."""
-    squares: Array = special.betainccinv(0.5, 0.5 * (sphere - 1), 2.0 * tails)
+    squares: Array = scipy.special.betainccinv(0.5, 0.5 * (sphere - 1), 2.0 * tails)
     return np.sqrt(squares)
 
 

@@ -23,9 +23,8 @@ from privrl.envs.host import HostEnvironment
 from privrl.envs.registry import BUILTIN, make
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
-from privrl.privacy.promise import Budget
+from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.session import PrivacySession
-from privrl.run.runners.trial import Preview
 from privrl.run.specs import load, spec_of
 from privrl.run.specs.base import EnvironmentTask, Task, over_config
 
@@ -44,6 +43,8 @@ SWEPT = (
     "rajabi2022-prospect",
 )
 """The learners that `privrl sweep` takes: those that play in a simulator."""
+
+CLAIM_NOTE = "It yields the paper's claim, and no certificate."
 
 
 class Result(Protocol):
@@ -94,6 +95,20 @@ class Job:
         """Who pays for the run, by the ledger that is open."""
         run = None if ledger is None else self.name
         return PrivacySession(ledger=ledger, run=run, seed=self.seed, public=public)
+
+
+class Preview(NamedTuple):
+    """What a learner would release, as far as that is known before it learns."""
+
+    released: str
+    noise: str
+    budget: Budget | None
+    """None if no certificate would come of it."""
+
+    unit: Unit
+    relation: Relation
+    reward_radius: float | None = None
+    note: str = ""
 
 
 class RunEnd(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privrl.control.engine import CHECKPOINT
 from privrl.core import compilation, files
@@ -27,13 +27,14 @@ from privrl.envs.registry import is_builtin
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY_FILE
-from privrl.run.dry_run import DryRun
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import check_not_empty
 from privrl.run.runners.base import Job, Result, Runner
-from privrl.run.runners.trial import dry_run
 from privrl.run.specs.base import refuse_modules
 from privrl.run.training import never_stop
+
+if TYPE_CHECKING:
+    from privrl.run.dry_run import DryRun
 
 RUN, RESULT = "run.json", "result.json"
 CERTIFICATE, CLAIM = "certificate.json", "claim.json"
@@ -89,8 +90,10 @@ def dry_run_in(
     ledger: str | Path | None = None,
     name: str | None = None,
     formats: Sequence[str] | None = None,
-) -> DryRun:
+) -> "DryRun":
     """What `train_in` would do; refused where it would be, before anything is played or paid."""
+    from privrl.run.runners.trial import dry_run
+
     _refuse_at_start(runner, ledger, name, formats)
     promise = CLAIM if runner.is_paper else CERTIFICATE
     return dry_run(runner.preview(), (RESULT, promise, *runner.FILES), folder, ledger, name)

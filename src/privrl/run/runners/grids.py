@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privrl.core.errors import InputError
 from privrl.core.spec import number
 from privrl.run.parsing import positive_integer
 from privrl.run.runners.base import Runner
 from privrl.run.specs.base import over_config
-from privrl.run.sweep import SweepPlan
+
+if TYPE_CHECKING:
+    from privrl.run.sweep import SweepPlan
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -34,12 +36,14 @@ def plan_sweep(
     grid: Sequence[str],
     options: Sequence[str],
     config: str | Path | None = None,
-) -> tuple[Runner, SweepPlan]:
+) -> tuple[Runner, "SweepPlan"]:
     """A sweep: what learns, and what is played of it.
 
     `words` are options, also those of a `SweepPlan`; `grid` are words such as actor_step=0.1,0.5,
     and `options` such as acting=softmax. A configuration file has its grid as a table.
     """
+    from privrl.run.sweep import SweepPlan
+
     given = over_config(words, config)
     if "lanes" in given:
         raise InputError("are called replicas now.", field="lanes")

@@ -23,9 +23,8 @@ from privrl.privacy.promise import Relation, Unit
 from privrl.run.dry_run import check_tables
 from privrl.run.option_values import as_typed, option_value
 from privrl.run.request import BY_TRAJECTORY, Request
-from privrl.run.runners.base import Job, RunEnd, Runner
+from privrl.run.runners.base import Job, Preview, RunEnd, Runner
 from privrl.run.runners.playing import play_agent
-from privrl.run.runners.trial import Preview
 from privrl.run.specs.table import LoggedQTask, TableOptions
 
 _NO_TABLE = "Say which table to read: privrl train logged-q stays.parquet ..."

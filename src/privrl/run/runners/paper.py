@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privrl.privacy.promise import Relation, Unit
-from privrl.run.runners.base import EnvironmentRunner
-from privrl.run.runners.trial import CLAIM_NOTE, Preview
+from privrl.run.runners.base import CLAIM_NOTE, EnvironmentRunner, Preview
 
 
 @dataclass(frozen=True)

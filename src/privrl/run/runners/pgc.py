@@ -15,9 +15,8 @@ from privrl.core.questions import Question
 from privrl.privacy.certificate import Claim
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.logs import paths as log_paths
-from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd
+from privrl.run.runners.base import CLAIM_NOTE, EnvironmentRunner, Job, Preview, RunEnd
 from privrl.run.runners.playing import play_agent
-from privrl.run.runners.trial import CLAIM_NOTE, Preview
 from privrl.run.specs.pgc import CollectorTask, PGCTask
 
 

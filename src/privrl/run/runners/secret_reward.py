@@ -16,9 +16,8 @@ from privrl.core.questions import Question
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Relation, Unit
 from privrl.run.logs import paths as log_paths
-from privrl.run.runners.base import EnvironmentRunner, Job, RunEnd, budget_questions
+from privrl.run.runners.base import EnvironmentRunner, Job, Preview, RunEnd, budget_questions
 from privrl.run.runners.playing import play_agent
-from privrl.run.runners.trial import Preview
 from privrl.run.specs.secret_reward import FunctionalQTask, ProspectTask, SecretRewardTask
 
 

@@ -1,28 +1,11 @@
 """`privrl train --dry-run`: what a run would release, pay and write; nothing is played or paid."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from privrl.core.errors import InputError
 from privrl.privacy.mechanisms import GaussianMechanism
-from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.dry_run import DryRun, Release, check_folder, check_ledger
-
-CLAIM_NOTE = "It yields the paper's claim, and no certificate."
-
-
-class Preview(NamedTuple):
-    """What a learner would release, as far as that is known before it learns."""
-
-    released: str
-    noise: str
-    budget: Budget | None
-    """None if no certificate would come of it."""
-
-    unit: Unit
-    relation: Relation
-    reward_radius: float | None = None
-    note: str = ""
+from privrl.run.runners.base import Preview
 
 
 def dry_run(
