@@ -181,11 +181,13 @@ class Rows:
 @lru_cache(maxsize=64)
 def _accepts_input(head: Head, length: int | None) -> bool:
     """Whether a head gives its outputs for vectors of this length, or for states if it is None."""
-    seen = jnp.zeros(1, int) if length is None else jnp.zeros((1, length))
+
+    def outputs() -> Any:
+        seen = jnp.zeros(1, int) if length is None else jnp.zeros((1, length))
+        return head.apply(jnp.zeros(math.prod(head.shape)), head.inputs(seen))
+
     try:
-        zeros = jnp.zeros(math.prod(head.shape))
-        found = jax.eval_shape(lambda p, x: head.apply(p, head.inputs(x)), zeros, seen)
-        return bool(found.shape == (1, head.outputs))
+        return bool(jax.eval_shape(outputs).shape == (1, head.outputs))
     except (TypeError, ValueError):
         return False
 

@@ -158,6 +158,7 @@ def calibrate_noise(budget: Budget, relation: Relation, plan: NoisedQPlan) -> No
     return NoisyPlan.from_budget(budget, relation, every, bound=plan.rule.bound)
 
 
+@partial(jax.jit, static_argnums=0)
 def begin(plan: NoisedQPlan, data: Data, key: Any) -> NoisedQState:
     """Before the first update."""
     first = plan.rule.initial_parameters(data)

@@ -223,7 +223,7 @@ class CertifiedProgram:
             begun = partial(certified.begin_one, plan)
             state = jax.eval_shape(begun, key, key, self.numbers, first)
             if isinstance(self.env, Environment):
-                replicas = jax.eval_shape(lambda x: jax.tree.map(lambda y: y[None], x), state)
+                replicas = jax.eval_shape(_as_replica, state)
                 given: tuple[Any, ...] = (plan, self.env, self.length, replicas, 1)
                 resources.precompile(certified.advance, *given, what=what, remedy=remedy)
             else:
@@ -240,10 +240,11 @@ class CertifiedProgram:
         `public`, or the means of batches that were paid for."""
         plan, first = self.plan, int(state.batch)
         if isinstance(self.env, Environment):
-            replicas = jax.tree.map(lambda x: x[None], state)
-            replicas, seen = certified.advance(plan, self.env, self.length, replicas, batches)
-            state = jax.tree.map(lambda x: x[0], replicas)
-            told, (got, _) = jax.tree.map(lambda x: np.asarray(x[0, :batches]), seen)
+            replicas, seen = certified.advance(
+                plan, self.env, self.length, _as_replica(state), batches
+            )
+            state = _from_replica(replicas)
+            told, (got, _) = jax.tree.map(lambda x: np.asarray(x)[0, :batches], seen)
         else:
             parts, size = plan.chunks(self.length)
             rows = []
@@ -269,3 +270,19 @@ class CertifiedProgram:
         if self.config.curve == "paid" or self.config.prospect is not None:
             return state, {"paid": np.asarray(told, np.float64)}
         return state, {}
+
+
+# Compiled: of each of these operations on each array, JAX would make a program by itself.
+
+
+@jax.jit
+def _as_replica(state: ActorCriticState) -> ActorCriticState:
+    """The states of one replica."""
+    found: ActorCriticState = jax.tree.map(lambda x: x[None], state)
+    return found
+
+
+@jax.jit
+def _from_replica(states: ActorCriticState) -> ActorCriticState:
+    found: ActorCriticState = jax.tree.map(lambda x: x[0], states)
+    return found

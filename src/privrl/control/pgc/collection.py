@@ -86,7 +86,7 @@ class CollectionProgram:
                 _check_setting(name, np.asarray(x))
                 if name == "buffer":
                     check_buffer(float(np.max(x)), self.program.agents)
-        plain = {name: jnp.full(keys.shape[0], x) for name, x in self.settings}
+        plain: dict[str, Any] = {name: np.full(keys.shape[0], x) for name, x in self.settings}
         inside = self.program.init(keys, {**plain, **settings})
         return CollectionProgramState(inside, jnp.zeros(keys.shape[0], jnp.int32))
 

@@ -199,8 +199,10 @@ class Collector(CollectorSpec, engine.Learner[LearnedPGC], ABC):
     def should_stop(self, program: CollectionProgram, state: Any) -> bool:
         """Whether a run may end, as far as the last answers tell; never where nobody is asked."""
         found = self._success_rate(program, state)
+        if found is None:
+            return False
         asked = int(program.num_answers(state.inside.aggregators.accepted)[0])
-        return found is not None and asked == program.batch and found[0] >= self.enough
+        return asked == program.batch and found[0] >= self.enough
 
     def _success_rate(
         self, program: CollectionProgram, state: CollectionProgramState
@@ -208,8 +210,10 @@ class Collector(CollectorSpec, engine.Learner[LearnedPGC], ABC):
         """Of the last who answered, how many reached the target, and the standard error; None where
         there are no answers."""
         privatiser = self.privatiser(program.program.model.dimension)
+        if program.answers is None or privatiser is None:
+            return None
         asked = int(program.num_answers(state.inside.aggregators.accepted)[0])
-        if program.answers is None or privatiser is None or not asked:
+        if not asked:
             return None
         yes = int(state.yes[0])
         return privatiser.success_rate([True] * yes + [False] * (asked - yes))
