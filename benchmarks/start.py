@@ -5,6 +5,7 @@ with the cache of `privrl.core.compilation` in a folder of its own. Networks, si
 compiled for tables; what is left the second time are imports (JAX's a second) and tracing.
 """
 
+import compileall
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import privrl
 
 # The process ends as soon as some share of the work is done, and says when that was.
 _BEGIN = """
@@ -70,6 +73,8 @@ def begin(learner: str, folder: Path) -> tuple[float, float]:
 
 def run(rounds: int = 3) -> Iterator[dict[str, Any]]:
     """Medians over `rounds`, each with a cache that was empty before."""
+    # As `pip install` does, so that the first process does not compile what the second finds.
+    compileall.compile_dir(str(Path(privrl.__file__).parent), quiet=1)
     for learner in RUNS:
         times = np.empty((rounds, 2, 2))  # round, first or again, clock or CPU
         for one in times:

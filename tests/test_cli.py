@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -215,6 +216,60 @@ def test_help_does_not_load_the_heavy_libraries() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ
     )
     assert done.returncode == 0, done.stderr
+
+
+# A run says which of these it has loaded by its first progress, and ends there.
+_UNTIL_PROGRESS = """
+import os, sys
+from contextlib import contextmanager
+from privrl import cli
+from privrl.cli import train
+
+@contextmanager
+def progress(steps):
+    def advance(what, share=None):
+        if share:
+            print(*sorted(set(os.environ["NEEDLESS"].split()) & set(sys.modules)), flush=True)
+            os._exit(0)
+    yield advance
+
+train.progress = progress
+cli.main()
+"""
+_NEEDLESS = (
+    *("dp_accounting", "matplotlib", "pyarrow", "scipy.stats", "tensorboard"),
+    *("privrl.audit", "privrl.evaluation", "privrl.fleet", "privrl.papers", "privrl.report"),
+    *("privrl.data.trajectories", "privrl.privacy.second_accountant", "privrl.run.sweep"),
+)
+_STARTS = {
+    "actor-critic": (
+        "--env Chain --max-steps 4 --people 4 --batch 2 --return-range 0,1 --noise independent",
+        {"advance", "begin_one", "stage", "_as_replica", "_from_replica"},
+    ),
+    "functional-q": (
+        "--env Interval --steps 20 --reward-range 0,0.5 --reward-radius 0.1",
+        {"stage", "_random_rollout"},
+    ),
+}
+
+
+@pytest.mark.parametrize("learner", _STARTS)
+def test_a_run_starts_without_what_it_does_not_need(learner: str, tmp_path: Path) -> None:
+    """Each of these takes a tenth of a second or more to load (`python -m benchmarks start`), and
+    each operation on arrays that is not in a compiled function is a program more to be loaded."""
+    words, programs = _STARTS[learner]
+    options = [*words.split(), "--epsilon", "1", "--delta", "1e-3"]
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_LOG_COMPILES": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", _UNTIL_PROGRESS, "train", learner, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, **quick, "NEEDLESS": " ".join(_NEEDLESS)},
+    )
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+    assert set(re.findall(r"^Compiling jit\((\w+)\)", done.stderr, re.MULTILINE)) == programs
 
 
 # --- audit ----------------------------------------------------------------------------------------
