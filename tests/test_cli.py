@@ -237,7 +237,8 @@ train.progress = progress
 cli.main()
 """
 _NEEDLESS = (
-    *("dp_accounting", "matplotlib", "pyarrow", "scipy.stats", "tensorboard"),
+    *("dp_accounting", "matplotlib", "pyarrow", "tensorboard"),
+    *("scipy.optimize", "scipy.sparse", "scipy.stats"),
     *("privrl.audit", "privrl.evaluation", "privrl.fleet", "privrl.papers", "privrl.report"),
     *("privrl.data.trajectories", "privrl.privacy.second_accountant", "privrl.run.sweep"),
 )

@@ -23,6 +23,7 @@ from privrl.privacy import (
     delta,
     epsilon,
 )
+from privrl.privacy.accounting.roots import brent
 
 AR, RO, LO = Relation.ADD_REMOVE, Relation.REPLACE_ONE, Relation.LOCAL
 
@@ -102,3 +103,33 @@ def test_bad_budgets(bad: float) -> None:
         Budget(bad, 1e-5)
     with pytest.raises(InputError):
         Budget(1.0, bad if bad != 0.0 else 1.0)
+
+
+CURVES: dict[str, Callable[[float, float], float]] = {
+    "line": lambda x, slope: slope * x,
+    "cubic": lambda x, slope: slope * x**3,
+    "root": lambda x, slope: math.copysign(abs(x) ** 0.5, x) * slope,
+    "exponential": lambda x, slope: math.expm1(30.0 * x) * slope,
+    "cut": lambda x, slope: max(slope * x, -0.01),
+    "jump": lambda x, slope: slope if x >= 0.0 else -1.0,
+}
+
+
+@settings(deadline=None)
+@given(
+    curve=st.sampled_from(sorted(CURVES)),
+    root=st.floats(0.0, 1.0, exclude_min=True),
+    slope=st.floats(1e-12, 1e12),
+    falls=st.booleans(),
+    tolerance=st.floats(1e-15, 1e-3),
+)
+def test_roots_are_those_of_scipy_bit_for_bit(
+    curve: str, root: float, slope: float, falls: bool, tolerance: float
+) -> None:
+    from scipy.optimize import brentq
+
+    def function(x: float) -> float:
+        return (-1.0 if falls else 1.0) * CURVES[curve](x - root, slope)
+
+    expected = brentq(function, 0.0, 1.0, xtol=tolerance, disp=False)
+    assert brent(function, 0.0, 1.0, tolerance) == expected

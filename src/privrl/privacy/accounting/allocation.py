@@ -47,6 +47,7 @@ from numpy.typing import NDArray
 
 from privrl.core.types import Array
 from privrl.privacy.accounting.losses import Curve, GaussianShift, gaussian_delta, lower_hull
+from privrl.privacy.accounting.roots import brent
 
 Complexes = NDArray[np.complex128]
 
@@ -329,7 +330,6 @@ class AllocationLoss(Curve):
 
     def epsilon(self, delta: float, high: float) -> float:
         """The smallest epsilon found to suffice, up to a part in 10^9, given that `high` does."""
-        from scipy.optimize import brentq
 
         def margin(epsilon: float) -> float:
             return math.log(max(self.delta(epsilon), 1e-300) / delta)
@@ -343,7 +343,7 @@ class AllocationLoss(Curve):
             low, found = found, 2.0 * found
         if found >= high and margin(high) >= 0.0:
             return high
-        found = float(brentq(margin, low, found, xtol=1e-9 * found))
+        found = brent(margin, low, found, 1e-9 * found)
         step = 1e-9 * high
         while margin(found) > 0.0:
             found, step = min(found + step, high), 2.0 * step

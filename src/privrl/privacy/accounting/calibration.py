@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.privacy.accounting.privacy_profile import delta, largest_loss
+from privrl.privacy.accounting.roots import brent
 from privrl.privacy.accounting.worst_cases import worst_cases
 from privrl.privacy.events import Event, as_events
 from privrl.privacy.promise import Budget, Relation
@@ -99,9 +100,7 @@ def _bracket(
 
 def _root(margin: Callable[[float], float], good: float, bad: float, tolerance: float) -> float:
     """A parameter with margin at most 0, within `tolerance` of the edge between good and bad."""
-    from scipy.optimize import brentq
-
-    share = float(brentq(lambda x: margin(good * (bad / good) ** x), 0.0, 1.0, xtol=tolerance / 4))
+    share = brent(lambda x: margin(good * (bad / good) ** x), 0.0, 1.0, tolerance / 4)
     # Brent's last point may lie on the wrong side: step back in halves of what is tolerated.
     step = tolerance / 2 / abs(math.log(bad / good))
     while share > 0.0 and margin(good * (bad / good) ** share) > 0.0:
