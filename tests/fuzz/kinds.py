@@ -111,6 +111,8 @@ def _base(rng: Rng, command: str) -> list[str]:
             return ["report", "run"]
         case "demo":
             return ["demo", "--people", "30", "--out", "out"]
+        case "reproduce":
+            return ["reproduce", *choice(rng, [["--list"], ["no.such"], ["report", "--out", "x"]])]
         case "ledger create":
             return ["ledger", "create", "mine.ledger", "--population", "all", "--epsilon", "3"]
         case "ledger import":

@@ -340,3 +340,11 @@ def test_a_clamp_beyond_single_precision_clamps_nothing() -> None:
     gradient = jnp.array([[3.0, -1e38]], jnp.float32)
     after, _ = descend(learner, zeros, zeros, gradient, jnp.float32(1.0))
     np.testing.assert_array_equal(after, -gradient)
+
+
+def test_a_refused_run_leaves_no_empty_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(here.iterdir())
+    words = ["train", "rajabi2022-prospect", *TRAIN["rajabi2022-prospect"], "--public"]
+    told = refused([*words, "--delta", "1e-100", "--out", "out"], capsys)
+    assert "No k fulfils the theorem's conditions" in told
+    assert sorted(here.iterdir()) == before

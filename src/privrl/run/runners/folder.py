@@ -161,6 +161,10 @@ def _start(
         if not has_checkpoint(place):
             with suppress(OSError):
                 (place / RUN).unlink()
+            for log in log_paths(place, listed).values():
+                with suppress(OSError):
+                    if log.stat().st_size == 0:
+                        log.unlink()
         raise
 
 
