@@ -1,4 +1,4 @@
-"""What networks are made of: the multilayer perceptron and Adam, for NumPy and for JAX.
+"""What networks are made of: the multilayer perceptron and optimisers, for NumPy and for JAX.
 
 A learner's network with its parameters in one vector is `privrl.control.heads.Layers`; the network
 of PGC (`privrl.control.pgc.losses.Model`) has no biases, shares layers between actor and critic,
@@ -14,6 +14,7 @@ ACTIVATIONS = ("relu", "tanh")
 
 # Of the first and second moment, and what keeps the denominator from 0 (Kingma and Ba 2015).
 _ADAM = (0.9, 0.999, 1e-8)
+_RMSPROP_DECAY = 0.99
 
 
 def mlp(layers: Iterable[tuple[Any, Any]], x: Any, activation: str) -> Any:
@@ -51,3 +52,15 @@ def adam(mean: Any, moments: Any, count: Any) -> tuple[Any, Any]:
     v = second * moments[1] + (1.0 - second) * mean**2
     direction = (m / (1.0 - first**count)) / (xp.sqrt(v / (1.0 - second**count)) + tiny)
     return direction, xp.stack([m, v])
+
+
+def rmsprop(mean: Any, moments: Any, count: Any) -> tuple[Any, Any]:
+    """RMSprop's direction (Tieleman and Hinton 2012) and its moments, the `count`th time.
+
+    As TensorFlow 1 has it: the mean square begins with 1, and 1e-10 is added within the root. The
+    decay is 0.99. The moments are zeros at first, as those of `adam`; the first of them stay so.
+    """
+    xp = mean.__array_namespace__()
+    v = _RMSPROP_DECAY * moments[1] + (1.0 - _RMSPROP_DECAY) * mean**2
+    square = v + _RMSPROP_DECAY**count  # what is left of the 1
+    return mean / xp.sqrt(square + 1e-10), xp.stack([moments[0], v])

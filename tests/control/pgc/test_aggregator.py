@@ -153,7 +153,22 @@ def test_adam_is_that_of_the_paper() -> None:
         np.testing.assert_allclose(compiled, ours, rtol=1e-12)
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_rmsprop_is_that_of_tensorflow_1() -> None:
+    """The mean square begins with ones, and the small number is within the root."""
+    rng = np.random.default_rng(1)
+    moments, square, theta = np.zeros((2, D)), np.ones(D), np.ones(D)
+    for done in range(5):
+        total = rng.normal(size=D) * 10.0 ** rng.integers(-3, 3)
+        moved, moments = apply(
+            theta, moments, total, float(done), rate=0.2, buffer=7, optimiser="rmsprop"
+        )
+        g = total / 7.0
+        square = 0.99 * square + 0.01 * g * g
+        np.testing.assert_allclose(theta - moved, 0.2 * g / np.sqrt(square + 1e-10), rtol=1e-9)
+        theta = moved
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "rmsprop"])
 @pytest.mark.parametrize("plan", [PLAN, LAPLACE], ids=["privunit", "laplace"])
 def test_a_compiled_run_equals_the_core(optimiser: Optimiser, plan: Privatiser) -> None:
     """The same reports, of which some are stale, through `apply` inside a compiled loop."""
@@ -372,7 +387,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"rate": 1e200}, "overflow"),
         ({"buffer": 0}, "buffer"),
         ({"buffer": 1.5}, "buffer"),
-        ({"optimiser": "rmsprop"}, "optimiser must be 'sgd' or 'adam'"),
+        ({"optimiser": "lion"}, "optimiser must be 'sgd' or 'adam' or 'rmsprop'"),
         ({"staleness": "linear"}, "staleness must be"),
         ({"max_age": -1}, "max_age"),
         ({"window": 0}, "window"),

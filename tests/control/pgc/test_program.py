@@ -17,6 +17,7 @@ from privrl.control.pgc.losses import (
     Model,
     Steps,
     epsilon_greedy,
+    explore_uniformly,
     initial_sums,
     sample_action,
     softmax,
@@ -217,10 +218,11 @@ def test_actions_have_the_probs_that_they_should_have() -> None:
             sample_action(probs, u),
             epsilon_greedy(probs, 0.3 * u**0, u),
             epsilon_greedy(probs, 0.0 * u, u),
+            sample_action(explore_uniformly(probs, 0.3 * u**0), u),
         )
 
     counts = [np.bincount(taken, minlength=3).tolist() for taken in acts(uniform)]
-    assert counts == [[200, 500, 300], [100, 800, 100], [0, 1000, 0]]
+    assert counts == [[200, 500, 300], [100, 800, 100], [0, 1000, 0], [240, 450, 310]]
 
 
 # --- reports --------------------------------------------------------------------------------------

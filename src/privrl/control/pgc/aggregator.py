@@ -54,7 +54,7 @@ from privrl.control.pgc.spec import Optimiser, Staleness
 from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.types import Array
-from privrl.nets import adam
+from privrl.nets import adam, rmsprop
 from privrl.privacy.exact import Booleans, Integers
 from privrl.privacy.noise import as_float64
 from privrl.privacy.promise import WordEnum
@@ -100,12 +100,14 @@ def apply(
     mean = total / buffer
     if optimiser == "adam":
         mean, moments = adam(mean, moments, done + 1.0)
+    elif optimiser == "rmsprop":
+        mean, moments = rmsprop(mean, moments, done + 1.0)
     return theta - rate * mean, moments
 
 
 def moments_shape(dimension: int, optimiser: Optimiser) -> tuple[int, int]:
     """The shape of the moments, which are zeros before the first update; empty for "sgd"."""
-    return (2, dimension if optimiser == "adam" else 0)
+    return (2, 0 if optimiser == "sgd" else dimension)
 
 
 def decayed_rate(rate: Any, done: Any, buffer: Any, agents: Any, decay: Any) -> Any:

@@ -222,6 +222,11 @@ def sample_action(probs: Any, uniform: Any) -> Any:
     return action
 
 
+def explore_uniformly(probs: Any, explore: Any) -> Any:
+    """The probabilities of who acts by `probs`, but with probability `explore` by any."""
+    return (1.0 - explore) * probs + explore / probs.shape[0]
+
+
 def epsilon_greedy(probs: Any, explore: Any, uniform: Any) -> Any:
     """The likeliest action, but with probability `explore` any, equally often."""
     count = probs.shape[0]

@@ -54,6 +54,7 @@ from privrl.control.pgc.losses import (
     Steps,
     Weights,
     epsilon_greedy,
+    explore_uniformly,
     initial_sums,
     sample_action,
     softmax,
@@ -121,7 +122,7 @@ class PGCProgram:
 
     acting: Acting = "sampled"
     """"sampled": by the policy's probabilities. "greedy": the likeliest action, with exploration
-    that ends after 900 submissions, as in the paper."""
+    that ends after 900 submissions, as in the paper. "explored": sampled, with that exploration."""
 
     dynamics: Dynamics | None = None
     """Of each agent; None for the environment's own parameters."""
@@ -310,6 +311,8 @@ class PGCProgram:
         probs = softmax(preferences)
         if self.acting == "greedy":
             action = epsilon_greedy(probs, slots.explore, uniform)
+        elif self.acting == "explored":
+            action = sample_action(explore_uniformly(probs, slots.explore), uniform)
         else:
             action = sample_action(probs, uniform)
         after = jax.vmap(self.env._advance, in_axes=-1, out_axes=-1)(

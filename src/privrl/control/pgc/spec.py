@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 Mechanism = Literal["privunit", "sign", "laplace"]
 Activation = Literal["relu", "tanh"]
-Acting = Literal["sampled", "greedy"]
-Optimiser = Literal["sgd", "adam"]
+Acting = Literal["sampled", "greedy", "explored"]
+Optimiser = Literal["sgd", "adam", "rmsprop"]
 Staleness = Literal["root", "none"]
 Timing = Literal["fixed", "open"]
 
@@ -45,7 +45,9 @@ class CollectorSpec(Spec):
         shown="1",
     )
     acting: Acting = option(
-        "How agents act: sampled from the policy, or greedy, with exploration that ends.", "sampled"
+        "How agents act: sampled from the policy; greedy, with exploration that ends; explored: "
+        "sampled, with that exploration.",
+        "sampled",
     )
     optimiser: Optimiser = option("What makes steps of the mean report.", "adam")
     staleness: Staleness = option(
