@@ -195,6 +195,31 @@ def test_one_reading_is_not_chosen(tmp_path: Path) -> None:
     assert {seed for _, some in CALLS for seed in some} == set(range(100, 104))
 
 
+def test_what_readings_have_in_common_is_run_once(tmp_path: Path) -> None:
+    """Options by method: readings that differ in one method share the parts of all others."""
+    by = make_experiment(
+        options_by="method",
+        readings=(
+            Reading("as printed"),
+            Reading("shifted", {"good": {"shift": 1.0}, "fair": {"shift": 1.0}}),
+            Reading("good alone", {"good": {"shift": 1.0}}),
+        ),
+        quick_settings=({"method": "fair"},),
+    )
+    target = make_target(experiment=by)
+    (finding,) = run([target], tmp_path / "full")
+    assert finding.chosen.name == "shifted"
+    assert finding.verdict.word == "reproduced"
+    # To choose, 4 methods and 2 that are shifted; to judge, the same, in two parts each.
+    assert len(CALLS) == 3 * (4 + 2)
+    third = finding.readings[2]
+    assert third.distance is not None
+    assert third.verdict is not None  # all its rows are there, so it is judged too
+    CALLS.clear()
+    run([target], tmp_path / "quick", quick=True)
+    assert {name for name, _ in CALLS} == {"fair"}
+
+
 def test_wrong_names_get_near_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {one.name: one for one in (make_target(), make_figure())}
     monkeypatch.setattr(catalogue, "load", lambda: known)

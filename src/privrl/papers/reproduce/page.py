@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from privrl.papers.reproduce import drawing
 from privrl.papers.reproduce.drawing import short
 from privrl.papers.reproduce.readings import Finding
-from privrl.papers.reproduce.target import FIRST_JUDGED, Quantity
+from privrl.papers.reproduce.target import FIRST_JUDGED, Quantity, Reading
 from privrl.papers.reproduce.verdict import WORDS, Contrast
 from privrl.report.layout import Column, bullets, columns, figure, paragraph, section, table
 from privrl.report.markup import Html, tag
@@ -22,7 +22,7 @@ def html(findings: Sequence[Finding]) -> str:
     )
     heads = (Column("target"), Column("verdict"), Column("reading"), *columns("", "seeds")[1:])
     rows = [
-        (one.target.name, _word(one), one.chosen.name, str(one.verdict.seeds)) for one in findings
+        (one.target.name, _word(one), label(one.chosen), str(one.verdict.seeds)) for one in findings
     ]
     first = section(
         "verdicts",
@@ -31,10 +31,16 @@ def html(findings: Sequence[Finding]) -> str:
         table("Verdicts", (*heads, Column("reason")), _with_reasons(rows, findings)),
         first=True,
     )
+    groups: dict[str, list[Finding]] = {}
+    for one in findings:
+        groups.setdefault(one.target.experiment.name, []).append(one)
+    parts = [
+        part for some in groups.values() for part in (*map(_target_section, some), _runs(some))
+    ]
     return document(
         "Five papers on private reinforcement learning, run again",
         "privrl reproduce",
-        [first, *map(_target_section, findings)],
+        [first, *parts],
     )
 
 
@@ -50,20 +56,29 @@ def _word(one: Finding) -> str:
 
 def _target_section(one: Finding) -> Html:
     target, verdict = one.target, one.verdict
-    rows = list(one.results.rows(one.chosen.name, one.is_reduced))
+    rows = list(one.results.rows(one.chosen, one.is_reduced))
     pictures = drawing.draw(target, rows, verdict)
     return section(
         target.name.replace(".", "-"),
         f"{target.name}: {target.title}",
         paragraph(f"{target.place}. {_word(one)}: {verdict.reason}"),
-        figure(f"Under the reading “{one.chosen.name}”, seeds from {FIRST_JUDGED} on", *pictures),
+        figure(f"Under the reading “{label(one.chosen)}”, seeds from {FIRST_JUDGED} on", *pictures),
         _differences(verdict.differences),
         _numbers(one),
         _statements(one),
-        _readings(one),
-        _privacy(one),
         bullets(target.notes) if target.notes else None,
-        _provenance(one),
+    )
+
+
+def _runs(some: Sequence[Finding]) -> Html:
+    """What targets of one experiment have in common: readings, noise, versions."""
+    name = some[0].target.experiment.name
+    return section(
+        name.replace(".", "-"),
+        f"{name}: readings, noise, and how it was run",
+        _readings(some),
+        _privacy(some[0]),
+        _provenance(some[0]),
     )
 
 
@@ -113,20 +128,31 @@ def _statements(one: Finding) -> Html | None:
     return table("Statements of the text", heads, rows)
 
 
-def _readings(one: Finding) -> Html | None:
-    if len(one.readings) < 2:
+def _readings(some: Sequence[Finding]) -> Html | None:
+    """Readings x outcomes."""
+    first = some[0]
+    if len(first.readings) < 2:
         return None
-    rows = [
-        (
-            it.reading.name + (" (chosen)" if it.reading == one.chosen else ""),
-            it.reading.why + ("" if it.reading.private else " Not private."),
-            "–" if it.distance is None else short(it.distance),
-            "not judged" if it.verdict is None else it.verdict.word,
+    rows = []
+    for place, it in enumerate(first.readings):
+        verdicts = (one.readings[place].verdict for one in some)
+        chosen = " (chosen)" if it.reading == first.chosen else ""
+        rows.append(
+            (
+                label(it.reading) + chosen,
+                it.reading.why,
+                "–" if it.distance is None else short(it.distance),
+                *("not judged" if one is None else one.word for one in verdicts),
+            )
         )
-        for it in one.readings
-    ]
-    heads = (Column("reading"), Column("why"), Column("distance, seeds 0 to 9"), Column("verdict"))
-    return table("Readings of what the paper leaves open", heads, rows)
+    heads = ("reading", "why", "distance on seeds 0 to 9", *(one.target.name for one in some))
+    caption = "Readings of what the paper leaves open, and what comes of each"
+    return table(caption, tuple(map(Column, heads)), rows)
+
+
+def label(reading: Reading) -> str:
+    """A reading's name, with a warning where its noise does not give what the paper claims."""
+    return reading.name + ("" if reading.private else " (not private)")
 
 
 def _privacy(one: Finding) -> Html | None:
@@ -164,7 +190,7 @@ def lines(findings: Sequence[Finding]) -> list[str]:
     for one in findings:
         found.append(
             f"{one.target.name:<{wide}}  {one.verdict.word:<15} {one.verdict.seeds:>4} seeds, "
-            f"reading: {one.chosen.name}"
+            f"reading: {label(one.chosen)}"
         )
         found.append(f"{'':<{wide}}  {one.verdict.reason}")
     return found
@@ -176,6 +202,6 @@ def markdown(findings: Sequence[Finding]) -> str:
     for one in findings:
         rows.append(
             f"| `{one.target.name}` | {one.target.title} | **{one.verdict.word}** | "
-            f"{one.verdict.seeds} | {one.chosen.name} | {one.verdict.reason} |"
+            f"{one.verdict.seeds} | {label(one.chosen)} | {one.verdict.reason} |"
         )
     return "\n".join(rows) + "\n"

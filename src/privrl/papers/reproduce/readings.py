@@ -44,7 +44,7 @@ class Finding:
 
 def distance(targets: Iterable[Target], results: Results, reading: Reading) -> float | None:
     """How far a reading is from what is printed on the seeds that choose."""
-    rows = list(results.rows(reading.name, results.experiment.selection.is_reduced))
+    rows = list(results.rows(reading, results.experiment.selection.is_reduced))
     plan = results.experiment.selection
     if not any(row["seed"] in plan.seeds for row in rows):
         return None
@@ -81,7 +81,7 @@ def evaluate(target: Target, results: Results, sharing: Sequence[Target]) -> Fin
     chosen = choose(sharing, results)
     outcomes = []
     for reading in experiment.readings:
-        rows = list(results.rows(reading.name, is_reduced))
+        rows = list(results.rows(reading, is_reduced))
         found = estimates(target, rows)
         verdict = None
         if found or reading == chosen:

@@ -29,6 +29,8 @@ class Part:
     """A unit of work, and what came of it."""
 
     reading: str
+    """The first for which it was run; others with the same options have it too."""
+
     options: Mapping[str, Any]
     setting: Mapping[str, Any]
     seeds: tuple[int, ...]
@@ -63,10 +65,11 @@ class Results:
     parts: Parts
     privacy: tuple[Row, ...] = ()
 
-    def rows(self, reading: str, is_reduced: bool) -> Iterator[Row]:
+    def rows(self, reading: Reading, is_reduced: bool) -> Iterator[Row]:
         """The rows of a reading, each with its setting in it, made with sizes of one kind."""
         for part in self.parts.values():
-            if part.reading == reading and part.is_reduced == is_reduced:
+            own = self.experiment.options(reading, part.setting)
+            if part.options == own and part.is_reduced == is_reduced:
                 yield from ({**part.setting, **row} for row in part.rows)
 
     @property
@@ -165,18 +168,18 @@ def make_parts(
 ) -> Parts:
     """The units of work of a plan, without rows."""
     chosen = experiment.settings if settings is None else tuple(settings)
-    found = {}
+    found: Parts = {}
     for reading in readings:
         for setting in chosen:
             for first in range(0, len(plan.seeds), experiment.seeds_at_once):
                 part = Part(
                     reading.name,
-                    reading.options,
+                    experiment.options(reading, setting),
                     {**setting, **plan.sizes},
                     tuple(plan.seeds[first : first + experiment.seeds_at_once]),
                     plan.is_reduced,
                 )
-                found[part.digest(experiment)] = part
+                found.setdefault(part.digest(experiment), part)
     return found
 
 

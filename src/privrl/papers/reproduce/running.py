@@ -95,9 +95,10 @@ def _run_experiment(
         parts = results.make_parts(experiment, experiment.selection, tried, settings)
         held = _complete(held, parts, path, play, counter)
     chosen = choose(sharing, results.committed(experiment) if quick else held)
-    # A run of reduced sizes shows that all readings run.
-    readings = [one for one in tried if plan.is_reduced or one in (tried[0], chosen)]
-    return _complete(held, results.make_parts(experiment, plan, readings), path, play, counter)
+    readings = list({one.name: one for one in (tried[0], chosen)}.values())
+    settings = experiment.quick_settings if quick else None
+    parts = results.make_parts(experiment, plan, readings, settings)
+    return _complete(held, parts, path, play, counter)
 
 
 def _complete(
@@ -198,7 +199,7 @@ def write_pictures(findings: Sequence[Finding], folder: str | Path) -> None:
     from privrl.papers.reproduce import drawing
 
     for one in findings:
-        rows = list(one.results.rows(one.chosen.name, one.is_reduced))
+        rows = list(one.results.rows(one.chosen, one.is_reduced))
         pictures = drawing.draw(one.target, rows, one.verdict)
         text = drawing.stand_alone(pictures)
         files.write(Path(folder) / f"{one.target.name}.svg", text.encode(), secret=False)

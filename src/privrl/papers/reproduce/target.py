@@ -124,7 +124,7 @@ class Reading:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    """For the experiment's function, in JSON's types."""
+    """For the experiment's function, in JSON's types; see `Experiment.options_by`."""
 
     why: str = ""
     private: bool = True
@@ -164,6 +164,9 @@ class Experiment:
     selection_settings: tuple[Mapping[str, Any], ...] | None = None
     """What is run to choose a reading; all settings if None."""
 
+    quick_settings: tuple[Mapping[str, Any], ...] | None = None
+    """What is run quickly; all settings if None."""
+
     seeds_at_once: int = 10
     privacy: str = ""
     """"module:function" without arguments: rows that say what the noise is worth, with the entries
@@ -172,9 +175,15 @@ class Experiment:
     revision: int = 1
     """One more whenever the same settings would give other rows."""
 
-    @property
-    def paper(self) -> str:
-        return self.name.partition(".")[0]
+    options_by: str = ""
+    """The entry of settings by whose value a reading's options are looked up, where readings differ
+    in some settings only: what readings have in common is then run once."""
+
+    def options(self, reading: Reading, setting: Mapping[str, Any]) -> dict[str, Any]:
+        """What a reading says of a setting."""
+        if self.options_by:
+            return dict(reading.options.get(str(setting[self.options_by]), {}))
+        return dict(reading.options)
 
 
 @dataclass(frozen=True)
