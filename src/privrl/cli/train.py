@@ -69,7 +69,12 @@ def train(learner: str, options: dict[str, Any]) -> None:
     formats = None if logs is None else [one.strip() for one in logs.split(",")]
     if about["dry_run"]:
         tried = runners.dry_run_in(
-            runners.Runner.of(words, config), folder, about["ledger"], about["name"], formats
+            runners.Runner.of(words, config),
+            folder,
+            ledger=about["ledger"],
+            name=about["name"],
+            formats=formats,
+            seed=about["seed"],
         )
         if about["json"]:
             say_json(tried.to_dict())

@@ -66,6 +66,7 @@ from privrl.envs.preflight import run_preflight
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.noise import Source
+from privrl.privacy.promise import Budget
 from privrl.privacy.resuming import KEY_FILE, NoiseKey, begin_run, resume_run
 from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession, forget_unless_paid
 
@@ -138,6 +139,10 @@ class Training(ABC):
     @abstractmethod
     def open(self, session: PrivacySession) -> OpenSession:
         """The session for the unit and the relation; one that cannot pay for this is refused."""
+
+    def check(self, public: bool) -> int:
+        """Refuse what is refused before anybody plays or pays; about the bytes of a checkpoint."""
+        return 0
 
     @abstractmethod
     def init(self, run: "Run") -> Any:
@@ -262,13 +267,14 @@ def learn(
         preflight_env: That instance; by default one that is made of the same id.
         options: The learner's own, such as `critic` or `behaviour`.
     """
-    training: Training = spec.training(env, people, **options)
-    opened = training.open(session)
-    tried = run_preflight(
-        training.env,
-        private=training.private and not session.public,
+    training, opened, tried = prepare(
+        spec,
+        env,
+        people,
+        session=session,
         preflight=preflight,
-        other=preflight_env,
+        preflight_env=preflight_env,
+        **options,
     )
     about = {
         "agent": training.settings,
@@ -287,6 +293,28 @@ def learn(
         with forget_unless_paid(opened):
             loop = _begin(run, loggers)
         return _train(run, loop, keep)
+
+
+def prepare(
+    spec: Any,
+    env: Any,
+    people: int | None = None,
+    *,
+    session: PrivacySession = SECRET_SESSION,
+    preflight: bool = True,
+    preflight_env: Any = None,
+    **options: Any,
+) -> tuple[Training, OpenSession, str | None]:
+    """What `learn` begins with: what is to be trained, who pays, and how the pre-flight went."""
+    training: Training = spec.training(env, people, **options)
+    opened = training.open(session)
+    tried = run_preflight(
+        training.env,
+        private=training.private and not session.public,
+        preflight=preflight,
+        other=preflight_env,
+    )
+    return training, opened, tried
 
 
 def resume(
@@ -363,13 +391,17 @@ class Learner(Generic[Learned]):
         return found
 
 
-def refuse_public_ledger(session: PrivacySession) -> None:
-    """Refuse a session that contradicts itself."""
-    if session.public and session.ledger is not None:
+def refuse_idle_ledger(session: PrivacySession, budget: Budget | None) -> None:
+    """Refuse a ledger where nobody needs protection, or where nothing is spent."""
+    if session.ledger is None:
+        return
+    if session.public:
         raise InputError(
             "public says that nobody needs protection, and a ledger that somebody does: leave "
             "one of them out."
         )
+    if budget is None:
+        raise InputError("Without a budget there is nothing to pay for: leave the ledger out.")
 
 
 # --- steps ---------------------------------------------------------------------------------------

@@ -171,8 +171,7 @@ class LoggedQTraining(engine.Training):
     def open(self, session: PrivacySession) -> OpenSession:
         if session.public:
             raise InputError("LoggedQ has no diagnostics to show of public data: leave it out.")
-        if self.spec.budget is None and session.ledger is not None:
-            raise InputError("Without a budget there is nothing to pay for: leave the ledger out.")
+        engine.refuse_idle_ledger(session, self.spec.budget)
         return session.open(self.env.unit, Relation.REPLACE_ONE)
 
     def no_log_reason(self, public: bool) -> str:

@@ -47,6 +47,18 @@ MEMORY_REMEDY = "use fewer features, a smaller network or fewer steps"
 _EXPLORATION = 0.3
 
 
+def check(agent: "FunctionalQ", env: Any, head: Head) -> None:
+    """Refuse what is refused before anybody plays: what cannot be released, or not planned on."""
+    if agent.release in ("weights", "evaluations") and isinstance(head, Layers):
+        raise InputError(f"Release {agent.release!r} needs linear features: use planner 'fitted'.")
+    if agent.release in ("weights", "updates"):
+        agent.update_plan(head)
+        update_noise(agent, head)
+    elif agent.release == "reward-model":
+        agent.model_features(env)
+    resources.check_memory(agent.planning_bytes(head), "Planning with such features", MEMORY_REMEDY)
+
+
 def release(agent: "FunctionalQ", run: "Run") -> Arrays:
     """What the agent's release gives away, paid for before its noise, and what planning needs."""
     training: Any = run.training
@@ -73,10 +85,6 @@ def pay(agent: "FunctionalQ", run: "Run", event: Event | None, public: Arrays, m
 
     `public` is what planning needs of the rollout; `more` are the other bytes to keep.
     """
-    training: Any = run.training
-    resources.check_memory(
-        agent.planning_bytes(training.head), "Planning with such features", MEMORY_REMEDY
-    )
     size = more + sum(np.asarray(array).nbytes for array in public.values())
     run.pay(event, None if agent.budget is None else agent.budget.delta, size)
 
@@ -99,8 +107,6 @@ def updates_release(agent: "FunctionalQ", run: "Run") -> Arrays:
     """
     training: Any = run.training
     head: Head = training.head
-    if agent.release == "weights" and isinstance(head, Layers):
-        raise InputError("Release 'weights' needs linear features: use planner 'fitted'.")
     plan, noisy = agent.update_plan(head), update_noise(agent, head)
     rollout = agent.rollout(run, run.source.key())
     with jax.enable_x64(True):
@@ -171,8 +177,6 @@ def evaluations_release(agent: "FunctionalQ", run: "Run") -> Arrays:
     """
     training: Any = run.training
     env, head, rounds, source = training.env, training.head, agent.evaluations, run.source
-    if isinstance(head, Layers):
-        raise InputError("Release 'evaluations' needs linear features: use planner 'fitted'.")
     features = PerAction(_features_of(head), env.num_actions)
     scale = horizon_weight(agent.gamma, agent.horizon)
     state: Arrays = {}

@@ -74,7 +74,7 @@ class RewardTraining(engine.Training):
         return {"env": env} | ({} if restored else {"behaviour": self.behaviour})
 
     def open(self, session: PrivacySession) -> OpenSession:
-        engine.refuse_public_ledger(session)
+        engine.refuse_idle_ledger(session, self.spec.budget)
         unit, relation = Unit.REWARD_FUNCTION, Relation.REWARD_RADIUS
         return session.open(unit, relation, reward_radius=self.spec.radius)
 
@@ -84,7 +84,12 @@ class RewardTraining(engine.Training):
     def no_log_reason(self, public: bool) -> str:
         return "A log holds returns of episodes, and a certified run has none: leave it out."
 
+    def check(self, public: bool) -> int:
+        reward_releases.check(self.spec, self.env, self.head)
+        return 0
+
     def init(self, run: engine.Run) -> Arrays:
+        self.check(run.public)
         return reward_releases.release(self.spec, run)
 
     def adopt(self, state: Arrays, run: engine.Run) -> None:

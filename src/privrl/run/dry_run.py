@@ -6,6 +6,7 @@ answer nor a refusal tells anything about a person. Whether rows are valid, and 
 how many there are, shows only in the run itself.
 """
 
+import errno
 import os
 import shutil
 from collections.abc import Iterable
@@ -146,11 +147,21 @@ def dry_run(
 
 def check_folder(folder: str | Path) -> None:
     """Refuse a folder that holds a run, or that could not be made, without making it."""
+    check_unused(Path(folder))
+    check_writable(folder)
+
+
+def check_writable(folder: str | Path) -> None:
+    """Refuse a folder that could not be made or written to, without making it."""
     place = Path(folder)
-    check_unused(place)
     there = next(one for one in (place, *place.absolute().parents) if one.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"{str(folder)!r} cannot be written to: say another folder.")
+    problem = None
+    if not there.is_dir():
+        problem = errno.EEXIST if there == place else errno.ENOTDIR
+    elif not os.access(there, os.W_OK | os.X_OK):
+        problem = errno.EACCES
+    if problem is not None:
+        raise InputError(f"{str(folder)!r} cannot be written to: {os.strerror(problem)}.")
     if shutil.disk_usage(there).free < _ROOM:
         raise InputError(f"The disk of {str(folder)!r} is full: say another folder.")
 

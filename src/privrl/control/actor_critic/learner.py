@@ -154,17 +154,18 @@ class ActorCriticTraining(engine.Training):
         return {"agent": (self.spec, self.start.features), "env": env}
 
     def open(self, session: PrivacySession) -> OpenSession:
-        engine.refuse_public_ledger(session)
+        engine.refuse_idle_ledger(session, self.spec.budget)
         return session.open(Unit.TRAJECTORY, Relation.REPLACE_ONE)
+
+    def check(self, public: bool) -> int:
+        if self.spec.budget is not None:
+            warn_if_large(self.spec.budget.delta, self.planned)
+        return self.program.check_memory(self.critic, public)
 
     def init(self, run: engine.Run) -> ActorCriticState:
         """The state before the first batch, whose keys are all the randomness of the run."""
         program, budget = self.program, self.spec.budget
-        size = 0
-        if not run.restored:
-            if budget is not None:
-                warn_if_large(budget.delta, self.planned)
-            size = program.check_memory(self.critic, run.public)
+        size = 0 if run.restored else self.check(run.public)
         run.pay(program.event, None if budget is None else budget.delta, size)
         with jax.enable_x64(True):
             begun: ActorCriticState = certified.begin_one(

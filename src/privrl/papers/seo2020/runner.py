@@ -14,9 +14,8 @@ from privrl.papers.seo2020.program import ActorCriticProgram
 from privrl.papers.seo2020.spec import ActorCriticTask
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.actor_critic import curve_lines, write_policy
-from privrl.run.runners.base import Job, RunEnd
 from privrl.run.runners.paper import PaperRunner
-from privrl.run.runners.playing import play_agent
+from privrl.run.runners.playing import Job, Learning
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,10 @@ class ActorCriticRunner(ActorCriticTask, PaperRunner):
         agent = self.learner_with()
         return ActorCriticProgram(agent, self.environment, sweeps_lambda="lambda_" in swept)
 
-    def play(self, job: Job) -> RunEnd:
+    def learning(self) -> Learning:
         program = self.program()
         assert isinstance(program, ActorCriticProgram)
-        return play_agent(program.config, program.env, job, self.public, people=self.count)
+        return Learning(program.config, program.env, {"people": self.count})
 
     def write(self, learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
         logs = {} if learned.curve is None else log_paths(job.folder, job.formats)

@@ -13,9 +13,8 @@ from privrl.papers.wang2019.learner import FunctionalQ
 from privrl.papers.wang2019.spec import FunctionalNoiseTask, FunctionalQTask
 from privrl.privacy.certificate import Claim
 from privrl.run.logs import paths as log_paths
-from privrl.run.runners.base import Job, RunEnd
 from privrl.run.runners.paper import PaperRunner
-from privrl.run.runners.playing import play_agent
+from privrl.run.runners.playing import Job, Learning
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,8 @@ class FunctionalNoiseRunner(FunctionalNoiseTask, PaperRunner):
             return None
         return "A log holds returns, which are about the reward: say --public if it is none."
 
-    def play(self, job: Job) -> RunEnd:
-        return play_agent(self.agent(), self.environment, job, self.public)
+    def learning(self) -> Learning:
+        return Learning(self.agent(), self.environment, {})
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)

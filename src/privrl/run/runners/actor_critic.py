@@ -16,8 +16,8 @@ from privrl.envs.host import HostEnvironment
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.logs import paths as log_paths
-from privrl.run.runners.base import EnvironmentRunner, Job, Preview, RunEnd, budget_questions
-from privrl.run.runners.playing import play_agent
+from privrl.run.runners.base import EnvironmentRunner, Preview, budget_questions
+from privrl.run.runners.playing import Job, Learning
 from privrl.run.specs.actor_critic import ActorCriticTask
 
 
@@ -120,11 +120,9 @@ class ActorCriticRunner(ActorCriticTask, EnvironmentRunner):
 
     # --- how it is run -------------------------------------------------------------------------
 
-    def play(self, job: Job) -> RunEnd:
-        people, tried = self.count, not self.no_preflight
-        return play_agent(
-            self.agent(), self.environment, job, self.public, people=people, preflight=tried
-        )
+    def learning(self) -> Learning:
+        options = {"people": self.count, "preflight": not self.no_preflight}
+        return Learning(self.agent(), self.environment, options)
 
     def write(self, learned: LearnedActorCritic, job: Job) -> dict[str, Path]:
         written = write_policy(learned, job)

@@ -6,25 +6,24 @@ was not given is asked for at once (`Runner.questions`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
+from privrl.control import engine
 from privrl.control.feature_names import is_bounded, is_scaled, range_question
 from privrl.control.program import Program
 from privrl.core.errors import InputError
-from privrl.core.progress import Progress
 from privrl.core.questions import Question, ask
 from privrl.envs.base import Environment
 from privrl.envs.host import HostEnvironment
 from privrl.envs.registry import BUILTIN, make
 from privrl.privacy.certificate import Certificate, Claim
-from privrl.privacy.ledger import Ledger
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.session import PrivacySession
+from privrl.run.runners.playing import Job, Learning, RunEnd, play_agent
 from privrl.run.specs import load, spec_of
 from privrl.run.specs.base import EnvironmentTask, Task, over_config
 
@@ -61,42 +60,6 @@ class Result(Protocol):
     def save(self, path: str | Path) -> None: ...
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run of a learner in its folder."""
-
-    folder: Path
-    ledger: str | None
-    name: str
-    """The run's, in the ledger."""
-
-    seed: int | None
-    id: str
-    """What the policy says it was learned by, in all copies of the run; see `privrl.data.marks`."""
-
-    formats: tuple[str, ...]
-    """Of the logs."""
-
-    again: bool
-    """Whether there is a checkpoint to go on from."""
-
-    progress: Progress
-    stop: Callable[[], bool]
-
-    @contextmanager
-    def open_ledger(self) -> Iterator[Ledger | None]:
-        """The ledger, if there is one: a run that begins pays only under a name of its own."""
-        with nullcontext() if self.ledger is None else Ledger.open(self.ledger) as opened:
-            if opened is not None and not self.again:
-                opened.expect_new_run(self.name)
-            yield opened
-
-    def session(self, ledger: Ledger | None, public: bool = False) -> PrivacySession:
-        """Who pays for the run, by the ledger that is open."""
-        run = None if ledger is None else self.name
-        return PrivacySession(ledger=ledger, run=run, seed=self.seed, public=public)
-
-
 class Preview(NamedTuple):
     """What a learner would release, as far as that is known before it learns."""
 
@@ -109,17 +72,6 @@ class Preview(NamedTuple):
     relation: Relation
     reward_radius: float | None = None
     note: str = ""
-
-
-class RunEnd(NamedTuple):
-    """How a run ended."""
-
-    learned: Any
-    """A `Result`; None if the run was stopped."""
-
-    done: int
-    planned: int
-    """Of what `Runner.progress_unit` says."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +103,15 @@ class Runner(Task, ABC):
     def is_paper(self) -> bool:
         """Whether a paper's algorithm learns, which yields a claim."""
         return False
+
+    @property
+    def no_ledger_reason(self) -> str | None:
+        """Why no ledger can pay, in a sentence; None if one can."""
+        if self.is_paper:
+            return "The paper's claim is no certificate, so no ledger can pay: leave it out."
+        if self.public:
+            return "Nobody pays for what is declared --public: leave --ledger out."
+        return None
 
     # --- what each learner knows of its own -------------------------------------------------------
 
@@ -189,8 +150,12 @@ class Runner(Task, ABC):
         """The learner as a program, of which `swept` are the settings that replicas have."""
 
     @abstractmethod
+    def rehearse(self, session: PrivacySession) -> None:
+        """Refuse what a run refuses before anything is played or paid; nothing is."""
+
+    @abstractmethod
     def preview(self) -> Preview:
-        """What the run would release; refused where the run would be, before anything is paid."""
+        """What the run would release."""
 
     @abstractmethod
     def play(self, job: Job) -> RunEnd:
@@ -216,6 +181,18 @@ class EnvironmentRunner(Runner, EnvironmentTask):
             self.ask()
         assert self.env is not None
         return make(self.env)
+
+    @abstractmethod
+    def learning(self) -> Learning:
+        """What learns, and where; refused if the options do not go together."""
+
+    def rehearse(self, session: PrivacySession) -> None:
+        agent, env, options = self.learning()
+        engine.prepare(agent, env, session=session, **options)[0].check(session.public)
+
+    def play(self, job: Job) -> RunEnd:
+        agent, env, options = self.learning()
+        return play_agent(agent, env, job, self.public, **options)
 
     def questions(self, swept: Sequence[str] = ()) -> Iterator[Question]:
         if self.env is None:

@@ -13,7 +13,7 @@ A run has its folder to itself: another one in it is refused until it has ended,
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +27,11 @@ from privrl.envs.registry import is_builtin
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY_FILE
+from privrl.privacy.session import PrivacySession
 from privrl.run.logs import paths as log_paths
 from privrl.run.parsing import check_not_empty
-from privrl.run.runners.base import Job, Result, Runner
+from privrl.run.runners.base import Result, Runner
+from privrl.run.runners.playing import Job
 from privrl.run.specs.base import refuse_modules
 from privrl.run.training import never_stop
 
@@ -90,47 +92,45 @@ def dry_run_in(
     ledger: str | Path | None = None,
     name: str | None = None,
     formats: Sequence[str] | None = None,
+    seed: int | None = None,
 ) -> "DryRun":
     """What `train_in` would do; refused where it would be, before anything is played or paid."""
+    from privrl.run.dry_run import check_writable
     from privrl.run.runners.trial import dry_run
 
-    _refuse_at_start(runner, ledger, name, formats)
+    check_writable(folder)
+    run, _ = _check_start(runner, Path(folder), ledger, name, formats)
+    with nullcontext() if ledger is None else Ledger.open(ledger) as opened:
+        called = None if opened is None else run
+        runner.rehearse(PrivacySession(ledger=opened, run=called, seed=seed, public=runner.public))
     promise = CLAIM if runner.is_paper else CERTIFICATE
-    return dry_run(runner.preview(), (RESULT, promise, *runner.FILES), folder, ledger, name)
+    return dry_run(runner.preview(), (RESULT, promise, *runner.FILES), folder, ledger, run)
 
 
-def _refuse_at_start(
-    runner: Runner, ledger: str | Path | None, name: str | None, formats: Sequence[str] | None
-) -> None:
-    """Refuse options about a run that do not go together."""
-    if runner.is_paper and ledger is not None:
-        raise InputError("The paper's claim is no certificate, so no ledger can pay: leave it out.")
-    if runner.public and ledger is not None:
-        raise InputError("Nobody pays for what is declared --public: leave --ledger out.")
-    if name is not None and ledger is None:
-        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
-    if formats and runner.no_curve_reason is not None:
-        raise InputError(runner.no_curve_reason)
-
-
-def _start(
+def _check_start(
     runner: Runner,
     place: Path,
     ledger: str | Path | None,
     name: str | None,
-    seed: int | None,
     formats: Sequence[str] | None,
-    progress: Progress,
-    stop: Callable[[], bool],
-) -> FinishedRun:
-    if _is_finished(place):
+) -> tuple[str, list[str]]:
+    """Refuse to begin in a folder with another run, or with options that do not go together.
+
+    Returns the run's name, and the formats of its logs.
+    """
+    if (place / RESULT).exists():
         raise InputError(f"{str(place)!r} holds a run already: say another folder.")
     # A key without run.json is that of an evaluation.
     if not _is_failed_start(place) if (place / RUN).exists() else (place / KEY_FILE).exists():
         raise InputError(
             f"{str(place)!r} holds an interrupted run: resume it, or say another folder."
         )
-    _refuse_at_start(runner, ledger, name, formats)
+    if ledger is not None and runner.no_ledger_reason is not None:
+        raise InputError(runner.no_ledger_reason)
+    if name is not None and ledger is None:
+        raise InputError("--name is the run's name in a ledger: say which with --ledger.")
+    if formats and runner.no_curve_reason is not None:
+        raise InputError(runner.no_curve_reason)
     run = place.resolve().name if name is None else check_not_empty("--name", name)
     if ledger is not None:
         # Its certificate is that of all entries under the name, which is more than was asked for.
@@ -145,6 +145,21 @@ def _start(
                 f"{str(taken_file)!r} is there already, and a run would write its own: say another "
                 "folder."
             )
+    return run, listed
+
+
+def _start(
+    runner: Runner,
+    place: Path,
+    ledger: str | Path | None,
+    name: str | None,
+    seed: int | None,
+    formats: Sequence[str] | None,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> FinishedRun:
+    _is_finished(place)  # which removes what a kill left
+    run, listed = _check_start(runner, place, ledger, name, formats)
     words = {
         "words": runner.to_dict(),
         "ledger": None if ledger is None else os.path.realpath(ledger),

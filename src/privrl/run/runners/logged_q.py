@@ -12,19 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from privrl.control.learned_q import LearnedQ
 from privrl.control.logged_q import LoggedQ
 from privrl.control.program import Program
 from privrl.core.errors import InputError
 from privrl.core.questions import Question, ask
-from privrl.data import marks
+from privrl.data import Trajectories, marks
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Relation, Unit
+from privrl.privacy.session import PrivacySession
 from privrl.run.dry_run import check_tables
 from privrl.run.option_values import as_typed, option_value
 from privrl.run.request import BY_TRAJECTORY, Request
-from privrl.run.runners.base import Job, Preview, RunEnd, Runner
-from privrl.run.runners.playing import play_agent
+from privrl.run.runners.base import Preview, Runner
+from privrl.run.runners.playing import Job, RunEnd, play_agent
 from privrl.run.specs.table import LoggedQTask, TableOptions
 
 _NO_TABLE = "Say which table to read: privrl train logged-q stays.parquet ..."
@@ -107,12 +110,16 @@ class LoggedQRunner(LoggedQTask, Runner):
         )
         return found
 
-    def preview(self) -> Preview:
-        if not self.table:
-            raise InputError(_NO_TABLE)
-        self.ask()
-        agent = self.agent()
+    def rehearse(self, session: PrivacySession) -> None:
+        agent = self._checked_agent()
         check_tables(self.request, None)
+        # A row of zeros in the form of the table's, of which no row is read.
+        one, states = np.zeros(1, int), np.zeros((1, len(self.state or ())))
+        seen = states if self.request.has_vector_states(None) else one
+        agent.plan(Trajectories.from_arrays(seen, one, one, lengths=[1]))
+
+    def preview(self) -> Preview:
+        agent = self.agent()
         told = f"noise calibrated for {agent.updates:,} updates, each person clipped to "
         told += f"{agent.clip:g} of the largest reward"
         return Preview(
@@ -125,6 +132,14 @@ class LoggedQRunner(LoggedQTask, Runner):
         )
 
     # --- how it is run -------------------------------------------------------------------------
+
+    def _checked_agent(self) -> LoggedQ:
+        """The learner, if all that was said about the table goes together."""
+        if not self.table:
+            raise InputError(_NO_TABLE)
+        self.ask()
+        self.request.columns(None)
+        return self.agent()
 
     @property
     def progress_unit(self) -> str:
@@ -142,15 +157,8 @@ class LoggedQRunner(LoggedQTask, Runner):
         return "A log holds returns of episodes, and nothing is played here: leave it out."
 
     def play(self, job: Job) -> RunEnd:
-        if not self.table:
-            raise InputError(_NO_TABLE)
         # Whatever was said is checked before a large table is read.
-        self.ask()
-        asked = self.request
-        asked.columns(None)
-        agent = self.agent()
-        if self.public and job.ledger is not None:
-            raise InputError("Nobody pays for data declared --public: leave --ledger out.")
+        agent, asked = self._checked_agent(), self.request
         job.progress("loading", None)
         data = asked.load_whole(None)
         if job.stop():

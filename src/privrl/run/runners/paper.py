@@ -18,6 +18,5 @@ class PaperRunner(EnvironmentRunner):
         return True
 
     def preview(self) -> Preview:
-        self.program()
         what = f"{self.count:,} {self.progress_unit}, by the paper's algorithm"
         return Preview(what, "", None, self.UNIT, Relation.REPLACE_ONE, note=CLAIM_NOTE)

@@ -9,14 +9,14 @@ import numpy as np
 
 from privrl.control.pgc.collection import CollectionProgram
 from privrl.control.pgc.learned import LearnedPGC
-from privrl.control.pgc.learner import PGC, Collector
+from privrl.control.pgc.learner import PGC, Collector, CollectorTraining
 from privrl.core.errors import InputError
 from privrl.core.questions import Question
 from privrl.privacy.certificate import Claim
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.logs import paths as log_paths
-from privrl.run.runners.base import CLAIM_NOTE, EnvironmentRunner, Job, Preview, RunEnd
-from privrl.run.runners.playing import play_agent
+from privrl.run.runners.base import CLAIM_NOTE, EnvironmentRunner, Preview
+from privrl.run.runners.playing import Job, Learning
 from privrl.run.specs.pgc import CollectorTask, PGCTask
 
 
@@ -95,14 +95,14 @@ class CollectorRunner(CollectorTask, EnvironmentRunner):
 
     # --- how it is run -------------------------------------------------------------------------
 
-    def play(self, job: Job) -> RunEnd:
-        if job.ledger is not None:
-            raise InputError(
-                "Each agent keeps a ledger of its own, and these are simulated: leave it out."
-            )
+    @property
+    def no_ledger_reason(self) -> str | None:
+        return super().no_ledger_reason or CollectorTraining.NO_LEDGER
+
+    def learning(self) -> Learning:
         agent, program = self._agent_and_program()
         people = program.program.agents // agent.submissions
-        return play_agent(agent, program.program.env, job, self.public, people=people)
+        return Learning(agent, program.program.env, {"people": people})
 
     def write(self, learned: LearnedPGC, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)

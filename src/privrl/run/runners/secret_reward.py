@@ -16,8 +16,8 @@ from privrl.core.questions import Question
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Relation, Unit
 from privrl.run.logs import paths as log_paths
-from privrl.run.runners.base import EnvironmentRunner, Job, Preview, RunEnd, budget_questions
-from privrl.run.runners.playing import play_agent
+from privrl.run.runners.base import EnvironmentRunner, Preview, budget_questions
+from privrl.run.runners.playing import Job, Learning
 from privrl.run.specs.secret_reward import FunctionalQTask, ProspectTask, SecretRewardTask
 
 
@@ -98,7 +98,6 @@ class SecretRewardRunner(SecretRewardTask, EnvironmentRunner):
 
     def preview(self) -> Preview:
         agent = self.agent()
-        agent.head(self.environment)
         what = f"release {agent.release!r} of a rollout of {agent.steps:,} steps"
         told = f"noise calibrated for reward functions within {agent.radius:g} of each other"
         return Preview(
@@ -134,9 +133,8 @@ class SecretRewardRunner(SecretRewardTask, EnvironmentRunner):
     def no_curve_reason(self) -> str | None:
         return "A log holds returns of episodes, and a certified run has none: leave it out."
 
-    def play(self, job: Job) -> RunEnd:
-        agent, tried = self.agent(), not self.no_preflight
-        return play_agent(agent, self.environment, job, self.public, preflight=tried)
+    def learning(self) -> Learning:
+        return Learning(self.agent(), self.environment, {"preflight": not self.no_preflight})
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
         written = log_paths(job.folder, job.formats)

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from privrl.core.errors import InputError
 from privrl.privacy.mechanisms import GaussianMechanism
-from privrl.run.dry_run import DryRun, Release, check_folder, check_ledger
+from privrl.run.dry_run import DryRun, Release, check_ledger
 from privrl.run.runners.base import Preview
 
 
@@ -13,20 +12,16 @@ def dry_run(
     files: tuple[str, ...],
     folder: str | Path,
     ledger: str | Path | None,
-    run: str | None,
+    run: str,
 ) -> DryRun:
-    """What a run in `folder` would do; refused where the run would be, before anything is paid."""
-    check_folder(folder)
-    name = Path(folder).resolve().name if run is None else run
+    """What a run in `folder` would do; refused where its ledger would refuse to pay."""
     budget, paid = preview.budget, None
-    if ledger is not None:
-        if budget is None:
-            raise InputError("Without a certificate there is nothing to pay for: leave it out.")
+    if ledger is not None and budget is not None:
         # Gaussian noise of the whole budget, which is what the learners' own come to.
         event = GaussianMechanism.from_budget(1.0, budget, preview.relation).event
         paid = check_ledger(
             ledger,
-            name,
+            run,
             [event],
             delta=budget.delta,
             unit=preview.unit,
