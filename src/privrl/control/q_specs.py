@@ -159,7 +159,9 @@ class FunctionalQSpec(Spec):
     def _check_descent(self) -> None:
         updating = self.release in ("weights", "updates")
         if self.descent is not None:
-            if not isinstance(self.descent, DescentSpec):
+            from privrl.control.noised_q import Descent
+
+            if not isinstance(self.descent, Descent):
                 raise InputError(
                     "must be a Descent, such as Descent(updates=100).", field="descent"
                 )
@@ -247,10 +249,10 @@ class ProspectQSpec(FunctionalQSpec):
             raise InputError(
                 "must be a Prospect, such as Prospect.tversky_kahneman().", field="prospect"
             )
+        super().__post_init__()
         for one in fields(self):
             if one.name in UNUSED_BY_PROSPECT and getattr(self, one.name) != one.default:
                 raise InputError(f"{one.name} is a setting of FunctionalQ: leave it out.")
-        super().__post_init__()
 
     @property
     def radius(self) -> float | None:

@@ -11,6 +11,8 @@ from typing import Any, SupportsFloat, SupportsIndex, cast
 
 from privrl.core.errors import InputError
 
+_LONGEST = 60
+
 
 def set_checked(instance: object, **by_name: Callable[[str, Any], object]) -> None:
     """Put what its check returns in the place of each named field of a frozen dataclass."""
@@ -18,11 +20,19 @@ def set_checked(instance: object, **by_name: Callable[[str, Any], object]) -> No
         object.__setattr__(instance, name, check(name, getattr(instance, name)))
 
 
+def shown(value: object) -> str:
+    """A value as an error shows it: in one line, and by its type if that would be long."""
+    told = repr(value)
+    if isinstance(value, str) or (len(told) <= _LONGEST and "\n" not in told):
+        return told
+    return f"something of type {type(value).__name__}"
+
+
 def number(name: str, value: object) -> float:
     """A real number that is not NaN (infinities pass; the callers below decide about them)."""
     # NumPy's scalars register as Real; booleans do too, but `True` is never meant as a noise scale.
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"must be a number, not {value!r}.", field=name)
+        raise InputError(f"must be a number, not {shown(value)}.", field=name)
     try:
         converted = float(cast(SupportsFloat, value))
     except OverflowError:
@@ -75,7 +85,7 @@ def rate(name: str, value: object) -> float:
 def count(name: str, value: object, *, least: int = 1) -> int:
     """A whole number of at least one, or of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"must be a whole number, not {value!r}.", field=name)
+        raise InputError(f"must be a whole number, not {shown(value)}.", field=name)
     converted = int(cast(SupportsIndex, value))
     if converted < least:
         raise InputError(f"must be at least {least}, not {converted}.", field=name)
@@ -88,7 +98,7 @@ def choice(name: str, value: object, among: Sequence[str]) -> None:
     """Raise unless it is one of these words."""
     if not isinstance(value, str) or value not in among:
         *others, last = map(repr, among)
-        raise InputError(f"must be {', '.join(others)} or {last}, not {value!r}.", field=name)
+        raise InputError(f"must be {', '.join(others)} or {last}, not {shown(value)}.", field=name)
 
 
 def boolean(name: str, value: object) -> bool:
@@ -96,7 +106,7 @@ def boolean(name: str, value: object) -> bool:
     # NumPy's own is known by its name, so that checking does not load NumPy.
     numpys = hasattr(value, "dtype") and type(value).__name__ in ("bool", "bool_")
     if not (isinstance(value, bool) or numpys):
-        raise InputError(f"must be True or False, not {value!r}.", field=name)
+        raise InputError(f"must be True or False, not {shown(value)}.", field=name)
     return bool(value)
 
 

@@ -74,6 +74,9 @@ class Option:
     python: bool = False
     """Whether Python alone has it: no command line and no file."""
 
+    text_alone: bool = False
+    """Whether Python, too, passes nothing but text."""
+
     @property
     def flag(self) -> str:
         """What is typed: --actor-step."""
@@ -164,14 +167,16 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """The value, as plain Python has it, or why it cannot be."""
-        if (value is None and self.optional) or (self.none is not None and value == self.none):
+        # Arrays, too, say whether they equal a word: for each of their entries.
+        word = value if isinstance(value, str) else None
+        if (value is None and self.optional) or (word is not None and word == self.none):
             return None
-        if isinstance(value, str) and self.choices and value in self.choices:
-            return value
+        if word is not None and word in self.choices:
+            return word
         if self.kind is None:
             words = (*self.choices, self.none) if self.none else self.choices
             listed = _listed(tuple(map(repr, words)))
-            raise InputError(f"must be {listed}, not {value!r}.", field=self.name)
+            raise InputError(f"must be {listed}, not {checks.shown(value)}.", field=self.name)
         if self.sweepable and hasattr(value, "ravel"):
             for entry in value.ravel().tolist():
                 self.check(entry)
@@ -189,6 +194,8 @@ class Option:
             return self._check_float(value)
         if get_origin(self.kind) is tuple:
             return self._check_tuple(value)
+        if self.text_alone and word is None:
+            raise InputError(f"must be text, not {checks.shown(value)}.", field=self.name)
         return value
 
     def _check_float(self, value: Any) -> float:
@@ -336,6 +343,7 @@ def _option_of(one: "Field[Any]") -> Option:
     kind, optional = about.pop("kind", None), True
     if kind is None:
         kind, choices, optional = _parse_annotation(one.type)
+        about.setdefault("text_alone", kind is str)
     default = None if one.default is MISSING else one.default
     return Option(
         one.name, one.metadata["help"], kind, default, choices, optional=optional, **about

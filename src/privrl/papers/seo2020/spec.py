@@ -62,7 +62,7 @@ class ActorCriticSpec(Spec):
     )
 
     def __post_init__(self) -> None:
-        if self.delta == 0.0:
+        if isinstance(self.delta, int | float) and self.delta == 0.0:
             raise InputError(
                 "must be above 0: the formula for sigma has none without it.", field="delta"
             )

@@ -47,7 +47,7 @@ class FunctionalNoiseSpec(Spec):
     """The paper's, by which noise follows from what is claimed."""
 
     def __post_init__(self) -> None:
-        if self.delta == 0.0:
+        if isinstance(self.delta, int | float) and self.delta == 0.0:
             raise InputError("must be above 0: the theorem has no sigma without it.", field="delta")
         self.check_fields()
         if (self.sigma is None) != (self.rate is None):
