@@ -106,32 +106,6 @@ def test_tables_have_a_row_for_each_epsilon(algorithm: Any) -> None:
     assert all(row["trials"] == 2 for row in rows)
 
 
-@pytest.mark.slow
-def test_curves_of_figure_2_are_thinned() -> None:
-    rows = list(ono2020.figure_2([0, 1], 100, points=20, env=SHORT))
-    assert [(row["algorithm"], row["buffer"]) for row in rows] == [
-        *(("laplace", 1), ("laplace", 100), ("sign", 1), ("sign", 100)),
-    ]
-    for row in rows:
-        assert row["submissions"] == list(range(10, 101, 5))
-        assert all(1.0 <= score <= 12.0 for score in row["average_score"])
-
-
-@pytest.mark.slow
-def test_readings_differ_in_what_their_names_say() -> None:
-    assert {"rate": 0.005} in ono2020.READINGS.values()
-    rows = list(ono2020.readings([0, 1], 60, env=SHORT))
-    assert [row["reading"] for row in rows] == [*ono2020.READINGS, *ono2020.FALLS]
-    # Actions that are drawn make other episodes than the likeliest ones.
-    ends = {row["reading"]: row["last_mean"] for row in rows}
-    assert ends["sampled actions"] != ends["as printed"]
-    learners = [
-        ono2020.learner("laplace", None, **changes).program(SHORT, 60)
-        for changes in ono2020.READINGS.values()
-    ]
-    assert len(set(learners)) == len(learners)
-
-
 def test_a_fall_is_all_that_is_paid_for_in_the_other_reading() -> None:
     plain, falling = CartPole(), ono2020.Falling()
     step, other = jax.jit(plain.step), jax.jit(falling.step)

@@ -9,7 +9,8 @@ import pytest
 
 from privrl.core.errors import InputError
 from privrl.papers.reproduce import Plan, Reading, catalogue, results
-from privrl.papers.reproduce.page import html, lines, markdown
+from privrl.papers.reproduce.__main__ import page as verdicts_page
+from privrl.papers.reproduce.page import html, lines
 from privrl.papers.reproduce.running import findings_of, run, write_pictures
 from privrl.papers.reproduce.target import Target
 from tests.papers.reproduce import toy
@@ -87,6 +88,18 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(
     assert len(CALLS) == len(rows_of(tmp_path / "whole", target)) - done
     assert rows_of(tmp_path / "parts", target) == rows_of(tmp_path / "whole", target)
     assert resumed[0].verdict == whole[0].verdict
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_rows(tmp_path: Path) -> None:
+    from privrl.run import cluster
+
+    target = make_target()
+    here = run([target], tmp_path / "here")
+    with cluster.own_cluster(num_cpus=2, object_store_memory=100 * 2**20):
+        there = run([target], tmp_path / "there", workers="ray")
+    assert rows_of(tmp_path / "there", target) == rows_of(tmp_path / "here", target)
+    assert there[0].verdict == here[0].verdict
 
 
 def test_quick_runs_of_reduced_sizes_are_not_compared(tmp_path: Path) -> None:
@@ -178,7 +191,10 @@ def test_pages_and_pictures_escape_what_they_show(tmp_path: Path) -> None:
     assert "stroke-dasharray" in picture
     assert (tmp_path / "toy.table1.svg").read_text().count("✓") == 3  # two cells and the key
     assert any("reproduced" in line for line in lines(findings))
-    assert "| `toy.table1` | Scores <of> methods | **reproduced** | 20 |" in markdown(findings)
+    told = verdicts_page(findings)
+    assert "2 tables and figures: 2 reproduced, 0 direction only" in told
+    assert "| toy.table1 | Scores <of> methods | **reproduced** | shifted (2) | 20 | All" in told
+    assert "| toy.figure1 | Good is best. | holds |" in told
 
 
 def test_nothing_was_run(tmp_path: Path) -> None:

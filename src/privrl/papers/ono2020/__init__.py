@@ -1,11 +1,11 @@
 """Ono and Takahashi (2020): locally private distributed reinforcement learning, PGC-A3C.
 
 Read in this order: `algorithm` (Algorithms 1 to 3, line by line), `learner` (the fast version, with
-the paper's claim), `printed` (Tables 1 to 3) and `experiments`, which runs them again beside the
-certified learner `privrl.control.PGC`.
+the paper's claim), `printed` (Tables 1 to 3), `experiments`, which runs them again beside the
+certified learner `privrl.control.PGC`, and `targets`, which judges what came of it.
 
     privrl train ono2020-pgc --env CartPole --mechanism laplace --epsilon 1 --agents 90000
-    python -m benchmarks ono2020
+    privrl reproduce ono2020
 """
 
 from typing import TYPE_CHECKING

@@ -7,8 +7,8 @@ every row has, beside the paper's figures, what the same noise does with all gra
 and how many trials end well: *sustained* is a mean of at least 195 over the last thousand scores.
 
 The paper says of its rows at epsilon infinity (here None) no more than "non-private A3C". Taken are
-gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. With that
-the paper's figures are not yet reproduced; `READINGS` are the others that were tried.
+gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. `targets`
+has the other readings, and what comes of them.
 
 Rows are plain dictionaries, for JSON.
 """
@@ -42,29 +42,6 @@ TARGET, MEAN_OF, LAST = 195.0, 10, 1000
 
 # With which the paper runs either mechanism.
 _BUFFERS = {"laplace": 1, "sign": 100}
-
-_SAMPLED: dict[str, Any] = {"acting": "sampled"}
-_ADAM: dict[str, Any] = {"optimiser": "adam", "rate": 0.001}
-READINGS: dict[str, dict[str, Any]] = {
-    "as printed": {},
-    "clipped as before Laplace noise": {"clip": 0.01},
-    "a hundredth of the rate": {"rate": 0.005},
-    "a thousandth of the rate": {"rate": 0.0005},
-    "sampled actions": _SAMPLED,
-    "sampled actions, a hundredth of the rate": _SAMPLED | {"rate": 0.005},
-    "Adam, rate 0.001": _ADAM,
-    "Adam, rate 0.001, and sampled actions": _ADAM | _SAMPLED,
-}
-"""Of the paper's algorithm without noise, with a buffer of 1."""
-
-FALLS: dict[str, dict[str, Any]] = {
-    "-1 for a fall": {},
-    "-1 for a fall, a tenth of the rate": {"rate": 0.05},
-    "-1 for a fall, sampled actions": _SAMPLED,
-    "-1 for a fall, sampled actions, a tenth of the rate": _SAMPLED | {"rate": 0.05},
-    "-1 for a fall, Adam, rate 0.001, and sampled actions": _ADAM | _SAMPLED,
-}
-"""The same with the rewards of `Falling`."""
 
 
 @dataclass(frozen=True)
@@ -242,52 +219,6 @@ def experiment(
     return Experiment(
         algorithm, tuple(outcomes), tuple(without.get(epsilon) for epsilon in epsilons)
     )
-
-
-def figure_2(
-    seeds: Sequence[int] = SEEDS,
-    submissions: int = SUBMISSIONS,
-    *,
-    points: int = 60,
-    env: CartPole | None = None,
-) -> Iterator[Row]:
-    """Average scores (25) while learning, at epsilon 1, with a buffer of 1 and of 100."""
-    mechanisms: tuple[Algorithm, ...] = ("laplace", "sign")
-    listed = [(mechanism, buffer) for mechanism in mechanisms for buffer in (1, 100)]
-    agents = [learner(mechanism, 1.0, buffer=buffer) for mechanism, buffer in listed]
-    played = scores(agents, seeds, submissions, env)
-    at = [n for n in _evenly_spaced(submissions, points) if n >= MEAN_OF]
-    for (mechanism, buffer), some in zip(listed, played, strict=True):
-        yield {
-            "part": "figure2",
-            "algorithm": mechanism,
-            "epsilon": 1.0,
-            "buffer": buffer,
-            "trials": len(some),
-            "submissions": at,
-            "average_score": [
-                round(float(np.mean(some[:, n - MEAN_OF : n], dtype=np.float64)), 3) for n in at
-            ],
-        }
-
-
-def readings(
-    seeds: Sequence[int] = SEEDS, submissions: int = 20_000, *, env: CartPole | None = None
-) -> Iterator[Row]:
-    """What comes of each of the `READINGS`, and of `FALLS`."""
-    world = CartPole() if env is None else env
-    falling = Falling(world.step_limit)
-    listed = [(*one, world) for one in READINGS.items()]
-    listed += [(*one, falling) for one in FALLS.items()]
-    for name, changes, own in listed:
-        played = scores([learner("laplace", None, **changes)], seeds, submissions, own)[0]
-        yield {
-            "part": "readings",
-            "reading": name,
-            "trials": len(played),
-            "submissions": submissions,
-            **Outcome.of(None, played).row,
-        }
 
 
 def _evenly_spaced(submissions: int, points: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Findings for people: one HTML page for all targets, lines for a screen, Markdown for the docs."""
+"""Findings for people: one HTML page for all targets, and lines for a screen."""
 
 from collections.abc import Sequence
 
@@ -194,14 +194,3 @@ def lines(findings: Sequence[Finding]) -> list[str]:
         )
         found.append(f"{'':<{wide}}  {one.verdict.reason}")
     return found
-
-
-def markdown(findings: Sequence[Finding]) -> str:
-    """The table of verdicts for the docs."""
-    rows = ["| target | what | verdict | seeds | reading | reason |", "|---|---|---|---|---|---|"]
-    for one in findings:
-        rows.append(
-            f"| `{one.target.name}` | {one.target.title} | **{one.verdict.word}** | "
-            f"{one.verdict.seeds} | {label(one.chosen)} | {one.verdict.reason} |"
-        )
-    return "\n".join(rows) + "\n"

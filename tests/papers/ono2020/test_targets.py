@@ -1,0 +1,111 @@
+"""What `privrl reproduce` runs for Ono and Takahashi (2020)."""
+
+import json
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from privrl.core.errors import InputError
+from privrl.papers.ono2020 import PGC
+from privrl.papers.ono2020.coordinate_clip import CoordinateClipPGC
+from privrl.papers.ono2020.targets import (
+    EXPERIMENT,
+    POINTS,
+    READINGS,
+    _learner,
+    privacy_rows,
+    trial_row,
+    trials,
+)
+
+SCRIPT = READINGS[-1]
+
+
+def test_marks_of_a_trial_are_those_of_its_scores() -> None:
+    scores = np.full(3000, 9.0)
+    scores[250:260] = 195.0  # once, and never again
+    row = trial_row(7, scores, "successes")
+    # (26) counts the first of the ten, from 1.
+    assert (row["seed"], row["first"], row["success"], row["early"]) == (7, 251.0, 1, 1)
+    assert row["area"] == pytest.approx(2750 / 3000, abs=1e-6)
+    assert row["successes"] == [0, 0, *[1] * (POINTS - 2)]
+    assert (row["late"], row["sustained"]) == (9.0, 0)
+    assert row["rough"] == pytest.approx(math.sqrt(2 * 186**2 / 299), abs=1e-3)
+    never = trial_row(7, np.full(3000, 194.9), "scores")
+    assert (never["first"], never["success"], never["early"], never["area"]) == (3000.0, 0, 0, 0.0)
+    assert never["scores"] == [194.9] * POINTS
+    assert "successes" not in never
+    late = trial_row(7, np.r_[np.zeros(2990), np.full(10, 200.0)], "successes")
+    assert (late["first"], late["success"], late["early"]) == (2991.0, 1, 0)
+
+
+def learner(reading: Any, series: str, epsilon: float | None, **more: Any) -> Any:
+    setting = {"series": series, "epsilon": epsilon, **more}
+    return _learner(EXPERIMENT.options(reading, setting), setting)
+
+
+def test_readings_change_what_they_say() -> None:
+    printed = learner(READINGS[0], "laplace", 1.0)
+    assert printed == PGC(mechanism="laplace", epsilon=1.0)
+    assert (printed.acting, printed.optimiser) == ("greedy", "sgd")
+    zero = learner(SCRIPT, "sign zero", 2.0)
+    assert (zero.control, zero.acting, zero.mechanism) == ("zero", "greedy", "sign")
+    plain = learner(SCRIPT, "sign plain", None, buffer=100)
+    assert (plain.optimiser, plain.rate, plain.acting) == ("rmsprop", 0.005, "explored")
+    assert plain.settings(112)["buffer"] == 100.0
+    clipped = learner(SCRIPT, "laplace zero", 5.0)
+    assert isinstance(clipped, CoordinateClipPGC)
+    assert (clipped.control, clipped.acting) == ("zero", "explored")
+    assert type(learner(SCRIPT, "recipe", 1.0)) is not PGC
+    # Sign is read in two ways, the others in more; the recipe is ours.
+    ways = {
+        series: len(
+            {json.dumps(EXPERIMENT.options(one, {"series": series}), sort_keys=True)}
+            | {
+                json.dumps(EXPERIMENT.options(other, {"series": series}), sort_keys=True)
+                for other in READINGS
+            }
+        )
+        for series in ("sign", "laplace", "laplace plain", "recipe")
+        for one in READINGS[:1]
+    }
+    assert ways == {"sign": 2, "laplace": 4, "laplace plain": 4, "recipe": 1}
+
+
+def test_clipping_coordinates_is_not_private() -> None:
+    """Noise of scale C / epsilon, and the privacy of all coordinates together."""
+    own = CoordinateClipPGC(mechanism="laplace", epsilon=2.0)
+    arm = own.arm(112)
+    assert arm.plan is not None
+    assert arm.plan.mechanism.scale == pytest.approx(0.01 / 2.0, rel=1e-3)  # type: ignore[union-attr]
+    assert own.privatiser(112).certificate().epsilon == pytest.approx(224.0)
+    with jax.enable_x64(True):
+        row = np.asarray(arm.row(jnp.linspace(-1.0, 1.0, 112)))
+    np.testing.assert_allclose(row, np.clip(np.linspace(-1.0, 1.0, 112), -0.005, 0.005))
+    # The mechanism's own clipping never acts.
+    assert np.sum(np.abs(row)) <= arm.plan.radius
+    with pytest.raises(InputError, match="Laplace noise alone"):
+        CoordinateClipPGC(mechanism="sign", epsilon=2.0).arm(112)
+
+
+def test_noise_is_worth_what_the_accountant_says() -> None:
+    rows = {row["series"]: row for row in privacy_rows()}
+    assert rows["sign, epsilon 5"]["epsilon"] == pytest.approx(5.0)
+    assert rows["Laplace, epsilon 5"]["epsilon"] == pytest.approx(5.0)
+    clipped = rows["Laplace with each coordinate clipped by itself, epsilon 5"]
+    assert (clipped["claimed"], clipped["epsilon"]) == (5.0, pytest.approx(560.0))
+    assert rows["privrl's PGC, epsilon 5"]["epsilon"] == pytest.approx(5.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reading", READINGS, ids=lambda one: one.name)
+def test_every_series_runs_under_every_reading(reading: Any) -> None:
+    for setting in EXPERIMENT.quick_settings or ():
+        given = {**setting, "submissions": 40}
+        rows = trials(EXPERIMENT.options(reading, given), given, [0, 1])
+        assert [row["seed"] for row in rows] == [0, 1]
+        assert json.loads(json.dumps(rows)) == rows
