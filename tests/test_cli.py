@@ -245,11 +245,11 @@ _NEEDLESS = (
 _STARTS = {
     "actor-critic": (
         "--env Chain --max-steps 4 --people 4 --batch 2 --return-range 0,1 --noise independent",
-        {"advance", "begin_one", "stage", "_as_replica", "_from_replica"},
+        {"advance", "begin_one", "_as_replica", "_from_replica"},
     ),
     "functional-q": (
         "--env Interval --steps 20 --reward-range 0,0.5 --reward-radius 0.1",
-        {"stage", "_random_rollout"},
+        {"_random_rollout"},
     ),
 }
 

@@ -65,6 +65,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from privrl.control.increments import Rows
+from privrl.control.kept import kept
 from privrl.core.errors import InputError
 from privrl.core.silence import silence
 from privrl.core.types import Floats
@@ -314,7 +315,7 @@ class ActorCriticPlan:
         return np.asarray(state.actor, np.float64), np.asarray(state.critic, np.float64)
 
 
-@partial(jax.jit, static_argnums=0)
+@kept(0)
 def begin_one(
     plan: ActorCriticPlan, world: Any, noise: Any, settings: Any, critic: Any = None
 ) -> ActorCriticState:
@@ -407,7 +408,7 @@ def _uniform(keys: Any) -> Any:
     return ((words[..., 0] << 21) ^ (words[..., 1] >> 11)).astype(float) * 2.0**-53
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@kept(0, 1, 2)
 def advance(
     plan: ActorCriticPlan,
     env: Environment[Any, Any],

@@ -29,6 +29,7 @@ import numpy as np
 from jax import lax
 
 from privrl.control.heads import Head
+from privrl.control.kept import kept
 from privrl.control.q_specs import DescentSpec
 from privrl.control.rollouts import SampledRollout, pool_successors
 from privrl.control.update_rules import Data, ProspectUpdates, Rule, Updates, Weights
@@ -158,7 +159,7 @@ def calibrate_noise(budget: Budget, relation: Relation, plan: NoisedQPlan) -> No
     return NoisyPlan.from_budget(budget, relation, every, bound=plan.rule.bound)
 
 
-@partial(jax.jit, static_argnums=0)
+@kept(0)
 def begin(plan: NoisedQPlan, data: Data, key: Any) -> NoisedQState:
     """Before the first update."""
     first = plan.rule.initial_parameters(data)
@@ -198,7 +199,7 @@ def apply_update(plan: NoisedQPlan, state: NoisedQState, x: Any) -> NoisedQState
     )
 
 
-@partial(jax.jit, static_argnums=0)
+@kept(0)
 def advance(
     plan: NoisedQPlan, data: Data, state: NoisedQState, sigma: Any, updates: Any
 ) -> NoisedQState:
@@ -279,13 +280,9 @@ def transitions(
     `orthonormal` for the rule `Weights`: the features of (s_i, a_i) are made so.
     """
     r = clip_rewards(reward, reward_range)
-    data = Data(
-        jnp.asarray(observation),
-        jnp.asarray(action, jnp.int32),
-        jnp.asarray(after),
-        jnp.asarray(goes_on, float),
-        jnp.asarray(r, float),
-    )
+    # Not `jnp.asarray`, which compiles a program for each shape and type.
+    columns = np.asarray(action, np.int32), np.asarray(after), np.asarray(goes_on, float), r
+    data = Data(*map(jax.device_put, (np.asarray(observation), *columns)))
     if not orthonormal:
         return data
     features: Any = head.spec

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.control.heads import Head, Layers, Linear
+from privrl.control.kept import kept
 from privrl.core.errors import InputError
 from privrl.core.silence import silence
 from privrl.core.types import Floats
@@ -300,7 +301,7 @@ def _refuse_infinite(seen: Any, env: Env) -> None:
         raise InputError(f"{env.name} gave an observation that is not finite.")
 
 
-@partial(jax.jit, static_argnums=(0, 2))
+@kept(0, 2)
 def _random_rollout(env: Environment[Any, Any], key: jax.Array, steps: int) -> Any:
     return rollout(env, random_policy(env.num_actions), key, steps)[1]
 

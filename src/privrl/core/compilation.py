@@ -3,7 +3,8 @@
 `privrl train` lets JAX keep what it compiles in the user's cache folder,
 `$XDG_CACHE_HOME/privrl` or
 `~/.cache/privrl`. `PRIVRL_CACHE` names another folder, or is `off`.
-Versions, processor and compile options are in JAX's keys. A program is compiled anew when anything
+Versions, processor and compile options are in JAX's keys, and in those of learners' own functions
+(`privrl.control.kept`), which are not traced again either. A program is compiled anew when anything
 differs, so what comes from the disk computes the same bits. In Python nothing is kept unless
 somebody calls `allow`: JAX's settings belong to the whole process. Whoever has set
 `JAX_COMPILATION_CACHE_DIR` has chosen, and is left alone.
@@ -28,14 +29,19 @@ somebody else's, or that others may read or write, is not used.
 import math
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 VARIABLE = "PRIVRL_CACHE"
+BEGUN = time.time()
+"""When this process began, as good as: before it has loaded what it compiles."""
+
 _THRESHOLD = "jax_persistent_cache_min_compile_time_secs"
 _allowed = False
+_keeping = False
 
 
 def allow() -> None:
@@ -47,16 +53,44 @@ def allow() -> None:
 @contextmanager
 def keep(public: bool) -> Iterator[None]:
     """Keep what is compiled within, if its constants are `public` and there is a folder for it."""
+    global _keeping
     if not (public and _allowed and _is_ready()):
         yield
         return
     import jax
 
     jax.config.update(_THRESHOLD, 0.0)  # type: ignore[no-untyped-call]
+    _keeping = True
     try:
         yield
     finally:
+        _keeping = False
         jax.config.update(_THRESHOLD, math.inf)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def apart() -> Iterator[list[str]]:
+    """Within `keep`, keep nothing in JAX's own way; what is given lists what JAX found kept."""
+    import jax
+
+    found: list[str] = []
+
+    def listen(event: str, **_: str | int) -> None:
+        if event == "/jax/compilation_cache/cache_hits":
+            found.append(event)
+
+    jax.monitoring.register_event_listener(listen)
+    jax.config.update(_THRESHOLD, math.inf)  # type: ignore[no-untyped-call]
+    try:
+        yield found
+    finally:
+        jax.config.update(_THRESHOLD, 0.0)  # type: ignore[no-untyped-call]
+        jax.monitoring.unregister_event_listener(listen)
+
+
+def keeping() -> Path | None:
+    """The folder of programs within `keep`, where they are kept; None elsewhere."""
+    return folder() if _keeping else None
 
 
 def folder() -> Path | None:

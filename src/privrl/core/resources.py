@@ -91,10 +91,16 @@ def _required_memory(function: Any, given: tuple[Any, ...]) -> int:
     wide = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined] # made when JAX is imported
     key = (function.trace, tree, tuple(shapes), wide)
     if key not in _MEMORY_CACHE:
-        traced = function.trace(*given)
-        found = _largest_array(traced.jaxpr.jaxpr)
-        if found < _MAX_ARRAY_BYTES:  # above, XLA would end the process: its sizes overflow
-            stats = traced.lower().compile().memory_analysis()
+        found = 0
+        keeps = hasattr(function, "load")  # programs that were compiled before: `control.kept`
+        program = function.load(*given) if keeps else None
+        if program is None:
+            traced = function.trace(*given)
+            found = _largest_array(traced.jaxpr.jaxpr)
+            if found < _MAX_ARRAY_BYTES:  # above, XLA would end the process: its sizes overflow
+                program = function.compile(traced, *given) if keeps else traced.lower().compile()
+        if program is not None:
+            stats = program.memory_analysis()
             parts = ("argument", "output", "temp")
             found = sum(getattr(stats, f"{part}_size_in_bytes", 0) for part in parts)
         if len(_MEMORY_CACHE) >= _CACHE_SIZE:

@@ -68,7 +68,7 @@ class Source:
 
         # The widest key any of JAX's generators has under the default one: two 32-bit words.
         words = self.generator.integers(0, 2**32, 2, dtype=np.uint32)
-        key: jax.Array = jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")
+        key: jax.Array = jax.random.wrap_key_data(jax.device_put(words), impl="threefry2x32")
         return key
 
     @property

@@ -16,6 +16,7 @@ from privrl.control.actor_critic.spec import PROSPECT_OPTIONS, ActorCriticSpec
 from privrl.control.certified import SWEEPABLE, ActorCriticPlan, ActorCriticState
 from privrl.control.heads import Network, make_head
 from privrl.control.increments import Rows
+from privrl.control.kept import kept
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
 from privrl.data import Features
@@ -275,14 +276,14 @@ class CertifiedProgram:
 # Compiled: of each of these operations on each array, JAX would make a program by itself.
 
 
-@jax.jit
+@kept()
 def _as_replica(state: ActorCriticState) -> ActorCriticState:
     """The states of one replica."""
     found: ActorCriticState = jax.tree.map(lambda x: x[None], state)
     return found
 
 
-@jax.jit
+@kept()
 def _from_replica(states: ActorCriticState) -> ActorCriticState:
     found: ActorCriticState = jax.tree.map(lambda x: x[0], states)
     return found

@@ -47,6 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from privrl.control.kept import kept
 from privrl.control.pgc import aggregator
 from privrl.control.pgc.losses import (
     Loss,
@@ -447,12 +448,12 @@ def _play_trials(program: PGCProgram, episodes: int, own: Any) -> Any:
     }
 
 
-@partial(jax.jit, static_argnums=0)
+@kept(0)
 def _init(program: PGCProgram, keys: jax.Array, settings: dict[str, Any]) -> CollectionState:
     return program.initial_state(keys, settings)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept(0, 1)
 def _advance(
     program: PGCProgram, columns: int, state: CollectionState, episodes: Any
 ) -> tuple[CollectionState, dict[str, Any]]:
