@@ -16,6 +16,7 @@ from privrl import cli
 from privrl.audit import Target, audit
 from privrl.audit.catalogue import find
 from privrl.control import LoggedQ, loop, noised_q
+from privrl.control.replicas import setting_arrays
 from privrl.core import files
 from privrl.data import OneHot, Tabular, Trajectories
 from privrl.evaluation import LSTD
@@ -348,3 +349,19 @@ def test_a_refused_run_leaves_no_empty_log(here: Path, capsys: pytest.CaptureFix
     told = refused([*words, "--delta", "1e-100", "--out", "out"], capsys)
     assert "No k fulfils the theorem's conditions" in told
     assert sorted(here.iterdir()) == before
+
+
+def test_a_name_without_quotes_is_cut_in_the_middle(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(["check", "x" * 2000, *TABLE], capsys)
+    assert "cannot be read: File name too long" in told
+    assert len(told) < 400
+
+
+def test_a_setting_beyond_single_precision_is_infinite() -> None:
+    found = setting_arrays({"rate": 1e308, "sigma": 0.5}, 2, jnp.float32)
+    assert {name: one.tolist() for name, one in found.items()} == {
+        "rate": [np.inf, np.inf],
+        "sigma": [0.5, 0.5],
+    }

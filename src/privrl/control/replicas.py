@@ -30,10 +30,12 @@ def setting_arrays(values: Mapping[str, Any], replicas: int, dtype: Any) -> dict
     for name, value in values.items():
         if np.shape(value) not in ((), (replicas,)):
             raise InputError(f"must be one number, or one for each of {replicas} keys.", field=name)
-    return {
-        name: jnp.broadcast_to(jnp.asarray(np.asarray(value), dtype), (replicas,))
-        for name, value in values.items()
-    }
+    # What the type cannot hold is infinite: who steps so far diverges, and is told.
+    with np.errstate(over="ignore"):
+        return {
+            name: jnp.broadcast_to(jnp.asarray(np.asarray(value), dtype), (replicas,))
+            for name, value in values.items()
+        }
 
 
 def run_in_parts(

@@ -51,7 +51,7 @@ def printable_line(text: str) -> str:
 
 def shorten(text: str, most: int = 200) -> str:
     """`text` with the middle of each word or quoted value above `most` characters left out."""
-    long = re.compile(rf"'[^']{{{most},}}'|\\S{{{most},}}")
+    long = re.compile(rf"'[^']{{{most},}}'|\S{{{most},}}")
     return long.sub(lambda found: f"{found[0][: most // 2]} ... {found[0][-most // 4 :]}", text)
 
 
