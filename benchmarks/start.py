@@ -2,7 +2,8 @@
 
 From the start of the process to the first progress that is reported, of a whole process each time,
 with the cache of `privrl.core.compilation` in a folder of its own. Networks, since little has to be
-compiled for tables; what is left the second time are imports (JAX's a second) and tracing.
+compiled for tables. What is left the second time are imports, most of them JAX's, NumPy's and
+SciPy's, loading programs, and the first step.
 """
 
 import compileall
@@ -80,14 +81,14 @@ def run(rounds: int = 3) -> Iterator[dict[str, Any]]:
         for one in times:
             with tempfile.TemporaryDirectory() as folder:
                 one[:] = [begin(learner, Path(folder)) for _ in range(2)]
-        ratios = times[:, 0, 0] / times[:, 1, 0]
-        first, again = np.median(times, axis=0).tolist()
-        yield {
-            "learner": learner,
-            "first_s": first[0],
-            "again_s": again[0],
-            "times_sooner": float(np.median(ratios)),
-            "times_sooner_range": [float(ratios.min()), float(ratios.max())],
-            "first_cpu_s": first[1],
-            "again_cpu_s": again[1],
-        }
+        found: dict[str, Any] = {"learner": learner}
+        for number, unit in enumerate(("clock", "cpu")):
+            first, again = times[:, 0, number], times[:, 1, number]
+            found |= {f"first_{unit}_s": _spread(first), f"again_{unit}_s": _spread(again)}
+            found[f"times_sooner_{unit}"] = _spread(first / again)
+        yield found
+
+
+def _spread(values: Any) -> list[float]:
+    """Median, least and most."""
+    return [float(f(values)) for f in (np.median, np.min, np.max)]

@@ -14,7 +14,8 @@ computes from its arguments and from what is in the source, and reads nothing el
 variable, nothing random. Programs are kept by commands alone, in the folder and under the
 conditions of `compilation.keep`: their process is their own, and environments and features are this
 package's, so that no code of a caller is in them. What has another key, is damaged, or does not
-load or run is traced and compiled as ever, and so is everything in Python.
+load or run is traced and compiled as ever, and so is everything in Python. Who calls a command
+after a change of code in memory sets `PRIVRL_CACHE=off`.
 """
 
 import hashlib
@@ -111,7 +112,7 @@ class Kept:
                 str(jax.tree.structure(traced)),
                 jax.tree.map(_form, traced),
                 *(source, machine_fingerprint(), jax.default_backend()),
-                {name: repr(value) for name, value in jax.config.values.items()},
+                repr(sorted(jax.config.values.items())),
             ],
         )
         return folder / f"{self._name}-{digest}-cache"
