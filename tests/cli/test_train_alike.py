@@ -219,6 +219,23 @@ def test_a_stopped_run_is_resumed_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("learner", PAYING)
+def test_nobody_pays_for_what_is_public(
+    learner: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, book = PROBLEMS[learner], tmp_path / "ledger"
+    assert problem.unit is not None
+    Ledger.create(book, "people", unit=problem.unit, relation=problem.relation).close()
+    words = ["train", learner, *problem.words, "--public", "--ledger", str(book)]
+    for more in ([], ["--dry-run"]):
+        assert cli.run([*words, "--out", str(tmp_path / "run"), *more]) == 2
+        told = capsys.readouterr().err
+        assert told == "privrl: Nobody pays for what is declared --public: leave --ledger out.\n"
+    assert names(tmp_path) == ["ledger"]
+    with Ledger.open(book) as opened:
+        assert len(opened) == 0
+
+
+@pytest.mark.parametrize("learner", PAYING)
 def test_people_pay_once_however_often_a_run_is_stopped(
     learner: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: Callable[[int], None]
 ) -> None:

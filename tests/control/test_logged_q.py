@@ -376,7 +376,8 @@ def test_data_that_does_not_suit_is_refused() -> None:
     with pytest.raises(InputError, match="vectors of 2 numbers, which these features do not"):
         LoggedQ(2, (0.0, 1.0), features=LINE).fit(vectors)
     numbers = steps([0, 1], [0, 1], [1.0, 0.0])
-    for features in (None, Network((3,))):
+    named = ("table", "network:3", "fourier:1", "polynomial:1")
+    for features in (None, Network((3,)), *named):
         with pytest.raises(InputError, match="num_states is needed"):
             LoggedQ(2, (0.0, 1.0), features=features).fit(numbers)
     moved = steps([0, 1], [[0.5], [0.1]], [1.0, 0.0])

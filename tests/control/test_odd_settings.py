@@ -36,6 +36,20 @@ def test_a_setting_is_taken_or_refused_in_a_sentence(spec: Any) -> None:
         assert len(sentences) > 0.5 * len(ODD), name
 
 
+@pytest.mark.parametrize(
+    "spec", [one for one in SPECS.values() if any(f.name == "budget" for f in fields(one))]
+)
+def test_what_looks_like_a_budget_is_none(spec: Any) -> None:
+    """Its epsilon and delta were checked by nobody, and might change."""
+
+    class Looks:
+        epsilon, delta = 1.0, 1e-6
+
+    for value in (Looks(), Looks, (1.0, 1e-6), {"epsilon": 1.0, "delta": 1e-6}):
+        with pytest.raises(InputError, match="budget must be a Budget"):
+            replace(spec, budget=value)
+
+
 @pytest.mark.parametrize("value", [np.array(["sign", "laplace"]), np.zeros(3), np.zeros(1000)])
 def test_an_array_is_no_mechanism(value: Any) -> None:
     with pytest.raises(
