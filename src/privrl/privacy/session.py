@@ -110,6 +110,11 @@ class OpenSession:
             self.source = kept.source()
 
     @property
+    def folder_assumptions(self) -> tuple[Assumption, ...]:
+        """What a certificate rests on because of what the run has in its folder, if it has one."""
+        return () if self.kept is None else self.kept.assumptions(self.ledger)
+
+    @property
     def has_paid(self) -> bool:
         """Whether anything was paid, by this process or by the run it goes on with."""
         return bool(self._paid)
@@ -213,8 +218,11 @@ class OpenSession:
 
         `floating` says that sums or noise were floating-point numbers.
         """
-        kept = () if self.kept is None else self.kept.assumptions(self.ledger)
-        listed = (*assumptions, *kept, *([IDEALISED_ARITHMETIC] if floating else []))
+        listed = (
+            *assumptions,
+            *self.folder_assumptions,
+            *([IDEALISED_ARITHMETIC] if floating else []),
+        )
         if self.ledger is not None and self.run is not None:
             return self.ledger.certify(
                 self.run,

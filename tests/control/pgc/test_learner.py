@@ -79,6 +79,13 @@ def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_se
     assert "scores and lengths of episodes are public" in assumed(learned)
     assert "are public" not in assumed(again)
     assert "Scores and lengths of episodes were declared public." in learned.privacy_statement
+    # A run in a folder had the key of its noise there, unless that is no secret.
+    kept = SMALL.learn(ENV, 60, folder=tmp_path / "run")
+    seeded = SMALL.learn(ENV, 60, session=PrivacySession(seed=5), folder=tmp_path / "seeded")
+    assert "it held the key of the noise" in assumed(kept)
+    assert "key of the noise" not in assumed(other) + assumed(seeded)
+    kept.certificate.verify(strict=True)
+    assert (kept.certificate.noise, seeded.to_dict()) == (NoiseOrigin.SECURE_KEY, again.to_dict())
     assert "each agent" in again.privacy_statement
 
     assert learned.scores is not None

@@ -63,7 +63,6 @@ from privrl.envs.registry import make
 from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.mechanisms.sign import ProjectedSign
 from privrl.privacy.mechanisms.unit_vector import LEAST_EPSILON, MOST_EPSILON, PrivUnit
-from privrl.privacy.promise import NoiseOrigin
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -278,7 +277,7 @@ class Collector(CollectorSpec, engine.Learner[LearnedPGC], ABC):
         program: CollectionProgram,
         state: CollectionProgramState,
         scores: Floats | None,
-        seed: int | None,
+        run: engine.Run,
     ) -> LearnedPGC:
         """What a run came to: `state` of its only replica, and the scores if they are public."""
         model, now = program.program.model, state.inside.aggregators
@@ -286,23 +285,27 @@ class Collector(CollectorSpec, engine.Learner[LearnedPGC], ABC):
         if not np.all(np.isfinite(theta)):
             raise engine.Diverged("The model grew without bound: use a smaller rate.")
         reports = int(now.accepted[0])
-        told = {**self._settings_dict(program), "reports": reports, "seed": seed}
+        told = {**self._settings_dict(program), "reports": reports, "seed": run.seed}
         return LearnedPGC(
-            self._promise(model.dimension, seed, public=scores is not None),
+            self._promise(model.dimension, run),
             model.policy(theta),
             scores,
             self._success_rate(program, state),
             told,
         )
 
-    def _promise(self, dimension: int, seed: int | None, *, public: bool) -> Promise:
+    def _promise(self, dimension: int, run: engine.Run) -> Promise:
         privatiser = self.privatiser(dimension)
         if privatiser is None:
             return NOT_PRIVATE
         exact = isinstance(privatiser.plan, ProjectedSign)
         certificate = privatiser.certificate(
-            (SIMULATED, ALWAYS_REPORTS, TIMING[self.timing], *([PUBLIC_SCORES] if public else [])),
-            noise=NoiseOrigin.SECURE_KEY if seed is None else NoiseOrigin.REPRODUCIBLE,
+            (
+                *(SIMULATED, ALWAYS_REPORTS, TIMING[self.timing]),
+                *([PUBLIC_SCORES] if run.public else []),
+                *run.opened.folder_assumptions,
+            ),
+            noise=run.source.key_origin,
             floating=not exact,
         )
         return self._promise_of(certificate, privatiser)
@@ -351,7 +354,7 @@ class CollectorTraining(ProgramTraining):
     def result(self, state: CollectionProgramState, seen: loop.Seen, run: engine.Run) -> LearnedPGC:
         spec: Collector = self.spec
         scores = np.asarray(seen["return"][0], np.float64) if run.public else None
-        return spec.make_result(self.program, state, scores, run.seed)
+        return spec.make_result(self.program, state, scores, run)
 
 
 @dataclass(frozen=True)
