@@ -49,6 +49,23 @@ def test_the_nearest_reading_is_chosen_on_seeds_below_ten_and_judged_on_others(
     assert finding.results.privacy[0]["epsilon"] == 2.5
 
 
+def test_progress_only_grows_and_knows_all_that_is_left(tmp_path: Path) -> None:
+    shares: list[tuple[str, float | None]] = []
+    run(
+        [
+            make_target(),
+            make_target(name="toy.table2", experiment=make_experiment(name="toy.more")),
+        ],
+        tmp_path,
+        progress=lambda what, share=None: shares.append((what, share)),
+    )
+    numbers = [share for _, share in shares if share is not None]
+    assert numbers == sorted(numbers)
+    assert (numbers[0], numbers[-1]) == (0.0, 1.0)
+    assert shares[0][0] == "0 of 48 parts, toy.runs"
+    assert shares[-1][0] == "48 of 48 parts, toy.more"
+
+
 def test_what_was_run_is_not_run_again(tmp_path: Path) -> None:
     target = make_target()
     first = run([target], tmp_path)
@@ -204,6 +221,20 @@ def test_nothing_was_run(tmp_path: Path) -> None:
     assert "Not run." in html([finding])
 
 
+def test_readings_that_lack_rows_are_not_judged(tmp_path: Path) -> None:
+    readings = (
+        Reading("as printed"),
+        Reading("far", {"good": {"shift": 9.0}}),
+        Reading("near", {"good": {"shift": 1.0}}),
+    )
+    by = make_experiment(readings=readings, options_by="method")
+    (finding,) = run([make_target(experiment=by)], tmp_path)
+    assert finding.chosen.name == "near"
+    # All but one of the rows of "far" are there: those that it shares.
+    assert [one.verdict is None for one in finding.readings] == [False, True, False]
+    assert "not judged" in html([finding])
+
+
 def test_one_reading_is_not_chosen(tmp_path: Path) -> None:
     alone = make_experiment(readings=(Reading("as printed"),), full=Plan(range(100, 104)))
     (finding,) = run([make_target(experiment=alone)], tmp_path)
@@ -230,7 +261,7 @@ def test_what_readings_have_in_common_is_run_once(tmp_path: Path) -> None:
     assert len(CALLS) == 3 * (4 + 2)
     third = finding.readings[2]
     assert third.distance is not None
-    assert third.verdict is not None  # all its rows are there, so it is judged too
+    assert third.verdict is not None  # all its rows are there
     CALLS.clear()
     run([target], tmp_path / "quick", quick=True)
     assert {name for name, _ in CALLS} == {"fair"}

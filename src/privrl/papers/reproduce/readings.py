@@ -84,7 +84,9 @@ def evaluate(target: Target, results: Results, sharing: Sequence[Target]) -> Fin
         rows = list(results.rows(reading, is_reduced))
         found = estimates(target, rows)
         verdict = None
-        if found or reading == chosen:
+        # Readings share rows: one is judged where all are there that its verdict depends on.
+        complete = {name for one in target.differences if one.counts for name in one.weights}
+        if reading == chosen or complete <= set(found):
             tried = len(experiment.readings)
             verdict = judge(target, found, readings=tried, is_reduced=is_reduced)
         outcomes.append(ReadingOutcome(reading, distance(sharing, results, reading), verdict))

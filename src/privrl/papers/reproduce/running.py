@@ -6,9 +6,9 @@ interruption loses one part. On Ray each part is a task, and the rows are those 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from privrl.core.progress import Progress, no_progress
 from privrl.papers.reproduce import catalogue, results
 from privrl.papers.reproduce.readings import Finding, choose, evaluate
 from privrl.papers.reproduce.results import Part, Parts, Results
-from privrl.papers.reproduce.target import FIRST_JUDGED, Experiment, Row, Target
+from privrl.papers.reproduce.target import FIRST_JUDGED, Experiment, Plan, Reading, Row, Target
 
 
 @dataclass
@@ -27,15 +27,16 @@ class _Counter:
     """How many of all parts are done, for whoever waits."""
 
     progress: Progress
-    total: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    """By experiment: at first the most that there can be."""
+
     done: int = 0
 
-    def add(self, parts: int) -> None:
-        self.total += parts
-
-    def tell(self, what: str) -> None:
-        share = self.done / self.total if self.total else 0.0
-        self.progress(f"{self.done} of {self.total} parts, {what}", share)
+    def tell(self, name: str, left: int) -> None:
+        self.left[name] = left
+        total = self.done + sum(self.left.values())
+        share = self.done / total if total else 1.0
+        self.progress(f"{self.done:,} of {total:,} parts, {name}", share)
 
 
 def run(
@@ -62,59 +63,80 @@ def run(
     place = Path(folder)
     wanted = catalogue.experiments(targets)
     sharing = {one.name: catalogue.sharing(one, targets) for one in wanted}
+    plans = {one.name: _plan(one, quick, seeds) for one in wanted}
     counter = _Counter(progress)
     found = {}
     with files.create_folder(place), _runner(workers) as play:
         for one in wanted:
+            counter.left[one.name] = _most_parts(one, plans[one.name], quick)
+        for one in wanted:
             own = place / f"{one.name}.json"
             with _lock(place, one.name):
                 found[one.name] = _run_experiment(
-                    one, own, sharing[one.name], quick, seeds, play, counter
+                    one, own, sharing[one.name], plans[one.name], quick, play, counter
                 )
     return [evaluate(it, found[it.experiment.name], sharing[it.experiment.name]) for it in targets]
+
+
+def _plan(experiment: Experiment, quick: bool, seeds: range | None) -> Plan:
+    plan = experiment.quick if quick else experiment.full
+    return plan if seeds is None else replace(plan, seeds=seeds)
+
+
+def _selection(experiment: Experiment, quick: bool) -> Parts:
+    """What is run to choose a reading: nothing in a quick run, or if there is one only."""
+    tried, settings = experiment.readings, experiment.selection_settings
+    if quick or len(tried) < 2:
+        return {}
+    return results.make_parts(experiment, experiment.selection, tried, settings)
+
+
+def _judged(experiment: Experiment, plan: Plan, readings: Iterable[Reading], quick: bool) -> Parts:
+    """What is run to judge these readings."""
+    settings = experiment.quick_settings if quick else None
+    return results.make_parts(experiment, plan, readings, settings)
+
+
+def _most_parts(experiment: Experiment, plan: Plan, quick: bool) -> int:
+    """How many parts there may be in all: any reading may be chosen."""
+    first, *others = experiment.readings
+    judged = [len(_judged(experiment, plan, (first, one), quick)) for one in others or [first]]
+    return len(_selection(experiment, quick)) + max(judged)
 
 
 def _run_experiment(
     experiment: Experiment,
     path: Path,
     sharing: Sequence[Target],
+    plan: Plan,
     quick: bool,
-    seeds: range | None,
     play: "Player",
     counter: _Counter,
 ) -> Results:
     held = results.read(path, experiment)
     if experiment.privacy and not held.privacy:
         held = replace(held, privacy=tuple(_load(experiment.privacy)()))
-    plan = experiment.quick if quick else experiment.full
-    if seeds is not None:
-        plan = replace(plan, seeds=seeds)
-    tried = experiment.readings
-    if len(tried) > 1 and not quick:
-        settings = experiment.selection_settings
-        parts = results.make_parts(experiment, experiment.selection, tried, settings)
-        held = _complete(held, parts, path, play, counter)
+    choosing = _selection(experiment, quick)
+    later = _most_parts(experiment, plan, quick) - len(choosing)
+    held = _complete(held, choosing, path, play, counter, later)
     chosen = choose(sharing, results.committed(experiment) if quick else held)
-    readings = list({one.name: one for one in (tried[0], chosen)}.values())
-    settings = experiment.quick_settings if quick else None
-    parts = results.make_parts(experiment, plan, readings, settings)
-    return _complete(held, parts, path, play, counter)
+    parts = _judged(experiment, plan, (experiment.readings[0], chosen), quick)
+    return _complete(held, parts, path, play, counter, 0)
 
 
 def _complete(
-    held: Results, wanted: Parts, path: Path, play: "Player", counter: _Counter
+    held: Results, wanted: Parts, path: Path, play: "Player", counter: _Counter, later: int
 ) -> Results:
     """The results with these parts in them, of which those that are missing are run."""
     missing = {digest: part for digest, part in wanted.items() if digest not in held.parts}
-    counter.add(len(missing))
-    about = results.about()
-    counter.tell(held.experiment.name)
+    about, name, left = results.about(), held.experiment.name, len(missing) + later
+    counter.tell(name, left)
     for digest, rows, seconds in play(held.experiment, missing):
         part = replace(wanted[digest], rows=tuple(rows), seconds=seconds, about=about)
         held = replace(held, parts={**held.parts, digest: part})
         results.write(path, held)
-        counter.done += 1
-        counter.tell(held.experiment.name)
+        counter.done, left = counter.done + 1, left - 1
+        counter.tell(name, left)
     return held
 
 
