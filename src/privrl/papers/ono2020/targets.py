@@ -252,7 +252,8 @@ _TOLERANCES = {"first": 0.15, "success": 0.05, "area": 0.05}
 def _spread(measure: str, value: float) -> float | None:
     """The standard deviation of single trials, to plan with.
 
-    Of logarithms of first successes 0.65, a factor of 4.5. Of areas with mean m it is at most sqrt(m (1 - m)), where all are 0 or 1.
+    Of logarithms of first successes 0.65, a factor of 4.5. Of areas with mean m it is at most
+    sqrt(m (1 - m)), where all are 0 or 1.
     """
     if measure == "success":
         return None
