@@ -1,24 +1,15 @@
-"""The experiments of seo2020, with the paper's noise and with certificates.
+"""Beside seo2020's tables and figures (`privrl reproduce seo2020`): certified runs, and an attack.
 
-Settings with the paper's noise were chosen on seeds 0 to 9 (`search`), and what is reported is from
-seeds 100 and up. Those with certificates were chosen on some of seeds 0 to 9, and some once more
-after a look at seeds 100 to 119, so what is reported there is from seeds 200 and up.
+Settings were chosen on some of seeds 0 to 9, and some once more after a look at seeds 100 to 119,
+so what is reported is from seeds 200 and up.
 
-`PRIVRL_SEO2020` names the parts to run, by commas; all but `search` by default.
-
-- *variants*: the four variants, as printed and in the best settings found (Figure 2, Table 3);
-- *budgets*: smaller epsilon (Figure 3); *acting*: epsilon-greedy against softmax (Figure 5);
-- *similarities*: cosine similarities of traces (Table 4), and *attack*, what the auditor says;
-- *people*: certified returns against the number of people; *warm*: a critic by DP-LSL first;
-- *search*: the sub-grid, on seeds 0 to 9.
+- *attack*: what the auditor says of the paper's claim;
+- *people*: certified returns against the number of people; *warm start*: a critic by DP-LSL first.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Any, Literal
 
-PARTS = ("variants", "budgets", "acting", "similarities", "attack", "people", "warm")
-SEEDS = range(100, 110)
 FRESH = range(200, 210)
 NOISES: tuple[Literal["independent", "correlated"], ...] = ("independent", "correlated")
 
@@ -26,27 +17,16 @@ NOISES: tuple[Literal["independent", "correlated"], ...] = ("independent", "corr
 def run() -> Iterator[dict[str, Any]]:
     from privrl.papers.seo2020 import certified, experiments
 
-    wanted = os.environ.get("PRIVRL_SEO2020", ",".join(PARTS)).split(",")
-    for part in ("variants", "budgets", "acting", "similarities"):
-        if part in wanted:
-            yield from getattr(experiments, part)(SEEDS)
-    if "attack" in wanted:
-        for variant in experiments.VARIANTS[1:]:
-            found = experiments.attack(variant).to_dict()
-            yield {
-                "experiment": "attack",
-                "variant": variant,
-                **{name: found[name] for name in ("certified", "epsilon", "verdict", "runs")},
-            }
-    if "people" in wanted:
-        yield from people()
-    if "warm" in wanted:
-        for name in experiments.NAMES:
-            yield from certified.warm_start(name, 10_000, 500, FRESH)
-    if "search" in wanted:
-        for name in experiments.NAMES:
-            for variant in experiments.VARIANTS:
-                yield from experiments.search(name, variant, range(10))
+    for variant in experiments.VARIANTS[1:]:
+        found = experiments.attack(variant).to_dict()
+        yield {
+            "experiment": "attack",
+            "variant": variant,
+            **{name: found[name] for name in ("certified", "epsilon", "verdict", "runs")},
+        }
+    yield from people()
+    for name in experiments.NAMES:
+        yield from certified.warm_start(name, 10_000, 500, FRESH)
 
 
 def people() -> Iterator[dict[str, Any]]:

@@ -10,10 +10,11 @@ Read in this order:
 3. The fast version, equal in law: `fast`, a step that draws noise only where it is read;
    `lazy_noise`, the proof; `ranks`, medians without sorting; `dense`, the same compiled with all
    noise drawn; `parts`, what the two share; `program`, many runs at once.
-4. `printed`: Tables 1 to 4. `experiments`: the paper's, beside these numbers, and an attack on the
-   claim; `similarity`: its measure of anonymity; `certified`: the learner of `privrl.control` with
-   a certificate, on the same environments. `python -m benchmarks seo2020` runs all of them, and
-   docs/control/actor-critic.md says what was reproduced.
+4. `printed`: Tables 1 to 4. `targets`: Tables 2 to 4 and Figures 2 to 5 for `privrl reproduce
+   seo2020`, whose rows `trials` makes with `vectorised`, many runs at once in NumPy.
+5. `experiments`: the paper's settings, and an attack on the claim; `similarity`: its measure of
+   anonymity; `certified`: the learner of `privrl.control` with a certificate, on the same
+   environments. docs/control/actor-critic.md says what was reproduced.
 
 `spec` has the options of `privrl train seo2020-actor-critic`, `runner` how it is run.
 """

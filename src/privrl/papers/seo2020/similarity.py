@@ -12,8 +12,6 @@ from privrl.envs.tabular import TabularMDP
 from privrl.papers.seo2020.learner import ActorCritic
 from privrl.papers.seo2020.program import ActorCriticProgram
 
-MEASURE = "the paper's measure of anonymity, not a privacy guarantee"
-
 
 class Similarity(NamedTuple):
     """Table 4: cosine similarities of traces, episode by episode. Not a guarantee of anything."""
