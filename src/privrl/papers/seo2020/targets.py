@@ -5,6 +5,7 @@ stands for Figures 2 to 5 is what the text says of them. "About as good" is take
 of what lies between learning nothing and the optimum. `trials` makes the rows.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from privrl.papers.reproduce import (
@@ -36,44 +37,33 @@ _POINTS = tuple(20.0 * k + 10.0 for k in range(25))
 
 _STAY = {"stay": 0.9, "limit": 2000}
 _LAW = {"law": "epsilon-greedy", "rows": "visited"}
-_DYNAMICS: tuple[tuple[str, dict[str, Any], str, bool], ...] = (
-    ("as printed", {}, "stay stays, 500 steps at most; Table 2's settings for all", True),
-    (
-        *("stay advances", _STAY, "the text has right only 'for example': stay may advance with"),
-        True,
+_READINGS = (
+    Reading("as printed", why="stay stays, 500 steps at most; Table 2's settings for all"),
+    Reading(
+        "stay advances",
+        _STAY,
+        "right is 'for example': stay may advance with probability 0.1; episodes have no cap",
     ),
-    (
-        "best settings",
-        {"settings": "best"},
-        "the optimal combination is chosen for each case",
-        True,
+    Reading(
+        "best settings", {"settings": "best"}, "the optimal combination is chosen for each case"
     ),
-    ("stay advances, best settings", {**_STAY, "settings": "best"}, "both", True),
-    (
+    Reading("stay advances, best settings", {**_STAY, "settings": "best"}, "both"),
+    Reading(
         "greedy law",
         {**_STAY, **_LAW},
         "gradient and ratio of the epsilon-greedy law, noise on the visited row alone",
-        False,
+        private=False,
     ),
 )
-
-
-def _reading(name: str, options: dict[str, Any], why: str, private: bool, **more: Any) -> Reading:
-    return Reading(name, {**options, **more}, why, private)
-
-
-_RUNS_READINGS = tuple(
-    _reading(name if k == 0 else f"{name}; deviation {kind}", options, why, private, **more)
-    for name, options, why, private in _DYNAMICS
-    for k, (kind, more) in enumerate(
-        (
-            ("around the mean curve", {}),
-            ("within a run", {"deviation": "within a run"}),
-            ("late in a run", {"deviation": "late in a run"}),
-        )
+_DEVIATION_READINGS = tuple(
+    replace(
+        one,
+        name=f"{one.name}; deviation {kind}",
+        options={**one.options, "deviation": kind},
     )
+    for one in _READINGS
+    for kind in ("within a run", "late in a run")
 )
-_PLAIN_READINGS = tuple(_reading(*one) for one in _DYNAMICS)
 
 # --- Figures 2 and 3, Table 3 ---------------------------------------------------------------------
 
@@ -86,8 +76,9 @@ RUNS = Experiment(
     (*_PAPER, *({"environment": name, "method": "reference"} for name in NAMES)),
     full=Plan(range(100, 170)),
     quick=Plan(range(100, 102), {"episodes": 4}, is_reduced=True),
-    readings=_RUNS_READINGS,
+    readings=_READINGS + _DEVIATION_READINGS,
     selection_settings=tuple({**one, "epsilons": [10.0]} for one in _PAPER),
+    seeds_at_once=5,
     privacy=_PRIVACY,
 )
 
@@ -424,7 +415,7 @@ TRACES = Experiment(
     full=Plan(range(100, 112)),
     quick=Plan(range(100, 102), {"episodes": 4}, is_reduced=True),
     readings=(
-        *_PLAIN_READINGS,
+        *_READINGS,
         Reading(
             "other worlds",
             {"worlds": "other"},
@@ -432,7 +423,9 @@ TRACES = Experiment(
         ),
         Reading("stay advances, other worlds", {**_STAY, "worlds": "other"}, "both"),
     ),
-    seeds_at_once=2,
+    # A seed is ten runs of each variant.
+    selection=Plan(range(3)),
+    seeds_at_once=1,
     privacy=_PRIVACY,
 )
 _PAIRS = (("actor", "actor"), ("critic", "critic"), ("both", "actor"), ("both", "critic"))
@@ -617,7 +610,7 @@ ACTING = Experiment(
     tuple({"environment": name} for name in NAMES),
     full=Plan(range(100, 140)),
     quick=Plan(range(100, 102), {"episodes": 4}, is_reduced=True),
-    readings=tuple(_PLAIN_READINGS[k] for k in (2, 0, 1, 3)),
+    readings=tuple(_READINGS[k] for k in (2, 0, 1, 3)),
     privacy=_PRIVACY,
 )
 _WAYS = ("epsilon-greedy", "softmax")
@@ -709,10 +702,11 @@ GRID = Experiment(
     ),
     full=Plan(range(108, 144)),
     quick=Plan(range(108, 110), {"episodes": 4, "most": 6}, is_reduced=True),
-    readings=_PLAIN_READINGS[:2],
+    readings=_READINGS[:2],
     selection_settings=tuple(
         {"environment": name, "variant": "actor", "acting": "epsilon-greedy"} for name in NAMES
     ),
+    selection=Plan(range(4)),
     seeds_at_once=1,
     privacy=_PRIVACY,
 )
