@@ -26,8 +26,11 @@ NAMES = {
 }
 """The tables and figures of the five papers that have numbers or curves in them."""
 
-PAPERS_TO_COME = {"xie2019", "rajabi2022", "wang2019"}
+PAPERS_TO_COME = {"rajabi2022", "wang2019"}
 """Take a paper out when its targets are there."""
+
+TARGETS_TO_COME = {f"xie2019.figure{k}" for k in (2, 3, 4, 6)}
+"""Of papers whose other targets are there."""
 
 TARGETS = [make_target(), *load().values()]
 each_target = pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
@@ -37,7 +40,8 @@ def test_the_list_is_complete() -> None:
     assert len(NAMES) == 23
     missing = NAMES - set(load())
     assert set(load()) <= NAMES
-    assert {name.partition(".")[0] for name in missing} <= PAPERS_TO_COME
+    assert {name.partition(".")[0] for name in missing - TARGETS_TO_COME} <= PAPERS_TO_COME
+    assert not set(load()) & TARGETS_TO_COME, "these are there: take them out of TARGETS_TO_COME"
     there = {name.partition(".")[0] for name in load()}
     assert not there & PAPERS_TO_COME, "these are there: take them out of PAPERS_TO_COME"
 

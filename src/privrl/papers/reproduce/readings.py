@@ -3,7 +3,8 @@
 The distance of a reading is the mean, over all printed numbers of all targets that share the
 experiment, of |ours - printed| on the number's scale, in units of what may separate them (its
 tolerance and the printed number's standard error, at least 1e-9), cut at 10; a number that the
-reading does not give counts as 10. Where nothing is printed, the reading as printed is judged.
+reading does not give counts as 10. Where nothing is printed all are judged, and the verdict is that
+of the first.
 """
 
 import math

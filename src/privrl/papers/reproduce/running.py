@@ -120,7 +120,10 @@ def _run_experiment(
     later = _most_parts(experiment, plan, quick) - len(choosing)
     held = _complete(held, choosing, path, play, counter, later)
     chosen = choose(sharing, results.committed(experiment) if quick else held)
-    parts = _judged(experiment, plan, (experiment.readings[0], chosen), quick)
+    readings: tuple[Reading, ...] = (experiment.readings[0], chosen)
+    if not quick and not any(one.compared for one in sharing):
+        readings = experiment.readings  # nothing says which is nearest
+    parts = _judged(experiment, plan, readings, quick)
     return _complete(held, parts, path, play, counter, 0)
 
 

@@ -1,15 +1,15 @@
 """Xie, Thomas and Miklau (2019): privacy preserving off-policy evaluation.
 
 Read in this order: `algorithm` (GPOPE, Algorithm 1, line by line), `gpope` (the fast version, with
-the paper's claim), `output_perturbation` (DP-LSW and DP-LSL, what it is compared with), `chain`
-(section 6.1) and `control` (mountain car and HIV, figures 2 to 4), which run all of them beside the
-certified estimators of `privrl.evaluation`.
+the paper's claim), `output_perturbation` (DP-LSW and DP-LSL, what it is compared with), `chain` and
+`control` (its tasks: the chain, mountain car and HIV), `lanes` (GPOPE for many settings at once),
+and `trials`, which runs all of them beside the certified estimators of `privrl.evaluation` for the
+targets in `targets`.
 
 `GPOPE` yields the paper's claim. The published constants of `DPLSW` and `DPLSL` are valid, so these
 two yield certificates.
 
-    PRIVRL_XIE2019=chain python -m benchmarks xie2019
-    PRIVRL_XIE2019=control python -m benchmarks xie2019
+    privrl reproduce xie2019
 """
 
 from typing import TYPE_CHECKING

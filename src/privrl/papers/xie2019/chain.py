@@ -3,7 +3,8 @@
 40 states, gamma 0.99, epsilon 0.1, delta 1e-5, one trajectory replaced; m = 10^3, 10^4, 10^5
 trajectories; seeds 100 to 119, each with fresh data and fresh noise. MSPBE is computed from the
 exact moments of the model. Settings were frozen on seeds 0 to 9 (0 and 1 for m = 10^5): `tune` says
-what they were chosen from. GPOPE runs as many iterations as there are trajectories.
+what they were chosen from. GPOPE runs as many iterations as there are trajectories. `run` has the
+variants of `PrivateGTD`; `privrl.papers.xie2019.trials` has the paper's figures.
 
 Trajectories are drawn by `simulate`, visit by visit instead of step by step: the number of visits
 of each state is geometric. A test compares their moments with those of `privrl.envs.Chain`.
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from privrl.core.types import AnyArray, Floats
 from privrl.data import OneHot, Trajectories
 from privrl.envs import Chain
 from privrl.evaluation.bellman_error import Moments, exact_moments, mspbe, unit_moments
@@ -64,12 +66,7 @@ def exact() -> Moments:
 
 def simulate(m: int, seed: int) -> Trajectories:
     """`m` trajectories of `Chain`: a uniform start, then each state for a geometric time."""
-    draw, end = np.random.default_rng(seed), STATES - 1
-    first = draw.integers(0, end, m)
-    visited = end - first
-    begins = np.cumsum(visited) - visited
-    states = np.arange(visited.sum()) - np.repeat(begins - first, visited)
-    times = draw.geometric(0.5, states.size)
+    begins, states, times = _stays(m, seed)
     lengths = np.add.reduceat(times, begins)
     rewards = np.zeros(int(lengths.sum()))
     rewards[np.cumsum(lengths) - 1] = 1.0
@@ -83,6 +80,24 @@ def simulate(m: int, seed: int) -> Trajectories:
         num_states=STATES,
         num_actions=1,
     )
+
+
+def visits(m: int, seed: int) -> Floats:
+    """(m, states) steps in each state: all there is to know of the trajectories of `simulate`."""
+    begins, states, times = _stays(m, seed)
+    found = np.zeros((m, STATES))
+    found[np.repeat(np.arange(m), np.diff(begins, append=states.size)), states] = times
+    return found
+
+
+def _stays(m: int, seed: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Where in the list of stays each trajectory begins; the state and the length of each stay."""
+    draw, end = np.random.default_rng(seed), STATES - 1
+    first = draw.integers(0, end, m)
+    visited = end - first
+    begins = np.cumsum(visited) - visited
+    states = np.arange(visited.sum()) - np.repeat(begins - first, visited)
+    return begins, states, draw.geometric(0.5, states.size)
 
 
 def private_gtd(m: int, factor: float = 1.0, **changed: Any) -> PrivateGTD:

@@ -1,12 +1,21 @@
-"""What the paper shows of its experiments: curves and no table, so these are sentences."""
+"""Names of the paper's tasks, and what its Table 1 says where the text repeats it."""
 
 MOUNTAIN_CAR_ON = "mountain car, on-policy"
 MOUNTAIN_CAR_OFF = "mountain car, off-policy"
 HIV_OFF = "HIV, off-policy"
 
-PRINTED = {
-    MOUNTAIN_CAR_ON: "GPOPE better than output perturbation by orders of magnitude and close to "
-    "LSTD as data grows (figures 2 and 3a); stable over a wide range of step sizes",
-    MOUNTAIN_CAR_OFF: "GPOPE's errors remarkably similar to the on-policy ones (figure 3b)",
-    HIV_OFF: "GPOPE's relative error falls with more data (figure 4)",
+PARAMETERS = {
+    "epsilon": "ε",
+    "delta": "δ",
+    "iterations": "N",
+    "sigma": "σ",
+    "trajectories": "m",
 }
+"""Of Table 1, in its order."""
+
+NEGATIVE = {
+    ("epsilon", "delta"): "if ε is decreased, and only δ is changed, then δ must be increased",
+    ("epsilon", "trajectories"): "if size of dataset m is increased, and only ε changed, then ε "
+    "must be decreased",
+}
+"""Its cells that the text gives, both negative (red); the colours are not in our copy."""
