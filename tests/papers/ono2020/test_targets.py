@@ -12,7 +12,7 @@ import pytest
 from privrl.core.errors import InputError
 from privrl.papers.ono2020 import PGC
 from privrl.papers.ono2020.coordinate_clip import CoordinateClipPGC
-from privrl.papers.ono2020.targets import (
+from privrl.papers.ono2020.trials import (
     EXPERIMENT,
     POINTS,
     READINGS,
