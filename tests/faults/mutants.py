@@ -56,12 +56,13 @@ def _pays_after_the_result() -> list[Any]:
 
 
 def _forgets_the_key_first() -> list[Any]:
+    from privrl.control.engine import remove_checkpoint
     from privrl.run.runners import folder
 
     written = folder._write_files
 
     def early(runner: Any, learned: Any, job: Any) -> Any:
-        folder._remove_checkpoints(job.folder)
+        remove_checkpoint(job.folder)
         return written(runner, learned, job)
 
     return [_put(folder, "_write_files", early)]

@@ -1,5 +1,6 @@
 """Runs that are interrupted, copied and gone on with: what is released twice is the same."""
 
+import errno
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +25,7 @@ import pytest
 from gymnasium import spaces
 
 from privrl import cli
-from privrl.control import FunctionalQ, LoggedQ, noised_q
+from privrl.control import FunctionalQ, LoggedQ, noised_q, reward_releases
 from privrl.control.actor_critic import ActorCritic
 from privrl.control.actor_critic.learner import ActorCriticTraining
 from privrl.control.engine import CHECKPOINT
@@ -580,6 +582,103 @@ def test_a_run_that_diverged_has_told_so_and_no_copy_goes_on(tmp_path: Path) -> 
             )
         with pytest.raises(InputError, match="has ended"):
             agent.resume(Ward(), tmp_path / "run-0", ledger=ledger)
+    assert not run.exists()
+
+
+def test_a_superseded_run_does_not_tell_that_it_diverged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = replace(WARD, actor_step=1e308, clip=1e10)
+
+    def elsewhere(*_: Any) -> None:
+        raise InputError("Gone on with elsewhere.")
+
+    monkeypatch.setattr(Ledger, "end", elsewhere)
+    ledger_at(tmp_path / "ledger", Unit.TRAJECTORY)
+    given: dict[str, Any] = {"folder": tmp_path / "run", "preflight": False}
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        session = PrivacySession(ledger=ledger, run="one")
+        with pytest.raises(InputError) as refused:
+            agent.learn(Ward(), people=20, session=session, **given)
+    told = "".join(traceback.format_exception(refused.value))
+    assert "Gone on with elsewhere." in told
+    assert "grew without bound" not in told
+
+
+def test_the_last_state_of_a_superseded_copy_is_not_that_of_the_other(tmp_path: Path) -> None:
+    """Not even beside the key of the copy that passed, as a backup of parts may put them."""
+    book, run, other = tmp_path / "ledger", tmp_path / "run", tmp_path / "run-0"
+    ledger_at(book, Unit.TRAJECTORY)
+
+    def copy(done: int, people: int) -> None:
+        if done == 16:
+            copies(run, 1)
+        if done == people:
+            with Ledger.open(book) as second:
+                WARD.resume(Ward(), other, ledger=second, keep=True)
+
+    with Ledger.open(book) as ledger:
+        session = PrivacySession(ledger=ledger, run="one")
+        given: dict[str, Any] = {"folder": run, "progress": copy, "preflight": False}
+        with pytest.raises(InputError, match="what this copy found is not released"):
+            WARD.learn(Ward(), people=20, session=session, **given)
+        shutil.copy(other / KEY_FILE, run / KEY_FILE)
+        with pytest.raises(InputError, match="of another run than its key, or of another copy"):
+            WARD.resume(Ward(), run, ledger=ledger)
+        shutil.copy(other / CHECKPOINT, run / CHECKPOINT)
+        found = [WARD.resume(Ward(), one, ledger=ledger).to_dict() for one in (run, other)]
+        assert found[0] == found[1]
+
+
+def test_what_cannot_be_removed_is_warned_of_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, run, unlink = tmp_path / "ledger", tmp_path / "run", Path.unlink
+    ledger_at(book, Unit.TRAJECTORY)
+
+    def failing(self: Path, missing_ok: bool = False) -> None:
+        if self.name in (KEY_FILE, CHECKPOINT):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unlink(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with Ledger.open(book) as ledger:
+        session = PrivacySession(ledger=ledger, run="one")
+        with pytest.warns(UserWarning, match="could not be removed") as warned:
+            found = WARD.learn(Ward(), people=20, session=session, folder=run, preflight=False)
+    assert [str(one.message).split("'")[1] for one in warned] == [
+        *(str(run / CHECKPOINT), str(run / KEY_FILE)),
+    ]
+    found.certificate.verify(strict=True)
+
+
+def test_a_round_that_fails_after_a_release_is_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it does follows from what was released, and another try would be another release."""
+    learner = FunctionalQ(
+        release="evaluations",
+        budget=Budget(1.0, 1e-6),
+        reward_radius=0.5,
+        reward_range=(0.0, 1.0),
+        steps=40,
+        evaluations=3,
+    )
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise InputError("The environment observes infinities.")
+
+    monkeypatch.setattr(reward_releases, "collect_greedy_rollout", fails)
+    book, run = tmp_path / "ledger", tmp_path / "run"
+    ledger_at(book, Unit.REWARD_FUNCTION)
+    with Ledger.open(book) as ledger:
+        session = PrivacySession(ledger=ledger, run="one")
+        given: dict[str, Any] = {"folder": run, "preflight": False}
+        with pytest.raises(InputError, match="observes infinities"):
+            learner.learn(Ward(), session=session, **given)
+        ((entry, end),) = [ledger.entries()]
+        assert bool(entry.events)
+        assert end.note.startswith("ended ")
     assert not run.exists()
 
 

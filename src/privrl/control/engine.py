@@ -30,7 +30,8 @@ paid for before its noise is drawn, is paid for once, and is not lost. Argument:
    it saves the last state; and it marks the run as ended before it gives anything away, be it a
    result or that the parameters diverged. Of all generations one passes. What fails after the mark
    (`result`, a logger) loses nothing: who resumes finds the last state of the generation that
-   ended, plays with nobody, and computes the same result, which `result` makes of the state.
+   ended, plays with nobody, and computes the same result, which `result` makes of the state. A
+   checkpoint says of which run and generation it is, so that no other one's is given away for it.
    Elsewhere the last steps are computed again from the state before them, with the same noise.
 
 **What is told.** Steps, and how many there are, are public. Returns are passed to callbacks and
@@ -39,6 +40,7 @@ noised and paid for are logged at the end, since in 5. nothing is given away bef
 """
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -60,7 +62,7 @@ from privrl.control.loop import (
 )
 from privrl.control.spec_json import decode_spec, encode_spec
 from privrl.core import resources
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, PrivRLError
 from privrl.core.progress import OnStep, StepProgress, TrainingProgress, progress_bar
 from privrl.envs.preflight import run_preflight
 from privrl.privacy.events import Event
@@ -429,7 +431,11 @@ def _begin(run: Run, loggers: Sequence[Logger]) -> Loop:
     """The loop before the first step, paid for; loggers begin anew."""
     loop = _make_loop(run, loggers)
     loop.begin_logs()
-    loop.state = run.training.init(run)
+    try:
+        loop.state = run.training.init(run)
+    except Diverged:
+        _end_diverged(run)
+        raise
     return loop
 
 
@@ -456,7 +462,16 @@ def _go_on(run: Run, loggers: Sequence[Logger], preflight_env: Any) -> Loop:
     loop = _make_loop(run, loggers)
     if loop.load(lambda: training.init(run)):
         training.adopt(loop.state, run)
-    if not _is_over(training, loop):
+    over = _is_over(training, loop)
+    # A state that plays on claims a generation of its own; a last one is given away as it is.
+    if loop.about.get("run") != kept.token or (
+        over and loop.about.get("generation") != kept.generation
+    ):
+        raise InputError(
+            f"The checkpoint in {str(kept.folder)!r} is of another run than its key, or of another "
+            "copy of the run: put both back as they were."
+        )
+    if not over:
         claim()
         if kept.live and run.seed is None:
             loop.state = training.refresh(loop.state, opened.source)
@@ -467,6 +482,8 @@ def _train(run: Run, loop: Loop, keep: bool) -> Any:
     """Step to the end: what was learned, or that it diverged, or `Stopped`."""
     training, kept, ledger = run.training, run.opened.kept, run.opened.ledger
     planned = training.planned
+    if kept is not None:
+        loop.about = {"run": kept.token, "generation": kept.generation}
     loop.save()
     size = training.segment or max(planned, 1)
     watched = run.on_step is not None or kept is not None or loop.loggers
@@ -485,16 +502,13 @@ def _train(run: Run, loop: Loop, keep: bool) -> Any:
             kept.end(ledger)
         learned = training.result(loop.state, loop.seen, run)
     except Diverged:
-        # Resuming would end in the same way. That it ended so is told, so it was the end.
-        if kept is not None:
-            kept.end(ledger)
-            _remove(kept)
+        _end_diverged(run)
         raise
     loop.log(training.final_rows(learned, run))
     for logger in loop.loggers:
         logger.close()
     if kept is not None and not keep:
-        _remove(kept)
+        remove_checkpoint(kept.folder)
     return learned
 
 
@@ -510,10 +524,31 @@ def _metrics(seen: Seen) -> dict[str, float]:
         return {name: float(np.mean(values)) for name, values in seen.items()}
 
 
-def _remove(kept: NoiseKey) -> None:
-    """The run is over: its checkpoint and its key go."""
-    (kept.folder / CHECKPOINT).unlink(missing_ok=True)
-    kept.remove()
+def _end_diverged(run: Run) -> None:
+    """That a run diverged is told, so it is the end; resuming would end in the same way."""
+    kept = run.opened.kept
+    if kept is None:
+        return
+    try:
+        kept.end(run.opened.ledger)
+    except PrivRLError as refused:
+        raise refused from None  # A copy has taken over, so that this one tells nothing.
+    remove_checkpoint(kept.folder)
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Remove the checkpoint and the key of a run that is over; the key last, without which nothing
+    goes on. What cannot be removed is warned of: what was learned is not lost for it."""
+    for name in (CHECKPOINT, KEY_FILE):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"{str(folder / name)!r} could not be removed: {error.strerror}. With it the noise "
+                "can be taken off the result: remove it.",
+                UserWarning,
+                stacklevel=1,
+            )
 
 
 @contextmanager

@@ -87,7 +87,10 @@ class Loop:
             save_state(self.path, {"state": self.state, "seen": self.seen}, about)
 
     def load(self, like: Callable[[], Any]) -> bool:
-        """Go on from the checkpoint; whether its state is arrays by name, which need no `like`."""
+        """Go on from the checkpoint; whether its state is arrays by name, which need no `like`.
+
+        `about` is then what was said about it.
+        """
         assert self.path is not None
         said = read_about(self.path)
         try:
@@ -99,6 +102,8 @@ class Loop:
         state = like() if empty[1] is None else empty[1]
         found, _ = load_state(self.path, {"state": state, "seen": empty[0]})
         self.done, self.state = done, found["state"]
+        own = ("done", "arrays", "logs")
+        self.about = {name: value for name, value in said.items() if name not in own}
         self.seen = {name: np.asarray(values) for name, values in found["seen"].items()}
         if named is not None:
             self.state = {name: np.asarray(values) for name, values in found["state"].items()}

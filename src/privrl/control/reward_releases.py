@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from privrl.control import noised_q, planning
+from privrl.control.engine import Diverged
 from privrl.control.heads import Head, Layers, Network
 from privrl.control.reward_basis import (
     PerAction,
@@ -180,8 +181,9 @@ def evaluations_release(agent: "FunctionalQ", run: "Run") -> Arrays:
     features = PerAction(_features_of(head), env.num_actions)
     scale = horizon_weight(agent.gamma, agent.horizon)
     state: Arrays = {}
-    for number in range(rounds):
-        key = source.key()
+
+    def measure(key: jax.Array) -> tuple[RewardModelMechanism, Floats]:
+        """A round's mechanism, and the returns that it is for. **Private**."""
         if not state:
             rollout = collect_rollout(
                 env, training.behaviour, key, agent.steps, private=run.private
@@ -196,7 +198,16 @@ def evaluations_release(agent: "FunctionalQ", run: "Run") -> Arrays:
         )
         points = rollout.points("step")[rows]
         # Equal weights: where few points weigh much, so does what chance did after them.
-        mechanism = calibrate_mechanism(agent, points, features, None, rounds, scale)
+        return calibrate_mechanism(agent, points, features, None, rounds, scale), sums
+
+    for number in range(rounds):
+        try:
+            mechanism, sums = measure(source.key())
+        except InputError as error:
+            if not state:
+                raise
+            # It follows from what was released before, so that the run has told something.
+            raise Diverged(error.text) from None
         if agent.budget is not None and not state:
             every = Repeated(mechanism.event, rounds)
             pay(agent, run, every, {}, 16 * mechanism.transform.size)

@@ -11,14 +11,13 @@ A run has its folder to itself: another one in it is refused until it has ended,
 """
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privrl.control.engine import CHECKPOINT
+from privrl.control.engine import CHECKPOINT, remove_checkpoint
 from privrl.core import compilation, files
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, no_progress
@@ -290,12 +289,13 @@ def _write_files(runner: Runner, learned: Result, job: Job) -> dict[str, Path]:
     # Last: a folder with a result.json is whole.
     written["result"] = folder / RESULT
     learned.save(written["result"])
-    _remove_checkpoints(folder)
+    # If a kill comes before it, whoever goes on or begins here does it again: `_is_finished`.
+    remove_checkpoint(folder)
     return written
 
 
 def _is_finished(place: Path) -> bool:
-    """Whether a result is there; what a kill left beside one of ours goes.
+    """Whether a result is there; what a kill left beside one of ours goes: the key, too.
 
     Other programs write files of these names too, and theirs stay.
     """
@@ -303,24 +303,5 @@ def _is_finished(place: Path) -> bool:
         return False
     with suppress(InputError):
         if (files.kind_of(files.load_json(place / RESULT)) or "").startswith("privrl "):
-            _remove_checkpoints(place)
+            remove_checkpoint(place)
     return True
-
-
-def _remove_checkpoints(folder: Path) -> None:
-    """The checkpoint and the key go, the key last: without it nothing can go on.
-
-    The result is there, so a failure is no error. A kill may come between the result and the end of
-    this, and what run.json says is not needed for it: whoever goes on, or begins, in the folder of
-    a finished run does it again.
-    """
-    for name in (CHECKPOINT, KEY_FILE):
-        try:
-            (folder / name).unlink(missing_ok=True)
-        except OSError as error:
-            warnings.warn(
-                f"{str(folder / name)!r} could not be removed: {error.strerror}. With it the noise "
-                "can be taken off the result: remove it.",
-                UserWarning,
-                stacklevel=1,
-            )
