@@ -4,16 +4,18 @@ The distance of a reading is the mean, over all printed numbers of all targets t
 experiment, of |ours - printed| on the number's scale, in units of what may separate them (its
 tolerance and the printed number's standard error, at least 1e-9), cut at 10; a number that the
 reading does not give counts as 10. Where nothing is printed all are judged, and the verdict is that
-of the first.
+of the first, unless the experiment says that readings are chosen by differences: then the distance
+is the mean, over all differences that count, of what is missing to the smallest difference of
+interest (or, for "same", of what is beyond the margin), as a share of it, cut at 10.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from privrl.papers.reproduce.estimate import estimates, on_scale, printed_error
+from privrl.papers.reproduce.estimate import Estimates, estimates, on_scale, printed_error
 from privrl.papers.reproduce.results import Results
-from privrl.papers.reproduce.target import FIRST_JUDGED, Reading, Target
+from privrl.papers.reproduce.target import FIRST_JUDGED, Difference, Reading, Target
 from privrl.papers.reproduce.verdict import Verdict, judge
 
 _MOST = 10.0
@@ -63,7 +65,20 @@ def distance(targets: Iterable[Target], results: Results, reading: Reading) -> f
             )
             unit = max(quantity.tolerance + printed_error(quantity, ours), 1e-9)
             apart.append(min(_MOST, between / unit))
+        if results.experiment.choose_by == "differences" and not target.compared:
+            apart += [_missing(target, one, found) for one in target.differences if one.counts]
     return math.fsum(apart) / len(apart) if apart else None
+
+
+def _missing(target: Target, one: Difference, found: Estimates) -> float:
+    """What a difference lacks of the smallest that is of interest, as a share of it."""
+    if one.least is None or not set(one.weights) <= set(found):
+        return _MOST
+    named = target.by_name
+    value = sum(w * on_scale(named[name], found[name].value) for name, w in one.weights.items())
+    if one.expected == "same":
+        return min(_MOST, max(0.0, abs(value) / one.least - 1.0))
+    return min(_MOST, max(0.0, (one.least - value) / (one.least - one.beyond)))
 
 
 def choose(targets: Sequence[Target], results: Results) -> Reading:

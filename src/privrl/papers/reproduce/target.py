@@ -167,6 +167,10 @@ class Experiment:
     quick_settings: tuple[Mapping[str, Any], ...] | None = None
     """What is run quickly; all settings if None."""
 
+    choose_by: Literal["numbers", "differences"] = "numbers"
+    """What a reading is chosen by: the printed numbers, or the differences that count, where no
+    number of any target of the experiment is printed."""
+
     seeds_at_once: int = 10
     privacy: str = ""
     """"module:function" without arguments: rows that say what the noise is worth, with the entries
