@@ -85,6 +85,8 @@ def test_deviations_by_hand() -> None:
     assert kinds["around the mean curve"](returns).tolist() == pytest.approx([10 / 3, 10 / 3])
     assert kinds["within a run"](returns).tolist() == pytest.approx([4.0, 12.0])
     assert kinds["late in a run"](returns).tolist() == pytest.approx([2.0, 18.0])
+    # Means of 2 and 4, around 3.
+    assert kinds["between runs"](returns).tolist() == pytest.approx([2.0, 2.0])
 
 
 def test_cosines_by_hand() -> None:

@@ -62,7 +62,7 @@ _DEVIATION_READINGS = tuple(
         options={**one.options, "deviation": kind},
     )
     for one in _READINGS
-    for kind in ("within a run", "late in a run")
+    for kind in ("within a run", "late in a run", "between runs")
 )
 
 # --- Figures 2 and 3, Table 3 ---------------------------------------------------------------------
@@ -351,7 +351,8 @@ FIGURE_3 = Target(
         LOST,
         "The curves at each epsilon are drawn as what they end in.",
         "A run whose preferences are no numbers any more takes the first action, which on MDP-100 "
-        "is to stay; rows say which runs diverged.",
+        "is to stay and on Taxi-v2 to go south, at -1 a step: better there than what was learned. "
+        "Rows say which runs diverged.",
     ),
 )
 

@@ -178,10 +178,16 @@ def _late_in_a_run(returns: Floats) -> Floats:
     return _within_a_run(returns[:, -max(2, returns.shape[1] // 5) :])
 
 
+def _between_runs(returns: Floats) -> Floats:
+    """The distance of a run's mean return from that of all runs of the part."""
+    return _around_the_mean_curve(returns.mean(axis=1, keepdims=True))
+
+
 DEVIATIONS = {
     "around the mean curve": _around_the_mean_curve,
     "within a run": _within_a_run,
     "late in a run": _late_in_a_run,
+    "between runs": _between_runs,
 }
 """What "performance standard deviation" may mean: the root of the mean over runs of these."""
 
