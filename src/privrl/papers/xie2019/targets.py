@@ -11,7 +11,6 @@ the features (`privrl.papers.xie2019.trials`). MSPBE are compared by their logar
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from privrl.papers.reproduce.target import (
@@ -43,6 +42,7 @@ from privrl.papers.xie2019.shown import (
     wide,
 )
 from privrl.papers.xie2019.steps import STEPS
+from privrl.papers.xie2019.targets_control import FIGURE_2, FIGURE_3, FIGURE_4, FIGURE_6
 
 # --- the chain ------------------------------------------------------------------------------------
 
@@ -168,7 +168,6 @@ FIGURE_1 = Target(
             above(
                 f"PrivateGTD below GPOPE, m = {m:,}",
                 *(_named("gpope", m), _named("private_gtd", m)),
-                least=0.3,
                 counts=False,
             )
             for m in _SIZES
@@ -265,8 +264,7 @@ FIGURE_5 = Target(
         *(quantity(one, {}, "", THEORY[one]) for one in (*_THEORY, *_UPDATES)),
     ),
     (
-        wide(_WIDTHS[100_000]),
-        replace(wide(_WIDTHS[1000]), counts=False),
+        *(wide(name) for name in _WIDTHS.values()),
         Difference(
             "Lemma 2 holds for a step without noise",
             {
@@ -329,7 +327,7 @@ FIGURE_5 = Target(
             "We provide additional experiments in the appendix to further show the robustness of "
             "our algorithm to the step size parameter.",
             "Section 7, synthetic chain domain",
-            (wide(_WIDTHS[100_000]).name,),
+            tuple(wide(name).name for name in _WIDTHS.values()),
         ),
         Statement(
             "If we choose beta_i <= 1 / lambda_max(Q), we then have E‖xi_{i+1}‖^2 <= (1 - beta_i "
@@ -379,8 +377,8 @@ FIGURE_5 = Target(
         "w* in (6.1) has A' where A is meant. Term IV has m^2 in Theorem 3 and none in its proof, "
         "whose induction needs i >= eta. Theorem 1 is for epsilon < c_1 N / m^2, which is 1e-4 c_1 "
         "at N = m = 10,000, where epsilon 0.1 is used. There is no 'Theorem 4' on a lower bound.",
-        "At m = 1,000 little is gained at any step, and not over two decades: the paper does not "
-        "say at which m its figure is.",
+        "The paper does not say at which m its figure is, so that both of ours count. On seeds 0 "
+        "to 9 half of the gain is kept over 0.7 decades at m = 1,000, 2.3 at 10,000, 4.0 at 100,000.",
         "Steps of section 6 were chosen on seeds 0 to 5 for each N, clip bound 0.003, m = 1,000. "
         "Of diminishing ones at N = 100 m the best were so small that nothing was learned.",
         "The K gradients of blocks of one trajectory have noise sqrt(K) times larger each, for the "
@@ -471,4 +469,4 @@ TABLE_1 = Target(
     ),
 )
 
-TARGETS = (FIGURE_1, FIGURE_5, TABLE_1)
+TARGETS = (FIGURE_1, FIGURE_2, FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, TABLE_1)
