@@ -378,7 +378,7 @@ FIGURE_5 = Target(
         "whose induction needs i >= eta. Theorem 1 is for epsilon < c_1 N / m^2, which is 1e-4 c_1 "
         "at N = m = 10,000, where epsilon 0.1 is used. There is no 'Theorem 4' on a lower bound.",
         "The paper does not say at which m its figure is, so that both of ours count. On seeds 0 "
-        "to 9 half of the gain is kept over 0.7 decades at m = 1,000, 2.3 at 10,000, 4.0 at 100,000.",
+        "to 9 half of the gain is kept over 0.7 decades at m = 1,000, 2.3 at 10,000, 4 at 100,000.",
         "Steps of section 6 were chosen on seeds 0 to 5 for each N, clip bound 0.003, m = 1,000. "
         "Of diminishing ones at N = 100 m the best were so small that nothing was learned.",
         "The K gradients of blocks of one trajectory have noise sqrt(K) times larger each, for the "
