@@ -101,7 +101,7 @@ def test_readings_change_what_is_run() -> None:
     assert stay.tables.probabilities[0, 0].tolist() == pytest.approx([0.9, 0.1])
     assert trials.environment("MDP-100", {}).step_limit == 500
     assert trials.settings("MDP-100", "critic", {}) == printed.TABLE_2["MDP-100"]
-    assert trials.settings("MDP-100", "critic", {"settings": "best"})["critic_step"] == 0.5
+    assert trials.settings("MDP-100", "critic", {"settings": "best"})["critic_step"] == 0.1
     options = [dict(one.options) for one in targets.RUNS.readings]
     assert all(options.count(one) == 1 for one in options)
 
