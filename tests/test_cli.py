@@ -223,7 +223,7 @@ _UNTIL_PROGRESS = """
 import os, sys
 from contextlib import contextmanager
 from privrl import cli
-from privrl.cli import train
+from privrl.cli import common
 
 @contextmanager
 def progress(steps):
@@ -233,7 +233,7 @@ def progress(steps):
             os._exit(0)
     yield advance
 
-train.progress = progress
+common.progress_bar = progress
 cli.main()
 """
 _NEEDLESS = (

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl import cli
-from privrl.cli.common import progress
+from privrl.core.progress import progress_bar
 from privrl.core.text import printable, printable_line, quote_name
 from privrl.privacy import Assumption, Budget, Certificate, Ledger, PureDP, Unit
 from privrl.privacy.certificate import _digest
@@ -338,7 +338,7 @@ def test_the_bar_knows_no_markup(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "300")
-    with progress(None) as advance:
+    with progress_bar(None) as advance:
         advance("[red]a\x1b[31;7mb")
     shown = capsys.readouterr().err
     assert r"[red]a\x1b[31;7mb" in shown

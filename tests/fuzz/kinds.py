@@ -175,7 +175,7 @@ def _odd_options(making: Making, name: str, command: Any) -> Case:
         words += ["--ledger", "people.ledger"]
         ledger = making.work / "people.ledger"
     # Auditing all targets takes minutes, however small the options are.
-    left_out = ("help", "jobs", "ray", "everything", "mutants")
+    left_out = ("help", "jobs", "ray", "all_", "mutants")
     parameters = [one for one in command.params if one.name not in left_out]
     kinds = get_type_hints(command.callback)
     for _ in range(int(choice(rng, [1, 1, 1, 2, 3]))):

@@ -104,7 +104,7 @@ def test_examples_are_answers(tmp_path: Path) -> None:
     asked = Request.of({}, tmp_path / "job.toml")
     assert asked.missing() == []
     assert asked.state == ("hr", "map")
-    assert asked.parse_reward_range() == (0.0, 1.0)
+    assert asked.reward_range == (0.0, 1.0)
 
 
 def test_types_are_those_of_the_schema_and_no_row_is_looked_at(tmp_path: Path) -> None:

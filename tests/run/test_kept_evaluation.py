@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privrl import cli
-from privrl.cli import evaluate as evaluate_command
+from privrl.cli.evaluate import EvaluationRun, run_evaluation
 from privrl.core import files
 from privrl.core import resources as memory
 from privrl.core.errors import LedgerError
@@ -35,7 +35,7 @@ from privrl.privacy.noise import Source
 from privrl.privacy.resuming import KEY_FILE
 from privrl.report import results as results_section
 from privrl.report.folder import write_run
-from privrl.run import releasing
+from privrl.run import cluster, releasing
 from privrl.run.evaluation import EvaluationSpec, evaluate
 from privrl.run.request import Request
 from privrl.run.study import Study
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
 ) -> None:
     """With the same key, to the last byte of every file; only a test can draw a key twice."""
     real = secrets.token_bytes
-    monkeypatch.setattr(evaluate_command, "_ray_gather", lambda _: gather_sums)
+    monkeypatch.setattr(cluster, "gather", lambda *given, workers: gather_sums(*given))
     monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(count))
     words = asked(*more, ledger=False)
     assert cli.run(words) == 0
@@ -396,11 +396,11 @@ def test_no_rows_are_sent_to_a_cluster_that_only_a_folder_names(
     """Whoever hands over a folder could have them: its digests are compared after the reading."""
     sent: list[str] = []
 
-    def on_ray(address: str) -> Any:
-        sent.append(address)
+    def on_ray(gather: Any, *, workers: str) -> Any:
+        sent.append(workers)
         return gather_sums
 
-    monkeypatch.setattr(evaluate_command, "_ray_gather", on_ray)
+    monkeypatch.setattr("privrl.cli.evaluate.partial", on_ray)
     with at(3, False, Killed), pytest.raises(Killed):
         cli.run(asked("--ray", "somewhere.example:10001"))
     assert sent == ["somewhere.example:10001"]
@@ -576,9 +576,8 @@ def run_words(ledger: bool = True) -> dict[str, Any]:
 
 
 def evaluated(out: str | None = None, name: str | None = None) -> None:
-    evaluate_command.run_evaluation(
-        run_words(), ledger=Path("people"), name=name, out=None if out is None else Path(out)
-    )
+    about = EvaluationRun(ledger=Path("people"), name=name, out=None if out is None else Path(out))
+    run_evaluation(run_words(), about)
 
 
 def test_three_in_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,15 +309,14 @@ def test_public_data_needs_no_bounds(folder: Path) -> None:
 
 
 def test_start_states_by_their_words(folder: Path) -> None:
-    features = OneHot(3)
-    by_word = Request.of(said(folder, start="severe,mild"))._start(JUDGED, features)
-    assert by_word.tolist() == [2, 0]
-    codes = Request.of(said(folder, states="1,2,3", start="3"))._start(JUDGED, features)
-    assert codes.tolist() == [2]
-    numbers = Request.of(said(folder, states=None, start="2"))._start(JUDGED, features)
-    assert numbers.tolist() == [2]
+    by_word = Request.of(said(folder, start="severe,mild")).evaluation_spec(JUDGED)
+    assert by_word.start.tolist() == [2, 0]
+    codes = Request.of(said(folder, states="1,2,3", start="3")).evaluation_spec(JUDGED)
+    assert codes.start.tolist() == [2]
+    numbers = Request.of(said(folder, states=None, start="2")).evaluation_spec(JUDGED)
+    assert numbers.start.tolist() == [2]
     box = said(folder, states=None, state="a", state_range="0:200", start="90.5,80")
-    assert Request.of(box)._start(None, None).tolist() == [[90.5], [80.0]]
+    assert Request.of(box).evaluation_spec(None).start.tolist() == [[90.5], [80.0]]
 
 
 def test_one_column_of_whole_numbers_can_be_a_vector(folder: Path) -> None:

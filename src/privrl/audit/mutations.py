@@ -22,7 +22,7 @@ from privrl.audit.auditor import FALSE_ALARM as EVERYDAY
 from privrl.audit.auditor import Audit, Target, audit
 from privrl.audit.canaries import CanaryAudit, CanaryTarget, audit_with_canaries
 from privrl.audit.catalogue import find
-from privrl.core.errors import InputError
+from privrl.core.errors import InputError, PrivRLError
 from privrl.core.progress import Progress, no_progress
 
 FALSE_ALARM = 1e-3
@@ -229,3 +229,16 @@ def audit_target(
     return audit(
         built, runs=runs, confidence=confidence, false_alarm=false_alarm, progress=progress
     )
+
+
+def try_audit(name: str, **options: Any) -> Audit | CanaryAudit | str:
+    """The audit of a target by its name, or, so that others go on, why there can be none.
+
+    Args:
+        name: The target, as in `privrl.audit.catalogue`.
+        **options: Those of `audit_target`.
+    """
+    try:
+        return audit_target(find(name)(), **options)
+    except PrivRLError as error:
+        return error.text  # which keeps the options that it names

@@ -6,29 +6,31 @@ Every command takes `--json`. Bad input is answered by one sentence on standard 
 
 import gc
 import io
-import os
 import sys
 import traceback
 import warnings
-from contextlib import suppress
+from functools import cache
 from importlib import import_module
-from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.main import get_command
 
 from privrl import __version__
+from privrl.cli.derived import spec_function
+from privrl.cli.ledger import ledger_app
 from privrl.cli.option_names import Command
-from privrl.cli.printing import begin, refuse, say
+from privrl.cli.printing import begin, drop_output, refuse, say, warn
+from privrl.cli.train import train_app
 from privrl.core import compilation
 from privrl.core.errors import PrivRLError
+from privrl.core.text import strip_ansi
 
 # The base of typer's own usage errors, which moved between packages over its versions.
 _UsageError: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="privrl",
-    help="Differentially private reinforcement learning.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -71,7 +73,7 @@ def run(arguments: list[str] | None = None) -> int:
             warnings.showwarning = _warn
             # A program of which a kill left half on disk is compiled once more.
             warnings.filterwarnings("ignore", ".*persistent compilation cache")
-            code = app(args=arguments, prog_name="privrl", standalone_mode=False)
+            code = _commands()(args=arguments, prog_name="privrl", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
@@ -104,11 +106,15 @@ def run(arguments: list[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+@cache
+def _commands() -> Any:
+    """All commands, as typer makes them: once in a process."""
+    return get_command(app)
+
+
 def _handle_write_error(error: OSError) -> int:
     """Standard output takes no more: what a command keeps, it has written to its files by now."""
-    # Or Python would complain once more at exit.
-    with suppress(OSError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_output()
     if isinstance(error, BrokenPipeError):
         return 0  # Whoever read our output has seen enough.
     reason = error.strerror or "the system does not say why"
@@ -120,17 +126,12 @@ def _handle_write_error(error: OSError) -> int:
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    from privrl.core.text import strip_ansi
-
-    # Gymnasium colours its warnings.
-    say(f"privrl: warning: {strip_ansi(str(message))}", aside=True)
+    warn(strip_ansi(str(message)))  # Gymnasium colours its warnings
 
 
-def _print_traceback(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
+def _print_traceback(*raised: Any) -> None:
     """The traceback of an error that is ours, in which a file may have put its words."""
-    say(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), aside=True)
+    say(*"".join(traceback.format_exception(*raised)).rstrip().split("\n"), aside=True)
 
 
 def _version(wanted: bool) -> None:
@@ -148,19 +149,12 @@ def _top(
     """Differentially private reinforcement learning."""
 
 
-# A module for each command, in which a function has its name.
+# A module for each command: with its options, or, if specs of others have them, what it runs.
 _COMMANDS = (
     "budget verify keygen sign audit limits init check evaluate report risk sweep reproduce demo"
 )
 for _name in _COMMANDS.split():
-    _module = import_module(f"privrl.cli.{_name}")
-    app.command(_name, cls=Command)(
-        getattr(_module, f"{_name}_command", None) or vars(_module)[_name]
-    )
-for _name, _about in (
-    ("ledger", "What a population of people has paid."),
-    ("train", "Learn a policy privately: say which learner."),
-):
-    app.add_typer(
-        getattr(import_module(f"privrl.cli.{_name}"), f"{_name}_app"), name=_name, help=_about
-    )
+    _module = vars(import_module(f"privrl.cli.{_name}"))
+    app.command(_name, cls=Command)(_module.get("run") or spec_function(_module["Options"]))
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(train_app, name="train")

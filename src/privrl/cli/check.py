@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from privrl.cli.common import progress
 from privrl.cli.derived import function
 from privrl.cli.printing import answer
+from privrl.core.progress import progress_bar
 from privrl.run.specs.base import RunOptions
 from privrl.run.specs.table import EvaluateOptions, TableOptions
 
@@ -19,20 +19,17 @@ def _check(given: dict[str, Any]) -> None:
     """
     from privrl.run.request import Request
 
-    config, as_json = given.pop("config"), given.pop("json")
-    given["table"] = tuple(given["table"] or ())
-    with progress(None) as advance:
+    with progress_bar(None) as advance:
         advance("loading")
-        found = Request.of(given, config).check()
+        found = Request.of(given, given.pop("config")).check()
     told = "The table is valid. This is about private data: keep it to yourself."
-    counts = {"valid": True, "private": True, **found.counts}
-    answer(as_json, counts, *found.words.split("\n"), told)
+    counts = {one: getattr(found, f"num_{one}") for one in ("trajectories", "users", "steps")}
+    answer({"valid": True, "private": True, **counts}, *found.summary().split("\n"), told)
 
 
-def _options() -> list[Any]:
-    table = [one for name, one in TableOptions.options().items() if name not in _NOT_CHECKED]
-    others = [one for name, one in EvaluateOptions.options().items() if name in _OTHERS]
-    return [*table, *others, *(RunOptions.options()[name] for name in ("config", "json"))]
-
-
-check = function(_check.__doc__, _options(), _check)
+_OPTIONS = {
+    **{name: one for name, one in TableOptions.options().items() if name not in _NOT_CHECKED},
+    **{name: EvaluateOptions.options()[name] for name in _OTHERS},
+    "config": RunOptions.options()["config"],
+}
+run = function(_check.__doc__, _OPTIONS.values(), _check)

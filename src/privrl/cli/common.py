@@ -1,45 +1,58 @@
-"""What commands have in common: options, the bar of those that take long, how they stop."""
+"""What commands that write a folder have in common: its name, how they are resumed, and stop."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from privrl.cli.printing import say, shell_quote
+from privrl.core.errors import InputError
 from privrl.core.progress import progress_bar
+from privrl.core.spec import flag
 
-progress = progress_bar
+# What may be said of a run that is resumed.
+_OF_RESUMED = ("learner", "env", "ray", "top", "out", "resume")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+def new_folder(kind: str) -> Path:
+    """A folder by date and time."""
+    from datetime import datetime
+
+    return Path(kind) / datetime.now().strftime("%Y-%m-%d-%H%M%S")
 
 
-def refuse_options(
-    words: dict[str, Any], out: Path | None, config: Path | None, others: dict[str, Any]
-) -> None:
-    """A run that is resumed takes its options from its folder."""
-    from privrl.privacy import InputError
-
+def folder_to_resume(given: Mapping[str, Any]) -> Path:
+    """The folder of a run that is resumed, from which it takes its options: refuse others."""
+    out: Path | None = given["out"]
     if out is None:
         raise InputError("Say with --out which folder to resume.")
-    said = {**words, "config": config, **others}
     # By identity: 0 is something to say, and equals False.
-    given = [k for k, v in said.items() if v is not None and v is not False and v != ()]
-    flags = [
-        "the table" if key == "table" else f"--{key.rstrip('_').replace('_', '-')}"
-        for key in given
-        if key != "learner"
-    ]
-    if flags:
-        listed = ", ".join(flags)
-        raise InputError(f"--resume takes all options from {str(out)!r}: leave out {listed}.")
+    said = [key for key, value in given.items() if value is not None and value is not False]
+    others = [key for key in said if key not in _OF_RESUMED]
+    if others:
+        flags = ", ".join("the table" if one == "table" else flag(one) for one in others)
+        raise InputError(f"--resume takes all options from {str(out)!r}: leave out {flags}.")
+    return out
 
 
-def exit_stopped(how_far: str, command: str, folder: Path, env: str | None) -> NoReturn:
+@contextmanager
+def watching() -> Iterator[dict[str, Any]]:
+    """What a long run is told: `progress`, a bar, and `stop`, whether Ctrl-C was pressed."""
+    from privrl.run import training
+
+    with progress_bar(None) as advance, training.on_interrupt() as stop:
+        yield {"progress": advance, "stop": stop}
+
+
+def exit_stopped(how_far: str, command: str, runner: Any, folder: Path) -> NoReturn:
     """Tell how to go on; an environment whose module is imported has to be said again."""
-    again = f" --env {shell_quote(env)}" if env is not None and ":" in env else ""
+    env = getattr(runner, "env", None) or ""
+    again = f" --env {shell_quote(env)}" if ":" in env else ""
     say(
         f"Stopped after {how_far}; what was done is kept. To go on:",
-        f"  privrl {command} --out {shell_quote(folder)} --resume{again}",
+        f"  privrl {command} {runner.learner} --out {shell_quote(folder)} --resume{again}",
         aside=True,
     )
     raise typer.Exit(130)

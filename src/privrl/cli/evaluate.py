@@ -1,18 +1,20 @@
 """`privrl evaluate`: the value of a policy from logged decisions."""
 
-import io
 import os
 import sys
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privrl.cli.common import progress, refuse_options
+from privrl.cli.common import folder_to_resume, new_folder
 from privrl.cli.derived import function
-from privrl.cli.printing import answer, say, shell_quote
+from privrl.cli.printing import answer, drop_output, say, shell_quote
+from privrl.core.errors import InputError, PrivRLError
+from privrl.core.progress import progress_bar
 from privrl.core.spec import option
 from privrl.run.specs.base import RunOptions
 from privrl.run.specs.table import EvaluateOptions
@@ -22,89 +24,57 @@ if TYPE_CHECKING:
     from privrl.run.study import Study
 
 
-def _evaluate(given: dict[str, Any]) -> None:
-    about = {name: given.pop(name) for name in _RUN_OPTIONS}
-    given["table"] = tuple(given["table"] or ())
-    resume, as_json = about.pop("resume"), about.pop("json")
-    if resume:
-        said = {name: about[name] for name in ("config", "ledger", "name", "seed", "dry_run")}
-        _resume(given | said, about["out"], about["ray"], as_json)
-    else:
-        run_evaluation(given, **about, as_json=as_json)
-
-
-_RUN_OPTIONS = ("config", "ledger", "name", "out", "seed", "ray", "resume", "dry_run", "json")
-
-
 @dataclass(frozen=True)
-class _EvaluationRun(RunOptions):
+class EvaluationRun(RunOptions):
+    """Options about a run of `privrl evaluate`."""
+
     ray: str | None = option("Gather on Ray: local, or a cluster's address.")
 
 
-evaluate = function(
-    EvaluateOptions.__doc__,
-    [
-        *EvaluateOptions.options().values(),
-        *(one for one in _EvaluationRun.options().values() if one.name != "logs"),
-    ],
-    _evaluate,
-)
+def _evaluate(given: dict[str, Any]) -> None:
+    if given["resume"]:
+        return _resume(folder_to_resume(given), given["ray"])
+    run_evaluation(given, EvaluationRun(**{name: given.pop(name) for name in _RUN}))
 
 
-def run_evaluation(
-    words: dict[str, Any],
-    config: Path | None = None,
-    ledger: Path | None = None,
-    name: str | None = None,
-    out: Path | None = None,
-    seed: int | None = None,
-    ray: str | None = None,
-    as_json: bool = False,
-    unused: Path | None = None,
-    dry_run: bool = False,
-) -> None:
-    """Answer, and write the run's folder: `out`, or one that was not there before."""
-    from datetime import datetime
+_RUN = {n: one for n, one in EvaluationRun.options().items() if n not in ("logs", "json")}
+run = function(EvaluateOptions.__doc__, (EvaluateOptions.options() | _RUN).values(), _evaluate)
 
+
+def run_evaluation(words: dict[str, Any], run: EvaluationRun, unused: Path | None = None) -> None:
+    """Answer, and write the run's folder: --out, or one that was not there before."""
     from privrl.core import files
-    from privrl.privacy import InputError
-    from privrl.run import dry_run as trial
+    from privrl.run.dry_run import dry_run
     from privrl.run.parsing import check_not_empty
     from privrl.run.releasing import reserve_folder
     from privrl.run.request import Request
 
-    asked = Request.of(words, config)
-    if name is not None and ledger is None:
+    asked = Request.of(words, run.config)
+    if run.name is not None and run.ledger is None:
         raise InputError("--name is the run's name in a ledger: say which with --ledger.")
-    new = unused or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    if dry_run:
-        found = trial.dry_run(asked, out or new, ledger, name or (out or new).resolve().name)
-        return answer(as_json, found.to_dict(), *found.lines())
+    new = run.out or unused or new_folder("runs")
+    if run.dry_run:
+        found = dry_run(asked, new, run.ledger, run.name or new.resolve().name)
+        return answer(found.to_dict(), *found.lines())
     with (
-        files.create_unique_folder(new) if out is None else nullcontext(out) as folder,
+        files.create_unique_folder(new) if run.out is None else nullcontext(new) as folder,
         reserve_folder(folder),
     ):
-        about = {
-            "asked": asked.to_dict(),
-            "ledger": None if ledger is None else os.path.realpath(ledger),
-            "ray": ray,
-        }
-        named = folder.resolve().name if name is None else name
-        run = None if ledger is None else check_not_empty("--name", named)
-        _run_request(asked, folder, about, as_json, run=run, seed=seed)
+        ledger = None if run.ledger is None else os.path.realpath(run.ledger)
+        about = {"asked": asked.to_dict(), "ledger": ledger, "ray": run.ray}
+        name = folder.resolve().name if run.name is None else run.name
+        named = None if ledger is None else check_not_empty("--name", name)
+        _run_request(asked, folder, about, run=named, seed=run.seed)
 
 
-def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: bool) -> None:
+def _resume(out: Path, ray: str | None) -> None:
     """Go on with an evaluation that was interrupted."""
     from privrl.core import files
-    from privrl.privacy import InputError
     from privrl.privacy.resuming import KEY_FILE, NoiseKey
     from privrl.report import folder as folders
     from privrl.run.releasing import STUDY
     from privrl.run.request import Request
 
-    refuse_options(words, out, words.pop("config"), {})
-    assert out is not None
     nothing = InputError(f"There is no evaluation to resume in {str(out)!r}.")
     if not out.is_dir():
         raise nothing
@@ -114,45 +84,43 @@ def _resume(words: dict[str, Any], out: Path | None, ray: str | None, as_json: b
                 raise InputError(
                     f"The run in {str(out)!r} is finished: there is nothing to resume."
                 )
-            study, written = folders.finish(out)
-            _print_study(study, written, out, as_json)
-            return
+            return _print_study(*folders.finish(out), out)
         if not (out / KEY_FILE).exists():
             raise nothing
         about = NoiseKey.read(out).about
         try:
-            asked = Request.of(about["asked"])
-            about = {"ledger": about["ledger"], "ray": about["ray"]}
+            asked, ledger, begun = Request.of(about["asked"]), about["ledger"], about["ray"]
         except (KeyError, TypeError, AttributeError):
             raise nothing from None
-        if ray is not None:
-            if about["ray"] is None:
-                raise InputError("This run was begun without --ray: leave it out.")
-            about["ray"] = ray
-        elif about["ray"] not in (None, "local"):
+        if ray is not None and begun is None:
+            raise InputError("This run was begun without --ray: leave it out.")
+        if ray is None and begun not in (None, "local"):
             # Rows go there before anything shows that the folder is of a run on this table.
             raise InputError(
-                f"The run in {str(out)!r} was gathered on the Ray cluster {about['ray']!r}, to "
-                "which people's rows are sent: say --ray with the same address, or local, if you "
-                "trust it."
+                f"The run in {str(out)!r} was gathered on the Ray cluster {begun!r}, to which "
+                "people's rows are sent: say --ray with the same address, or local, if you trust "
+                "it."
             )
-        _run_request(asked, out, about, as_json, resume=True)
+        _run_request(asked, out, {"ledger": ledger, "ray": ray or begun}, resume=True)
 
 
-def _run_request(
-    asked: "Request", folder: Path, about: dict[str, Any], as_json: bool, **options: Any
-) -> None:
-    from privrl.privacy import InputError, Ledger, PrivRLError
+def _run_request(asked: "Request", folder: Path, about: dict[str, Any], **options: Any) -> None:
+    from privrl.privacy import Ledger
     from privrl.privacy.resuming import KEY_FILE
     from privrl.report.folder import try_report, write_run
+    from privrl.report.text import study_lines
 
-    if about["ray"] is not None:
-        options["gather"] = _ray_gather(about["ray"])
-    study = None
+    ledger, ray, study = about["ledger"], about["ray"], None
+    if ray is not None:
+        from privrl.run.cluster import gather
+
+        options["gather"] = partial(gather, workers="ray" if ray == "local" else ray)
+    kept = "What was begun is kept, and costs nothing again: privrl evaluate --out "
+    kept += f"{shell_quote(folder)} --resume"
     try:
         with (
-            nullcontext() if about["ledger"] is None else Ledger.open(about["ledger"]) as opened,
-            progress(None) as advance,
+            nullcontext() if ledger is None else Ledger.open(ledger) as opened,
+            progress_bar(None) as advance,
         ):
             study = asked.run_study(
                 ledger=opened,
@@ -166,58 +134,36 @@ def _run_request(
     except KeyboardInterrupt:
         if not (folder / KEY_FILE).exists():
             raise
-        say(f"Stopped. {_resume_hint(folder)}", aside=True)
+        say(f"Stopped. {kept}", aside=True)
         raise typer.Exit(130) from None
     except Exception as error:  # what was paid for is shown or kept; it is raised again
         if study is not None:
             # It has been paid for: what cannot be kept is at least shown.
             with suppress(OSError):
-                _show(study, as_json)
+                answer(study.to_dict(), *study_lines(study))
         if not (folder / KEY_FILE).exists():
             raise
         if isinstance(error, PrivRLError):
-            raise InputError(error.text + f" {_resume_hint(folder)}") from None
-        say(f"privrl: {_resume_hint(folder)}", aside=True)
+            raise InputError(error.text + f" {kept}") from None
+        say(f"privrl: {kept}", aside=True)
         raise
-    _print_study(study, written, folder, as_json)
+    _print_study(study, written, folder)
 
 
-def _resume_hint(folder: Path) -> str:
-    return (
-        "What was begun is kept, and costs nothing again: privrl evaluate --out "
-        f"{shell_quote(folder)} --resume"
-    )
-
-
-def _show(study: "Study", as_json: bool, *more: str, **others: Any) -> None:
+def _print_study(study: "Study", written: dict[str, Path], folder: Path) -> None:
+    """Print a study that is in its folder; what cannot be printed is still there."""
     from privrl.report.text import study_lines
 
-    answer(as_json, {**study.to_dict(), **others}, *study_lines(study), *more)
-
-
-def _print_study(study: "Study", written: dict[str, Path], folder: Path, as_json: bool) -> None:
-    """Print a study that is in its folder; what cannot be printed is still there."""
-    from privrl.privacy import InputError
-
+    told = {name: str(path) for name, path in written.items()}
+    report = f"The report is {shell_quote(told['report'])}."
     try:
-        told = {name: str(path) for name, path in written.items()}
-        _show(study, as_json, f"The report is {shell_quote(told['report'])}.", files=told)
+        answer({**study.to_dict(), "files": told}, *study_lines(study), report)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        # Else Python would try once more when it ends.
-        with suppress(OSError, io.UnsupportedOperation):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         raise InputError(
             f"Standard output cannot be written: {error.strerror}. The study is in "
             f"{shell_quote(folder)}."
         ) from None
-
-
-def _ray_gather(address: str) -> Any:
-    from functools import partial
-
-    from privrl.run.cluster import gather
-
-    return partial(gather, workers="ray" if address == "local" else address)

@@ -1,48 +1,44 @@
 """`privrl limits`: what no private learner can do."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Option
-
-from privrl.cli.common import Json
+from privrl.cli.derived import CommandSpec
 from privrl.cli.printing import answer
+from privrl.core.errors import InputError
+from privrl.core.spec import REQUIRED, option
 
 
-def limits(
-    epsilon: Annotated[float, Option(help="What is promised.")],
-    delta: Annotated[float, Option(help="The delta it is promised at.")] = 0.0,
-    tasks: Annotated[int, Option(help="How many tasks it may be.")] = 2,
-    distance: Annotated[
-        float | None, Option(help="How far apart the tasks are, if above the radius.")
-    ] = None,
-    radius: Annotated[
-        float | None, Option(help="How far apart neighbours may be, with --distance.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+class Options(CommandSpec):
     """The best that any private learner can do when it may face one of several tasks.
 
     \b
     privrl limits --epsilon 0.9 --delta 1e-4 --tasks 16
     privrl limits --epsilon 0.9 --delta 1e-4 --distance 0.05 --radius 0.01
     """
-    from privrl.audit import limits as ceilings
-    from privrl.privacy import Budget, InputError
 
-    if (distance is None) != (radius is None):
-        raise InputError("--distance and --radius belong together.")
-    promised = Budget(epsilon, delta)
-    found: dict[str, Any] = {"tasks": tasks, "epsilon": epsilon, "delta": delta}
-    if distance is not None and radius is not None:
-        steps = ceilings.steps_between(distance, radius)
-        promised = ceilings.group_privacy(promised, steps)
-        found |= {"steps": steps, "group": [promised.epsilon, promised.delta]}
-    found["accuracy"] = ceilings.best_accuracy(tasks, promised)
-    lines = [f"One of {tasks} tasks, under epsilon {epsilon:g} at delta {delta:g}."]
-    if "steps" in found:
-        lines.append(
-            f"They are {found['steps']} steps between neighbours apart, which makes it "
-            f"epsilon {promised.epsilon:g} at delta {promised.delta:.3g}."
-        )
-    lines.append(f"No private learner is right with a probability above {found['accuracy']:.4f}.")
-    answer(as_json, found, *lines)
+    epsilon: float = option("What is promised.", REQUIRED)
+    delta: float = option("The delta it is promised at.", 0.0)
+    tasks: int = option("How many tasks it may be.", 2)
+    distance: float | None = option("How far apart the tasks are, if above the radius.")
+    radius: float | None = option("How far apart neighbours may be, with --distance.")
+
+    def run(self) -> None:
+        from privrl.audit import limits
+        from privrl.privacy import Budget
+
+        if (self.distance is None) != (self.radius is None):
+            raise InputError("--distance and --radius belong together.")
+        promised = Budget(self.epsilon, self.delta)
+        found: dict[str, Any] = {"tasks": self.tasks, **vars(promised)}
+        figures = f"epsilon {promised.epsilon:g} at delta {promised.delta:g}"
+        lines = [f"One of {self.tasks} tasks, under {figures}."]
+        if self.distance is not None and self.radius is not None:
+            steps = limits.steps_between(self.distance, self.radius)
+            promised = limits.group_privacy(promised, steps)
+            found |= {"steps": steps, "group": [promised.epsilon, promised.delta]}
+            lines.append(
+                f"They are {steps} steps between neighbours apart, which makes it "
+                f"epsilon {promised.epsilon:g} at delta {promised.delta:.3g}."
+            )
+        found["accuracy"] = best = limits.best_accuracy(self.tasks, promised)
+        answer(found, *lines, f"No private learner is right with a probability above {best:.4f}.")

@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 
 from privrl.cli.printing import CheckFailed, refuse
 from privrl.core.errors import InputError, Option, OptionFormatter, PrivRLError, python_option
+from privrl.run.parsing import read_config
 
 # By how Python writes them: the options that have other names, or other values, than parameters.
 _OPTIONS = {
@@ -61,11 +62,8 @@ def option_formatter(context: Any) -> OptionFormatter:
 
 
 def _config_keys(config: Path | None) -> set[str]:
-    if config is not None:
-        from privrl.run.parsing import read_config
-
-        with suppress(InputError):
-            return set(read_config(config))
+    with suppress(InputError):
+        return set() if config is None else set(read_config(config))
     return set()
 
 

@@ -7,14 +7,16 @@ the cursor, start a line of its own, or turn around the numbers beside it.
 
 import itertools
 import json
+import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from privrl.core.errors import OptionFormatter, PrivRLError, Text, python_option
 from privrl.core.questions import MissingOptions
-from privrl.core.text import printable_line
+from privrl.core.text import printable_line, shorten
 
 
 def say(*lines: object, aside: bool = False) -> None:
@@ -34,21 +36,37 @@ def say_json(value: Any, indent: int | None = None) -> None:
     print(json.dumps(value, indent=indent, ensure_ascii=True))  # noqa: T201 (the one place for JSON)
 
 
-def answer(as_json: bool, value: Any, *lines: object) -> None:
-    """Print what a command found: as JSON, or as lines for people."""
-    if as_json:
+def answer(value: Any, *lines: object) -> None:
+    """Print what a command found: as JSON if that was asked for, else as lines for people."""
+    if _output["json"]:
         say_json(value)
     else:
         say(*lines)
+
+
+def warn(sentence: object) -> None:
+    """Print a warning to standard error."""
+    say(f"privrl: warning: {sentence}", aside=True)
 
 
 _output = {"json": False, "written": False}
 
 
 def begin(arguments: Sequence[str]) -> None:
-    """Whether a command has to answer in JSON, refusals too, follows from its arguments."""
+    """Guess from its arguments whether a command answers in JSON, should they be refused."""
     words = itertools.takewhile(lambda word: word != "--", arguments)
     _output.update(json="--json" in words, written=False)
+
+
+def drop_output() -> None:
+    """Standard output takes no more: let Python not try once more when it ends."""
+    with suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def answer_in_json(wanted: bool) -> None:
+    """Whether a command answers in JSON, refusals too, as its arguments were read."""
+    _output["json"] = wanted
 
 
 class CheckFailed(Exception):  # noqa: N818 (what happened, and no fault)
@@ -72,8 +90,6 @@ def refuse(
     With --json standard output has the error too, in the one document that a command prints: with
     `answer` beside it, or not at all if what was found is there already.
     """
-    from privrl.core.text import shorten
-
     told: dict[str, Any] = {"kind": kind, "message": str(problem), "field": None, "remedy": None}
     told["missing"], lines = [], [str(problem)]
     if isinstance(problem, PrivRLError):

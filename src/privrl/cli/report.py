@@ -1,45 +1,42 @@
 """`privrl report`: a study as a page."""
 
 from pathlib import Path
-from typing import Annotated
 
-from typer import Argument, Option
-
-from privrl.cli.common import Json
+from privrl.cli.derived import CommandSpec
 from privrl.cli.printing import answer, shell_quote
+from privrl.core.errors import InputError, PrivRLError
+from privrl.core.spec import REQUIRED, option
 
 
-def report(
-    run_folder: Annotated[Path, Argument(help="A run's folder, with its study.json.")],
-    out: Annotated[
-        Path | None, Option(help="Where to write; by default report.html in the folder.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+class Options(CommandSpec):
     """Write the report of a run again."""
-    from privrl.privacy import InputError, PrivRLError
-    from privrl.privacy.resuming import KEY_FILE
-    from privrl.report import write
-    from privrl.run.runners import RUN
-    from privrl.run.study import Study
 
-    target = out or run_folder / "report.html"
-    if (run_folder / RUN).exists() and not (run_folder / "study.json").exists():
-        raise InputError(
-            f"{str(run_folder)!r} holds what `privrl train` learned: a report is about what "
-            "`privrl evaluate` found."
-        )
-    if (run_folder / KEY_FILE).exists() and not (run_folder / "study.json").exists():
-        raise InputError(
-            f"{str(run_folder)!r} holds an interrupted run: go on with it by privrl evaluate --out "
-            f"{shell_quote(run_folder)} --resume"
-        )
-    try:
-        write(Study.load(run_folder / "study.json"), target)
-    except PrivRLError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        # Details of results are of any form; those that were edited need not fit together.
-        held = str(run_folder / "study.json")
-        raise InputError(f"{held!r} is damaged: what it holds cannot be shown.") from None
-    answer(as_json, {"report": str(target)}, f"The report is {shell_quote(target)}.")
+    run_folder: Path = option("A run's folder, with its study.json.", REQUIRED, argument=True)
+    out: Path | None = option("Where to write.", shown="report.html in the folder")
+
+    def run(self) -> None:
+        from privrl.privacy.resuming import KEY_FILE
+        from privrl.report import write
+        from privrl.run.runners import RUN
+        from privrl.run.study import Study
+
+        folder, held = self.run_folder, self.run_folder / "study.json"
+        if (folder / RUN).exists() and not held.exists():
+            raise InputError(
+                f"{str(folder)!r} holds what `privrl train` learned: a report is about what "
+                "`privrl evaluate` found."
+            )
+        if (folder / KEY_FILE).exists() and not held.exists():
+            raise InputError(
+                f"{str(folder)!r} holds an interrupted run: go on with it by privrl evaluate --out "
+                f"{shell_quote(folder)} --resume"
+            )
+        target = self.out or folder / "report.html"
+        try:
+            write(Study.load(held), target)
+        except PrivRLError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            # Details of results are of any form; those that were edited need not fit together.
+            raise InputError(f"{str(held)!r} is damaged: what it holds cannot be shown.") from None
+        answer({"report": str(target)}, f"The report is {shell_quote(target)}.")

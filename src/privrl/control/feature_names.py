@@ -73,8 +73,7 @@ def features_by_name(
     word: str, observed: "Discrete | Box", name: str, state_range: str | None
 ) -> "Features | Network":
     """The features of this name, for observations like these; `name` is the environment's."""
-    from privrl.data import Fourier, OneHot, Polynomial
-    from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
+    from privrl.data import OneHot
 
     kind, _, rest = word.partition(":")
     if kind == "network":
@@ -83,11 +82,37 @@ def features_by_name(
         if hasattr(observed, "n"):
             return OneHot(observed.n)
         raise InputError(f"{name} observes numbers, so there is no table: say others.")
+    return scaled_features(word, bounds_of(observed, name, state_range))
+
+
+def vector_features(word: str | None, state_range: str | None, count: int) -> "Features | None":
+    """The features of this name, of a table's states of `count` numbers; None if neither is said.
+
+    With a range alone they are polynomials of order 2.
+    """
+    if word is None and state_range is None:
+        return None
+    if state_range is None:
+        raise InputError(
+            "is needed with features: say what each state could be, in the order of --state, such "
+            "as 30:200,40:140.",
+            field="state_range",
+        )
+    if word is not None and word.partition(":")[0] not in _SCALED:
+        raise InputError(f"must be polynomial:2 or fourier:3, not {word!r}.", field="features")
+    return scaled_features(word or "polynomial:2", parse_bounds(state_range, count))
+
+
+def scaled_features(word: str, bounds: Bounds) -> "Features":
+    """The features of this name, such as fourier:3, of numbers between these ends."""
+    from privrl.data import Fourier, Polynomial
+    from privrl.privacy.mechanisms.reward_model import Cosine, Legendre
+
+    kind, _, order = word.partition(":")
     plain = "3" if kind in _REWARD_KINDS else "2"
-    order = Option("the order of features", "", int, optional=False).read(rest or plain)
-    low, high = bounds_of(observed, name, state_range)
+    degree = Option("the order of features", "", int, optional=False).read(order or plain)
     makers: dict[str, Any] = {"polynomial": Polynomial, "fourier": Fourier}
-    found: Features = (makers | {"cosine": Cosine, "legendre": Legendre})[kind](order, low, high)
+    found: Features = (makers | {"cosine": Cosine, "legendre": Legendre})[kind](degree, *bounds)
     return found
 
 

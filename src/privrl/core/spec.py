@@ -35,6 +35,11 @@ REQUIRED: Any = MISSING
 """The default of a field that has none."""
 
 
+def flag(name: str) -> str:
+    """What is typed for the option of this name: --actor-step."""
+    return "--" + name.rstrip("_").replace("_", "-")
+
+
 @dataclass(frozen=True)
 class Option:
     """One option: what a spec says about it."""
@@ -56,8 +61,8 @@ class Option:
     shown: str | None = None
     """What help says of the default, where None stands for one that depends on other things."""
 
-    argument: bool = False
-    """Whether it is given without its name, as files are."""
+    argument: bool | str = False
+    """Whether it is given without its name, as files are; or what usage calls it."""
 
     repeated: bool = False
     """Whether it may be given several times."""
@@ -80,7 +85,7 @@ class Option:
     @property
     def flag(self) -> str:
         """What is typed: --actor-step."""
-        return "--" + self.name.rstrip("_").replace("_", "-")
+        return flag(self.name)
 
     @property
     def text(self) -> str:
@@ -306,13 +311,20 @@ class Spec:
         return {name: given[name] for name in names if given.get(name) is not None}
 
 
-def find_option(options: Mapping[str, Option], name: str, of: str) -> Option:
-    """The option of this name, or why there is none, with a near miss."""
+def plain_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of options, by name, in JSON's own types."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+
+
+def find_option(
+    options: Mapping[str, Option], name: str, of: str, instead: Mapping[str, str] = {}
+) -> Option:
+    """The option of this name, or why there is none, with a near miss or what `instead` has."""
     # Words of Python's are fields with an underscore: lambda_.
     for tried in (name, f"{name}_"):
         if tried in options:
             return options[tried]
-    near = difflib.get_close_matches(name, options, 1)
+    near = [instead[name]] if name in instead else difflib.get_close_matches(name, options, 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise InputError(f"There is no option {name!r} of {of}.{hint}")
 
@@ -344,9 +356,8 @@ def _option_of(one: "Field[Any]") -> Option:
     if kind is None:
         kind, choices, optional = _parse_annotation(one.type)
         about.setdefault("text_alone", kind is str)
-    default = None if one.default is MISSING else one.default
     return Option(
-        one.name, one.metadata["help"], kind, default, choices, optional=optional, **about
+        one.name, one.metadata["help"], kind, one.default, choices, optional=optional, **about
     )
 
 

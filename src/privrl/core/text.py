@@ -7,7 +7,9 @@ like a small one, or a refusal like a confirmation.
 
 import html
 import re
+import textwrap
 import unicodedata
+from collections.abc import Iterable
 
 # Letters, marks and symbols by their category that show nothing: fillers, joiners and selectors.
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -92,3 +94,12 @@ class Displayed:
     def _repr_html_(self) -> str:
         lines = map(printable, str(self).splitlines())
         return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
+
+
+def note_lines(notes: Iterable[str]) -> list[str]:
+    """Sentences for a screen of 79 columns.
+
+    Each is further in where it goes on, so that no name in it begins what looks like another.
+    """
+    wrapper = textwrap.TextWrapper(78, initial_indent="  ", subsequent_indent=" " * 4)
+    return [line for one in notes for line in wrapper.wrap(printable(one))]

@@ -209,6 +209,11 @@ class Totals:
     num_users: int | None
     num_batches: int
 
+    def summary(self) -> str:
+        """The counts, for the data's owner: they are exact, so do not publish them."""
+        people = "" if self.num_users is None else f", {self.num_users:,} users"
+        return f"{self.num_trajectories:,} trajectories{people}, {self.num_steps:,} steps"
+
 
 def _external_sort(
     paths: list[Path],

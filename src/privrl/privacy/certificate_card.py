@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from privrl.core.text import printable
@@ -104,3 +105,30 @@ def claim_card(made: "Claim") -> str:
     for text in (why, covers):
         lines += textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(lines)
+
+
+def promise_note(promise: "Certificate | Claim | str") -> str:
+    """A promise in a sentence, or the sentence that stands in its place."""
+    from privrl.privacy.certificate import Claim
+
+    if isinstance(promise, str):
+        return promise
+    figures = f"epsilon {promise.epsilon:.4g} at delta {promise.delta:g}"
+    if not isinstance(promise, Claim):
+        return f"Certified: {figures}, {promise.unit}, {promise.relation}."
+    note = f"Claimed, not certified: {figures} for {promise.scope}."
+    if promise.certified is not None:
+        note += f" Certified for the same noise: epsilon {promise.certified.epsilon:.4g}."
+    return note
+
+
+def claim_lines(made: "Mapping[str, Claim]") -> Iterator[str]:
+    """What papers claim, beside what is certified for the same noise."""
+    yield from ("Privacy as claimed by five papers, and as certified for the same noise.", "")
+    yield f"{'claim':<18}{'for':<24}{'delta':>8}{'claimed':>10}{'certified':>11}"
+    for name, item in made.items():
+        scope = item.scope.split(",")[0]
+        certified = f"{item.certified.epsilon:.4g}" if item.certified else "none"
+        delta = f"{item.delta:.0e}" if item.delta else "0"
+        yield f"{name:<18}{scope:<24}{delta:>8}{item.epsilon:>10.4g}{certified:>11}"
+    yield from ("", "Why they differ: privrl budget --claim xie2019 (or another name above).")

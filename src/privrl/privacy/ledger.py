@@ -29,7 +29,7 @@ person is in one slot of it, and pays for the worst slot (see `Disjoint` for whe
 import math
 import sqlite3
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -87,6 +87,26 @@ class LedgerSummary:
     epsilon: float | None
     left: float | None
     newest: dict[str, float | None]  # the epsilon of each of the newest runs
+
+    def lines(self, about: Description, delta: float) -> Iterator[str]:
+        """The summary at this delta, and whose ledger it is, for a screen."""
+        yield f"{about.population!r}: {about.unit}, {about.relation}"
+        limit = "none"
+        if about.filter is not None:
+            most = about.filter.limit
+            limit = f"epsilon {most.epsilon:g} at delta {most.delta:g}, kept by the "
+            limit += f"{about.filter.kind} filter; {self.left:.1%} is left"
+        yield f"  limit       {limit}"
+        yield f"  entries     {self.entries} in {self.runs} {'run' if self.runs == 1 else 'runs'}"
+        paid = f"more than any epsilon that can be stated at delta {delta:g}"
+        if self.epsilon is not None:
+            paid = f"epsilon {self.epsilon:.4g} at delta {delta:g}, had it all been planned"
+        yield f"  paid        {paid}"
+        for run, spent in self.newest.items():
+            shown = "more than can be stated" if spent is None else f"{spent:.4g}"
+            yield f"    {run!r:<30} {shown}"
+        if len(self.newest) < self.runs:
+            yield f"    and {self.runs - len(self.newest)} earlier runs: say --runs {self.runs}"
 
 
 class _OverLimit(Exception):  # noqa: N818 (it never leaves this module)

@@ -2,7 +2,8 @@
 
 import textwrap
 
-from privrl.core.text import printable, quote_name
+from privrl.core.text import note_lines, printable, quote_name
+from privrl.privacy.certificate_card import promise_note
 from privrl.run.study import Study
 
 
@@ -37,17 +38,8 @@ def study_lines(study: Study) -> list[str]:
             lines.append(_row(one.method, one.estimate) + remark)
         else:
             lines.append(_row(one.method, one.estimate, held.low, held.high))
-    notes = list(study.notes)
-    if study.certificate is None:
-        notes.insert(0, "Not private: the data was declared public.")
-    else:
-        made = study.certificate
-        promise = f"Certified: epsilon {made.epsilon:.4g} at delta {made.delta:g}, {made.unit}, "
-        notes.insert(0, promise + f"{made.relation}.")
-    for note in notes:
-        # Further in where a note goes on, so that no name in it begins what looks like another.
-        lines += textwrap.wrap(printable(note), 78, initial_indent="  ", subsequent_indent=" " * 4)
-    return lines
+    promise = study.certificate or "Not private: the data was declared public."
+    return [*lines, *note_lines([promise_note(promise), *study.notes])]
 
 
 def _row(label: str, *numbers: float | None) -> str:

@@ -33,6 +33,7 @@ import numpy as np
 
 from privrl.core import files
 from privrl.core.errors import InputError
+from privrl.core.spec import number
 from privrl.core.types import Floats
 from privrl.risk.arrays import to_float_arrays
 from privrl.risk.utilities import PowerUtility, Utility, utility_from_dict
@@ -205,6 +206,23 @@ NAMES: dict[str, Callable[[], Prospect]] = {
     "rajabi2022": Prospect.rajabi2022,
 }
 """Prospects that can be asked for by name."""
+
+
+def parse_outcomes(text: str, *, equally_likely: bool) -> tuple[list[float], list[float]]:
+    """Outcomes and their probabilities, of text such as 20:0.05,0:0.95 or, equally likely, -1,4."""
+    values, probs = [], []
+    parts = [one.strip() for one in text.split(",")]
+    for part in parts:
+        outcome, colon, prob = part.partition(":")
+        if equally_likely and colon:
+            raise InputError(f"Samples are equally likely: say {outcome!r} without a probability.")
+        if not equally_likely and not colon:
+            raise InputError(f"Say how likely {part!r} is, such as {part or 20}:0.05.")
+        values.append(number("outcomes", outcome))
+        if not math.isfinite(values[-1]):
+            raise InputError(f"must be finite, not {outcome}.", field="outcomes")
+        probs.append(number("A probability", prob) if colon else 1 / len(parts))
+    return values, probs
 
 
 def parse_prospect(wish: Any) -> Prospect:

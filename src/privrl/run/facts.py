@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privrl.run.evaluation import EvaluationSpec
-from privrl.run.study import Fact, Origin
+from privrl.run.study import Fact, Origin, Study
 
 if TYPE_CHECKING:
     from privrl.run.request import Request
@@ -20,6 +20,25 @@ _MEANINGS = {
     "state_range": "States outside are taken to be at the edge.",
     "features": "In which form the value of states is sought.",
 }
+
+
+def with_public_facts(study: Study, request: "Request", question: EvaluationSpec) -> Study:
+    """With what the options say, which `evaluate` was not told."""
+    units = study.main.details["units"]
+    slices = tuple(
+        replace(one, coordinate=name)
+        for one, name in zip(study.slices, request.state or (), strict=False)
+    )
+    if len(slices) == 1 and request.states is not None:
+        slices = (replace(slices[0], labels=request.states),)
+    notes = study.notes
+    if question.budget is not None and question.budget.delta * units >= 1.0:
+        notes += (
+            f"Delta, {question.budget.delta:g}, is not below one in the {units:,} who are "
+            "protected: the promise may fail for some of them.",
+        )
+    facts = public_facts(request, question, f"{units:,}", study.facts)
+    return replace(study, facts=facts, slices=slices, notes=notes)
 
 
 def public_facts(

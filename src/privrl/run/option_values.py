@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from privrl.core.errors import InputError
 from privrl.core.spec import number
+from privrl.core.types import AnyArray
 from privrl.run.evaluation import ESTIMATORS
 
 # What names a column, or several.
@@ -78,15 +81,45 @@ def estimator_shares(text: str) -> dict[str, float]:
     return shares
 
 
+def start_states(
+    texts: Sequence[str],
+    words: Sequence[str] | None,
+    width: int,
+    vectors: bool,
+    num_states: int | None,
+) -> AnyArray:
+    """What `--start` says: states by words, by their numbers, or as vectors of `width` numbers."""
+    if words is not None:
+        if not set(texts) <= set(words):
+            raise InputError("must give states by the words of --states, by commas.", field="start")
+        return np.array([words.index(one) for one in texts])
+    rows = [[number("start", x) for x in one.split(":")] for one in texts]
+    if {len(row) for row in rows} != {width}:
+        raise InputError(
+            "must give each start state as numbers with colons between, one for each "
+            "column of --state, and commas between states.",
+            field="start",
+        )
+    if vectors:
+        return np.array(rows)
+    states = [int(x) for (x,) in rows if x.is_integer() and 0 <= x < (num_states or np.inf)]
+    if len(states) < len(rows):
+        limit = "" if num_states is None else f" from 0 to {num_states - 1}"
+        raise InputError(f"must give states by their whole numbers{limit}.", field="start")
+    return np.array(states)
+
+
 def flag_or_name(text: str | None) -> str | bool | None:
     if text is not None and text.lower() in ("true", "false"):
         return text.lower() == "true"
     return text
 
 
-def scalar_or_list(names: tuple[str, ...] | None) -> str | list[str] | None:
-    """A name alone where there is one, or a list of them."""
-    return None if names is None else names[0] if len(names) == 1 else list(names)
+def scalar_or_list(names: tuple[str, ...] | None, listed: bool = False) -> str | list[str] | None:
+    """A name alone where there is one, unless it is to be `listed`, or a list of them."""
+    if names is None:
+        return None
+    return names[0] if len(names) == 1 and not listed else list(names)
 
 
 def parse_codes(words: Sequence[str] | None) -> list[str] | list[int] | None:

@@ -9,57 +9,30 @@ gap.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privrl.control.feature_names import parse_bounds
+from privrl.control.feature_names import vector_features
 from privrl.core.errors import InputError, option
 from privrl.core.progress import Progress, no_progress
 from privrl.core.questions import Question, ask
-from privrl.core.spec import find_option, number
-from privrl.data import (
-    Features,
-    Fourier,
-    OneHot,
-    Policy,
-    Polynomial,
-    Trajectories,
-    TrajectoryStream,
-    load_policy,
-    stream_parquet,
-)
+from privrl.core.spec import flag, number
+from privrl.data import Features, OneHot, Policy, Trajectories, TrajectoryStream, load_policy
 from privrl.data.sources import check_names
+from privrl.data.stream import Totals, stream_parquet
 from privrl.evaluation.steps import MOST_ROWS
 from privrl.privacy.promise import Budget
+from privrl.run import option_values as values
+from privrl.run import table_files as tables
 from privrl.run.evaluation import EvaluationSpec, evaluate
-from privrl.run.facts import public_facts
-from privrl.run.option_values import (
-    COLUMNS,
-    as_typed,
-    estimator_shares,
-    flag_or_name,
-    null_rules,
-    option_value,
-    parse_codes,
-    scalar_or_list,
-)
-from privrl.run.parsing import positive_integer
-from privrl.run.specs.base import COMMAND_ONLY, over_config
+from privrl.run.facts import with_public_facts
+from privrl.run.option_values import flag_or_name
+from privrl.run.specs.base import option_of_file, over_config
 from privrl.run.specs.table import EvaluateOptions
 from privrl.run.study import Study
-from privrl.run.table_files import (
-    CheckedTable,
-    column_types,
-    is_csv,
-    refuse_private_vocabulary,
-    table_files,
-    text_columns,
-    with_progress,
-    word_question,
-)
 
 BY_TRAJECTORY = (
     "Each trajectory is protected by itself: name the column of people with --user if anybody can "
@@ -127,10 +100,8 @@ class Request(EvaluateOptions):
         given = over_config({n: v for n, v in words.items() if v != ()}, config)
         found: dict[str, Any] = {}
         for name, value in given.items():
-            if name in COMMAND_ONLY:
-                raise InputError(f"belongs on the command line: say --{name} there.", field=name)
-            one = find_option(cls.options(), name, "evaluate")
-            found[name] = one.read(option_value(name, value))
+            one = option_of_file(cls.options(), name, "evaluate")
+            found[name] = one.read(values.option_value(name, value))
         return cls(**found, said=tuple(given))
 
     # --- the data ---------------------------------------------------------------------------------
@@ -138,21 +109,18 @@ class Request(EvaluateOptions):
     @property
     def paths(self) -> list[Path]:
         """The files, all of them Parquet or all of them CSV."""
-        return table_files(self.table)
+        return tables.table_files(self.table)
 
     def columns(self, policy: Policy | None) -> dict[str, Any]:
         """The keyword arguments of the reader."""
         ask(self.missing_columns())
         told: dict[str, Any] = {name: getattr(self, name) for name in _AS_SAID}
         told |= {name: flag_or_name(getattr(self, name)) for name in ("terminated", "truncated")}
-        told |= {name: scalar_or_list(getattr(self, name)) for name in ("state", "next_state")}
         vectors = self.has_vector_states(policy)
-        if vectors:
-            told["state"] = list(self.state or ())
-            told["next_state"] = list(self.next_state) if self.next_state else None
-        told["action"] = scalar_or_list(self.action)
-        told["state_vocabulary"] = parse_codes(self.states)
-        told["action_vocabulary"] = parse_codes(self.actions)
+        for name in ("action", "state", "next_state"):
+            told[name] = values.scalar_or_list(getattr(self, name), vectors and name != "action")
+        told["state_vocabulary"] = values.parse_codes(self.states)
+        told["action_vocabulary"] = values.parse_codes(self.actions)
         if policy is not None and self.num_states is None and self.states is None and not vectors:
             told["num_states"] = policy.num_states
         if policy is not None and self.num_actions is None and self.actions is None:
@@ -165,10 +133,9 @@ class Request(EvaluateOptions):
     def _null_rules(self) -> dict[str, Any]:
         """The rules for nulls by columns, as readers take them, and the values to fill with."""
         rules, fill = {}, {}
-        for name, rule in null_rules(self.nulls or "").items():
-            said = getattr(self, name) if name in COLUMNS else name
-            columns = (said,) if isinstance(said, str) else said
-            if columns is None or flag_or_name(columns[0]) in (True, False):
+        for name, rule in values.null_rules(self.nulls or "").items():
+            columns = self._columns_of(name) if name in values.COLUMNS else (name,)
+            if not columns:
                 raise InputError(f"--nulls names {name}, which no column was named for.")
             for column in columns:
                 rules[column] = rule if rule in ("refuse", "carry") else "fill"
@@ -181,7 +148,7 @@ class Request(EvaluateOptions):
         if column in (self.trajectory, self.user, self.time):
             return text  # refused by the reader, whatever it is
         for columns, words in ((self.state, self.states), (self.action, self.actions)):
-            if column in (columns or ()) and isinstance((parse_codes(words) or [0])[0], str):
+            if column in (columns or ()) and isinstance((values.parse_codes(words) or [0])[0], str):
                 return text
         return number(f"What --nulls gives {column}", text)
 
@@ -191,38 +158,21 @@ class Request(EvaluateOptions):
         Which algorithm runs follows from it, and the number of rows is private: so it decides
         nothing here.
         """
-        paths = self.paths
-        if not self.stream:
-            return self.load_whole(policy)
-        if is_csv(paths[0]):
-            raise InputError("--stream is for Parquet files: convert the CSV files first.")
-        return stream_parquet(paths, sort=self.sort, **self.columns(policy))
-
-    def load_whole(self, policy: Policy | None) -> Trajectories:
-        """The trajectories in memory, however many there are."""
-        paths, columns = self.paths, self.columns(policy)
-        if is_csv(paths[0]):
-            data = Trajectories.from_csv(paths, sort=self.sort, **columns)
-        else:
-            data = Trajectories.from_parquet(paths, sort=self.sort, **columns)
+        paths, csv = self.paths, tables.is_csv(self.paths[0])
+        if self.stream:
+            if csv:
+                raise InputError("--stream is for Parquet files: convert the CSV files first.")
+            return stream_parquet(paths, sort=self.sort, **self.columns(policy))
+        read = Trajectories.from_csv if csv else Trajectories.from_parquet
+        data = read(paths, sort=self.sort, **self.columns(policy))
         if not self.public:
-            refuse_private_vocabulary(data)
+            tables.refuse_private_vocabulary(data)
         return data
 
-    def check(self) -> CheckedTable:
+    def check(self) -> Trajectories | Totals:
         """What the curator's validation finds: exact, and so private, like the refusals of it."""
-        columns = self.columns(None)
-        if self.stream and not is_csv(self.paths[0]):
-            told = stream_parquet(self.paths, sort=self.sort, **columns).check()
-            people = "" if told.num_users is None else f", {told.num_users:,} users"
-            words = f"{told.num_trajectories:,} trajectories{people}, {told.num_steps:,} steps"
-            counts = told.num_trajectories, told.num_users, told.num_steps
-        else:
-            data = self.load_whole(None)
-            words = data.summary()
-            counts = data.num_trajectories, data.num_users, data.num_steps
-        named = zip(("trajectories", "users", "steps"), counts, strict=True)
-        return CheckedTable(words, dict(named))
+        data = self.load(None)
+        return data.check() if isinstance(data, TrajectoryStream) else data
 
     def has_vector_states(self, policy: Policy | None) -> bool:
         """Whether states are vectors, even if a single column of whole numbers."""
@@ -233,8 +183,9 @@ class Request(EvaluateOptions):
 
     def missing_columns(self) -> list[Question]:
         """The columns that are needed and were not named; those that were must be there."""
-        names = [name for name, _ in column_types(self.paths[0])]
-        check_names(str(self.paths[0]), names, self._named_columns())
+        names = [name for name, _ in tables.column_types(self.paths[0])]
+        named = [column for role in values.COLUMNS for column in self._columns_of(role)]
+        check_names(str(self.paths[0]), names, named)
         shown, more = ", ".join(names[:_MOST_COLUMNS]), len(names) - _MOST_COLUMNS
         hint = f"The columns are {shown}" + (f" and {more:,} more" if more > 0 else "")
         asked = _COLUMN_QUESTIONS.items()
@@ -253,27 +204,22 @@ class Request(EvaluateOptions):
 
     def _missing_words(self) -> Iterator[Question]:
         """What states and actions can be, where the types of their columns say that it is words."""
-        text = [] if self.public else text_columns(self.paths[0])
-        for what, said, words in (
-            ("state", self.state, self.states),
-            ("action", self.action, self.actions),
-        ):
+        text = [] if self.public else tables.text_columns(self.paths[0])
+        for what in ("state", "action"):
+            said, words = getattr(self, what), getattr(self, f"{what}s")
             if words is None and said is not None and len(said) == 1 and said[0] in text:
-                yield word_question(what)
+                yield tables.word_question(what)
 
     def unanswered(self, *names: str) -> list[Question]:
         asked = [name for name in _QUESTIONS if name in names and getattr(self, name) is None]
         return [Question(name, *_QUESTIONS[name]) for name in asked]
 
-    def _named_columns(self) -> Iterator[str]:
-        for role in COLUMNS:
-            said = getattr(self, role)
-            if role in ("terminated", "truncated"):
-                said = flag_or_name(said)
-            if isinstance(said, str):
-                yield said
-            elif isinstance(said, tuple):
-                yield from said
+    def _columns_of(self, role: str) -> tuple[str, ...]:
+        """The columns that were named for a role: true and false are none of the ends."""
+        said = getattr(self, role)
+        if said is None or (role in ("terminated", "truncated") and flag_or_name(said) != said):
+            return ()
+        return (said,) if isinstance(said, str) else tuple(said)
 
     # --- the question -----------------------------------------------------------------------------
 
@@ -282,8 +228,7 @@ class Request(EvaluateOptions):
         for first, second in (("policy", "target_prob"), ("behavior", "behavior_prob")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise InputError(
-                    f"--{first} and --{second.replace('_', '-')} say the same in two ways: "
-                    "leave one out."
+                    f"{flag(first)} and {flag(second)} say the same in two ways: leave one out."
                 )
         target = None if self.policy is None else load_policy(self.policy)
         followed = None if self.behavior is None else load_policy(self.behavior)
@@ -298,19 +243,15 @@ class Request(EvaluateOptions):
 
     def _check_policies(self, *given: Policy | None) -> None:
         """Refuse policies over vectors of another length, before the table is read."""
-        for policy, file in zip(given, (self.policy, self.behavior), strict=True):
-            if (
-                policy is None
-                or policy.num_states is not None
-                or not self.has_vector_states(policy)
-            ):
+        count = len(self.state or ())
+        for one, file in zip(given, (self.policy, self.behavior), strict=True):
+            if one is None or one.num_states is not None or not self.has_vector_states(one):
                 continue
-            count = len(self.state or ())
             try:
-                shape = np.shape(policy.probabilities(np.zeros((1, count))))
+                shape = np.shape(one.probabilities(np.zeros((1, count))))
             except (InputError, ValueError):
                 shape = ()
-            if shape != (1, policy.num_actions):
+            if shape != (1, one.num_actions):
                 raise InputError(
                     f"{file} is not about states of {count} columns: name with --state those it "
                     "is about, in its order."
@@ -329,19 +270,16 @@ class Request(EvaluateOptions):
             rows = features.dimension * (policy.num_actions if policy and self.public else 1)
             features = features if rows <= MOST_ROWS else None
         given["budget"], given["features"] = self.budget(), features
-        given["start"] = self._start(policy, features)
+        if self.start is not None:
+            vectors, count = self.has_vector_states(policy), getattr(features, "num_states", None)
+            width = len(self.state or ())
+            given["start"] = values.start_states(self.start, self.states, width, vectors, count)
         given["estimators"] = self._estimators(features)
         first = Path(self.table[0]).name
         table = first if len(self.table) == 1 else f"{first} and more"
         judged = Path(self.policy).name if self.policy else "another policy"
         given.setdefault("title", f"The value of {self.target_name or judged}, from {table}")
         return EvaluationSpec(**given)
-
-    def parse_reward_range(self) -> tuple[float, float]:
-        """What any reward could be."""
-        ask(self.unanswered("reward_range"))
-        assert self.reward_range is not None
-        return self.reward_range
 
     def budget(self) -> Budget | None:
         """The privacy budget; None for public data."""
@@ -356,30 +294,13 @@ class Request(EvaluateOptions):
 
     def state_features(self, policy: Policy | None) -> Features | None:
         """Features of states, for their values; None where too little was said for any."""
-        kind, _, order = (self.features or "").partition(":")
-        if not self.has_vector_states(policy):
-            count = len(self.states) if self.states else self.num_states
-            count = count or (None if policy is None else policy.num_states)
-            if kind not in ("", "table"):
-                raise InputError("features of discrete states are a table: say --features table.")
-            return None if count is None else OneHot(count)
-        if self.state_range is None:
-            if self.features is not None:
-                raise InputError(
-                    "is needed with features: say what each state could be, in the "
-                    "order of --state, such as 30:200,40:140.",
-                    field="state_range",
-                )
-            return None
-        low, high = parse_bounds(self.state_range, len(self.state or ()))
-        degree = positive_integer("The order of features", order or "2")
-        if kind in ("", "polynomial"):
-            return Polynomial(degree, low, high)
-        if kind == "fourier":
-            return Fourier(degree, low, high)
-        raise InputError(
-            f"must be polynomial:2 or fourier:3, not {self.features!r}.", field="features"
-        )
+        if self.has_vector_states(policy):
+            return vector_features(self.features, self.state_range, len(self.state or ()))
+        count = len(self.states) if self.states else self.num_states
+        count = count or (None if policy is None else policy.num_states)
+        if (self.features or "table").partition(":")[0] != "table":
+            raise InputError("features of discrete states are a table: say --features table.")
+        return None if count is None else OneHot(count)
 
     def _estimators(self, features: Features | None) -> dict[str, float]:
         # Rewards that are never discounted and never end add up to nothing that can be estimated.
@@ -388,38 +309,13 @@ class Request(EvaluateOptions):
             # Most of the budget for the number people ask for.
             alone = features is None or self.grid or endless
             return {"value": 1.0} if alone else {"value": 3.0, "gtd": 1.0}
-        shares = estimator_shares(self.estimators)
+        shares = values.estimator_shares(self.estimators)
         if endless and set(shares) > {"value"} and not self.grid:
             raise InputError(
                 "gtd and lstd need rewards that end: say with --terminated whether trajectories "
                 "really end (a column, or true for all), or take --gamma below 1."
             )
         return shares
-
-    def _start(self, policy: Policy | None, features: Features | None) -> Any:
-        if self.start is None:
-            return None
-        if self.states is not None:
-            if not set(self.start) <= set(self.states):
-                raise InputError(
-                    "must give states by the words of --states, by commas.", field="start"
-                )
-            return np.array([self.states.index(one) for one in self.start])
-        rows = [[number("start", x) for x in one.split(":")] for one in self.start]
-        if len({len(row) for row in rows}) > 1 or len(rows[0]) != len(self.state or ()):
-            raise InputError(
-                "must give each start state as numbers with colons between, one for each "
-                "column of --state, and commas between states.",
-                field="start",
-            )
-        if self.has_vector_states(policy):
-            return np.array(rows)
-        count = getattr(features, "num_states", None)
-        for (state,) in rows:
-            if not state.is_integer() or not 0 <= state < (count or np.inf):
-                limit = "" if count is None else f" from 0 to {count - 1}"
-                raise InputError(f"must give states by their whole numbers{limit}.", field="start")
-        return np.array([int(row[0]) for row in rows])
 
     # --- the answer -------------------------------------------------------------------------------
 
@@ -449,7 +345,7 @@ class Request(EvaluateOptions):
         if followed is not None:
             data = data.with_behavior(followed)
         if isinstance(data, TrajectoryStream) and self.invalid != "neutral":
-            data = with_progress(data, len(question.estimators), progress)
+            data = tables.with_progress(data, len(question.estimators), progress)
         study = evaluate(
             data,
             policy,
@@ -458,36 +354,18 @@ class Request(EvaluateOptions):
             notes=self.notes(),
             command=self.command(),
             tables=self.paths,
-            tried=lambda blank: tried(self._with_request_facts(blank, question)),
+            tried=lambda blank: tried(with_public_facts(blank, self, question)),
             progress=progress,
             **run,
         )
-        return self._with_request_facts(study, question)
-
-    def _with_request_facts(self, study: Study, question: EvaluationSpec) -> Study:
-        """With what the words say, which `evaluate` was not told."""
-        units = study.main.details["units"]
-        slices = tuple(
-            replace(one, coordinate=name)
-            for one, name in zip(study.slices, self.state or (), strict=False)
-        )
-        if len(slices) == 1 and self.states is not None:
-            slices = (replace(slices[0], labels=self.states),)
-        notes = study.notes
-        if question.budget is not None and question.budget.delta * units >= 1.0:
-            notes += (
-                f"Delta, {question.budget.delta:g}, is not below one in the {units:,} who are "
-                "protected: the promise may fail for some of them.",
-            )
-        facts = public_facts(self, question, f"{units:,}", study.facts)
-        return replace(study, facts=facts, slices=slices, notes=notes)
+        return with_public_facts(study, self, question)
 
     def notes(self) -> tuple[str, ...]:
         """What the words alone call for: nothing here may depend on what is in the table."""
         notes = []
         if self.user is None:
             notes.append(BY_TRAJECTORY)
-        if any(rule != "refuse" for rule in null_rules(self.nulls or "").values()):
+        if any(rule != "refuse" for rule in values.null_rules(self.nulls or "").values()):
             notes.append(f"Nulls, if there are any, are answered by the rule {self.nulls}.")
         return tuple(notes)
 
@@ -498,5 +376,5 @@ class Request(EvaluateOptions):
             value = getattr(self, name)
             # By identity: 0 is something to say, and equals False.
             if name != "table" and value is not None and value is not False:
-                words += [one.flag] if value is True else [one.flag, as_typed(value)]
+                words += [one.flag] if value is True else [one.flag, values.as_typed(value)]
         return shlex.join(words)

@@ -232,6 +232,28 @@ class SweepResult:
         ]
 
 
+def score_lines(plan: SweepPlan, best: Sequence[CombinationScore], counted: str) -> list[str]:
+    """The best combinations, for a screen; `counted` is what was played, such as episodes."""
+    lines = [
+        f"{plan.combinations:,} combinations on {plan.seeds} seeds, {plan.episodes:,} {counted}.",
+        "Mean return of the last tenth: interquartile mean over seeds, and its 95 %",
+        "interval. The best of many is also the luckiest: try it on other seeds.",
+    ]
+    names = list(plan.grid)
+    width = max([9, *(len(name) + 2 for name in names)])
+    lines.append(
+        f"{'mean':>9}{'from':>10}{'to':>10}" + "".join(f"{name:>{width}}" for name in names)
+    )
+    for one in best:
+        score = one.score
+        if score is None:
+            shown = f"{f'{one.diverged} of {plan.seeds} runs diverged':>29}"
+        else:
+            shown = f"{score.value:>9.4g}{score.low:>10.4g}{score.high:>10.4g}"
+        lines.append(shown + "".join(f"{value:>{width}.4g}" for value in one.settings.values()))
+    return lines
+
+
 def sweep(
     program: Program,
     plan: SweepPlan,

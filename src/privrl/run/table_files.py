@@ -1,7 +1,7 @@
 """The files of the table that is evaluated: which they are, their columns, and reading progress."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,6 @@ def text_columns(path: Path) -> list[str]:
         for name, kind in column_types(path)
     ]
     return [name for name, kind in held if str(kind) in words]
-
-
-@dataclass(frozen=True)
-class CheckedTable:
-    """A table that is valid: for people, and as counts."""
-
-    words: str
-    counts: Mapping[str, int | None]
 
 
 def refuse_private_vocabulary(data: Trajectories) -> None:

@@ -12,7 +12,7 @@ from privrl.control.pgc.spec import (
     Timing,
 )
 from privrl.core.spec import Spec, option, with_default
-from privrl.run.specs.pgc import CollectorTask
+from privrl.run.specs.environments import CollectorTask
 
 
 @dataclass(frozen=True)

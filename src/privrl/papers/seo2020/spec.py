@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from privrl.core.errors import InputError
 from privrl.core.spec import Spec, option
-from privrl.run.specs.base import EnvironmentTask
+from privrl.run.specs.environments import EnvironmentTask
 
 Variant = Literal["none", "actor", "critic", "both"]
 Acting = Literal["epsilon-greedy", "softmax"]

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from privrl.core.errors import InputError
 from privrl.core.spec import Spec, option, with_default
-from privrl.run.specs.base import EnvironmentTask
+from privrl.run.specs.environments import EnvironmentTask
 
 Edge = Literal["correct", "public-code"]
 

@@ -18,7 +18,7 @@ from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Preview, budget_questions
 from privrl.run.runners.playing import Job, Learning
-from privrl.run.specs.actor_critic import ActorCriticTask
+from privrl.run.specs.environments import ActorCriticTask
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from privrl.control import engine
@@ -24,8 +25,9 @@ from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.session import PrivacySession
 from privrl.run.runners.playing import Job, Learning, RunEnd, play_agent
-from privrl.run.specs import load, spec_of
-from privrl.run.specs.base import EnvironmentTask, Task, over_config
+from privrl.run.specs import spec_of
+from privrl.run.specs.base import Task, over_config
+from privrl.run.specs.environments import EnvironmentTask
 
 Env = Environment[Any, Any] | HostEnvironment
 
@@ -236,5 +238,5 @@ def budget_questions(runner: Runner, whom: str, instead: str, delta: str) -> Ite
 
 def runner_of(learner: Any) -> type[Any]:
     """The runner of a learner, by the learner's name."""
-    found: type[Any] = load(spec_of(learner).RUNNER)
+    found: type[Any] = resolve_name(spec_of(learner).RUNNER)
     return found

@@ -21,9 +21,11 @@ from privrl.control.engine import CHECKPOINT, remove_checkpoint
 from privrl.core import compilation, files
 from privrl.core.errors import InputError
 from privrl.core.progress import Progress, no_progress
+from privrl.core.text import note_lines
 from privrl.data import marks
 from privrl.envs.registry import is_builtin
 from privrl.privacy.certificate import Certificate, Claim
+from privrl.privacy.certificate_card import promise_note
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.resuming import KEY_FILE
 from privrl.privacy.session import PrivacySession
@@ -54,6 +56,17 @@ class FinishedRun:
     done: int
     planned: int
     written: Mapping[str, Path]
+
+    def lines(self) -> list[str]:
+        """What was learned, and what it promises, for a screen of 79 columns."""
+        assert self.learned is not None
+        lines, more = self.runner.summarize(self.learned)
+        promise = self.learned.promise
+        notes = [promise_note(promise)]
+        certified = promise.certified if isinstance(promise, Claim) else promise
+        if isinstance(certified, Certificate) and self.learned.settings.get("seed") is not None:
+            notes.append("The seed makes the noise no secret: for experiments, it protects nobody.")
+        return [*lines, *note_lines([*notes, *more])]
 
 
 class ResultNotSaved(InputError):  # noqa: N818 (the public name says what happened)

@@ -101,7 +101,7 @@ class LoggedQRunner(LoggedQTask, Runner):
         features = self.get("features") or ("polynomial:2" if vectors else None)
         found: LoggedQ = self.learner_with(
             num_actions=self.num_actions if self.actions is None else len(self.actions),
-            reward_range=asked.parse_reward_range(),
+            reward_range=self.reward_range,
             budget=budget,
             features=features,
             num_states=None
@@ -160,7 +160,7 @@ class LoggedQRunner(LoggedQTask, Runner):
         # Whatever was said is checked before a large table is read.
         agent, asked = self._checked_agent(), self.request
         job.progress("loading", None)
-        data = asked.load_whole(None)
+        data = asked.load(None)
         if job.stop():
             raise KeyboardInterrupt
         found = play_agent(agent, data, job, False)

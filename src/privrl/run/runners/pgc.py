@@ -17,7 +17,7 @@ from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import CLAIM_NOTE, EnvironmentRunner, Preview
 from privrl.run.runners.playing import Job, Learning
-from privrl.run.specs.pgc import CollectorTask, PGCTask
+from privrl.run.specs.environments import CollectorTask, PGCTask
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from privrl.privacy.promise import Relation, Unit
 from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Preview, budget_questions
 from privrl.run.runners.playing import Job, Learning
-from privrl.run.specs.secret_reward import FunctionalQTask, ProspectTask, SecretRewardTask
+from privrl.run.specs.environments import FunctionalQTask, ProspectTask, SecretRewardTask
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,18 @@ The command line, configuration files, the JSON in a run's folder and the tables
 derived from these classes. Nothing here imports JAX, so that help comes at once.
 """
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from privrl.core.errors import InputError
-from privrl.run.specs.base import RunOptions, Task
-
-__all__ = ["LEARNERS", "RunOptions", "Task", "spec_of"]
+from privrl.run.specs.base import Task
 
 LEARNERS = {
-    "actor-critic": "privrl.run.specs.actor_critic:ActorCriticTask",
-    "functional-q": "privrl.run.specs.secret_reward:FunctionalQTask",
+    "actor-critic": "privrl.run.specs.environments:ActorCriticTask",
+    "functional-q": "privrl.run.specs.environments:FunctionalQTask",
     "logged-q": "privrl.run.specs.table:LoggedQTask",
-    "prospect": "privrl.run.specs.secret_reward:ProspectTask",
-    "pgc": "privrl.run.specs.pgc:PGCTask",
+    "prospect": "privrl.run.specs.environments:ProspectTask",
+    "pgc": "privrl.run.specs.environments:PGCTask",
     "ono2020-pgc": "privrl.papers.ono2020.spec:PGCTask",
     "seo2020-actor-critic": "privrl.papers.seo2020.spec:ActorCriticTask",
     "wang2019-functional-q": "privrl.papers.wang2019.spec:FunctionalQTask",
@@ -34,11 +32,5 @@ def spec_of(learner: Any) -> type[Task]:
         raise InputError(
             f"There is no learner {learner!r}: what can be trained is {', '.join(LEARNERS)}."
         )
-    found: type[Task] = load(LEARNERS[learner])
+    found: type[Task] = resolve_name(LEARNERS[learner])
     return found
-
-
-def load(place: str) -> Any:
-    """What stands at `module:name`."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from privrl.core.errors import InputError
-from privrl.core.spec import Option, Spec, find_option, option
+from privrl.core.spec import Option, Spec, find_option, option, plain_json
 from privrl.run.parsing import read_config
 
 # About this one run rather than about what is learned, so that no file can hold them.
@@ -58,37 +58,26 @@ class Task(Spec):
     @cache
     def all_options(cls) -> dict[str, Option]:
         """The options of the command: the task's own, then the learner's."""
-        return cls.options() | {
-            name: one for name, one in cls.SPEC.options().items() if name not in cls.options()
-        }
+        own = cls.options()
+        return own | cls.SPEC.options() | own
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
         """The task with these options, by name, as a command line or a file has them."""
-        own: dict[str, Any] = {}
-        settings: dict[str, Any] = {}
         said: dict[str, Any] = {}
         for name, value in given.items():
-            if name == "learner":
-                continue
             if name in cls.REFUSED:
                 raise InputError(cls.REFUSED[name], field=name)
-            if name in COMMAND_ONLY:
-                raise InputError(f"belongs on the command line: say --{name} there.", field=name)
-            if name in cls.INSTEAD:
-                raise InputError(
-                    f"There is no option {name!r} of {cls.learner}. Did you mean "
-                    f"{cls.INSTEAD[name]!r}?"
-                )
-            one = find_option(cls.all_options(), name, cls.learner)
-            said[one.name] = found = one.read(value)
-            (own if one.name in cls.options() else settings)[one.name] = found
+            if name != "learner":
+                one = option_of_file(cls.all_options(), name, cls.learner, cls.INSTEAD)
+                said[one.name] = one.read(value)
+        own = {name: value for name, value in said.items() if name in cls.options()}
+        settings = {name: value for name, value in said.items() if name not in own}
         return cls(**own, settings=settings, said=said)
 
     def to_dict(self) -> dict[str, Any]:
         """The learner, and the options that were set, in JSON's own types."""
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.said.items()}
-        return {"learner": self.learner, **plain}
+        return {"learner": self.learner, **plain_json(self.said)}
 
     def get(self, name: str) -> Any:
         """What was set for the learner's option of this name, or None."""
@@ -116,17 +105,13 @@ OPTIONAL = ("ledger", "name", "logs")
 """The options about a run that only some learners have: see `Task.RUN`."""
 
 
-@dataclass(frozen=True)
-class EnvironmentTask(Task):
-    """Options of learners that act in an environment."""
-
-    env: str | None = option("Where to learn: Taxi-v4, MDP100, an id of Gymnasium's, ...")
-
-    EXAMPLE: ClassVar[str] = "Taxi-v4"
-    """An environment that suits the learner."""
-
-
-NO_PREFLIGHT = "Do not try a Gymnasium environment in a second instance before anybody pays."
+def option_of_file(
+    options: Mapping[str, Option], name: str, of: str, instead: Mapping[str, str] = {}
+) -> Option:
+    """The option of this name that a file may hold, or why there is none."""
+    if name in COMMAND_ONLY:
+        raise InputError(f"belongs on the command line: say --{name} there.", field=name)
+    return find_option(options, name, of, instead)
 
 
 def over_config(given: Mapping[str, Any], config: str | Path | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from privrl.control.q_specs import LoggedQSpec
-from privrl.core.spec import Spec, option, with_default
+from privrl.core.spec import Spec, option, plain_json, with_default
 from privrl.run.specs.base import Task
 
 PolicySource = Literal["independent", "this-data", "unknown"]
@@ -95,8 +95,7 @@ class EvaluateOptions(TableOptions):
 
     def to_dict(self) -> dict[str, Any]:
         """The options that were set, in JSON's own types."""
-        given = {name: getattr(self, name) for name in self.said}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+        return plain_json({name: getattr(self, name) for name in self.said})
 
 
 @dataclass(frozen=True)
