@@ -213,7 +213,8 @@ class LoggedQTraining(engine.Training):
             size = 32 * math.prod(self.plan.rule.head.shape)
             event = None if self.noise is None else self.noise.event
             run.pay(event, None if budget is None else budget.delta, size)
-            return noised_q.begin(self.plan, self._rows, run.source.key())
+            first: NoisedQState = noised_q.begin(self.plan, self._rows, run.source.key())
+            return first
 
     def step(
         self, state: NoisedQState, count: int, run: engine.Run

@@ -144,7 +144,7 @@ def descend(
     """Weights, and running means of squared gradients, after a step against this gradient."""
     if learner.clamp is not None:
         # Single precision has no larger numbers.
-        limit = min(learner.clamp, float(jnp.finfo(gradient.dtype).max))
+        limit = min(learner.clamp, float(np.finfo(np.float32).max))
         gradient = jnp.clip(gradient, -limit, limit)
     if learner.optimiser == "rmsprop":
         decay, tiny = RMSPROP
