@@ -93,6 +93,7 @@ ALLOWED = {
     "papers/rajabi2022/": "algorithms as printed, which are never certified",
     "papers/seo2020/": "algorithms as printed, which are never certified",
     "papers/wang2019/": "algorithms as printed, which are never certified",
+    "papers/xie2019/": "trials on simulated data, which nobody is given",
     "envs/": "what happens in an environment",
     "data/features.py": "public random features",
     "control/heads.py": "public first weights",
