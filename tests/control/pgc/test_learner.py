@@ -354,7 +354,10 @@ def test_dynamics_are_of_an_environment() -> None:
         ({"epsilon": 1.0, "dynamics": Unhashable()}, "dynamics must be hashable"),
         ({"epsilon": 1.0, "flight": 10**12}, "At most 100,000 agents"),
         ({"epsilon": 1.0, "hidden": None}, "hidden must be a list of numbers"),
-        ({"epsilon": 1.0, "acting": np.zeros(2)}, "acting must be 'sampled', 'greedy' or 'explored', not"),
+        (
+            {"epsilon": 1.0, "acting": np.zeros(2)},
+            "acting must be 'sampled', 'greedy' or 'explored', not",
+        ),
         ({"epsilon": 1.0, "target": 195.0}, "target and score_share belong together"),
         ({"epsilon": 1.0, "score_share": 0.1}, "target and score_share belong together"),
         ({"mechanism": None, "target": 1.0, "score_share": 0.1}, "are paid for by epsilon"),

@@ -228,7 +228,10 @@ def test_actions_have_the_probs_that_they_should_have() -> None:
 # --- reports --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mechanism", ["privunit", "sign", "laplace"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in ("privunit", "sign")), "laplace"],
+)
 def test_reports_are_those_of_the_mechanism_bit_for_bit_with_the_epsilon_of_their_arm(
     mechanism: Any,
 ) -> None:

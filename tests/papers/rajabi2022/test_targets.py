@@ -119,6 +119,7 @@ def test_a_point_right_of_all_others_has_the_wrong_mean() -> None:
     assert not np.asarray(still).any()
 
 
+@pytest.mark.slow
 def test_episodes_equal_a_plain_loop() -> None:
     form = PublicCode(episodes=2, steps=3, samples=4, batch=3)
     sigma, costs = 2.0, form.costs()

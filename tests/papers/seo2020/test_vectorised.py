@@ -51,6 +51,7 @@ def test_without_noise_it_is_the_algorithm(acting: Acting, lambda_: float) -> No
         assert found.lengths[k].tolist() == plain.lengths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["actor", "critic", "both"])
 def test_with_noise_it_has_the_algorithms_law(variant: Variant) -> None:
     """Means and spreads of all weights and returns, over 1,000 runs of three episodes.

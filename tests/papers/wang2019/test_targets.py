@@ -57,6 +57,7 @@ class PlainBaseline(Algorithm1):
         self.weights = self.weights - learner.step * gradient
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_on", ["rewards", "gradients"])
 def test_baselines_equal_the_plain_algorithm(noise_on: NoiseOn) -> None:
     env = Interval(step_limit=STEPS)

@@ -179,6 +179,7 @@ def test_relations_follow_from_theorem_1() -> None:
             assert value == (0.0 if "iterations" in name else 1.0), name
 
 
+@pytest.mark.slow
 def test_privacy_rows_say_what_lemma_1_is_worth() -> None:
     rows = {row["series"]: row for row in claimed.chain_rows()}
     large = rows["GPOPE, chain, m = 100,000, N = 100,000"]
