@@ -5,6 +5,8 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from privrl.data import Trajectories, stream_parquet
 from privrl.data.decoder.order import SeenIds
+from privrl.data.sources import Chunk, prefetch
 from privrl.privacy import InputError
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
@@ -344,3 +347,16 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         peaks.append(peak)
     # At once, the larger would take 160 MiB more than the smaller.
     assert peaks[1] < peaks[0] + 70, peaks
+
+
+def test_chunks_that_nobody_wants_are_forgotten_without_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Garbage may be collected while a thread starts, when waiting for one never ends."""
+    left: Any = prefetch(iter([Chunk("a", None), Chunk("b", None)]))
+    assert next(left).file == "a"
+    waited: list[Any] = []
+    monkeypatch.setattr(threading.Thread, "join", lambda *given: waited.append(given))
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", lambda *given, **_: waited.append(given))
+    left.close()
+    assert not waited

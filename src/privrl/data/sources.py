@@ -206,11 +206,15 @@ def parquet_chunks(
 
 def prefetch(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     """The same chunks, each read from disk while the one before it is being checked."""
-    with ThreadPoolExecutor(1) as reader:
+    # Not by `with`: who refuses a chunk leaves this to the collection of garbage, which may come
+    # while another thread starts, and to wait for a thread there would be to wait for ever. An
+    # executor that is not referred to any more ends its thread by itself.
+    reader = ThreadPoolExecutor(1)
+    coming = reader.submit(next, chunks, None)
+    while (chunk := coming.result()) is not None:
         coming = reader.submit(next, chunks, None)
-        while (chunk := coming.result()) is not None:
-            coming = reader.submit(next, chunks, None)
-            yield chunk
+        yield chunk
+    reader.shutdown()
 
 
 def table_chunks(
