@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from privrl.data import Trajectories, stream_parquet
 from privrl.data.decoder.order import SeenIds
 from privrl.data.sources import Chunk, prefetch
+from privrl.evaluation.sums import map_in_threads
 from privrl.privacy import InputError
 from tests.data.tables import COLUMNS, DISCRETE, same, table
 
@@ -349,14 +351,31 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peaks[1] < peaks[0] + 70, peaks
 
 
-def test_chunks_that_nobody_wants_are_forgotten_without_waiting(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "left", [lambda: prefetch(map(Chunk, "ab", "ab")), lambda: map_in_threads(str, range(9), 2)]
+)
+def test_what_threads_make_is_left_without_waiting_for_them(
+    left: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Garbage may be collected while a thread starts, when waiting for one never ends."""
-    left: Any = prefetch(iter([Chunk("a", None), Chunk("b", None)]))
-    assert next(left).file == "a"
+    made = left()
+    next(made)
     waited: list[Any] = []
     monkeypatch.setattr(threading.Thread, "join", lambda *given: waited.append(given))
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", lambda *given, **_: waited.append(given))
-    left.close()
+    made.close()
     assert not waited
+
+
+def test_threads_are_waited_for_after_an_error() -> None:
+    done: list[int] = []
+
+    def work(item: int) -> None:
+        if item == 0:
+            raise ValueError("none")
+        time.sleep(0.05)
+        done.append(item)
+
+    with pytest.raises(ValueError, match="none"):
+        list(map_in_threads(work, range(3), 2))
+    assert sorted(done) == [1, 2]

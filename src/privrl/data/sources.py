@@ -6,7 +6,6 @@ No message quotes a cell: rows are private, their positions are for their owner 
 import csv
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from privrl.core.errors import InputError, option
 from privrl.core.files import check_regular, reason
+from privrl.core.threads import thread_pool
 from privrl.core.types import AnyArray
 from privrl.data.arrow import first_true, is_list, normalize_batch, to_numpy
 from privrl.data.columns import ColumnPlan
@@ -206,15 +206,11 @@ def parquet_chunks(
 
 def prefetch(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     """The same chunks, each read from disk while the one before it is being checked."""
-    # Not by `with`: who refuses a chunk leaves this to the collection of garbage, which may come
-    # while another thread starts, and to wait for a thread there would be to wait for ever. An
-    # executor that is not referred to any more ends its thread by itself.
-    reader = ThreadPoolExecutor(1)
-    coming = reader.submit(next, chunks, None)
-    while (chunk := coming.result()) is not None:
+    with thread_pool(1) as reader:
         coming = reader.submit(next, chunks, None)
-        yield chunk
-    reader.shutdown()
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(next, chunks, None)
+            yield chunk
 
 
 def table_chunks(

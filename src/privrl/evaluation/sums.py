@@ -18,7 +18,7 @@ floating point, a unit whose terms are huge and cancel would else wipe out every
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.core.errors import InputError
+from privrl.core.threads import thread_pool
 from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.evaluation.bellman_error import is_sparse
@@ -130,7 +131,7 @@ def map_in_threads(work: Callable[[T], R], items: Iterable[T], threads: int = 1)
 
     With one thread the work itself is done in order too.
     """
-    with ThreadPoolExecutor(threads) as workers:
+    with thread_pool(threads) as workers:
         waiting: deque[Future[R]] = deque()
         for item in items:
             waiting.append(workers.submit(work, item))
