@@ -10,6 +10,9 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 EXTRAS := bench fleet flower minari ray sign tensorboard
 
+# Tests and demo start hundreds of processes, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 HAVE_UV = [ -n "$(UV)" ] && command -v "$(UV)" >/dev/null 2>&1
 VERSION_OF = -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 

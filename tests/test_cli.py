@@ -324,6 +324,7 @@ def test_a_target_that_cannot_be_attacked_does_not_take_the_others_along(
     assert printed.err == f"privrl: {sentence}\n"
 
 
+@pytest.mark.slow
 def test_an_audit_for_people_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert privrl("audit", "grid-gaussian-not-a-number", "--runs", "4000", "--mutants") == 0
     printed = capsys.readouterr().out

@@ -151,6 +151,7 @@ def test_p_values_at_the_ends(hits: int, alarms: int) -> None:
         assert found == pytest.approx((1.0 - math.exp(-2.0)) ** 100, rel=0.05, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_power_is_that_of_the_test() -> None:
     """How often the test rejects, were the rates the observed ones: counted, and as stated."""
     ratio, delta, runs, error = math.exp(0.5), 0.1, 400, 1e-3
@@ -602,12 +603,17 @@ OWN = own_targets(mechanisms)
 LONG = {"unit-vector-compiled", "sign-compiled", "functional-compiled", "smooth"}
 LONG |= {"running-sums-compiled", "running-sums-resumed", "gradient-descent"}
 LONG |= {"laplace-report-compiled", "gradient-descent-canaries", "grid-gaussian"}
+# Quick, and one of each kind.
+QUICK = {"gaussian", "gaussian-not-a-number", "gaussian-twice", "laplace", "grid-laplace"}
+QUICK |= {"functional", "field", "running-sums-tree", "running-sums-banded", "hybrid"}
+QUICK |= {"piecewise", "laplace-report"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in OWN],
-)
+def _marks(name: str) -> pytest.MarkDecorator | tuple[()]:
+    return () if name in QUICK else pytest.mark.nightly if name in LONG else pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in OWN])
 def test_what_ships_is_not_refuted(name: str) -> None:
     found = audit_target(TARGETS[name]())
     assert found.target == name

@@ -35,11 +35,11 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("module", "words"),
     [
         ("typer", ["--version"]),
-        ("privrl.cli.evaluate", ["--help"]),
+        pytest.param("privrl.cli.evaluate", ["--help"], marks=pytest.mark.slow),
         ("numpy", ["check", "stays.csv", *TABLE]),
-        ("pyarrow", ["check", "stays.csv", *TABLE]),
-        ("privrl.run.request", ["check", "stays.csv", *TABLE]),
-        ("rich.progress", ["check", "stays.csv", *TABLE]),
+        pytest.param("pyarrow", ["check", "stays.csv", *TABLE], marks=pytest.mark.slow),
+        pytest.param("privrl.run.request", ["check", "stays.csv", *TABLE], marks=pytest.mark.slow),
+        pytest.param("rich.progress", ["check", "stays.csv", *TABLE], marks=pytest.mark.slow),
         ("scipy", ["budget", "Gaussian(1, 1)", "--delta", "1e-5"]),
         ("jax", ["train", "pgc", "--env", "CartPole", "--out", "run"]),
     ],
@@ -86,6 +86,7 @@ def test_what_was_found_is_kept_when_standard_output_is_full(stock: Path) -> Non
     assert (stock / "kept" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_nobody_who_reads_on_is_no_fault(tmp_path: Path) -> None:
     end, begin = os.pipe()
     os.close(end)

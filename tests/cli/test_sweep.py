@@ -19,6 +19,7 @@ PAPER = [
 GRID = ["--grid", "actor_step=0.1,0.5,2", "--grid", "lambda_=0,0.8"]
 
 
+@pytest.mark.slow
 def test_a_sweep_is_stopped_resumed_and_the_best_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: Callable[[int], None]
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_sweep_is_stopped_resumed_and_the_best_printed(
     assert len(list(cut.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_certified_agents_are_swept_in_whole_batches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,6 +127,7 @@ def test_other_learners_and_no_folder_are_answered(capsys: pytest.CaptureFixture
     assert "Say with --out which folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ten_batches_have_the_noise_that_is_best_for_so_many(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert cli.run([*CERTIFIED, "--out", str(run)]) == 0

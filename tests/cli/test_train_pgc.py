@@ -21,6 +21,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_enough_agents_answer_that_they_reached_the_target(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -13,6 +13,7 @@ RANGE = ["--reward-range=-50,0"]
 CERTIFIED = [*HERE, "--reward-radius", "0.01", *RANGE, *BUDGET]
 
 
+@pytest.mark.slow
 def test_updates_need_no_radius(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*HERE, *RANGE, *BUDGET, "--release", "updates", "--updates", "3", "--batch", "20"]
     assert cli.run([*words, "--clip", "0.1", "--out", str(tmp_path / "run"), "--json"]) == 0

@@ -17,6 +17,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_the_same_is_learned_whether_or_not_it_is_shown(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert cli.run([*HERE, "--seed", "0", "--public", "--out", str(run)]) == 0

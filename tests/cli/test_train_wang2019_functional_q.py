@@ -22,6 +22,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_it_claims_and_does_not_certify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     words = [*PAPER, *BUDGET, *SIZE, "--seed", "0", "--public", "--out", str(run)]

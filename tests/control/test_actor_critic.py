@@ -279,6 +279,7 @@ EXACTLY: dict[str, Any] = {
 NOISELESS = ActorCritic(**EXACTLY, batch=50, actor_step=3.0, critic_step=0.3)
 
 
+@pytest.mark.slow
 def test_without_noise_the_policy_becomes_optimal() -> None:
     learned = NOISELESS.learn(SMALL, people=10_000, session=PrivacySession(seed=0))
     best = SMALL.optimal(0.9)

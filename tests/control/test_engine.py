@@ -166,6 +166,7 @@ def test_logs_hold_returns_only_where_they_are_public_or_paid_for() -> None:
         LEARNERS["logged-q"][0].fit(DATA, loggers=[log])
 
 
+@pytest.mark.slow
 def test_a_paid_curve_is_logged_when_the_run_has_ended(tmp_path: Path) -> None:
     """Before that nothing is given away: where people play, a copy may still take over."""
     spec, log = (

@@ -159,6 +159,7 @@ def test_one_step_and_no_discount() -> None:
         planning.fitted_q_iteration(steps, np.array([2.0]), Linear(OneHot(2), 2), 0.5, 10, 0.0)
 
 
+@pytest.mark.slow
 def test_a_network_finds_the_same_values() -> None:
     """On the interval without noise, against fitted iteration with many cosines."""
     env = Interval()

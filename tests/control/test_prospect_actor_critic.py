@@ -340,6 +340,7 @@ def test_all_that_is_summed_is_noised() -> None:
         assert law.ppf(FALSE_ALARM / 2) < squares < law.isf(FALSE_ALARM / 2)
 
 
+@pytest.mark.slow
 def test_what_a_person_adds_does_not_depend_on_the_others() -> None:
     agent = replace(AGENT, batch=2, noise="independent")
     program = CertifiedProgram(agent, HostEnvironment(Bets()), 4)

@@ -203,6 +203,7 @@ def test_a_sampled_rollout_takes_the_steps_of_a_rollout(
     assert (shown.reward, shown.paid) == (None, None)
 
 
+@pytest.mark.slow
 def test_successors_have_the_law_of_the_tables(mdp: TabularMDP, drawn: SampledRollout) -> None:
     """Each count is within 6 standard deviations, and pairs of draws are not alike."""
     state, action = drawn.observation[:, None], drawn.action[:, None]
@@ -439,6 +440,7 @@ def test_an_update_is_the_gradient_of_half_the_squared_errors() -> None:
         np.testing.assert_allclose(found, -slope, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_without_noise_a_table_becomes_the_optimum(mdp: TabularMDP) -> None:
     prospect, gamma = Prospect.tversky_kahneman(), 0.3
     agent = ProspectQ(
@@ -684,6 +686,7 @@ def test_vectors_that_cannot_be_drawn_twice_are_refused(release: Any, tmp_path: 
         assert not ledger.entries()
 
 
+@pytest.mark.slow
 def test_radii_do_not_add_up_in_a_ledger(tmp_path: Path) -> None:
     """Noise for one radius says nothing about another, so a ledger has one."""
     env = tables(3, losses=True)

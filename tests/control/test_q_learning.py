@@ -278,6 +278,7 @@ def test_policies_are_those_of_the_values() -> None:
     assert data.num_trajectories == 50
 
 
+@pytest.mark.slow
 def test_linear_policies_are_those_of_the_values() -> None:
     learned = small(Polynomial(2, [0.0], [1.0]))
     assert learned.weights.shape == (3, 2)

@@ -328,6 +328,7 @@ print(rows, int(status["VmHWM"].split()[0]) // 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """Ten times the rows, in one row group, take about the memory of the smaller file."""

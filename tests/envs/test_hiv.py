@@ -131,6 +131,7 @@ def reference(sequences: Array) -> list[tuple[float, Array]]:
     return [lsoda(row) for row in sequences]
 
 
+@pytest.mark.slow
 def test_the_method_converges_at_its_order() -> None:
     """Halving the step divides the error by about sixteen: order 4, on a smooth stretch."""
     smooth = np.array([[3] * 6])
@@ -142,6 +143,7 @@ def test_the_method_converges_at_its_order() -> None:
     assert 10.0 < errors[0] / errors[1] < 26.0
 
 
+@pytest.mark.slow
 def test_the_reference_is_as_published(reference: list[tuple[float, Array]]) -> None:
     """With the task: none 3.432e6, both 7.022e6."""
     assert reference[0][0] == pytest.approx(3.432e6, rel=2e-4)
@@ -162,6 +164,7 @@ def test_returns_are_those_of_lsoda(
         np.testing.assert_allclose(np.log10(states), np.log10(trajectory), atol=0.01)
 
 
+@pytest.mark.slow
 def test_random_treatment_is_as_good_as_stated() -> None:
     """A hundred patients against steps an eighth as long: half to 0.003 %, all to 0.03 %."""
     wild = np.random.default_rng(1).integers(0, 4, (100, 200))

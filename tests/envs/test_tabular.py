@@ -236,6 +236,7 @@ def test_chain_values_in_closed_form(stay: float) -> None:
     assert env.values(env.uniform(), gamma)[39] == 0.0
 
 
+@pytest.mark.slow
 def test_chain_values_by_simulation() -> None:
     env, gamma, count = Chain(), 0.99, 20_000
     returns = collect(env, ONE, KEY, count).returns(gamma)

@@ -318,7 +318,7 @@ def test_the_horizon_cuts_ratios_and_rewards() -> None:
 # --- the release ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("grid", [False, True])
+@pytest.mark.parametrize("grid", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_noise_has_the_promised_law_and_ten_percent_off_is_seen(
     grid: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

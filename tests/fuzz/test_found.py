@@ -271,6 +271,7 @@ def test_an_epsilon_without_bounds_draws_no_warnings(
     refused([*words, "--delta", "1e-6", "--seed", "3", "--out", "out"], capsys)
 
 
+@pytest.mark.slow
 def test_long_runs_show_progress(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of a million episodes, and pieces of a million updates, do not grow with these."""
     assert loop.default_segment(10**9) == 10_000

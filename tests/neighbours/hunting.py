@@ -76,7 +76,7 @@ def compared(
 
 
 def spread(
-    command: Command, among: Iterable[Command], listed: list[Replacement], turn: int
+    command: Command, among: Iterable[Command], listed: list[Replacement]
 ) -> list[Replacement]:
     """Two of the short list that move every sum, and a quarter of the others.
 
@@ -87,7 +87,7 @@ def spread(
         seers = [c.name for c in among if applies(c, one) and one in few(c, listed)]
         if command.name in seers and one not in chosen:
             place, shares = seers.index(command.name), min(4, len(seers))
-            if place % shares == (number + turn) % shares:
+            if place % shares == number % shares:
                 chosen.append(one)
     return chosen
 

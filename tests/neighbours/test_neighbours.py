@@ -41,22 +41,27 @@ def short_list(name: str, stance: Stance, shared: bool) -> list[Replacement]:
     if not shared:
         return few(COMMANDS[name], quick())
     among = [COMMANDS[one] for one in QUICK]
-    return spread(COMMANDS[name], among, quick(), turn=stances().index(stance))
+    return spread(COMMANDS[name], among, quick())
 
 
-# Quick tests share out the kinds of replacements among commands; slow ones try each with each.
-NAMED = pytest.mark.parametrize(
-    ("name", "shared"),
-    [(name, True) for name in QUICK]
-    + [
-        pytest.param(name, False, marks=pytest.mark.slow)
-        for name in [*QUICK, "evaluate --stream --sort"]
-    ],
-)
+def each(first: int) -> pytest.MarkDecorator:
+    """Quick tests share out stances and kinds of replacements; slow ones try each with each.
+
+    Four commands take turns at the kinds, so the next four have the other stance.
+    """
+    both = stances()
+    return pytest.mark.parametrize(
+        ("name", "stance", "shared"),
+        [(name, both[(i // 4 + first) % len(both)], True) for i, name in enumerate(QUICK)]
+        + [
+            pytest.param(name, stance, False, marks=pytest.mark.slow)
+            for name in [*QUICK, "evaluate --stream --sort"]
+            for stance in both
+        ],
+    )
 
 
-@NAMED
-@pytest.mark.parametrize("stance", stances())
+@each(0)
 def test_nothing_but_figures_differs(
     name: str, stance: Stance, shared: bool, tmp_path: Path
 ) -> None:
@@ -67,8 +72,7 @@ def test_nothing_but_figures_differs(
     assert {pair.verdict for pair in pairs} & {"figures", "closed"}
 
 
-@NAMED
-@pytest.mark.parametrize("stance", stances())
+@each(1)
 def test_no_sum_moves_by_more_than_is_paid_for(
     name: str, stance: Stance, shared: bool, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ json.dump([codes, draws], sys.stdout)
 """
 
 
+@pytest.mark.slow
 def test_a_fork_while_threads_draw_neither_hangs_nor_repeats() -> None:
     """Whoever forks waits for the draws that are under way; the child has keys of its own."""
     done = subprocess.run(

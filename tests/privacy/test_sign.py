@@ -328,6 +328,7 @@ def compiled_reports() -> Any:
         return np.asarray(compiled(np.tile(ROW, (200_000, 1)), secure().key()))
 
 
+@pytest.mark.slow
 def test_compiled_reports_have_the_law_of_the_others(compiled_reports: Any) -> None:
     ours = COMPILED.release(np.tile(ROW, (100_000, 1)), secure())[0]
     for direction in (ROW, ROW[::-1]):

@@ -51,7 +51,7 @@ def test_neutral_people_get_the_exact_optimum(gamma: float) -> None:
     assert_allclose(by_policy.values, grid.values(uniform, gamma), atol=1e-8)
 
 
-@pytest.mark.parametrize("gamma", [0.9, 1.0])
+@pytest.mark.parametrize("gamma", [pytest.param(0.9, marks=pytest.mark.slow), 1.0])
 @pytest.mark.parametrize("who", [PAPER, Prospect.tversky_kahneman()], ids=["paper", "standard"])
 def test_the_optimum_is_the_only_fixed_point_and_better_than_others(
     who: Prospect, gamma: float

@@ -100,7 +100,7 @@ def ledger_at(path: Path, unit: Unit) -> list[str]:
         (CERTIFIED, Unit.TRAJECTORY, 3),
         pytest.param([*CERTIFIED, "--noise", "independent"], Unit.TRAJECTORY, 3, marks=SLOW),
         (SECRET, Unit.REWARD_FUNCTION, 0),
-        (SECRET, Unit.REWARD_FUNCTION, 1),
+        pytest.param(SECRET, Unit.REWARD_FUNCTION, 1, marks=SLOW),
         pytest.param([*SECRET, "--release", "rewards"], Unit.REWARD_FUNCTION, 0, marks=SLOW),
         pytest.param(
             [*SECRET, "--release", "evaluations", "--evaluations", "3"],

@@ -63,6 +63,7 @@ def test_every_replica_is_what_a_run_by_itself_gives(tmp_path: Path) -> None:
         assert row["length_all"] == pytest.approx(np.mean(alone.seen["length"]))
 
 
+@pytest.mark.slow
 def test_chunks_of_any_size_give_the_same_rows(tmp_path: Path) -> None:
     tables = []
     for replicas in (1, 5, 18, 100):

@@ -51,6 +51,7 @@ def assumed(learned: LearnedPGC) -> str:
 # --- learning -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_run_has_a_policy_a_certificate_and_a_file_and_comes_again_from_its_seed(
     tmp_path: Path,
@@ -207,6 +208,7 @@ def test_answers_are_looked_at_when_there_are_enough_to_tell() -> None:
         agent.program(ENV, 3000)
 
 
+@pytest.mark.slow
 def test_answers_are_counted_by_the_thousand_in_whatever_pieces_they_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -294,6 +294,7 @@ def test_broken_gradients_count_as_zero_and_so_do_all_in_the_control() -> None:
     np.testing.assert_allclose(clipped[0], [1.5 / 7, 2.0 / 7])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 def test_every_report_has_noise_of_its_own_key() -> None:
     """Without gradients, a model that moves by whole reports shows them one by one."""

@@ -50,6 +50,7 @@ def test_values_at_the_start_are_ordered() -> None:
     assert found["optimum"] >= found["neutral"] > found["blind"]
 
 
+@pytest.mark.slow
 def test_a_row_says_what_privacy_left() -> None:
     (row,) = certified.certified_rows(
         [0],

@@ -58,6 +58,7 @@ def by_matrices(given: dict[str, Floats], replica: int, begun: int, now: int) ->
     return one[0, 0], one[1, 0], scaled[1, 0], covariance
 
 
+@pytest.mark.slow
 def test_gaps_are_products_of_matrices_from_every_step_to_every_other() -> None:
     given = scalars()
     with jax.enable_x64(True):
