@@ -12,7 +12,7 @@ from privrl.core.types import Floats
 from privrl.envs import Interval
 from privrl.papers.reproduce.estimate import estimates, matches
 from privrl.papers.reproduce.target import Target
-from privrl.papers.wang2019 import baselines, proposition, targets
+from privrl.papers.wang2019 import baselines, proposition, targets, trials
 from privrl.papers.wang2019.algorithm import Algorithm1, EpisodeDraws, Sample, rmsprop
 from privrl.papers.wang2019.baselines import Baseline, NoiseOn
 from privrl.papers.wang2019.learner import FunctionalQ
@@ -106,21 +106,21 @@ def test_noise_of_baselines() -> None:
     assert baselines.noise_multiplier(0.9, 1e-4, 5000, 1.0) == pytest.approx(
         math.sqrt(10_000.0 * math.log(math.e + 9000.0)) / 0.9
     )
-    rows = {row["series"].split(":")[0]: row for row in targets.comparison_privacy()}
+    rows = {row["series"].split(":")[0]: row for row in trials.comparison_privacy()}
     assert rows["input perturbation"]["epsilon"] < rows["input perturbation"]["claimed"]
     # DP-SGD is given T / B updates, and makes nearly T.
     assert rows["DP-SGD"]["epsilon"] > rows["DP-SGD"]["claimed"]
     assert rows["Algorithm 1, C inside the root"]["epsilon"] is None
-    claimed = [row["claimed"] for row in targets.noise_privacy()[:5]]
+    claimed = [row["claimed"] for row in trials.noise_privacy()[:5]]
     assert claimed == sorted(claimed, reverse=True)
     assert claimed[-1] > 1.0
 
 
 def test_readings_of_theorem_5() -> None:
-    assert targets.theorem_noise(0.9, True)[0] == pytest.approx(6.2, rel=0.01)
-    assert targets.theorem_noise(0.45, True)[0] == pytest.approx(16.9, rel=0.01)
-    assert targets.theorem_noise(0.9, False)[0] == pytest.approx(0.1035, rel=0.01)
-    assert targets.theorem_noise(0.45, False)[0] == pytest.approx(0.466, rel=0.01)
+    assert trials.theorem_noise(0.9, True)[0] == pytest.approx(6.2, rel=0.01)
+    assert trials.theorem_noise(0.45, True)[0] == pytest.approx(16.9, rel=0.01)
+    assert trials.theorem_noise(0.9, False)[0] == pytest.approx(0.1035, rel=0.01)
+    assert trials.theorem_noise(0.45, False)[0] == pytest.approx(0.466, rel=0.01)
 
 
 # --- Proposition 10 -------------------------------------------------------------------------------
@@ -178,21 +178,21 @@ def test_the_bound_fails_with_many_states() -> None:
 def test_rows_from_returns() -> None:
     returns = np.concatenate([np.full((2, 30), 10.0), np.full((2, 70), 19.0)], axis=1)
     returns[1] = 5.0
-    good, bad = targets._curves(returns, [100, 101])
+    good, bad = trials._curves(returns, [100, 101])
     assert (good["last"], good["gain"], good["limited"]) == (19.0, 9.0, 1.0)
     # Ten episodes reach 18 in the mean with nine of them at 19: after 39 episodes.
     assert good["thousands"] == 39 * 50 / 1000
     assert (bad["last"], bad["thousands"], bad["limited"]) == (5.0, 5.0, 0.0)
     assert good["samples"] == [250 * k for k in range(1, 21)]
     assert good["curve"][:7] == [10.0] * 6 + [19.0]
-    assert "curve" not in targets._curves(returns, [148, 149])[0]
+    assert "curve" not in trials._curves(returns, [148, 149])[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", targets.TARGETS, ids=lambda one: one.name)
 def test_every_setting_gives_what_its_quantities_need(target: Target) -> None:
     experiment = target.experiment
-    run = getattr(targets, experiment.run.partition(":")[2])
+    run = getattr(trials, experiment.run.partition(":")[2])
     rows = []
     # Of those that differ in numbers alone, one.
     first = {(one["method"], one.get("paths")): one for one in reversed(experiment.settings)}
