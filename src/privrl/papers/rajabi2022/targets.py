@@ -84,6 +84,7 @@ def _run_code(
         cpt=setting["objective"] == "CPT",
         episodes=setting["episodes"],
         samples=setting["samples"],
+        fourth=options.get("fourth", "below"),
     )
     found = train(jnp.stack([jax.random.key(seed) for seed in seeds]), form, setting["sigma"])
     return found.losses, found.visits
@@ -109,6 +110,7 @@ def _run_corrected(
     visits: dict[str, Any] = {}
     losses, run = None, None
     for acting in _ACTINGS:
+        # The names in settings and in `_ACTINGS` are those of the learner, which mypy cannot see.
         chosen: Any = learner(preset, setting["objective"], acting)  # type: ignore[arg-type]
         chosen = replace(chosen, iterations=setting["episodes"], samples=setting["samples"])
         if run is None or not is_code:
@@ -274,6 +276,12 @@ RUNS = Experiment(
             "public code as it is, columns 50, 5, 25, 10",
             {"paper": {"kind": "code", "order": [0, 3, 1, 2]}},
             "The order in which the code lists obstacles.",
+            private=False,
+        ),
+        Reading(
+            "public code as it is, fourth neighbour to the left",
+            {"paper": {"kind": "code", "fourth": "left"}},
+            "The code finds the neighbour below by changing the wrong coordinate.",
             private=False,
         ),
     ),
