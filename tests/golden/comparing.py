@@ -9,7 +9,9 @@ from typing import Any, Literal
 How = Literal["exact", "close", "shape"]
 """To the last digit; with a relative tolerance; or only what sort of thing is where."""
 
-TOLERANCE = 1e-9
+TOLERANCE, FLOOR = 1e-8, 1e-25
+"""On another kind of machine: relative, since an epsilon is a root that is searched for; and what
+rounding leaves of deltas, from a transform of numbers near 1."""
 
 CERTAIN = frozenset(
     {
@@ -54,7 +56,11 @@ def _same(old: Any, new: Any, how: How) -> bool:
         # By their digits, so that NaN is itself, and 1 is not 1.0, nor 0.0 -0.0.
         alike = type(old) is type(new) and (how == "shape" or repr(old) == repr(new))
         return alike
-    return how == "shape" or math.isclose(old, new, rel_tol=TOLERANCE) or repr(old) == repr(new)
+    return (
+        how == "shape"
+        or math.isclose(old, new, rel_tol=TOLERANCE, abs_tol=FLOOR)
+        or repr(old) == repr(new)
+    )
 
 
 def _is_number(value: Any) -> bool:

@@ -347,6 +347,24 @@ def test_all_that_makes_noise_or_numbers_is_part_of_the_machine(
     assert f"privrl {privrl.__version__}" in here
 
 
+def test_processors_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    # What virtual machines show: the name of a family, whichever generation it is.
+    one = "processor: 0\nmodel name: EPYC\ncpu family: 26\nmodel: 2\nflags: fma avx avx512f\n"
+    told = {
+        "same": one.replace("fma avx", "avx fma") + "\nprocessor: 1\nmodel name: EPYC\n",
+        "older": one.replace("26", "25"),
+        "without": one.replace(" avx512f", ""),
+    }
+    found = {}
+    for name, text in {"here": one, **told}.items():
+        (tmp_path / name).write_text(text)
+        found[name] = resuming._processor(tmp_path / name)
+    assert found["here"] == found["same"]
+    assert found["here"].startswith("EPYC ")
+    assert len({found["here"], found["older"], found["without"]}) == 3
+    assert resuming._processor(tmp_path / "missing")  # as on other systems
+
+
 def test_other_versions_or_machines_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

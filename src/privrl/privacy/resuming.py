@@ -328,14 +328,27 @@ def machine_fingerprint() -> tuple[str, ...]:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             versions.append(package)
-    name = platform.processor()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next((line for line in lines if line.startswith("model name")), name)
-    except (OSError, ValueError):
-        pass
     flags = os.environ.get("XLA_FLAGS", "")
-    return (*versions, sys.version, platform.machine(), name, flags)
+    return (*versions, sys.version, platform.machine(), _processor(), flags)
+
+
+# Those of x86 and of ARM. A name alone does not tell generations apart: virtual machines hide it.
+_PROCESSOR = (
+    *("vendor_id", "model name", "cpu family", "model", "stepping", "flags", "Features"),
+    *("CPU implementer", "CPU variant", "CPU part", "CPU revision"),
+)
+
+
+def _processor(told_by: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name, and a digest of what it is and which instructions it has."""
+    name, known = platform.processor(), {}
+    with suppress(OSError, ValueError):
+        first = told_by.read_text(encoding="utf-8").partition("\n\n")[0]
+        pairs = (line.partition(":") for line in first.splitlines())
+        known = {key.strip(): sorted(value.split()) for key, _, value in pairs}
+        name = " ".join(known.get("model name", [name]))
+    told = {key: known[key] for key in _PROCESSOR if key in known}
+    return f"{name} {hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]}"
 
 
 # --- digests of things ----------------------------------------------------------------------------
