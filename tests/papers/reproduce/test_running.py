@@ -189,7 +189,7 @@ def test_results_have_versions_and_no_paths(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
     made = json.loads(text)["made"]
     assert len(made) == 1
-    assert set(made[0]) == {"versions", "machine"}
+    assert set(made[0]) == {"versions", "code", "machine"}
     assert {"privrl", "python", "numpy", "jax"} <= set(made[0]["versions"])
     assert set(made[0]["machine"]) == {"cpu", "cores"}
 

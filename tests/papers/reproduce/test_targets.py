@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from privrl.papers.reproduce import Target, judge
+from privrl.papers.reproduce import Difference, Target, judge
 from privrl.papers.reproduce.__main__ import page
 from privrl.papers.reproduce.catalogue import load
 from privrl.papers.reproduce.estimate import Estimate, on_scale, printed_estimates
@@ -48,8 +49,7 @@ def contradicting(target: Target) -> list[str]:
 
 @each_target
 def test_printed_numbers_give_reproduced(target: Target) -> None:
-    readings = len(target.experiment.readings)
-    verdict = judge(target, printed_estimates(target), readings=readings)
+    verdict = judge(target, printed_estimates(target), readings=target.experiment.tried)
     # Where no number is printed there is none to agree with, and the direction is all there is. And
     # where its own sampling error hides every difference, the paper itself cannot be judged.
     hidden = all(one.outcome in ("not shown", "contradicted") for one in verdict.differences)
@@ -62,8 +62,7 @@ def test_printed_numbers_give_reproduced(target: Target) -> None:
 @each_target
 def test_full_plans_have_seeds_enough(target: Target) -> None:
     """To see each printed difference at 2 standard errors with probability 0.9, or more."""
-    readings = len(target.experiment.readings)
-    verdict = judge(target, printed_estimates(target), readings=readings)
+    verdict = judge(target, printed_estimates(target), readings=target.experiment.tried)
     for one in verdict.differences:
         if one.counts:
             assert one.needed is not None, one.name
@@ -72,7 +71,7 @@ def test_full_plans_have_seeds_enough(target: Target) -> None:
 
 @each_target
 def test_noise_is_not_reproduced(target: Target) -> None:
-    """Estimates in whose law no difference holds: all contrasts are 0, or beyond their margin.
+    """Estimates in whose law no difference holds: contrasts at their bound, or beyond a margin.
 
     They are the nearest such to the printed numbers. Each of 40 draws is called reproduced, or the
     direction, with a probability below 0.023 each; more than 4 have one of 1e-3.
@@ -83,7 +82,7 @@ def test_noise_is_not_reproduced(target: Target) -> None:
     shown = [one for one in target.differences if set(one.weights) <= set(names)]
     weights = np.array([[one.weights.get(name, 0.0) for name in names] for one in shown])
     values = np.array([on_scale(target.by_name[name], fed[name].value) for name in names])
-    wanted = np.array([3.0 * (one.least or 0.0) * (one.expected == "same") for one in shown])
+    wanted = np.array([_nothing(one) for one in shown])
     null = values - np.linalg.pinv(weights) @ (weights @ values - wanted)
     draw = np.random.default_rng(0)
     words = []
@@ -93,9 +92,33 @@ def test_noise_is_not_reproduced(target: Target) -> None:
             one, drawn = fed[name], draw.normal(centre, fed[name].error)
             is_log = target.by_name[name].scale == "log"
             found[name] = Estimate(10.0**drawn if is_log else drawn, one.error, one.seeds)
-        words.append(judge(target, found, readings=len(target.experiment.readings)).word)
+        words.append(judge(target, found, readings=target.experiment.tried).word)
     assert sum(word in ("reproduced", "direction only") for word in words) <= 4
     assert words.count("reproduced") <= 1
+
+
+def _nothing(one: Difference) -> float:
+    """The contrast where there is nothing to be seen."""
+    return 3.0 * (one.least or 0.0) if one.expected == "same" else one.beyond
+
+
+@each_target
+def test_each_difference_that_counts_flips_the_verdict(target: Target) -> None:
+    """What is printed, but for one contrast, of which there is nothing."""
+    fed, tried = printed_estimates(target), target.experiment.tried
+    before = judge(target, fed, readings=tried)
+    for one, was in zip(target.differences, before.differences, strict=True):
+        if not was.counts or was.outcome != "holds":
+            continue
+        named = {name: target.by_name[name] for name in one.weights}
+        now = sum(w * on_scale(named[name], fed[name].value) for name, w in one.weights.items())
+        move = (_nothing(one) - now) / sum(weight**2 for weight in one.weights.values())
+        found = dict(fed)
+        for name, weight in one.weights.items():
+            at = on_scale(named[name], fed[name].value) + move * weight
+            value = 10.0**at if named[name].scale == "log" else at
+            found[name] = replace(fed[name], value=value)
+        assert judge(target, found, readings=tried).word in ("not reproduced", "not comparable")
 
 
 @each_target

@@ -72,6 +72,17 @@ def test_printed_numbers_that_show_nothing_cannot_be_compared() -> None:
         assert verdict.differences[0].outcome == "not shown"
 
 
+def test_a_control_as_good_as_what_is_printed_is_no_excuse() -> None:
+    """Else noise that does as well as the method would have its difference not count."""
+    target = make_target()
+    assert judge(target, found()).differences[1].outcome == "holds"
+    verdict = judge(target, found(control=3.0))
+    assert verdict.differences[1].outcome == "open"
+    assert verdict.differences[1].counts
+    assert verdict.word == "not comparable"
+    assert "a control of ours does as well" in verdict.reason
+
+
 def test_statements_follow_their_differences() -> None:
     target = make_target()
 
@@ -208,7 +219,12 @@ def test_quotients() -> None:
     own = (quantity("good", None, over="base"), *QUANTITIES[1:], base)
     target = make_target(quantities=own)
     some = rows({"good": [1.0, 3.0], "base": [4.0, 4.0]})
-    assert estimates(target, some)["good"] == Estimate(0.5, 0.25, 2)
+    good = estimates(target, some)["good"]
+    assert (good.value, good.seeds) == (0.5, 2)
+    assert good.error == pytest.approx(0.25)
+    # What the same seeds do to both is not in their quotient.
+    both = rows({"good": [1.0, 3.0, 2.0], "base": [2.0, 6.0, 4.0]})
+    assert estimates(target, both)["good"].error == pytest.approx(0.0, abs=1e-7)
     assert "good" not in estimates(target, rows({"good": [1.0, 3.0], "base": [0.0, 0.0]}))
 
 
@@ -230,24 +246,102 @@ def test_seeds_below_100_are_not_judged() -> None:
 
 
 def test_errors_of_printed_numbers() -> None:
-    ours = Estimate(4.0, 0.1, 40)
-    assert printed_error(quantity("good", 4.0), ours) == pytest.approx(0.2)  # 10 trials
-    assert printed_error(quantity("good", 4.0), None) == pytest.approx(0.5 / math.sqrt(10.0))
+    assert printed_error(quantity("good", 4.0)) == pytest.approx(0.5 / math.sqrt(10.0))  # 10 trials
     share = quantity("good", 0.9, statistic="share")
-    assert printed_error(share, ours) == binomial_error(0.9, 10)
+    assert printed_error(share) == binomial_error(0.9, 10)
     read = Printed(4.0, "Figure 1", error=0.3, reading=0.4)
-    assert printed_error(quantity("good", 4.0, printed=read), ours) == pytest.approx(0.5)
+    assert printed_error(quantity("good", 4.0, printed=read)) == pytest.approx(0.5)
     alone = Printed(4.0, "Figure 1")
-    assert printed_error(quantity("good", 4.0, printed=alone), ours) == 0.0
+    assert printed_error(quantity("good", 4.0, printed=alone)) == 0.0
+    with pytest.raises(InputError, match="needs a spread"):
+        make_target(quantities=(quantity("good", 4.0, spread=None), *QUANTITIES[1:]))
 
 
-def test_pairs_have_the_error_within_seeds() -> None:
-    some = rows({"good": [1.0, 5.0, 9.0], "fair": [0.0, 4.0, 8.0]})
-    for paired, error in ((True, 0.0), (False, math.sqrt(2.0 * 16.0 / 3.0))):
-        difference = above("good beats fair", "good", "fair", paired=paired)
-        target = make_target(differences=(difference,))
-        verdict = judge(target, estimates(target, some))
-        assert verdict.differences[0].error == pytest.approx(error)
+def test_noise_of_ours_does_not_make_it_easier_to_agree() -> None:
+    """Far from what is printed, and the wrong way round: however much it varies."""
+    for error in (0.1, 1.0, 3.0):
+        verdict = judge(make_target(), found(40, error, good=-20.0))
+        assert verdict.differences[0].outcome == "fails"
+        assert verdict.word == "not reproduced"
+
+
+def errors(some: list[dict[str, Any]], *differences: Difference, **about: Any) -> list[float]:
+    own = tuple(quantity(one.name, None, pilot=1.0, **about) for one in QUANTITIES)
+    target = make_target(quantities=own, differences=differences, statements=())
+    found = [one.error for one in judge(target, estimates(target, some)).differences]
+    return [-1.0 if one is None else one for one in found]
+
+
+def test_errors_are_those_within_seeds() -> None:
+    minus = above("minus", "good", "fair", least=1.0)
+    plus = Difference("plus", {"good": 1.0, "fair": 1.0}, least=1.0)
+    alike = rows({"good": [1.0, 5.0, 9.0], "fair": [0.0, 4.0, 8.0]})
+    single = 4.0 / math.sqrt(3.0)
+    assert errors(alike, minus, plus) == pytest.approx([0.0, 2.0 * single], abs=1e-7)
+    # On seeds of their own they are independent, whatever the order.
+    apart = [{**row, "seed": row["seed"] + 50 * (row["method"] == "fair")} for row in alike]
+    assert errors(apart, minus, plus) == pytest.approx([single * math.sqrt(2.0)] * 2)
+    # On some seeds in common: against 4,000 repetitions of two means.
+    draw = np.random.default_rng(1)
+    world, own = draw.normal(size=(4000, 12)), draw.normal(size=(4000, 2, 9))
+    good, fair = world[:, :9] + own[:, 0], world[:, 3:] + own[:, 1]
+    exact = float(np.std(good.mean(axis=1) - fair.mean(axis=1)))
+    told = []
+    for first, second in zip(good[:200], fair[:200], strict=True):
+        some = rows({"good": list(first)}) + [
+            {**row, "seed": row["seed"] + 3} for row in rows({"fair": list(second)})
+        ]
+        told += errors(some, minus)
+    assert float(np.sqrt(np.mean(np.square(told)))) == pytest.approx(exact, rel=0.1)
+
+
+@pytest.mark.parametrize("statistic", ["median", "share", "root-mean", statistics.fmean])
+def test_every_statistic_has_the_error_within_seeds(statistic: Any) -> None:
+    draw = np.random.default_rng(2)
+    values = np.abs(draw.normal(5.0, 1.0, 400))
+    values = (values > 5.0).astype(float) if statistic == "share" else values
+    some = rows({name: [float(x) for x in values] for name in ("good", "fair")})
+    minus = above("minus", "good", "fair", least=1.0)
+    plus = Difference("plus", {"good": 1.0, "fair": 1.0}, least=1.0)
+    none, double = errors(some, minus, plus, statistic=statistic)
+    assert none == pytest.approx(0.0, abs=1e-6)
+    (alone,) = errors(some, Difference("one", {"good": 1.0}, least=1.0), statistic=statistic)
+    assert double == pytest.approx(2.0 * alone)
+
+
+def test_the_error_of_a_median_where_many_runs_never_succeed() -> None:
+    """45 % of runs end at a cap: the error is 0 only where the median is the cap beyond doubt."""
+    draw = np.random.default_rng(0)
+    zero = 0
+    for _ in range(300):
+        values = np.where(draw.random(20) < 0.45, 5.0, draw.uniform(0.0, 5.0, 20))
+        found = estimate([float(x) for x in values], statistic="median")
+        zero += found.error == 0.0
+    assert zero <= 3
+
+
+def test_the_contrary_needs_no_power_to_be_seen() -> None:
+    """23 the wrong way round with an error of 4, where 1 is looked for."""
+    own = tuple(quantity(one.name, None, pilot=1.0) for one in QUANTITIES)
+    differences = (above("good beats fair", "good", "fair", least=1.0),)
+    target = make_target(quantities=own, differences=differences, statements=())
+    verdict = judge(target, found(20, 4.0, good=-20.0))
+    needed = verdict.differences[0].needed
+    assert needed is not None
+    assert needed > 1000
+    assert verdict.differences[0].outcome == "fails"
+    assert judge(target, found(20, 4.0, good=2.0)).differences[0].outcome == "open"
+
+
+def test_power_of_the_same_is_what_a_simulation_has() -> None:
+    """Both tails count: nothing there, and a margin of 0.3."""
+    draw, margin, spread = np.random.default_rng(0), 0.3, 0.5
+    needed = seeds_needed(20, spread / math.sqrt(20), margin, expected="same")
+    assert needed is not None
+    drawn = draw.normal(0.0, spread, (4000, needed))
+    errors = drawn.std(axis=1, ddof=1) / math.sqrt(needed)
+    power = np.mean(np.abs(drawn.mean(axis=1)) + critical(needed) * errors < margin)
+    assert 0.87 < power < 0.93
 
 
 def test_targets_that_do_not_fit_together_are_refused() -> None:

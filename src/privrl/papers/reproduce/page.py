@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from privrl.core.files import canonical_json
 from privrl.papers.reproduce import drawing
 from privrl.papers.reproduce.drawing import short
 from privrl.papers.reproduce.readings import Finding
@@ -174,10 +175,11 @@ def _shown(value: object) -> str:
 def _provenance(one: Finding) -> Html:
     parts = one.results.parts.values()
     said = []
-    for about in {str(part.about): part.about for part in parts}.values():
+    for about in {canonical_json(dict(part.about)): part.about for part in parts}.values():
         versions = ", ".join(f"{name} {it}" for name, it in about.get("versions", {}).items())
         machine = about.get("machine", {})
-        said.append(f"{versions}; {machine.get('cpu')}, {machine.get('cores')} cores")
+        code = f"code {about.get('code')}"
+        said.append(f"{versions}, {code}; {machine.get('cpu')}, {machine.get('cores')} cores")
     seconds = sum(part.seconds for part in parts)
     text = f"{len(parts)} parts, {seconds:,.0f} seconds. {'; '.join(said)}."
     return tag("p", tag("small", text if parts else "Not run."))

@@ -63,7 +63,7 @@ def distance(targets: Iterable[Target], results: Results, reading: Reading) -> f
             between = abs(
                 on_scale(quantity, ours.value) - on_scale(quantity, quantity.printed.value)
             )
-            unit = max(quantity.tolerance + printed_error(quantity, ours), 1e-9)
+            unit = max(quantity.tolerance + printed_error(quantity), 1e-9)
             apart.append(min(_MOST, between / unit))
         if results.experiment.choose_by == "differences" and not target.compared:
             apart += [_missing(target, one, found) for one in target.differences if one.counts]
@@ -103,8 +103,7 @@ def evaluate(target: Target, results: Results, sharing: Sequence[Target]) -> Fin
         # Readings share rows: one is judged where all are there that its verdict depends on.
         complete = {name for one in target.differences if one.counts for name in one.weights}
         if reading == chosen or complete <= set(found):
-            tried = len(experiment.readings)
-            verdict = judge(target, found, readings=tried, is_reduced=is_reduced)
+            verdict = judge(target, found, readings=experiment.tried, is_reduced=is_reduced)
         outcomes.append(ReadingOutcome(reading, distance(sharing, results, reading), verdict))
     verdict = next(one.verdict for one in outcomes if one.reading == chosen)
     assert verdict is not None

@@ -2,8 +2,10 @@
 
 A part is one reading, one setting and some seeds. It is kept under a digest of these, of the
 experiment's name, function and revision: a part that is there is not run again, and one of another
-revision is not taken for it. Files are written as a whole or not at all. Committed results are
-`privrl/papers/results/*.json`, in the wheel too.
+revision is not taken for it. With it are a digest of its rows, so that a file that was changed by
+hand is found damaged, and one of the code that made them, so that a page shows what was mixed.
+Files are written as a whole or not at all. Committed results are `privrl/papers/results/*.json`, in
+the wheel too.
 """
 
 import hashlib
@@ -49,8 +51,17 @@ class Part:
             "options": dict(self.options),
             "setting": dict(self.setting),
             "seeds": list(self.seeds),
+            "reduced": self.is_reduced,
         }
-        return hashlib.sha256(files.canonical_json(told).encode()).hexdigest()[:16]
+        return _digest(told)
+
+    def rows_digest(self) -> str:
+        """What rows are checked by."""
+        return _digest([list(row.items()) for row in self.rows])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(files.canonical_json(value).encode()).hexdigest()[:16]
 
 
 Parts = dict[str, Part]
@@ -66,11 +77,22 @@ class Results:
     privacy: tuple[Row, ...] = ()
 
     def rows(self, reading: Reading, is_reduced: bool) -> Iterator[Row]:
-        """The rows of a reading, each with its setting in it, made with sizes of one kind."""
+        """The rows of a reading, each with its setting in it, made with sizes of one kind.
+
+        Runs that were asked for with different seeds may share some of them: the first counts.
+        """
+        seen = set()
         for part in self.parts.values():
             own = self.experiment.options(reading, part.setting)
-            if part.options == own and part.is_reduced == is_reduced:
-                yield from ({**part.setting, **row} for row in part.rows)
+            if part.options != own or part.is_reduced != is_reduced:
+                continue
+            if not self.experiment.has_sizes(part.setting, is_reduced):
+                continue
+            setting = files.canonical_json(dict(part.setting))
+            for row in part.rows:
+                if (setting, row["seed"]) not in seen:
+                    yield {**part.setting, **row}
+            seen |= {(setting, seed) for seed in part.seeds}
 
     @property
     def seconds(self) -> float:
@@ -95,6 +117,7 @@ class Results:
                     "reduced": part.is_reduced,
                     "seconds": round(part.seconds, 2),
                     "made": abouts.index(files.canonical_json(dict(part.about))),
+                    "digest": part.rows_digest(),
                     "columns": list(part.rows[0]) if part.rows else [],
                     "rows": [list(row.values()) for row in part.rows],
                 }
@@ -127,9 +150,9 @@ def read(path: Path, experiment: Experiment) -> Results:
 def _part(data: Mapping[str, Any], made: list[dict[str, Any]]) -> Part:
     columns, seeds = data["columns"], tuple(data["seeds"])
     rows = tuple(dict(zip(columns, row, strict=True)) for row in data["rows"])
-    if any(row["seed"] not in seeds for row in rows) or data["reduced"] not in (True, False):
+    if {row["seed"] for row in rows} != set(seeds) or data["reduced"] not in (True, False):
         raise ValueError
-    return Part(
+    part = Part(
         str(data["reading"]),
         dict(data["options"]),
         dict(data["setting"]),
@@ -139,6 +162,9 @@ def _part(data: Mapping[str, Any], made: list[dict[str, Any]]) -> Part:
         float(data["seconds"]),
         made[data["made"]],
     )
+    if data["digest"] != part.rows_digest():
+        raise ValueError
+    return part
 
 
 def write(path: Path, results: Results) -> None:
@@ -183,15 +209,22 @@ def make_parts(
     return found
 
 
-def about() -> dict[str, Any]:
-    """Versions, and the kind of machine; neither its name nor a path."""
+def about(experiment: Experiment) -> dict[str, Any]:
+    """Versions, a digest of the paper's code, and the kind of machine: no name of it, no path."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return {"versions": versions, "machine": {"cpu": _cpu(), "cores": os.cpu_count()}}
+    code = hashlib.sha256()
+    paper = resources.files("privrl.papers") / experiment.name.partition(".")[0]
+    if paper.is_dir():
+        for one in sorted(paper.iterdir(), key=lambda one: one.name):
+            if one.name.endswith(".py"):
+                code.update(one.read_bytes())
+    machine = {"cpu": _cpu(), "cores": os.cpu_count()}
+    return {"versions": versions, "code": code.hexdigest()[:16], "machine": machine}
 
 
 def _cpu() -> str:

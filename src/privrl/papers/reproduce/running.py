@@ -5,6 +5,7 @@ the chosen one are run on seeds from 100 on. After each part the results are wri
 interruption loses one part. On Ray each part is a task, and the rows are those of one process.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -68,7 +69,7 @@ def run(
     found = {}
     with files.create_folder(place), _runner(workers) as play:
         for one in wanted:
-            counter.left[one.name] = _most_parts(one, plans[one.name], quick)
+            counter.left[one.name] = _most_parts(one, sharing[one.name], plans[one.name], quick)
         for one in wanted:
             own = place / f"{one.name}.json"
             with _lock(place, one.name):
@@ -97,11 +98,20 @@ def _judged(experiment: Experiment, plan: Plan, readings: Iterable[Reading], qui
     return results.make_parts(experiment, plan, readings, settings)
 
 
-def _most_parts(experiment: Experiment, plan: Plan, quick: bool) -> int:
+def _most_parts(experiment: Experiment, sharing: Sequence[Target], plan: Plan, quick: bool) -> int:
     """How many parts there may be in all: any reading may be chosen."""
-    first, *others = experiment.readings
-    judged = [len(_judged(experiment, plan, (first, one), quick)) for one in others or [first]]
-    return len(_selection(experiment, quick)) + max(judged)
+    choices = [_readings(experiment, one, sharing, quick) for one in experiment.readings]
+    judged = max(len(_judged(experiment, plan, some, quick)) for some in choices)
+    return len(_selection(experiment, quick)) + judged
+
+
+def _readings(
+    experiment: Experiment, chosen: Reading, sharing: Sequence[Target], quick: bool
+) -> tuple[Reading, ...]:
+    """Those that are judged: as printed and the chosen one; all if no number chooses."""
+    if not quick and not any(one.compared for one in sharing):
+        return experiment.readings
+    return experiment.readings[0], chosen
 
 
 def _run_experiment(
@@ -117,13 +127,10 @@ def _run_experiment(
     if experiment.privacy and not held.privacy:
         held = replace(held, privacy=tuple(_load(experiment.privacy)()))
     choosing = _selection(experiment, quick)
-    later = _most_parts(experiment, plan, quick) - len(choosing)
+    later = _most_parts(experiment, sharing, plan, quick) - len(choosing)
     held = _complete(held, choosing, path, play, counter, later)
     chosen = choose(sharing, results.committed(experiment) if quick else held)
-    readings: tuple[Reading, ...] = (experiment.readings[0], chosen)
-    if not quick and not any(one.compared for one in sharing):
-        readings = experiment.readings  # nothing says which is nearest
-    parts = _judged(experiment, plan, readings, quick)
+    parts = _judged(experiment, plan, _readings(experiment, chosen, sharing, quick), quick)
     return _complete(held, parts, path, play, counter, 0)
 
 
@@ -132,7 +139,7 @@ def _complete(
 ) -> Results:
     """The results with these parts in them, of which those that are missing are run."""
     missing = {digest: part for digest, part in wanted.items() if digest not in held.parts}
-    about, name, left = results.about(), held.experiment.name, len(missing) + later
+    about, name, left = results.about(held.experiment), held.experiment.name, len(missing) + later
     counter.tell(name, left)
     for digest, rows, seconds in play(held.experiment, missing):
         part = replace(wanted[digest], rows=tuple(rows), seconds=seconds, about=about)
@@ -161,7 +168,16 @@ def run_part(name: str, part: Part) -> tuple[list[Row], float]:
         raise ValueError(
             f"{name} must give rows of one form, of each of the seeds that it is given."
         )
+    for row in rows:
+        if not _is_finite(list(row.values())):
+            raise ValueError(f"{name} gave no finite numbers: {dict(part.setting)}, {row['seed']}.")
     return rows, time.perf_counter() - begun
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _play_here(experiment: Experiment, parts: Parts) -> Iterator[tuple[str, list[Row], float]]:

@@ -36,7 +36,7 @@ class Printed:
 
     error: float | None = None
     """Its standard error over these runs, if the paper gives one or one can be derived. Otherwise a
-    share has the binomial one, and any other the one that our spread gives for `trials` runs."""
+    share has the binomial one, and any other the one that `spread` gives for `trials` runs."""
 
     reading: float = 0.0
     """The standard error of reading it off a figure: the half-width over the root of 3."""
@@ -99,9 +99,6 @@ class Difference:
     """The smallest difference of interest, where nothing is printed; the margin of "same"."""
 
     beyond: float = 0.0
-    paired: bool = False
-    """Whether errors are of differences within seeds: for means of rows of the same seeds."""
-
     counts: bool = True
     """Whether the verdict depends on it, or only statements."""
 
@@ -172,9 +169,15 @@ class Experiment:
     number of any target of the experiment is printed."""
 
     seeds_at_once: int = 10
+    """How many make a part. Those of a part may share draws and a program, so that a seed's row may
+    depend on which others are beside it."""
+
     privacy: str = ""
     """"module:function" without arguments: rows that say what the noise is worth, with the entries
     "series", "claimed", "epsilon", "delta", "unit", "basis" (accountant or claim) and "note"."""
+
+    earlier: int = 0
+    """How many other readings were looked at before there were targets: they count too."""
 
     revision: int = 1
     """One more whenever the same settings would give other rows."""
@@ -182,6 +185,18 @@ class Experiment:
     options_by: str = ""
     """The entry of settings by whose value a reading's options are looked up, where readings differ
     in some settings only: what readings have in common is then run once."""
+
+    @property
+    def tried(self) -> int:
+        """How many readings count in a verdict."""
+        return len(self.readings) + self.earlier
+
+    def has_sizes(self, setting: Mapping[str, Any], is_reduced: bool) -> bool:
+        """Whether a setting has the sizes of one of the plans of that kind."""
+        plans = (self.full, self.selection, self.quick)
+        return any(
+            plan.sizes.items() <= setting.items() for plan in plans if plan.is_reduced == is_reduced
+        )
 
     def options(self, reading: Reading, setting: Mapping[str, Any]) -> dict[str, Any]:
         """What a reading says of a setting."""
@@ -257,6 +272,11 @@ class Target:
         for name in used:
             if name not in known:
                 raise InputError(f"{self.name} has no quantity {name!r}.")
+        for one in self.compared:
+            its = one.printed
+            unknown = its and its.trials and its.error is None and one.spread is None
+            if unknown and one.statistic != "share":
+                raise InputError(f"{self.name}: {one.name!r} needs a spread, or a printed error.")
         for difference in self.differences:
             if len({known[name].scale for name in difference.weights}) > 1:
                 raise InputError(f"{self.name}: {difference.name!r} mixes scales.")

@@ -5,24 +5,27 @@ error s, let D be the same contrast of the printed numbers with their standard e
 sampling and reading errors combined), in which quantities that the paper does not have, such as
 controls, are ours. Where nothing is printed D is the smallest difference of interest.
 
-- It *holds* if d - c s > beyond (0 unless said). c is 2 for one reading and many seeds: the
+- It *holds* if d - c s > beyond (0 unless said). s has the correlations of what the same seeds give
+  in several settings (`estimate.correlation`). c is 2 for one reading and many seeds: the
   quantile of Student's t with n - 1 degrees of freedom that leaves 0.0228 / R above it, with R
   readings tried. A reading is chosen on other seeds than it is judged on, so the chosen one has no
   luck left in it; but whoever tries R readings makes the same claim R times, and Bonferroni's bound
   keeps at 0.0228 the probability that any of them shows a difference that is not there. All that
   count must hold for a verdict, so their number needs no correction (an intersection-union test).
-- It *fails* if it does not hold, there were seeds enough to see D, and D is excluded:
-  D - d > c' sqrt(s^2 + p^2), with 0.0228 / (R K) above c' for K differences that count, any of
-  which can fail.
+- It *fails* if it does not hold, D is excluded, D - d > c' sqrt(s^2 + p^2), and either there were
+  seeds enough to see D or the contrary is shown, d + c' s < beyond. 0.0228 / (R K) is above c' for
+  K differences that count, any of which can fail.
 - Otherwise it is *open*: there were too few seeds to say.
-- It is *not shown* by the paper if |D| < 2 p: the printed numbers do not show it by their own
-  sampling error, and neither their agreement nor ours says anything. It does not count.
+- It is *not shown* by the paper if |D| < 2 p, of printed numbers alone: these do not show it by
+  their own sampling error, and neither their agreement nor ours says anything. It does not count.
+  That a control of ours does as well as what is printed is no such excuse: it is open then.
 
 "Same" is tested by its margin m: it holds if |d| + c s < m, and fails if |d| - c' s > m.
 
 **Power.** Seeds needed to see D at c standard errors with probability 0.9, from s at n seeds:
-n ((c + 1.2816) s / |D|)^2, since d - c s > 0 has the probability Phi(D / s - c). For "same",
-|D| is the margin less the printed contrast.
+n ((c + 1.2816) s / |D|)^2, since d - c s > 0 has the probability Phi(D / s - c). For "same", |D| is
+the margin less the printed contrast, and 1.6449 stands for 1.2816, since d may be off to either
+side.
 
 **Numbers.** Ours x (error s) agrees with the printed y (error p) if |x - y| <= tolerance +
 c'' sqrt(s^2 + p^2), with 0.0228 / C to either side of c'' for C numbers that are compared, so that
@@ -36,13 +39,18 @@ are off or there are none.
 """
 
 import math
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from privrl.core.files import fields_to_json
-from privrl.papers.reproduce.estimate import Estimate, Estimates, on_scale, printed_error
+from privrl.papers.reproduce.estimate import (
+    Estimate,
+    Estimates,
+    correlation,
+    on_scale,
+    printed_error,
+)
 from privrl.papers.reproduce.target import Difference, Quantity, Target
 
 Outcome = Literal["holds", "fails", "open", "not shown", "contradicted"]
@@ -51,7 +59,7 @@ Word = Literal["reproduced", "direction only", "not reproduced", "not comparable
 WORDS: tuple[Word, ...] = ("reproduced", "direction only", "not reproduced", "not comparable")
 
 _TAIL = 0.02275013194817921  # above 2 standard errors
-_POWER_QUANTILE = 1.2815515655446004  # of 0.9
+_POWER = {"above": 1.2815515655446004, "same": 1.6448536269514722}  # quantiles of 0.9 and 0.95
 _MOST_SEEDS = 10**9
 
 
@@ -112,7 +120,7 @@ class Verdict:
     """How many were tried."""
 
     seeds: int
-    """The fewest of any quantity that counts."""
+    """The fewest of any difference that counts; of any, if none does."""
 
     differences: tuple[Contrast, ...] = ()
     numbers: tuple[Comparison, ...] = ()
@@ -157,7 +165,7 @@ def judge(
         for one in target.statements
     )
     word, reason = _word(target, found, contrasts, numbers, is_reduced)
-    seeds = min((one.seeds for one in contrasts if one.counts), default=0)
+    seeds = min(one.seeds for one in [it for it in contrasts if it.counts] or contrasts)
     return Verdict(
         target.name, word, reason, readings, seeds, contrasts, numbers, statements, dict(found)
     )
@@ -170,7 +178,13 @@ def critical(seeds: int, tests: int = 1) -> float:
     return float(stdtrit(max(1, seeds - 1), 1.0 - _TAIL / tests))
 
 
-def seeds_needed(seeds: int, error: float, size: float, tests: int = 1) -> int | None:
+def seeds_needed(
+    seeds: int,
+    error: float,
+    size: float,
+    tests: int = 1,
+    expected: Literal["above", "same"] = "above",
+) -> int | None:
     """Seeds to see a difference of this size, from the error at so many; None if it has none."""
     if size <= 0.0:
         return None
@@ -178,7 +192,7 @@ def seeds_needed(seeds: int, error: float, size: float, tests: int = 1) -> int |
         return 2
 
     def is_enough(wanted: int) -> bool:
-        return wanted >= seeds * ((critical(wanted, tests) + _POWER_QUANTILE) * error / size) ** 2
+        return wanted >= seeds * ((critical(wanted, tests) + _POWER[expected]) * error / size) ** 2
 
     high = 2
     while not is_enough(high):
@@ -205,31 +219,40 @@ def _contrast(
         )
     own = [(part, weight, found[part.name]) for part, weight in parts]
     value = sum(weight * on_scale(part, it.value) for part, weight, it in own)
-    error, seeds = _error(one, own), min(it.seeds for _, _, it in own)
+    error, seeds = _error(own), min(it.seeds for _, _, it in own)
     c, strict = critical(seeds, readings), critical(seeds, readings * max(1, counted))
     if one.expected == "same":
         assert one.least is not None
         room = one.least - abs(size) if is_printed and size is not None else one.least
         holds = abs(value) + c * error < one.least
-        excluded = abs(value) - strict * error > one.least
+        excluded = contrary = abs(value) - strict * error > one.least
     else:
         room = math.inf if size is None else size - one.beyond
         holds = value - c * error > one.beyond
-        excluded = size is not None and size - value > strict * math.hypot(error, size_error)
-    needed = seeds_needed(seeds, error, room, readings) if math.isfinite(room) else None
+        contrary = value + strict * error < one.beyond
+        excluded = contrary
+        if size is not None:
+            excluded = size - value > strict * math.hypot(error, size_error)
+    needed = None
+    if math.isfinite(room):
+        needed = seeds_needed(seeds, error, room, readings, one.expected)
     outcome: Outcome = "open"
     note = f"Too few seeds to say: {seeds} of {needed or 'any number'} that are needed."
     if is_printed and size is not None and one.expected == "above":
-        if size <= one.beyond - 2.0 * size_error and size < one.beyond:
+        if any(part.printed is None for part, _ in parts):
+            # What is printed beside a control of ours: that must be seen, or nothing was shown.
+            if size - one.beyond < 2.0 * size_error:
+                note = "A control of ours does as well as what is printed."
+        elif size <= one.beyond - 2.0 * size_error and size < one.beyond:
             outcome, note = "contradicted", one.contradicts or "The printed numbers say otherwise."
         elif abs(size - one.beyond) < 2.0 * size_error:
             outcome, note = "not shown", "It is within the sampling error of the printed numbers."
     if outcome == "open" and holds:
         outcome, note = "holds", ""
-    elif outcome == "open" and needed is not None and seeds >= needed:
+    elif outcome == "open" and excluded and (contrary or (needed is not None and seeds >= needed)):
+        outcome, note = "fails", ""
+    elif outcome == "open" and needed is not None and seeds >= needed and note.startswith("Too"):
         note = f"Neither nothing nor what is printed is excluded with {seeds} seeds."
-        if excluded:
-            outcome, note = "fails", ""
     return Contrast(
         *(one.name, outcome, value, error, size, size_error, is_printed, seeds, needed),
         one.counts and outcome not in ("contradicted", "not shown"),
@@ -247,7 +270,7 @@ def _printed_size(
         ours = found.get(part.name)
         if part.printed is not None:
             size += weight * on_scale(part, part.printed.value)
-            variance += (weight * printed_error(part, ours)) ** 2
+            variance += (weight * printed_error(part)) ** 2
             is_printed = True
         elif part.kind != "paper" and ours is not None:
             size += weight * on_scale(part, ours.value)
@@ -258,19 +281,16 @@ def _printed_size(
     return size, math.sqrt(variance), True
 
 
-def _error(one: Difference, own: list[tuple[Quantity, float, Estimate]]) -> float:
-    """The standard error of the contrast: of independent quantities, or within seeds."""
-    counts = {len(it.values) for _, _, it in own}
-    if one.paired and len(counts) == 1 and counts != {0}:
-        rows = zip(*(it.values for _, _, it in own), strict=True)
-        each = [sum(w * x for (_, w, _), x in zip(own, row, strict=True)) for row in rows]
-        return float(statistics.stdev(each) / math.sqrt(len(each)))
-    return math.sqrt(sum((weight * it.error) ** 2 for _, weight, it in own))
+def _error(own: list[tuple[Quantity, float, Estimate]]) -> float:
+    """The standard error of the contrast, with the correlation of what seeds contribute."""
+    parts = [(weight * it.error, it) for _, weight, it in own]
+    variance = math.fsum(x * y * correlation(one, other) for x, one in parts for y, other in parts)
+    return math.sqrt(max(0.0, variance))
 
 
 def _comparison(quantity: Quantity, ours: Estimate | None, compared: int) -> Comparison:
     assert quantity.printed is not None
-    printed, error = quantity.printed.value, printed_error(quantity, ours)
+    printed, error = quantity.printed.value, printed_error(quantity)
     if ours is None:
         return Comparison(quantity.name, None, None, printed, error, 0.0, False)
     band = quantity.tolerance + critical(ours.seeds, compared) * math.hypot(ours.error, error)
