@@ -185,7 +185,7 @@ def test_rows_from_returns() -> None:
     assert (bad["last"], bad["thousands"], bad["limited"]) == (5.0, 5.0, 0.0)
     assert good["samples"] == [250 * k for k in range(1, 21)]
     assert good["curve"][:7] == [10.0] * 6 + [19.0]
-    assert "curve" not in trials._curves(returns, [148, 149])[0]
+    assert "curve" not in trials._curves(returns, [trials.CURVES, trials.CURVES + 1])[0]
 
 
 @pytest.mark.slow

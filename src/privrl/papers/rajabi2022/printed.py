@@ -29,9 +29,9 @@ TABLE_1: dict[tuple[Objective, Acting, float], tuple[float, ...]] = {
 """Table I: visits to the obstacles with penalties 50, 25, 10 and 5."""
 
 STATEMENTS = (
-    "The agent visits obstacles fewer times when maximising a CPT-based objective than when "
-    "maximising an expected utility.",
-    "The CPT-based objective is more effective in avoiding the obstacles with the highest "
-    "penalties.",
-    "The number of visits is higher for a higher privacy level.",
+    "the agent visits an obstacle fewer times when maximizing a CPT-based objective than when "
+    "maximizing an expected utility (No CPT)",
+    "the CPT-based objective is more effective in avoiding visits to obstacles with highest "
+    "penalties",
+    "the number of visits to an obstacle is higher for a higher privacy level",
 )

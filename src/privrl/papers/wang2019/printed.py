@@ -8,8 +8,9 @@ SIGMAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """The noise levels of Figure 1."""
 
 STATEMENTS = (
-    "The more noise there is, the more samples it takes to reach the same return.",
-    "With a fresh path for each round the return converges with limited sub-optimality, at sigma "
-    "of at most 0.4.",
-    "A fresh path for each round does better than one for the whole run.",
+    "With the increase of the noise level, the algorithm requires more samples to achieve the same "
+    "return than the non-private version.",
+    "with the noise being reset every round (J = T / B), the algorithm is likely to converge with "
+    "limited sub-optimality as desired, especially when sigma < 0.4",
+    "we suggest using J = T / B in practice to achieve a better utility",
 )

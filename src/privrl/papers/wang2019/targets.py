@@ -71,7 +71,7 @@ NOISE = Experiment(
         *_CERTIFIED,
         *({"method": "proposition", "states": states} for states in _STATES),
     ),
-    full=Plan(range(100, 340), {"samples": 5000}),
+    full=Plan(range(1000, 1240), {"samples": 5000}),
     quick=Plan(range(100, 102), {"samples": 600}, is_reduced=True),
     readings=(_PRINTED, _CODE, _AS_CODED),
     selection=Plan(range(10), {"samples": 5000}),
@@ -83,6 +83,9 @@ NOISE = Experiment(
     ),
     seeds_at_once=48,
     privacy="privrl.papers.wang2019.trials:noise_privacy",
+    # As printed, wrong edge; as coded, J = T / B and wrong edge, or J = 100 and the right one.
+    # They were looked at on seeds 100 to 119, so what is judged begins with seed 1000.
+    earlier=3,
     choose_by="differences",
     options_by="method",
 )
@@ -183,6 +186,8 @@ FIGURE_1 = Target(
                 {f"{name}: converged": 1.0},
                 least=0.7,
                 beyond=0.5,
+                # Our copy of the sentence has "< 0.4", where a scan may have lost half of a sign.
+                counts=name == _FRESH[1],
             )
             for name in _FRESH[1:3]
         ),
@@ -248,7 +253,7 @@ FIGURE_1 = Target(
         Statement(
             STATEMENTS[1],
             "Section 4",
-            tuple(f"more than half of the runs converge: {name}" for name in _FRESH[1:3]),
+            (f"more than half of the runs converge: {_FRESH[1]}",),
         ),
         Statement(
             STATEMENTS[2], "Section 4", ("fresh paths above one path, over all noise levels",)
@@ -294,7 +299,7 @@ COMPARISON = Experiment(
         {"method": "plain"},
         {"method": "random"},
     ),
-    full=Plan(range(100, 292), {"samples": 5000}),
+    full=Plan(range(1000, 1192), {"samples": 5000}),
     quick=Plan(range(100, 102), {"samples": 600}, is_reduced=True),
     readings=(
         Reading(
@@ -373,15 +378,16 @@ FIGURE_2 = Target(
     COMPARISON,
     _comparison_quantities(),
     (
+        # Both baselines end below any action, so that being above them takes no learning.
         *(
             above(
-                f"above {_METHODS[method]} at epsilon {epsilon:g}",
+                f"above {_METHODS.get(other, other)} at epsilon {epsilon:g}",
                 _at("paper", epsilon),
-                _at(method, epsilon),
+                _at(other, epsilon) if other in _METHODS else other,
                 least=2.0,
             )
             for epsilon in EPSILONS
-            for method in _BASELINES
+            for other in (*_BASELINES, "any action")
         ),
         *(
             Difference(
@@ -398,16 +404,6 @@ FIGURE_2 = Target(
                 {_at("paper", epsilon): 1.0, _at("evaluations", epsilon): -1.0},
                 "same",
                 least=3.0,
-                counts=False,
-            )
-            for epsilon in EPSILONS
-        ),
-        *(
-            above(
-                f"above any action at epsilon {epsilon:g}",
-                _at("paper", epsilon),
-                "any action",
-                least=2.0,
                 counts=False,
             )
             for epsilon in EPSILONS
@@ -445,9 +441,9 @@ FIGURE_2 = Target(
             "algorithm significantly outperforms them.",
             "Section 4",
             tuple(
-                f"above {_METHODS[method]} at epsilon {epsilon:g}"
+                f"above {_METHODS.get(other, other)} at epsilon {epsilon:g}"
                 for epsilon in EPSILONS
-                for method in _BASELINES
+                for other in (*_BASELINES, "any action")
             ),
         ),
         Statement(

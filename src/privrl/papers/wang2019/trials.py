@@ -20,7 +20,7 @@ REACHED = 18.0
 UPDATES = 39
 """T / B."""
 
-CURVES = 148
+CURVES = 1048
 """Parts whose seeds begin below this have curves; others would only make the results long."""
 
 _LAST = 10
