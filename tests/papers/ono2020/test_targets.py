@@ -43,6 +43,29 @@ def test_marks_of_a_trial_are_those_of_its_scores() -> None:
     assert (late["first"], late["success"], late["early"]) == (2991.0, 1, 0)
 
 
+def test_first_success_is_the_first_of_its_ten_scores() -> None:
+    """By hand: mu_3 = (150 + 9 x 200) / 10 = 195, and mu_2 = (10 + 150 + 8 x 200) / 10 = 176.
+
+    So (26) is 3. The ten end with the 12th score, which is after a tenth of the 60.
+    """
+    scores = [10.0, 10.0, 150.0, *[200.0] * 9, *[10.0] * 48]
+    row = trial_row(1, scores, "successes")
+    assert (row["first"], row["early"], row["success"]) == (3.0, 1, 1)
+    assert row["area"] == pytest.approx(58 / 60, abs=1e-6)  # (27) is 1 from 3 to 60
+    assert row["successes"] == [0, *[1] * 29]  # after 2 reports, and after 4, 6, ..., 60
+    # One step less, mu_3 = 194.9, and the next ten have a mean of (9 x 200 + 10) / 10 = 181.
+    scores[2] = 149.0
+    missed = trial_row(1, scores, "successes")
+    assert (missed["first"], missed["early"], missed["success"]) == (60.0, 0, 0)
+    assert (missed["area"], sum(missed["successes"])) == (0.0, 0)
+    # From the first score on, and with the last ten alone.
+    assert trial_row(1, [195.0] * 60, "successes")["first"] == 1.0
+    assert trial_row(1, [195.0] * 60, "successes")["area"] == 1.0
+    last = trial_row(1, [*[0.0] * 50, *[195.0] * 10], "successes")
+    assert (last["first"], last["success"]) == (51.0, 1)
+    assert last["area"] == pytest.approx(10 / 60, abs=1e-6)
+
+
 def learner(reading: Any, series: str, epsilon: float | None, **more: Any) -> Any:
     setting = {"series": series, "epsilon": epsilon, **more}
     return _learner(EXPERIMENT.options(reading, setting), setting)

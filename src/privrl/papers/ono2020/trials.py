@@ -49,20 +49,20 @@ def trial_row(seed: int, scores: Any, curve: str) -> Row:
     """
     import numpy as np
 
-    from privrl.control.pgc.learned import first_success, is_sustained
+    from privrl.control.pgc.learned import is_sustained
+    from privrl.papers.ono2020.experiments import LAST, TARGET, first_success_time
 
     own = np.asarray(scores, np.float64)
     count, tenth = len(own), len(own) // 10
-    end = first_success(own, 195.0, 10)
-    first = math.inf if end is None else end - 9.0
+    first = first_success_time(own)
     tens = own[: 10 * tenth].reshape(-1, 10).mean(axis=1)
     row: Row = {
         "seed": seed,
         "first": min(first, float(count)),
-        "success": int(end is not None),
+        "success": int(first < math.inf),
         "early": int(first <= count / 10),
-        "area": 0.0 if end is None else round((count - first + 1.0) / count, 6),
-        "sustained": int(is_sustained(own, 195.0, 1000)),
+        "area": round(max(0.0, count - first + 1.0) / count, 6),
+        "sustained": int(is_sustained(own, TARGET, LAST)),
         "late": round(float(np.mean(own[-tenth:])), 3),
         "rough": round(float(np.sqrt(np.mean(np.diff(tens) ** 2))), 3),
     }
