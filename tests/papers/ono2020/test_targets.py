@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from privrl.core.errors import InputError
+from privrl.envs.control import CartPole
 from privrl.papers.ono2020 import PGC
 from privrl.papers.ono2020.coordinate_clip import CoordinateClipPGC
+from privrl.papers.ono2020.mean_loss import MeanLossPGC
 from privrl.papers.ono2020.trials import (
     EXPERIMENT,
     POINTS,
@@ -22,7 +24,9 @@ from privrl.papers.ono2020.trials import (
     trials,
 )
 
-SCRIPT = READINGS[-1]
+BY_NAME = {one.name: one for one in READINGS}
+SCRIPT = BY_NAME["the script, coordinates clipped"]
+MEANS = BY_NAME["the script, mean losses without noise"]
 
 
 def test_marks_of_a_trial_are_those_of_its_scores() -> None:
@@ -80,6 +84,13 @@ def test_readings_change_what_they_say() -> None:
     plain = learner(SCRIPT, "sign plain", None, buffer=100)
     assert (plain.optimiser, plain.rate, plain.acting) == ("rmsprop", 0.005, "explored")
     assert plain.settings(112)["buffer"] == 100.0
+    # There the buffer of 100 beside PRS is the mechanism's; A3C as it is has none.
+    for buffer in (1, 100):
+        mean = learner(MEANS, "sign plain", None, buffer=buffer)
+        assert isinstance(mean, MeanLossPGC)
+        assert mean.settings(112) == {**plain.settings(112), "buffer": 1.0}
+        assert (mean.optimiser, mean.acting, mean.mechanism) == ("rmsprop", "explored", None)
+    assert type(learner(MEANS, "sign", 1.0)) is type(learner(MEANS, "laplace", 1.0)) is PGC
     clipped = learner(SCRIPT, "laplace zero", 5.0)
     assert isinstance(clipped, CoordinateClipPGC)
     assert (clipped.control, clipped.acting) == ("zero", "explored")
@@ -96,7 +107,7 @@ def test_readings_change_what_they_say() -> None:
         for series in ("sign", "laplace", "laplace plain", "recipe")
         for one in READINGS[:1]
     }
-    assert ways == {"sign": 2, "laplace": 4, "laplace plain": 4, "recipe": 1}
+    assert ways == {"sign": 2, "laplace": 4, "laplace plain": 5, "recipe": 1}
 
 
 def test_clipping_coordinates_is_not_private() -> None:
@@ -113,6 +124,25 @@ def test_clipping_coordinates_is_not_private() -> None:
     assert np.sum(np.abs(row)) <= arm.plan.radius
     with pytest.raises(InputError, match="Laplace noise alone"):
         CoordinateClipPGC(mechanism="sign", epsilon=2.0).arm(112)
+
+
+@pytest.mark.slow
+def test_mean_losses_are_sums_over_an_episode_s_length() -> None:
+    """The first step of plain descent: from the same model, in the same episode."""
+    moved, lengths = [], []
+    for kind in (PGC, MeanLossPGC):
+        program = kind(mechanism=None, rate=1.0, acting="explored", flight=1).program(CartPole(), 1)
+        with jax.enable_x64(True):
+            state = program.init(jax.vmap(jax.random.key)(jnp.arange(3)), {})
+            before = np.asarray(state.inside.aggregators.theta)
+            state, seen = program.advance(state, 1)
+        moved.append(np.asarray(state.inside.aggregators.theta) - before)
+        lengths.append(np.asarray(seen["length"]))
+    np.testing.assert_array_equal(lengths[0], lengths[1])
+    assert len(set(lengths[0].ravel().tolist())) > 1
+    assert np.all(np.any(moved[0] != 0.0, axis=1))
+    # In 32 bits, of sums of some 20 terms.
+    np.testing.assert_allclose(moved[1] * lengths[0], moved[0], rtol=1e-5, atol=1e-9)
 
 
 def test_noise_is_worth_what_the_accountant_says() -> None:

@@ -18,7 +18,6 @@ from typing import Any
 
 from privrl.papers.ono2020.printed import EPSILONS, PRINTED
 from privrl.papers.ono2020.trials import (
-    BUFFERS,
     EXPERIMENT,
     MECHANISMS,
     POINTS,
@@ -217,7 +216,7 @@ _TABLE_2 = Target(
         *_beats_control(_SUCCESS, more=True),
         *(
             Difference(
-                f"without noise (buffer {BUFFERS[one]}) nearly all succeed",
+                f"without noise (row {_NAMES[one]}) nearly all succeed",
                 {_name(f"{one} plain", None): 1.0},
                 beyond=0.7,
             )
@@ -250,7 +249,7 @@ _TABLE_2 = Target(
         Statement(
             "The non-private A3C succeeds in all trials.",
             "Section 4.3",
-            tuple(f"without noise (buffer {one}) nearly all succeed" for one in (1, 100)),
+            tuple(f"without noise (row {one}) nearly all succeed" for one in _NAMES.values()),
         ),
         Statement(
             "With both of the randomized mechanisms, the algorithms tend to make more successes "
