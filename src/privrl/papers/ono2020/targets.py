@@ -18,6 +18,7 @@ from typing import Any
 
 from privrl.papers.ono2020.printed import EPSILONS, PRINTED
 from privrl.papers.ono2020.trials import (
+    BUFFERS,
     EXPERIMENT,
     MECHANISMS,
     POINTS,
@@ -439,8 +440,15 @@ _FIGURE_3 = Target(
 )
 
 
+def _at(mechanism: str, buffer: int) -> dict[str, Any]:
+    """Which rows Figure 2 has; with the buffer of the tables they are the tables'."""
+    figure: dict[str, Any] = {"figure": 3}
+    if buffer != BUFFERS[mechanism]:
+        figure = {"figure": 2, "buffer": buffer}
+    return {**figure, "series": mechanism, "epsilon": 1.0}
+
+
 def _scores(mechanism: str, buffer: int, measure: str) -> Quantity:
-    where = {"figure": 2, "series": mechanism, "buffer": buffer}
     what = {"late": "late scores", "rough": "changes of scores"}[measure]
     name = f"{_NAMES[mechanism]}, buffer {buffer}: {what}"
     pilots = {
@@ -451,6 +459,7 @@ def _scores(mechanism: str, buffer: int, measure: str) -> Quantity:
     }
     pilot = pilots[mechanism, buffer][("late", "rough").index(measure)]
     lost = "our copy has lost Figure 2"
+    where = _at(mechanism, buffer)
     return Quantity(name, measure, where, pilot=pilot, spread=30.0, lost=lost)
 
 
@@ -505,7 +514,7 @@ _FIGURE_2_TARGET = Target(
                     f"buffer {buffer}",
                     "scores",
                     _AT,
-                    {"figure": 2, "series": name, "buffer": buffer},
+                    _at(name, buffer),
                 )
                 for buffer in (1, 100)
             ),

@@ -34,18 +34,20 @@ def trials(
     env = experiments.Falling() if options.get("falls") else None
     learner = _learner(options, setting)
     (played,) = experiments.scores([learner], seeds, setting["submissions"], env)
-    curve = "scores" if setting["figure"] == 2 else "successes"
-    return [trial_row(seed, own, curve) for seed, own in zip(seeds, played, strict=True)]
+    # Figure 2 has the mechanisms at epsilon 1: with the buffers of the tables, and the others.
+    curves = ["successes"] if setting["figure"] == 3 else []
+    curves += ["scores"] if setting["series"] in MECHANISMS and setting["epsilon"] == 1.0 else []
+    return [trial_row(seed, own, curves) for seed, own in zip(seeds, played, strict=True)]
 
 
-def trial_row(seed: int, scores: Any, curve: str) -> Row:
+def trial_row(seed: int, scores: Any, curves: Sequence[str]) -> Row:
     """What a trial with these scores came to.
 
     "first" is (26), and the number of reports where it never succeeds; "early" whether it succeeds
     within a tenth of them; "area" that under its step in Figure 3, as a share of all; "sustained"
     whether the last thousand scores have a mean of at least 195; "late" the mean of the last tenth
     of the scores, "rough" the root mean square of how average scores (25) change from one ten to
-    the next; and a curve at `POINTS` points: mean "scores" up to each from the last, or "successes"
+    the next; and `curves` at `POINTS` points: mean "scores" up to each from the last, "successes"
     by then.
     """
     import numpy as np
@@ -67,9 +69,9 @@ def trial_row(seed: int, scores: Any, curve: str) -> Row:
         "late": round(float(np.mean(own[-tenth:])), 3),
         "rough": round(float(np.sqrt(np.mean(np.diff(tens) ** 2))), 3),
     }
-    if curve == "scores":
+    if "scores" in curves:
         row["scores"] = [round(float(one.mean()), 2) for one in np.array_split(own, POINTS)]
-    else:
+    if "successes" in curves:
         row["successes"] = [int(first <= count * (k + 1) / POINTS) for k in range(POINTS)]
     return row
 
@@ -217,6 +219,7 @@ _FIGURE_2 = tuple(
     {**_setting(name, 1.0, buffer=buffer), "figure": 2}
     for name in MECHANISMS
     for buffer in (1, 100)
+    if buffer != BUFFERS[name]  # with that it is in the tables
 )
 
 EXPERIMENT = Experiment(
