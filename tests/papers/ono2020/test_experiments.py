@@ -29,13 +29,13 @@ def test_marks_of_trials_are_those_of_their_scores() -> None:
     played[1, 400:] = 200.0
     found = Outcome.of(1.0, played)
     # Of ten scores in a row, one of 9 and nine of 200 have a mean below 195.
-    assert found.firsts.tolist() == [60.0, 410.0, math.inf]
+    assert found.firsts.tolist() == [51.0, 401.0, math.inf]
     assert found.sustained == 1
     assert found.last.tolist() == [9.0, 200.0, 9.0]
-    assert found.row["median_first_success"] == 410.0
+    assert found.row["median_first_success"] == 401.0
     assert found.row["success_ratio"] == pytest.approx(2 / 3)
-    assert [found.success_ratio(n) * 3 for n in (59, 60, 409, 410)] == [0.0, 1.0, 1.0, 2.0]
-    assert found.auc == pytest.approx((1941 + 1591) / 3 / 2000)
+    assert [found.success_ratio(n) * 3 for n in (50, 51, 400, 401)] == [0.0, 1.0, 1.0, 2.0]
+    assert found.auc == pytest.approx((1950 + 1600) / 3 / 2000)
 
 
 def test_medians_of_an_even_number_of_trials() -> None:

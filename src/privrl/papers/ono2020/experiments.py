@@ -1,10 +1,11 @@
 """Ono and Takahashi (2020): Tables 1 to 3 and Figures 2 and 3, beside what the paper prints.
 
 A pole on a cart, up to 200 steps, under gravities of 9.7, 9.8 and 9.9; 20 trials of 90,000 reports.
-A trial *succeeds* when the mean of ten scores in a row reaches 195 for the first time. That is a
-mark that luck reaches too: a policy that noise pushes about is a good one now and then. So
-every row has, beside the paper's figures, what the same noise does with all gradients set to zero,
-and how many trials end well: *sustained* is a mean of at least 195 over the last thousand scores.
+A trial *succeeds* when the mean of ten scores in a row reaches 195 for the first time; (25) and
+(26) number it by the first of the ten. That is a mark that luck reaches too: a policy that noise
+pushes about is a good one now and then. So every row has, beside the paper's figures, what the same
+noise does with all gradients set to zero, and how many trials end well: *sustained* is a mean of at
+least 195 over the last thousand scores.
 
 The paper says of its rows at epsilon infinity (here None) no more than "non-private A3C". Taken are
 gradients as they are, neither noised nor clipped, and the buffer of the mechanism beside. `targets`
@@ -98,6 +99,13 @@ def scores(
     return played.reshape(len(made), len(seeds), submissions)
 
 
+def first_success_time(played: Any) -> float:
+    """FST (26) of a trial's scores: the number, from 1, of the first of the first ten in a row with
+    a mean of at least 195; infinity for never."""
+    end = first_success(played, TARGET, MEAN_OF)
+    return math.inf if end is None else float(end - MEAN_OF + 1)
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What came of the trials of one learner."""
@@ -105,7 +113,7 @@ class Outcome:
     epsilon: float | None
     submissions: int
     firsts: Floats
-    """When each trial succeeded first; infinity for never."""
+    """(26) of each trial."""
 
     sustained: int
     last: Floats
@@ -114,11 +122,10 @@ class Outcome:
     @classmethod
     def of(cls, epsilon: float | None, played: NDArray[np.float32]) -> "Outcome":
         """Of scores (trials, submissions)."""
-        found = [first_success(one, TARGET, MEAN_OF) for one in played]
         return cls(
             epsilon,
             played.shape[1],
-            np.array([math.inf if one is None else float(one) for one in found]),
+            np.array([first_success_time(one) for one in played]),
             sum(is_sustained(one, TARGET, LAST) for one in played),
             np.mean(played[:, -LAST:], axis=1, dtype=np.float64),
         )

@@ -66,11 +66,12 @@ def _spread(measure: str, value: float) -> float | None:
 _PILOTS: dict[str, dict[str, tuple[float, ...]]] = {
     "first": {"zero": (90_000.0,) * 4, "recipe": (2600.0, 1100.0, 450.0, 330.0)},
     "success": {"zero": (0.45, 0.45, 0.25, 0.20), "recipe": (1.0, 1.0, 1.0, 1.0)},
-    "early": {"laplace": (0.1, 0.2, 0.6, 0.8), "sign": (0.3, 0.5, 0.8, 0.8)},
+    "early": {"laplace": (0.1, 0.2, 0.6, 0.9), "sign": (0.25, 0.55, 0.8, 0.45)},
     "area": {"zero": (0.25, 0.25, 0.15, 0.10), "recipe": (0.97, 0.98, 0.99, 0.99)},
 }
 """What is expected for `PRIVATE`, to plan with: of controls what an independent check of 20 trials
-gave, of our recipe what seeds 100 to 119 gave, of early successes what Table 1 lets one expect."""
+gave, of our recipe what seeds 100 to 119 gave, of early successes what Tables 1 and 3 let one
+expect: at epsilon 10 half of the trials of PRS take more than 11,217 reports."""
 
 
 def _name(series: str, epsilon: float | None) -> str:
@@ -182,6 +183,12 @@ _TABLE_1 = Target(
             least=0.1,
             counts=False,
         ),
+        # For the statement alone: 79 seeds would be needed.
+        above(
+            "PRS succeeds sooner than Laplace at epsilon 2",
+            *(_name(one, 2.0) for one in MECHANISMS),
+            counts=False,
+        ),
     ),
     _table(_FIRST),
     (
@@ -200,6 +207,12 @@ _TABLE_1 = Target(
                 "PRS succeeds later at epsilon 10 than at 5",
             ),
         ),
+        Statement(
+            "Therefore, PGC-A3C with the PRS has a chance to increase learning efficiency than "
+            "Laplace.",
+            "Section 4.2",
+            ("PRS succeeds sooner than Laplace at epsilon 2",),
+        ),
     ),
     (
         "A trial that never succeeds counts as 90,000 reports.",
@@ -217,7 +230,7 @@ _TABLE_2 = Target(
         *_beats_control(_SUCCESS, more=True),
         *(
             Difference(
-                f"without noise (buffer {BUFFERS[one]}) nearly all succeed",
+                f"without noise (row {_NAMES[one]}) nearly all succeed",
                 {_name(f"{one} plain", None): 1.0},
                 beyond=0.7,
             )
@@ -248,9 +261,9 @@ _TABLE_2 = Target(
     _table(_SUCCESS),
     (
         Statement(
-            "The non-private A3C succeeds in all trials.",
+            "The non-private A3C (epsilon = infinity) succeeds in all trials.",
             "Section 4.3",
-            tuple(f"without noise (buffer {one}) nearly all succeed" for one in (1, 100)),
+            tuple(f"without noise (row {one}) nearly all succeed" for one in _NAMES.values()),
         ),
         Statement(
             "With both of the randomized mechanisms, the algorithms tend to make more successes "
@@ -272,7 +285,10 @@ _TABLE_2 = Target(
             tuple(f"more succeed by Laplace than by PRS at epsilon {one}" for one in (5, 10)),
         ),
     ),
-    ("With 20 trials a share of 0.9 has a standard error of 0.08.",),
+    (
+        "With 20 trials a share of 0.9 has a standard error of 0.08.",
+        "The share without noise is printed once, for both rows.",
+    ),
 )
 
 _TABLE_3 = Target(
@@ -285,6 +301,17 @@ _TABLE_3 = Target(
         *_beats_control(_AREA, more=True),
         above("the area of Laplace is larger at epsilon 10 than at 2", *_of("laplace", 10.0, 2.0)),
         above("the area of PRS is larger at epsilon 2 than at 10", *_of("sign", 2.0, 10.0)),
+        # For statements alone: the second takes 62 seeds.
+        above(
+            "the area of PRS is larger than that of Laplace at epsilon 2",
+            *(_name(one, 2.0) for one in reversed(MECHANISMS)),
+            counts=False,
+        ),
+        above(
+            "the area of Laplace is larger than that of PRS at epsilon 10",
+            *(_name(one, 10.0) for one in MECHANISMS),
+            counts=False,
+        ),
     ),
     _table(_AREA),
     (
@@ -297,6 +324,17 @@ _TABLE_3 = Target(
             "While PRS shows the best at epsilon = 2.",
             "Section 4.3",
             ("the area of PRS is larger at epsilon 2 than at 10",),
+        ),
+        Statement(
+            "The PRS mechanism may be a better choice if we require strong privacy guarantees "
+            "(epsilon < 10).",
+            "Section 4.3",
+            ("the area of PRS is larger than that of Laplace at epsilon 2",),
+        ),
+        Statement(
+            "Otherwise, the Laplace mechanism seems more promising.",
+            "Section 4.3",
+            ("the area of Laplace is larger than that of PRS at epsilon 10",),
         ),
     ),
     ("Half of the cells are lost in our copy of the paper: epsilon 1 and 5.",),
@@ -337,9 +375,14 @@ def _early(series: str, epsilon: float) -> Quantity:
 _EARLY = tuple(_early(name, one) for name in MECHANISMS for one in PRIVATE)
 
 
+_SMALL = PRIVATE[:3]
+_EARLIER = "more succeed early by PRS than by Laplace, at epsilon 1 to 5"
+
+
 def _mean_early(series: str, sign: float) -> dict[str, float]:
+    """By Tables 1 and 3 PRS is not the sooner one at epsilon 10, so the others are meant."""
     own = [one.name for one in _EARLY if one.where["series"] == series]
-    return {name: sign / len(own) for name in own}
+    return {name: sign / len(_SMALL) for name in own[: len(_SMALL)]}
 
 
 _FIGURE_3 = Target(
@@ -351,15 +394,16 @@ _FIGURE_3 = Target(
     (
         *_beats_control(_SUCCESS, more=True),
         Difference(
-            "more succeed early by PRS than by Laplace",
+            _EARLIER,
             {**_mean_early("sign", 1.0), **_mean_early("laplace", -1.0)},
-            least=0.25,
+            least=0.2,
         ),
         *(
             trend(
                 f"more succeed early by {_NAMES[name]} with more epsilon",
                 [one.name for one in _EARLY if one.where["series"] == name],
-                least=0.15,
+                least={"laplace": 0.15, "sign": 0.08}[name],
+                counts=name == "laplace",
             )
             for name in MECHANISMS
         ),
@@ -381,7 +425,7 @@ _FIGURE_3 = Target(
             "with Laplace shows more successes by the end of each training process.",
             "Section 4.3",
             (
-                "more succeed early by PRS than by Laplace",
+                _EARLIER,
                 "more succeed in the end by Laplace than by PRS",
             ),
         ),
@@ -390,12 +434,21 @@ _FIGURE_3 = Target(
         "Our copy has lost the figure: the ends of its curves are Table 2, the areas below them "
         "Table 3.",
         "Early is the first tenth, 9,000 reports.",
+        "That PRS succeeds sooner with more epsilon does not count: at epsilon 10 it does not, by "
+        "Table 1.",
     ),
 )
 
 
+def _at(mechanism: str, buffer: int) -> dict[str, Any]:
+    """Which rows Figure 2 has; with the buffer of the tables they are the tables'."""
+    figure: dict[str, Any] = {"figure": 3}
+    if buffer != BUFFERS[mechanism]:
+        figure = {"figure": 2, "buffer": buffer}
+    return {**figure, "series": mechanism, "epsilon": 1.0}
+
+
 def _scores(mechanism: str, buffer: int, measure: str) -> Quantity:
-    where = {"figure": 2, "series": mechanism, "buffer": buffer}
     what = {"late": "late scores", "rough": "changes of scores"}[measure]
     name = f"{_NAMES[mechanism]}, buffer {buffer}: {what}"
     pilots = {
@@ -406,6 +459,7 @@ def _scores(mechanism: str, buffer: int, measure: str) -> Quantity:
     }
     pilot = pilots[mechanism, buffer][("late", "rough").index(measure)]
     lost = "our copy has lost Figure 2"
+    where = _at(mechanism, buffer)
     return Quantity(name, measure, where, pilot=pilot, spread=30.0, lost=lost)
 
 
@@ -442,6 +496,13 @@ _FIGURE_2_TARGET = Target(
             least=20.0,
             counts=False,
         ),
+        above(
+            "scores of Laplace change less with a buffer",
+            "Lap, buffer 1: changes of scores",
+            "Lap, buffer 100: changes of scores",
+            least=20.0,
+            counts=False,
+        ),
     ),
     tuple(
         Figure(
@@ -453,7 +514,7 @@ _FIGURE_2_TARGET = Target(
                     f"buffer {buffer}",
                     "scores",
                     _AT,
-                    {"figure": 2, "series": name, "buffer": buffer},
+                    _at(name, buffer),
                 )
                 for buffer in (1, 100)
             ),
@@ -468,8 +529,18 @@ _FIGURE_2_TARGET = Target(
             ("PRS learns better with a buffer", "Laplace learns worse with a buffer"),
         ),
         Statement(
-            "In the PRS mechanism, the buffering gives better learning stability than without "
-            "buffering.",
+            "Without buffering, scores for all settings change drastically, but the buffering "
+            "limits the learning dynamics of the Laplace mechanism too small to learn.",
+            "Section 4.1",
+            (
+                "scores of PRS change less with a buffer",
+                "scores of Laplace change less with a buffer",
+                "Laplace learns worse with a buffer",
+            ),
+        ),
+        Statement(
+            "However, in the PRS mechanism, the buffering gives better learning stability than "
+            "without buffering.",
             "Section 4.1",
             ("scores of PRS change less with a buffer",),
         ),

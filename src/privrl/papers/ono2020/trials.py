@@ -11,6 +11,7 @@ to 119 before there were targets. So what is judged begins with seed 200.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from privrl.papers.ono2020.printed import EPSILONS
@@ -33,42 +34,44 @@ def trials(
     env = experiments.Falling() if options.get("falls") else None
     learner = _learner(options, setting)
     (played,) = experiments.scores([learner], seeds, setting["submissions"], env)
-    curve = "scores" if setting["figure"] == 2 else "successes"
-    return [trial_row(seed, own, curve) for seed, own in zip(seeds, played, strict=True)]
+    # Figure 2 has the mechanisms at epsilon 1: with the buffers of the tables, and the others.
+    curves = ["successes"] if setting["figure"] == 3 else []
+    curves += ["scores"] if setting["series"] in MECHANISMS and setting["epsilon"] == 1.0 else []
+    return [trial_row(seed, own, curves) for seed, own in zip(seeds, played, strict=True)]
 
 
-def trial_row(seed: int, scores: Any, curve: str) -> Row:
+def trial_row(seed: int, scores: Any, curves: Sequence[str]) -> Row:
     """What a trial with these scores came to.
 
     "first" is (26), and the number of reports where it never succeeds; "early" whether it succeeds
     within a tenth of them; "area" that under its step in Figure 3, as a share of all; "sustained"
     whether the last thousand scores have a mean of at least 195; "late" the mean of the last tenth
     of the scores, "rough" the root mean square of how average scores (25) change from one ten to
-    the next; and a curve at `POINTS` points: mean "scores" up to each from the last, or "successes"
+    the next; and `curves` at `POINTS` points: mean "scores" up to each from the last, "successes"
     by then.
     """
     import numpy as np
 
-    from privrl.control.pgc.learned import first_success, is_sustained
+    from privrl.control.pgc.learned import is_sustained
+    from privrl.papers.ono2020.experiments import LAST, TARGET, first_success_time
 
     own = np.asarray(scores, np.float64)
     count, tenth = len(own), len(own) // 10
-    end = first_success(own, 195.0, 10)
-    first = math.inf if end is None else end - 9.0
+    first = first_success_time(own)
     tens = own[: 10 * tenth].reshape(-1, 10).mean(axis=1)
     row: Row = {
         "seed": seed,
         "first": min(first, float(count)),
-        "success": int(end is not None),
+        "success": int(first < math.inf),
         "early": int(first <= count / 10),
-        "area": 0.0 if end is None else round((count - first + 1.0) / count, 6),
-        "sustained": int(is_sustained(own, 195.0, 1000)),
+        "area": round(max(0.0, count - first + 1.0) / count, 6),
+        "sustained": int(is_sustained(own, TARGET, LAST)),
         "late": round(float(np.mean(own[-tenth:])), 3),
         "rough": round(float(np.sqrt(np.mean(np.diff(tens) ** 2))), 3),
     }
-    if curve == "scores":
+    if "scores" in curves:
         row["scores"] = [round(float(one.mean()), 2) for one in np.array_split(own, POINTS)]
-    else:
+    if "successes" in curves:
         row["successes"] = [int(first <= count * (k + 1) / POINTS) for k in range(POINTS)]
     return row
 
@@ -77,14 +80,19 @@ def _learner(options: Mapping[str, Any], setting: Mapping[str, Any]) -> Any:
     """The learner of a setting, changed as a reading says."""
     from privrl.papers.ono2020 import experiments
     from privrl.papers.ono2020.coordinate_clip import CoordinateClipPGC
+    from privrl.papers.ono2020.mean_loss import MeanLossPGC
 
     series, _, kind = setting["series"].partition(" ")
-    changes = {name: options[name] for name in ("acting", "optimiser", "rate") if name in options}
-    changes |= {"buffer": setting["buffer"]} if "buffer" in setting else {}
+    changes = {"buffer": setting["buffer"]} if "buffer" in setting else {}
+    said = ("acting", "optimiser", "rate", "buffer")
+    changes |= {name: options[name] for name in said if name in options}
     changes |= {"control": "zero"} if kind == "zero" else {}
     if options.get("coordinates"):
         return CoordinateClipPGC(mechanism="laplace", epsilon=setting["epsilon"], **changes)
-    return experiments.learner(series, setting["epsilon"], **changes)
+    made = experiments.learner(series, setting["epsilon"], **changes)
+    if options.get("losses") == "mean":
+        return MeanLossPGC(**{one.name: getattr(made, one.name) for one in fields(made)})
+    return made
 
 
 def privacy_rows() -> list[Row]:
@@ -120,6 +128,7 @@ def privacy_rows() -> list[Row]:
 _DRAWN = {"acting": "explored"}
 _FALLS = {"falls": True}
 _RMSPROP = {**_FALLS, **_DRAWN, "optimiser": "rmsprop", "rate": 0.005}
+_A3C = {**_RMSPROP, "losses": "mean", "buffer": 1}
 _ADAM = {**_FALLS, **_DRAWN, "optimiser": "adam", "rate": 0.001}
 
 
@@ -173,8 +182,27 @@ READINGS = (
         plain=_RMSPROP,
         private=False,
     ),
+    _reading(
+        "the script, mean losses without noise",
+        "The script, and without noise it is as it is: losses are averaged over an episode's "
+        "steps, and every report is an update, beside PRS too.",
+        laplace={**_FALLS, **_DRAWN},
+        plain=_A3C,
+    ),
+    _reading(
+        "the script, mean losses without noise, coordinates clipped",
+        "The same, and before Laplace noise each coordinate is clipped by itself.",
+        laplace={**_FALLS, **_DRAWN, "coordinates": True},
+        plain=_A3C,
+        private=False,
+    ),
 )
-"""Projected random sign is read in two ways, Laplace in four, no noise in four."""
+"""Projected random sign is read in two ways, Laplace in four, no noise in five.
+
+Mean losses came last, after these were looked at on seeds 0 to 9: without noise at a buffer of 1,
+sums and means, with the paper's exploration and without any, and means with 1 for each step; and
+PRS with means, which is farther from what is printed than with sums.
+"""
 
 
 def _setting(series: str, epsilon: float | None, **more: Any) -> dict[str, Any]:
@@ -191,13 +219,14 @@ _FIGURE_2 = tuple(
     {**_setting(name, 1.0, buffer=buffer), "figure": 2}
     for name in MECHANISMS
     for buffer in (1, 100)
+    if buffer != BUFFERS[name]  # with that it is in the tables
 )
 
 EXPERIMENT = Experiment(
     "ono2020.trials",
     "privrl.papers.ono2020.trials:trials",
     (*_TABLES, *_CONTROLS, *_RECIPE, *_FIGURE_2),
-    full=Plan(range(200, 255), {"submissions": SUBMISSIONS}),
+    full=Plan(range(200, 260), {"submissions": SUBMISSIONS}),
     quick=Plan(range(100, 102), {"submissions": 300}, is_reduced=True),
     readings=READINGS,
     selection=Plan(range(10), {"submissions": SUBMISSIONS}),
@@ -205,7 +234,7 @@ EXPERIMENT = Experiment(
     quick_settings=tuple(
         one for one in (*_TABLES, *_CONTROLS, *_RECIPE, *_FIGURE_2) if one["epsilon"] in (1.0, None)
     ),
-    seeds_at_once=5,
+    seeds_at_once=12,
     privacy="privrl.papers.ono2020.trials:privacy_rows",
     options_by="series",
 )
