@@ -270,7 +270,8 @@ RUNS = Experiment(
             "public code, its fourth neighbour corrected",
             {"paper": {"kind": "code"}},
             "With its other mistakes: complex weights of which the real part is kept, gamma V "
-            "counted twice, penalties of 1 without CPT, noise by the distance to the corner, no end.",
+            "counted twice, penalties of 1 without CPT, noise by the distance to the corner, and "
+            "no end.",
             private=False,
         ),
         Reading(
@@ -299,8 +300,9 @@ RUNS = Experiment(
 
 _TRIALS = 20
 
-# Standard deviations over seeds 0 to 9 of the public code, neighbour corrected, pooled over rows: of visits to
-# each obstacle, to all and to the two worst (both the mean of both ways of acting), of the loss.
+# Standard deviations over seeds 0 to 9 of the public code, neighbour corrected, pooled over rows:
+# of visits to each obstacle, to all and to the two worst (both the mean of both ways of acting), of
+# the loss.
 _SPREADS = (7.6, 2.0, 0.8, 2.0)
 _ALL_SPREAD, _WORST_SPREAD = 8.1, 7.7
 _LOSS_SPREADS = {0.0: 4.8, 1.0: 4.8, 5.0: 7.8}
