@@ -75,10 +75,8 @@ def _run_code(
     options: Mapping[str, Any], setting: Mapping[str, Any], seeds: Sequence[int]
 ) -> tuple[Any, dict[str, Any]]:
     """The public code with its mistakes."""
-    import jax
-    import jax.numpy as jnp
-
     from privrl.papers.rajabi2022.public_code import PublicCode, train
+    from privrl.papers.wang2019.draws import keys
 
     form = PublicCode(
         cpt=setting["objective"] == "CPT",
@@ -86,7 +84,7 @@ def _run_code(
         samples=setting["samples"],
         fourth=options.get("fourth", "below"),
     )
-    found = train(jnp.stack([jax.random.key(seed) for seed in seeds]), form, setting["sigma"])
+    found = train(keys(seeds), form, setting["sigma"])
     return found.losses, found.visits
 
 
@@ -96,16 +94,15 @@ def _run_corrected(
     """Algorithms 1 to 3 with the right weights, as printed or with the code's settings."""
     from dataclasses import replace
 
-    import jax
-    import jax.numpy as jnp
     import numpy as np
 
-    from privrl.papers.rajabi2022.experiments import PolicyEvaluator, learner, make_env
     from privrl.papers.rajabi2022.fast import train
+    from privrl.papers.rajabi2022.judging import PolicyEvaluator, learner, make_env
+    from privrl.papers.wang2019.draws import keys
 
     is_code = options["kind"] == "settings"
     preset: Any = "public-code" if is_code else "printed"
-    env, keys = make_env(preset), jnp.stack([jax.random.key(seed) for seed in seeds])
+    env = make_env(preset)
     sigma = np.full(len(seeds), setting["sigma"])
     visits: dict[str, Any] = {}
     losses, run = None, None
@@ -115,9 +112,9 @@ def _run_corrected(
         chosen = replace(chosen, iterations=setting["episodes"], samples=setting["samples"])
         if run is None or not is_code:
             # The public code learns once, and acts in both ways on that.
-            run = train(keys, chosen, env, {"sigma": sigma})
+            run = train(keys(seeds), chosen, env, {"sigma": sigma})
         losses = run.losses if losses is None else losses
-        evaluator = PolicyEvaluator(env, chosen.gamma)
+        evaluator = PolicyEvaluator(env)
         probs = run.program.probabilities(
             run.state, evaluator.points, chosen.acting, noise=not is_code
         )
@@ -156,9 +153,9 @@ def _row(seed: int, losses: Any, visits: Mapping[str, Any], options: Mapping[str
 
 def _uniform(seeds: Sequence[int]) -> list[Row]:
     """Any action, all alike, on the square of the code and past the target: exactly."""
-    from privrl.papers.rajabi2022.experiments import PolicyEvaluator, make_env
+    from privrl.papers.rajabi2022.judging import PolicyEvaluator, make_env
 
-    evaluator = PolicyEvaluator(make_env("public-code"), 0.9)
+    evaluator = PolicyEvaluator(make_env("public-code"))
     found = evaluator.cell_visits(evaluator.grid.uniform(), past_target=True)[evaluator.obstacles]
     own = {f"obs{k}": round(float(x), 4) for k, x in enumerate(found, 1)}
     return [{"seed": seed, **own, "visits": round(float(sum(found)), 4)} for seed in seeds]
