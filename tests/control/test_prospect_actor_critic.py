@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks import gambles
 from privrl import cli
 from privrl.control import ActorCritic, CertifiedProgram, certified
 from privrl.control.actor_critic import LearnedActorCritic
@@ -28,7 +29,6 @@ from privrl.control.increments import Rows
 from privrl.control.prospect_rows import ReturnHistogram, project_simplex
 from privrl.envs.base import Episodes, Transitions
 from privrl.envs.host import HostEnvironment
-from privrl.papers.rajabi2022 import gamble as gambles
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.risk import PowerUtility, Prelec, Prospect

@@ -29,7 +29,7 @@ def _seo2020() -> Any:
 
 @_learned("paper-wang2019")
 def _wang2019() -> Any:
-    from privrl.papers.wang2019 import certified as wang2019_certified
+    from benchmarks import wang2019 as wang2019_certified
 
     return {
         "ceiling": [wang2019_certified.ceiling(b, 0.1) for b in _budgets()],
@@ -45,8 +45,8 @@ def _budgets() -> Any:
 
 @_learned("paper-rajabi2022")
 def _rajabi2022() -> Any:
+    from benchmarks import rajabi2022 as rajabi2022_certified
     from privrl.envs import ObstacleGrid
-    from privrl.papers.rajabi2022 import certified as rajabi2022_certified
     from privrl.risk import Prospect, solve
 
     small = ObstacleGrid(size=3, obstacles=((1, 1, 20.0), (2, 1, 5.0)))
@@ -67,7 +67,7 @@ def _rajabi2022() -> Any:
 
 @_learned("paper-gambles")
 def _gambles() -> Any:
-    from privrl.papers.rajabi2022 import gamble as paper
+    from benchmarks import gambles as paper
 
     return {
         "choices": list(

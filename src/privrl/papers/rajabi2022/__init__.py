@@ -9,9 +9,7 @@ Read the folder in this order:
 - `fast`: the algorithms compiled, for many runs side by side; tests hold it equal to `algorithm`.
   `field` has its noise.
 - `printed`: what the paper prints. `targets`: Table I and Figure 2 run again by `privrl reproduce
-  rajabi2022`; `judging`: exact visits of its policies. `certified`: what certified learners
-  (`privrl.control.ProspectQ`) reach on its task. `gamble`: choices where people and the mean
-  disagree, by a certified actor-critic, which the paper leaves to future work.
+  rajabi2022`; `judging`: exact visits of its policies.
 - `spec`: the options of `privrl train rajabi2022-prospect`; `runner`: how it is run.
 
 >>> from privrl.papers.rajabi2022 import ProspectQ

@@ -14,7 +14,7 @@ authors' repository, which shows 400 of the code's 800 episodes, at its right en
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privrl.papers.rajabi2022.printed import SIGMAS, STATEMENTS, TABLE_1
+from privrl.papers.rajabi2022.printed import HORIZON, SIGMAS, STATEMENTS, TABLE_1
 from privrl.papers.reproduce.target import (
     Difference,
     Experiment,
@@ -163,29 +163,29 @@ def _uniform(seeds: Sequence[int]) -> list[Row]:
 
 def _certified(seeds: Sequence[int]) -> list[Row]:
     """The certified reward model, planned on for the standard person; visits until the target."""
-    from dataclasses import replace
-
     import numpy as np
 
+    from privrl.control import ProspectQ
     from privrl.envs import ObstacleGrid
-    from privrl.papers.rajabi2022.certified import LEARNERS, visits
     from privrl.privacy.promise import Budget
     from privrl.privacy.session import PrivacySession
     from privrl.risk import Prospect
 
     grid, rows = ObstacleGrid(), []
-    learner = replace(
-        LEARNERS["reward model"],
+    learner = ProspectQ(
+        gamma=0.9,
         prospect=Prospect.tversky_kahneman(),
+        reward_range=(-50.0, 0.0),
         budget=Budget(EPSILON, DELTA),
         reward_radius=RADIUS,
     )
     states = np.arange(grid.num_states)
     for seed in seeds:
         policy = learner.learn(grid, session=PrivacySession(seed=seed)).probabilities(states)
-        *found, arrives = visits(grid, policy)
+        entries = grid.visits(policy, HORIZON).tolist()
+        found = [entries[grid.cell(x, y)] for x, y, _ in grid.obstacles]
         own = {f"obs{k}": round(x, 5) for k, x in enumerate(found, 1)}
-        rows.append({"seed": seed, **own, "visits": round(sum(found), 5), "arrives": arrives})
+        rows.append({"seed": seed, **own, "visits": round(sum(found), 5), "arrives": entries[-1]})
     return rows
 
 
