@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 import jax
@@ -51,9 +50,6 @@ class LearnedQ(HasPromise):
     """The mean return of fresh episodes; only if the reward function is public."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
     def privacy_statement(self) -> str:

@@ -1,6 +1,7 @@
 """What a learned agent promises, in JSON: a certificate, a paper's claim, or nothing, and why."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ class Acts(Displayed):
     promise: Any
     settings: Mapping[str, Any]
     policy: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     def probabilities(self, states: Any) -> Floats:
         """How likely each action is in each state: (n, A)."""

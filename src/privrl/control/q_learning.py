@@ -30,7 +30,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -384,9 +383,6 @@ class LearnedQValues(Acts):
 
     curve_steps: NDArray[np.int64]
     settings: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
     def promise(self) -> str:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -72,9 +71,6 @@ class LearnedActorCritic(HasPromise):
     settings: Mapping[str, Any] = field(default_factory=dict)
     returns: ReturnDistribution | None = None
     """What a prospect was judged by."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
     def prospect(self) -> Prospect | None:

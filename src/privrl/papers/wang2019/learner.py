@@ -5,6 +5,7 @@
 `privrl.papers.wang2019.algorithm` has the algorithm, `privrl.papers.wang2019.fast` runs it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -29,8 +30,34 @@ if TYPE_CHECKING:
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
 
 
+class FunctionalNoise(PaperLearner[LearnedQ], ABC):
+    """What this learner and that of rajabi2022 share: noise by a theorem, or of one's own."""
+
+    sigma: float | None
+    rate: float | None
+
+    @cached_property
+    @abstractmethod
+    def theorem(self) -> Claim:
+        """What the paper's theorem says of these settings, with its k, beta and sigma."""
+
+    @property
+    def noise_parameters(self) -> tuple[float, float]:
+        """sigma and beta."""
+        if self.sigma is not None and self.rate is not None:
+            return float(self.sigma), float(self.rate)
+        return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
+
+    @property
+    def promise(self) -> Promise:
+        """The theorem's claim where sigma follows from it, or why there is none."""
+        if self.sigma is None:
+            return self.theorem
+        return NO_CLAIM if self.sigma else NOT_PRIVATE
+
+
 @dataclass(frozen=True)
-class FunctionalQ(FunctionalQSpec, PaperLearner[LearnedQ]):
+class FunctionalQ(FunctionalQSpec, FunctionalNoise):
     """Q-learning with functional noise; the defaults are Algorithm 1 as printed."""
 
     @property
@@ -42,26 +69,13 @@ class FunctionalQ(FunctionalQSpec, PaperLearner[LearnedQ]):
 
     @cached_property
     def theorem(self) -> Claim:
-        """What Theorem 5 says of these settings, with the k, beta and sigma that it needs."""
+        """What Theorem 5 says of these settings, with the k, beta and sigma that it needs.
+
+        It counts one update for each B samples, so with `updates="step"` it is given T of them.
+        """
         return wang2019_theorem5(
             self.epsilon, self.delta, self.count, self.step, self.batch, resets=self.resets
         )
-
-    @property
-    def noise_parameters(self) -> tuple[float, float]:
-        """sigma and beta."""
-        if self.sigma is not None and self.rate is not None:
-            return float(self.sigma), float(self.rate)
-        return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
-
-    @property
-    def promise(self) -> Promise:
-        """The paper's claim about the whole run, or why there is none.
-
-        Theorem 5 counts one update for each B samples, so with `updates="step"` it is given T of
-        them.
-        """
-        return promise_of(self.sigma, lambda: self.theorem)
 
     @classmethod
     def printed(cls, **changes: Any) -> Self:
@@ -156,10 +170,3 @@ def make_result(
         score=mean_return(env, policy, None, 0 if seed is None else seed) if public else None,
         settings={**settings, "hidden": list(learner.hidden), "sigma": sigma, "rate": rate},
     )
-
-
-def promise_of(sigma: float | None, theorem: Callable[[], Claim]) -> Promise:
-    """The theorem's claim where sigma follows from it, or why there is none."""
-    if sigma is None:
-        return theorem()
-    return NO_CLAIM if sigma else NOT_PRIVATE
