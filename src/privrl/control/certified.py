@@ -280,11 +280,8 @@ class ActorCriticPlan:
 
     def _batch_size(self, batch: Any) -> Any:
         """How many slots of a batch are filled, which is public."""
-        return jnp.minimum(self.batch, self._people_left(batch))
-
-    def _people_left(self, batch: Any) -> Any:
-        """How many people are in this batch and in those to come; 64 bits hold any number."""
-        return self.people - jnp.asarray(batch, int) * self.batch
+        # Of those in this batch and in batches to come; 64 bits hold any number.
+        return jnp.minimum(self.batch, self.people - jnp.asarray(batch, int) * self.batch)
 
     def step(
         self, state: ActorCriticState, batch_of: Callable[[Any], Any], length: int

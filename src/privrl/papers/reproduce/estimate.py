@@ -20,6 +20,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from privrl.core.errors import InputError
@@ -68,7 +69,7 @@ def estimates(
     kept = [row for row in rows if (row["seed"] in seeds if seeds else row["seed"] >= FIRST_JUDGED)]
     plain = {}
     for quantity in target.quantities:
-        own = sorted((row for row in kept if matches(row, quantity.where)), key=_seed)
+        own = sorted((row for row in kept if matches(row, quantity.where)), key=itemgetter("seed"))
         own = [row for row in own if quantity.measure in row]
         if len({row["seed"] for row in own}) < len(own):
             raise InputError(f"{target.name}: {quantity.name!r} fits several rows of a seed.")
@@ -82,11 +83,6 @@ def estimates(
         if one is not None:
             found[quantity.name] = _scaled(quantity, one)
     return found
-
-
-def _seed(row: Row) -> int:
-    seed: int = row["seed"]
-    return seed
 
 
 def _over_seeds(quantity: Quantity, values: Sequence[Any]) -> Estimate:
