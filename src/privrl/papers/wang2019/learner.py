@@ -6,11 +6,13 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from privrl.control import engine, loop
@@ -18,9 +20,10 @@ from privrl.control.heads import Layers
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
 from privrl.control.program_training import PaperLearner, ProgramTraining
 from privrl.control.promises import Promise
+from privrl.control.replicas import setting_arrays
 from privrl.control.rollouts import greedy_policy
 from privrl.envs.registry import make
-from privrl.papers.wang2019.spec import FunctionalQSpec
+from privrl.papers.wang2019.spec import FunctionalNoiseSpec, FunctionalQSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import wang2019_theorem5
 
@@ -30,11 +33,8 @@ if TYPE_CHECKING:
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
 
 
-class FunctionalNoise(PaperLearner[LearnedQ], ABC):
+class FunctionalNoise(FunctionalNoiseSpec, PaperLearner[LearnedQ], ABC):
     """What this learner and that of rajabi2022 share: noise by a theorem, or of one's own."""
-
-    sigma: float | None
-    rate: float | None
 
     @cached_property
     @abstractmethod
@@ -54,6 +54,16 @@ class FunctionalNoise(PaperLearner[LearnedQ], ABC):
         if self.sigma is None:
             return self.theorem
         return NO_CLAIM if self.sigma else NOT_PRIVATE
+
+    def replica_numbers(
+        self, swept: Mapping[str, Any] | None, replicas: int
+    ) -> dict[str, jax.Array]:
+        """What replicas may differ by, (replicas,) each, in 32 bits."""
+        for name, value in (swept or {}).items():
+            self.check_swept(name, value)
+        sigma, rate = self.noise_parameters
+        own = {"sigma": sigma, "rate": rate, "step": self.step, "gamma": self.gamma}
+        return setting_arrays(own | dict(swept or {}), replicas, jnp.float32)
 
 
 @dataclass(frozen=True)
