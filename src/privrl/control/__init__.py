@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from privrl.control.prospect_q import ProspectQ
     from privrl.control.q_learning import LearnedQValues, QLearning
 
-
 __all__ = [
     "PGC",
     "ActorCritic",
@@ -42,6 +41,5 @@ __all__ = [
     "ProspectQ",
     "QLearning",
 ]
-
 
 __getattr__ = lazy(__name__)

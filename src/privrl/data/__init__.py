@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from privrl.data.trajectories import Behavior, Note, Trajectories
     from privrl.data.views import Padded, Trajectory, Transitions
 
-
 __all__ = [
     "Behavior",
     "Cells",
@@ -76,6 +75,5 @@ __all__ = [
     "policy_from_json",
     "stream_parquet",
 ]
-
 
 __getattr__ = lazy(__name__)

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from privrl.envs.tabular import Solution, TableParams, Tables, TabularMDP
     from privrl.envs.taxi import Taxi
 
-
 __all__ = [
     "HIV",
     "MDP100",
@@ -92,7 +91,6 @@ NAMES = (
     *("Chain", "MDP100", "Taxi", "MountainCar", "CartPole", "HIV"),
     *("ObstacleGrid", "ObstacleSquare", "Interval"),
 )
-
 
 __getattr__ = lazy(__name__)
 

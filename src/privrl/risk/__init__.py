@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from privrl.risk.utilities import PowerUtility, Utility
     from privrl.risk.weights import IdentityWeight, Prelec, TverskyKahneman, Weight
 
-
 __all__ = [
     "CPTSolution",
     "IdentityWeight",
@@ -34,6 +33,5 @@ __all__ = [
     "parse_prospect",
     "solve",
 ]
-
 
 __getattr__ = lazy(__name__)
