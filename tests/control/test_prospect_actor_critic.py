@@ -530,7 +530,7 @@ def test_a_prospect_is_trained_from_the_command_line(
     ("changed", "message"),
     [
         ({"return_range": None}, "return_range is needed for a prospect"),
-        ({"prospect": 3}, "prospect must be one of privrl.risk"),
+        ({"prospect": 3}, "prospect must be a Prospect"),
         ({"prospect": None}, "bins belongs to a prospect"),
         ({"bins": 0}, "bins must be at least 1"),
         ({"bins": 10**6}, "bins must be at most 1,000"),
