@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.wang2019 import optima
 from privrl.control import LoggedQ
 from privrl.data import Fourier, Softmax, collect
 from privrl.envs import Interval
-from privrl.papers.wang2019.certified import REWARD_RANGE, mean_return, optima
+from privrl.papers.wang2019.certified import REWARD_RANGE, mean_return
 from privrl.privacy import Budget
 from privrl.privacy.session import PrivacySession
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from benchmarks.wang2019 import ceiling, certified_rows, optima, without_noise
 from privrl.control import Descent, FunctionalQ, LearnedQ, Network, noised_q, planning
 from privrl.control.engine import CHECKPOINT, Run
 from privrl.control.heads import Layers, Linear
@@ -40,14 +41,7 @@ from privrl.core.types import Floats
 from privrl.data import Fourier, FunctionPolicy, OneHot, Polynomial, Tabular
 from privrl.envs import Interval, TabularMDP
 from privrl.envs.host import HostEnvironment
-from privrl.papers.wang2019.certified import (
-    REWARD_RANGE,
-    MirroredInterval,
-    ceiling,
-    certified_rows,
-    optima,
-    without_noise,
-)
+from privrl.papers.wang2019.certified import REWARD_RANGE, MirroredInterval
 from privrl.privacy import Budget, InputError, Ledger
 from privrl.privacy.events import Event, Gaussian, Repeated
 from privrl.privacy.mechanisms.reward_model import Cosine, RewardModelMechanism

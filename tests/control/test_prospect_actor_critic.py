@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks import gambles
 from privrl import cli
 from privrl.control import ActorCritic, CertifiedProgram, certified
 from privrl.control.actor_critic import LearnedActorCritic
@@ -28,7 +29,6 @@ from privrl.control.increments import Rows
 from privrl.control.prospect_rows import ReturnHistogram, project_simplex
 from privrl.envs.base import Episodes, Transitions
 from privrl.envs.host import HostEnvironment
-from privrl.papers.rajabi2022 import gamble as gambles
 from privrl.privacy import Budget, InputError
 from privrl.privacy.session import PrivacySession
 from privrl.risk import PowerUtility, Prelec, Prospect
@@ -530,7 +530,7 @@ def test_a_prospect_is_trained_from_the_command_line(
     ("changed", "message"),
     [
         ({"return_range": None}, "return_range is needed for a prospect"),
-        ({"prospect": 3}, "prospect must be one of privrl.risk"),
+        ({"prospect": 3}, "prospect must be a Prospect"),
         ({"prospect": None}, "bins belongs to a prospect"),
         ({"bins": 0}, "bins must be at least 1"),
         ({"bins": 10**6}, "bins must be at most 1,000"),

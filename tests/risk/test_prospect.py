@@ -280,7 +280,7 @@ def test_what_is_no_number_makes_no_value() -> None:
         (lambda: Prospect(ANYTHING), "PowerUtility"),
         (lambda: parse_prospect("careful"), "tversky-kahneman"),
         (lambda: parse_prospect({"kind": "privrl prospect"}), "no utility"),
-        (lambda: parse_prospect(3), "a name"),
+        (lambda: parse_prospect(3), "its name"),
         (lambda: Prospect.neutral().of_samples([1.0, 2.0], 5), "an axis that they have"),
         (lambda: Prospect.neutral().of_distribution([1.0], [1.0], 3), "an axis that they have"),
         (lambda: Prospect.neutral().of_density(lambda x: x, 0.0, 1.0, ANYTHING), "points must"),

@@ -21,7 +21,6 @@ from privrl.run.logs import FORMATS
 from privrl.run.training import (
     Replicas,
     TrainingRun,
-    delete_checkpoint,
     on_interrupt,
     replicas_of,
     resume,
@@ -82,10 +81,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, stops: int, curve: bo
     found = resume(ROLLOUT, tmp_path)
     assert found.ending == "finished"
     same(found, wanted)
-    # The end can be had again, until it is forgotten.
+    # The end can be had again.
     same(resume(ROLLOUT, tmp_path), wanted)
-    delete_checkpoint(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
 def test_a_crash_at_any_moment_leaves_a_run_that_can_be_resumed(

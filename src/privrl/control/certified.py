@@ -71,7 +71,7 @@ from privrl.core.silence import silence
 from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.data.policies import choose
-from privrl.envs.base import Carry, Discrete, Environment, Episodes, Transitions, begin
+from privrl.envs.base import Carry, Environment, Episodes, Transitions, begin
 from privrl.envs.host import HostEnvironment
 from privrl.nets import adam
 from privrl.privacy.mechanisms import correlated_jax, gaussian_jax
@@ -280,11 +280,8 @@ class ActorCriticPlan:
 
     def _batch_size(self, batch: Any) -> Any:
         """How many slots of a batch are filled, which is public."""
-        return jnp.minimum(self.batch, self._people_left(batch))
-
-    def _people_left(self, batch: Any) -> Any:
-        """How many people are in this batch and in those to come; 64 bits hold any number."""
-        return self.people - jnp.asarray(batch, int) * self.batch
+        # Of those in this batch and in batches to come; 64 bits hold any number.
+        return jnp.minimum(self.batch, self.people - jnp.asarray(batch, int) * self.batch)
 
     def step(
         self, state: ActorCriticState, batch_of: Callable[[Any], Any], length: int
@@ -477,7 +474,7 @@ def play_on_host(
                 if not private:
                     raise
                 rows.append([])
-    shape, kind = _observation_spec(env)
+    shape, kind = env.observation_form
     valid = np.zeros((slots, length), dtype=bool)
     columns: list[NDArray[Any]] = []
     like = ((shape, kind), ((), int), ((), float), (shape, kind), ((), bool), ((), bool))
@@ -500,7 +497,7 @@ def shapes_on_host(plan: ActorCriticPlan, env: HostEnvironment, length: int) -> 
         return jax.eval_shape(partial(jnp.zeros, (slots, length, *shape), kind))
 
     seen, (act, pay, end) = (
-        like(*_observation_spec(env)),
+        like(*env.observation_form),
         (like((), one) for one in (int, float, bool)),
     )
     return Episodes(Transitions(seen, act, pay, seen, end, end), end)
@@ -509,17 +506,11 @@ def shapes_on_host(plan: ActorCriticPlan, env: HostEnvironment, length: int) -> 
 _Row = tuple[Any, int, float, Any, bool, bool]
 
 
-def _observation_spec(env: HostEnvironment) -> tuple[tuple[int, ...], type]:
-    """The shape and the type of an observation."""
-    observed = env.observation
-    return ((), int) if isinstance(observed, Discrete) else ((len(observed.low),), float)
-
-
 def _episode(
     env: HostEnvironment, policy: Policy, draw: np.random.Generator, length: int
 ) -> list[_Row]:
     """One person's steps."""
-    to_array = partial(env.observation_array, *_observation_spec(env))
+    to_array = partial(env.observation_array, *env.observation_form)
     seen, _ = env.env.reset(seed=int(draw.integers(2**31 - 1)))
     observation, rows = to_array(seen), []
     for uniform in draw.random(length):

@@ -3,9 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, ClassVar, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,6 @@ import numpy as np
 from privrl.control.heads import Head, features_to_dict, head_from_dict
 from privrl.control.promises import HasPromise, Promise, promise_from_dict, promise_to_dict
 from privrl.control.reward_basis import reward_features_from_dict
-from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy
@@ -35,6 +32,9 @@ _SCORE_EPISODES = (2000, 100)
 class LearnedQ(HasPromise):
     """What was learned, and the promise about it. Any number of queries is free."""
 
+    KIND: ClassVar[str] = "privrl functional q"
+    SAVED: ClassVar[str] = "what FunctionalQ, ProspectQ or LoggedQ learned"
+
     promise: Promise
     release: str
     parameters: Floats
@@ -51,9 +51,6 @@ class LearnedQ(HasPromise):
     """The mean return of fresh episodes; only if the reward function is public."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
     def privacy_statement(self) -> str:
@@ -89,13 +86,10 @@ class LearnedQ(HasPromise):
             raise InputError(f"The release {self.release!r} has no reward model.")
         return np.asarray(self.reward_model(np.asarray(points)), dtype=np.float64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+    def _to_json(self) -> dict[str, Any]:
         model = self.reward_model
         score = self.score
         return {
-            "kind": _KIND,
-            "format": _FORMAT,
             "promise": promise_to_dict(self.promise),
             "release": self.release,
             "parameters": self.parameters.tolist(),
@@ -114,44 +108,29 @@ class LearnedQ(HasPromise):
             "settings": dict(self.settings),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the result as JSON, wholly or not at all."""
-        files.write_json(path, self.to_dict())
-
     @classmethod
-    def load(cls, path: str | Path) -> "LearnedQ":
-        """The result that `save` wrote."""
-        data = files.read_json(
-            path, _KIND, _FORMAT, "what FunctionalQ, ProspectQ or LoggedQ learned"
+    def _from_json(cls, data: Mapping[str, Any]) -> Self:
+        head, model = head_from_dict(data["head"]), data["reward_model"]
+        parameters = np.array(data["parameters"], dtype=np.float64)
+        if parameters.shape != (math.prod(head.shape),):
+            raise ValueError
+        return cls(
+            promise=promise_from_dict(data["promise"]),
+            release=str(data["release"]),
+            parameters=parameters,
+            head=head,
+            policy=policy_from_dict(data["policy"]),
+            reward_model=None
+            if model is None
+            else RewardModel(
+                np.array(model["coefficients"], dtype=np.float64),
+                np.array(model["transform"], dtype=np.float64),
+                reward_features_from_dict(model["features"]),
+                float(model["std"]),
+            ),
+            score=data["score"],
+            settings=data["settings"],
         )
-        try:
-            head, model = head_from_dict(data["head"]), data["reward_model"]
-            parameters = np.array(data["parameters"], dtype=np.float64)
-            if parameters.shape != (math.prod(head.shape),):
-                raise ValueError
-            return cls(
-                promise=promise_from_dict(data["promise"]),
-                release=str(data["release"]),
-                parameters=parameters,
-                head=head,
-                policy=policy_from_dict(data["policy"]),
-                reward_model=None
-                if model is None
-                else RewardModel(
-                    np.array(model["coefficients"], dtype=np.float64),
-                    np.array(model["transform"], dtype=np.float64),
-                    reward_features_from_dict(model["features"]),
-                    float(model["std"]),
-                ),
-                score=data["score"],
-                settings=data["settings"],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError(f"{str(path)!r} is damaged.") from None
-
-
-_KIND = "privrl functional q"
-_FORMAT = 1
 
 
 def mean_return(

@@ -1,7 +1,10 @@
 """What a learned agent promises, in JSON: a certificate, a paper's claim, or nothing, and why."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -10,6 +13,8 @@ from privrl.core.errors import InputError
 from privrl.core.text import Displayed
 from privrl.core.types import Floats
 from privrl.privacy.certificate import Certificate, Claim
+
+_FORMAT = 1
 
 Promise = Certificate | Claim | str
 """A text where there is neither."""
@@ -32,12 +37,21 @@ def promise_from_dict(data: Any) -> Promise:
     return Claim.from_dict(data) if kind == "privrl claim" else Certificate.from_dict(data)
 
 
-class Acts(Displayed):
-    """A learned agent: it acts by its policy, and is shown by what it promises."""
+class Acts(Displayed, ABC):
+    """A learned agent: it acts by its policy, is shown by what it promises, and saved as JSON."""
 
     promise: Any
     settings: Mapping[str, Any]
     policy: Any
+
+    KIND: ClassVar[str]
+    """Of its file."""
+
+    SAVED: ClassVar[str]
+    """What the file holds, for people."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     def probabilities(self, states: Any) -> Floats:
         """How likely each action is in each state: (n, A)."""
@@ -51,6 +65,32 @@ class Acts(Displayed):
         """An action and no state, as Stable-Baselines3 has it: see `Policy.predict`."""
         found: tuple[Any, None] = self.policy.predict(observation, *given, **options)
         return found
+
+    @abstractmethod
+    def _to_json(self) -> dict[str, Any]:
+        """All but what kind of file it is."""
+
+    @classmethod
+    @abstractmethod
+    def _from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The result of which `_to_json` gave the JSON form; any error says that it is damaged."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"kind": self.KIND, "format": _FORMAT, **self._to_json()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the result as JSON, wholly or not at all."""
+        files.write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The result that `save` wrote."""
+        data = files.read_json(path, cls.KIND, _FORMAT, cls.SAVED)
+        try:
+            return cls._from_json(data)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            raise InputError(f"{str(path)!r} is damaged.") from None
 
     def __str__(self) -> str:
         promise = str(self.promise)

@@ -29,9 +29,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +39,7 @@ from numpy.typing import NDArray
 
 from privrl.control.heads import features_to_dict
 from privrl.control.promises import Acts
-from privrl.core import checks, files
+from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import EpsilonGreedy, Features, Fourier, OneHot, Policy, Softmax
@@ -375,6 +373,9 @@ class QLearning(Config):
 class LearnedQValues(Acts):
     """What was learned; not private."""
 
+    KIND: ClassVar[str] = "privrl q-learning"
+    SAVED: ClassVar[str] = "the result of Q-learning"
+
     weights: Floats
     """(d, A), of action values linear in `features`; or a table (S, A)."""
 
@@ -384,9 +385,6 @@ class LearnedQValues(Acts):
 
     curve_steps: NDArray[np.int64]
     settings: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
     def promise(self) -> str:
@@ -421,12 +419,9 @@ class LearnedQValues(Acts):
     def _features(self) -> Features:
         return OneHot(self.weights.shape[0]) if self.features is None else self.features
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+    def _to_json(self) -> dict[str, Any]:
         infinite = {k: None if v == math.inf else v for k, v in self.settings.items()}
         return {
-            "kind": _KIND,
-            "format": _FORMAT,
             "promise": {"kind": "privrl not private", "why": NO_NOISE_REASON},
             "weights": self.weights.tolist(),
             "features": None if self.features is None else features_to_dict(self.features),
@@ -435,27 +430,13 @@ class LearnedQValues(Acts):
             "settings": infinite,
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the result as JSON, wholly or not at all."""
-        files.write_json(path, self.to_dict())
-
     @classmethod
-    def load(cls, path: str | Path) -> "LearnedQValues":
-        """The result that `save` wrote."""
-        data = files.read_json(path, _KIND, _FORMAT, "the result of Q-learning")
-        try:
-            settings = data["settings"]
-            return cls(
-                weights=np.array(data["weights"], dtype=np.float64),
-                features=None if data["features"] is None else features_from_dict(data["features"]),
-                curve=np.array(data["curve"], dtype=np.float64),
-                curve_steps=np.array(data["curve_steps"], dtype=np.int64),
-                settings=settings
-                | ({"half_life": math.inf} if settings["half_life"] is None else {}),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError(f"{str(path)!r} is damaged.") from None
-
-
-_KIND = "privrl q-learning"
-_FORMAT = 1
+    def _from_json(cls, data: Mapping[str, Any]) -> Self:
+        settings = data["settings"]
+        return cls(
+            weights=np.array(data["weights"], dtype=np.float64),
+            features=None if data["features"] is None else features_from_dict(data["features"]),
+            curve=np.array(data["curve"], dtype=np.float64),
+            curve_steps=np.array(data["curve_steps"], dtype=np.int64),
+            settings=settings | ({"half_life": math.inf} if settings["half_life"] is None else {}),
+        )

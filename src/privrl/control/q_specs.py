@@ -241,14 +241,9 @@ class ProspectQSpec(FunctionalQSpec):
     )
 
     def __post_init__(self) -> None:
-        from privrl.risk import Prospect, parse_prospect
+        from privrl.risk import parse_prospect
 
-        if isinstance(self.prospect, str):
-            object.__setattr__(self, "prospect", parse_prospect(self.prospect))
-        if not isinstance(self.prospect, Prospect):
-            raise InputError(
-                "must be a Prospect, such as Prospect.tversky_kahneman().", field="prospect"
-            )
+        object.__setattr__(self, "prospect", parse_prospect(self.prospect))
         super().__post_init__()
         for one in fields(self):
             if one.name in UNUSED_BY_PROSPECT and getattr(self, one.name) != one.default:

@@ -17,6 +17,7 @@ state, so a compiled one; of others a rollout knows only where its own steps led
 is public too, but for `paid`.
 """
 
+import copy
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +36,7 @@ from privrl.core.types import Floats
 from privrl.data import EpsilonGreedy, Policy
 from privrl.data.policies import Network as NetworkPolicy
 from privrl.data.policies import choose
-from privrl.envs.base import Box, Discrete, Environment, Transitions, random_policy, rollout
+from privrl.envs.base import Discrete, Environment, Transitions, random_policy, rollout
 from privrl.envs.base import Policy as Acts
 from privrl.envs.host import HostEnvironment
 from privrl.privacy import noise
@@ -306,39 +307,12 @@ def _random_rollout(env: Environment[Any, Any], key: jax.Array, steps: int) -> A
     return rollout(env, random_policy(env.num_actions), key, steps)[1]
 
 
-@dataclass(frozen=True)
-class _FullyObserved(Environment[Any, Any]):
+def _fully_observed(env: Environment[Any, Any]) -> Environment[Any, Any]:
     """The same environment, of which the inner state itself is observed."""
-
-    env: Environment[Any, Any]
-    step_limit: int | None
-
-    @property
-    def num_actions(self) -> int:
-        return self.env.num_actions
-
-    @property
-    def observation(self) -> Discrete | Box:
-        return self.env.observation
-
-    @property
-    def default_params(self) -> Any:
-        return self.env.default_params
-
-    def _reset(self, key: jax.Array, params: Any) -> Any:
-        return self.env._reset(key, params)
-
-    def _draw(self, key: jax.Array) -> Any:
-        return self.env._draw(key)
-
-    def _move(self, draw: Any, inner: Any, action: jax.Array, params: Any) -> Any:
-        return self.env._move(draw, inner, action, params)
-
-    def _observe(self, inner: Any, params: Any) -> Any:
-        return inner
-
-    def render(self, state: Any, params: Any = None) -> Any:
-        return self.env.render(state, params)
+    shown = type(env.name, (type(env),), {"_observe": lambda self, inner, params: inner})
+    found = copy.copy(env)
+    object.__setattr__(found, "__class__", shown)
+    return found
 
 
 def _sample_successors(
@@ -353,7 +327,7 @@ def _sample_successors(
     def choose_action(key: jax.Array, inner: Any) -> Any:
         return act(key, observe(inner))
 
-    rows = rollout(_FullyObserved(env, env.step_limit), choose_action, key, steps)[1]
+    rows = rollout(_fully_observed(env), choose_action, key, steps)[1]
     # The rollout splits the same key, into fewer parts than this number.
     keys = jax.random.split(jax.random.fold_in(key, 2**31), (steps, samples))
 
@@ -406,9 +380,7 @@ def _host_rollout(
 ) -> Rollout:
     """One episode after the other, until there are `steps` steps or were as many episodes."""
     draw = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
-    observed = env.observation
-    shape: tuple[int, ...] = () if isinstance(observed, Discrete) else observed.shape
-    kind: type = int if isinstance(observed, Discrete) else float
+    shape, kind = env.observation_form
     rows: list[_Row] = []
     with silence() if private else nullcontext():
         for _ in range(steps):

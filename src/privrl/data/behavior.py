@@ -19,6 +19,7 @@ from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data.features import Features, OneHot
+from privrl.data.policies import softmax
 from privrl.data.trajectories import Behavior, Note
 
 if TYPE_CHECKING:
@@ -115,8 +116,6 @@ def _logistic(data: "Trajectories", smoothing: float, features: Features | None)
         return float(value + 0.5 * RIDGE * np.sum(w * w)), gradient.ravel()
 
     fit = minimize(loss, np.zeros(x.shape[1] * actions), jac=True, method="L-BFGS-B")
-    scores = x @ np.asarray(fit.x).reshape(-1, actions)
-    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
-    p = raised / raised.sum(axis=1, keepdims=True)
+    p = softmax(np, x @ np.asarray(fit.x).reshape(-1, actions))
     mixed: Floats = (1.0 - smoothing) * p[np.arange(n), data.actions] + smoothing / actions
     return mixed

@@ -82,7 +82,8 @@ def _collect_compiled(
     pieces: list[dict[str, AnyArray]] = []
     first = 0
     begin, run = _programs(env, policy, given, min(limits))
-    for keys in _key_batches(jax.random.split(start, n)):
+    every = jax.random.split(start, n)
+    for keys in (every[one : one + REPLICAS] for one in range(0, n, REPLICAS)):
         for piece in _segments(begin(keys), run):
             piece["episode"] += first
             pieces.append(piece)
@@ -104,11 +105,6 @@ def _collect_compiled(
         num_states=None if states is None else int(states),
         num_actions=int(env.num_actions),
     )
-
-
-def _key_batches(keys: Any) -> Iterator[Any]:
-    for begin in range(0, len(keys), REPLICAS):
-        yield keys[begin : begin + REPLICAS]
 
 
 def _programs(env: Any, policy: Policy, params: Any, limit: int) -> tuple[Any, Any]:

@@ -22,6 +22,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -86,7 +87,7 @@ class OneHot(NamedFeatures):
     kind: ClassVar[str] = "one-hot"
 
     def __post_init__(self) -> None:
-        _set_fields(self, num_states=checks.count("num_states", self.num_states))
+        checks.set_checked(self, num_states=checks.count)
         _check_size(self.num_states)
 
     @property
@@ -166,7 +167,7 @@ class Fourier(BoxFeatures):
     kind: ClassVar[str] = "fourier"
 
     def __post_init__(self) -> None:
-        _set_fields(self, order=checks.count("order", self.order))
+        checks.set_checked(self, order=checks.count)
         self._check_box()
         _check_size(_power(self.order + 1, len(self.low)))
 
@@ -201,12 +202,8 @@ class RandomFourier(BoxFeatures):
     kind: ClassVar[str] = "random-fourier"
 
     def __post_init__(self) -> None:
-        _set_fields(
-            self,
-            num_features=checks.count("num_features", self.num_features),
-            bandwidth=checks.positive("bandwidth", self.bandwidth),
-            seed=checks.count("seed", self.seed, least=0),
-        )
+        checks.set_checked(self, num_features=checks.count, bandwidth=checks.positive)
+        checks.set_checked(self, seed=partial(checks.count, least=0))
         self._check_box()
         _check_size(self.num_features)
 
@@ -250,8 +247,8 @@ class Radial(BoxFeatures):
 
     def __post_init__(self) -> None:
         self._check_box()
-        points = _matrix("centers", self.centers, len(self.low))
-        _set_fields(self, centers=points, width=checks.positive("width", self.width))
+        checks.set_checked(self, centers=partial(_matrix, width=len(self.low)))
+        checks.set_checked(self, width=checks.positive)
 
     @classmethod
     def grid(
@@ -292,7 +289,7 @@ class Polynomial(BoxFeatures):
     kind: ClassVar[str] = "polynomial"
 
     def __post_init__(self) -> None:
-        _set_fields(self, degree=checks.count("degree", self.degree, least=0))
+        checks.set_checked(self, degree=partial(checks.count, least=0))
         self._check_box()
         # There are at least as many; the number itself may be too long to be worked out.
         _check_size(len(self.low) * self.degree)
@@ -333,11 +330,7 @@ class FunctionFeatures:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InputError("must be something that can be called with states.", field="function")
-        _set_fields(
-            self,
-            num_features=checks.count("num_features", self.num_features),
-            bound=checks.positive("bound", self.bound),
-        )
+        checks.set_checked(self, num_features=checks.count, bound=checks.positive)
 
     @property
     def dimension(self) -> int:

@@ -229,7 +229,7 @@ class Softmax(NumberPolicy):
     def probabilities(self, states: Any) -> Any:
         phi = self.features(states)
         xp, phi = _array(phi)
-        return _softmax(xp, (phi @ xp.asarray(self.weights, dtype=phi.dtype)) / self.temperature)
+        return softmax(xp, (phi @ xp.asarray(self.weights, dtype=phi.dtype)) / self.temperature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +329,7 @@ class Network(NumberPolicy):
             )
         with np.errstate(over="ignore", invalid="ignore"):
             x = mlp(self.layers, x, self.activation)
-        return _softmax(xp, x) if self.epsilon is None else _greedy(xp, x, self.epsilon)
+        return softmax(xp, x) if self.epsilon is None else _greedy(xp, x, self.epsilon)
 
     def _settings(self) -> dict[str, Any]:
         layers = [{"weights": w.tolist(), "biases": b.tolist()} for w, b in self.layers]
@@ -391,7 +391,7 @@ def check_origin(given: object) -> dict[str, str]:
 # --- helpers -------------------------------------------------------------------------------------
 
 
-def _softmax(xp: Any, scores: Any) -> Any:
+def softmax(xp: Any, scores: Any) -> Any:
     """Normalised exponentials; uniform where a score is not a number."""
     good = xp.all(xp.isfinite(scores), axis=-1, keepdims=True)
     scores = xp.where(good, scores, 0.0)

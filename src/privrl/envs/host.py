@@ -166,6 +166,12 @@ class HostEnvironment:
         flat = cast(spaces.Box, spaces.flatten_space(space))
         return Box(tuple(map(float, flat.low)), tuple(map(float, flat.high)))
 
+    @property
+    def observation_form(self) -> tuple[tuple[int, ...], type]:
+        """The shape and the type of an observation as an array."""
+        seen = self.observation
+        return ((), int) if isinstance(seen, Discrete) else (seen.shape, float)
+
     def _to_observation(self, observation: Any) -> Any:
         space = self.env.observation_space
         if isinstance(space, spaces.Discrete):

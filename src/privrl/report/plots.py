@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from privrl.report.figures import Figure, Split
-from privrl.report.markup import Html, join, tag
+from privrl.report.markup import Html, tag
 from privrl.report.numbers import Style, exponent
 
 _MOST = sys.float_info.max
@@ -224,7 +224,7 @@ def stacked_bars(
     power = how[0].exponent if how else 0
     scale = _axis_from_zero([row.half for row in rows], power)
     bottom = _STEP * len(rows)
-    marks = [_patterns(name), *_grid(scale, len(rows), 0.0)]
+    marks = [*(_pattern(name, part) for part in _PATTERNS), *_grid(scale, len(rows), 0.0)]
     for place, (row, style) in enumerate(zip(rows, how, strict=True)):
         top = _STEP * place
         marks.append(_text(0.0, top + 19, truncate(row.name, MOST_LETTERS), "name"))
@@ -269,10 +269,6 @@ def swatch(part: str) -> Html:
             tag("rect", fill=f"url(#{name}-{part})", x=0, y=0, width=18, height=12),
         ]
     return tag("svg", *inside, width=18, height=12, cls="swatch", aria_hidden="true")
-
-
-def _patterns(name: str) -> Html:
-    return join(*(_pattern(name, part) for part in _PATTERNS))
 
 
 def _pattern(name: str, part: str) -> Html:

@@ -134,18 +134,14 @@ def values(read: ReportContext) -> Html:
         )
     )
     shown = [*([read.difference] if read.difference else []), *held]
-    parts.append(_values_table(read, shown))
+    table = [(figure.name, figure, read.style(figure)) for figure in shown]
+    parts.append(_interval_table("Values, differences and their intervals", "", table))
     return layout.section("values", "The values", *parts)
 
 
 def _rename_figure(figure: Figure, name: str | None = None) -> Figure:
     """The same figure under a name that begins a line."""
     return replace(figure, name=capitalize(name or figure.name))
-
-
-def _values_table(read: ReportContext, shown: Sequence[Figure]) -> Html:
-    rows = [(figure.name, figure, read.style(figure)) for figure in shown]
-    return _interval_table("Values, differences and their intervals", "", rows)
 
 
 def _interval_table(caption: str, first: str, rows: Sequence[tuple[str, Figure, Style]]) -> Html:

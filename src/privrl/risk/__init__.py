@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from privrl.risk.utilities import PowerUtility, Utility
     from privrl.risk.weights import IdentityWeight, Prelec, TverskyKahneman, Weight
 
-_HOMES = {
-    "prospect": ("Prospect", "parse_prospect"),
-    "tables": ("CPTSolution", "solve"),
-    "utilities": ("PowerUtility", "Utility"),
-    "weights": ("IdentityWeight", "Prelec", "TverskyKahneman", "Weight"),
-}
-
 __all__ = [
     "CPTSolution",
     "IdentityWeight",
@@ -41,5 +34,4 @@ __all__ = [
     "solve",
 ]
 
-
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__)

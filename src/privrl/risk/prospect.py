@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from privrl.core import files
+from privrl.core import checks, files
 from privrl.core.errors import InputError
 from privrl.core.spec import number
 from privrl.core.types import Floats
@@ -233,7 +233,8 @@ def parse_prospect(wish: Any) -> Prospect:
         return Prospect.from_dict(wish)
     if not isinstance(wish, str):
         raise InputError(
-            f"must be a name, such as tversky-kahneman, not {wish!r}.", field="prospect"
+            f"must be a Prospect, or its name, such as tversky-kahneman, not {checks.shown(wish)}.",
+            field="prospect",
         )
     if wish in NAMES:
         return NAMES[wish]()

@@ -28,6 +28,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -279,43 +280,34 @@ def sweep(
     elif not (place / PLAN).exists():
         raise InputError(f"There is no sweep to resume in {str(place)!r}.")
     with files.lock_folder(place):
-        return _run_sweep(program, plan, place, about, go_on, workers, progress, stop)
-
-
-def _run_sweep(
-    program: Program,
-    plan: SweepPlan,
-    place: Path,
-    about: Mapping[str, Any],
-    go_on: bool,
-    workers: str,
-    progress: Progress,
-    stop: Callable[[], bool],
-) -> SweepResult:
-    asked = {"plan": plan.to_dict(), "about": dict(about)}
-    if (place / PLAN).exists():
-        if not go_on:
-            raise InputError(f"{str(place)!r} holds a sweep already: resume it, or say another.")
-        # As they come back from a file.
-        if _read_plan(place) != json.loads(json.dumps(asked)):
-            raise InputError(f"{str(place)!r} holds another sweep, with other settings.")
-    else:
-        _make_folder(place / _CHUNKS)
-        files.write_json(place / PLAN, {"kind": _KIND, "format": _FORMAT, **asked})
-    if not (place / RESULTS).exists():
-        left = [number for number in range(plan.chunks) if not _chunk_file(place, number).exists()]
-        played = _run_local if workers == "local" else _run_on_cluster(workers)
-        told = _SweepProgress(plan, plan.chunks - len(left), progress)
-        for number, table in played(program, plan, place, left, told, stop):
-            _write_table(_chunk_file(place, number), table)
-            shutil.rmtree(_chunk_folder(place, number), ignore_errors=True)
-            told.finish_chunk()
-        if any(not _chunk_file(place, number).exists() for number in range(plan.chunks)):
-            return SweepResult(plan, place, told.chunks)
-        progress("writing the results", 1.0)
-        _merge(plan, place)
-    shutil.rmtree(place / _CHUNKS, ignore_errors=True)
-    return SweepResult(plan, place, plan.chunks)
+        asked = {"plan": plan.to_dict(), "about": dict(about)}
+        if (place / PLAN).exists():
+            if not go_on:
+                raise InputError(
+                    f"{str(place)!r} holds a sweep already: resume it, or say another."
+                )
+            # As they come back from a file.
+            if _read_plan(place) != json.loads(json.dumps(asked)):
+                raise InputError(f"{str(place)!r} holds another sweep, with other settings.")
+        else:
+            _make_folder(place / _CHUNKS)
+            files.write_json(place / PLAN, {"kind": _KIND, "format": _FORMAT, **asked})
+        if not (place / RESULTS).exists():
+            left = [
+                number for number in range(plan.chunks) if not _chunk_file(place, number).exists()
+            ]
+            played = _run_local if workers == "local" else partial(_run_on_cluster, workers)
+            told = _SweepProgress(plan, plan.chunks - len(left), progress)
+            for number, table in played(program, plan, place, left, told, stop):
+                _write_table(_chunk_file(place, number), table)
+                shutil.rmtree(_chunk_folder(place, number), ignore_errors=True)
+                told.finish_chunk()
+            if any(not _chunk_file(place, number).exists() for number in range(plan.chunks)):
+                return SweepResult(plan, place, told.chunks)
+            progress("writing the results", 1.0)
+            _merge(plan, place)
+        shutil.rmtree(place / _CHUNKS, ignore_errors=True)
+        return SweepResult(plan, place, plan.chunks)
 
 
 def load_plan(folder: str | Path) -> tuple[SweepPlan, dict[str, Any]]:
@@ -369,39 +361,36 @@ def _run_local(
         yield number, found
 
 
-def _run_on_cluster(workers: str) -> Callable[..., ChunkTables]:
+def _run_on_cluster(
+    workers: str,
+    program: Program,
+    plan: SweepPlan,
+    folder: Path,
+    numbers: Sequence[int],
+    told: _SweepProgress,
+    stop: Callable[[], bool],
+) -> ChunkTables:
     """The rows of chunks, as they come back from a cluster."""
+    from privrl.run import cluster  # with all that it adds up for estimators
 
-    def run_chunks(
-        program: Program,
-        plan: SweepPlan,
-        folder: Path,
-        numbers: Sequence[int],
-        told: _SweepProgress,
-        stop: Callable[[], bool],
-    ) -> ChunkTables:
-        from privrl.run import cluster  # with all that it adds up for estimators
-
-        with cluster.connect(workers) as ray:
-            task = ray.remote(_task)
-            # In bytes: a worker must read 64-bit numbers in JAX's 64-bit mode, lest it halve them.
-            packed = ray.cloudpickle.dumps(program)
-            shared = ray.put((packed, plan, os.path.realpath(folder)))
-            most = max(1, int(ray.cluster_resources().get("CPU", 1)))
-            waiting = iter(numbers)
-            running: dict[Any, int] = {}
-            while True:
-                while len(running) < most and not stop():
-                    number = next(waiting, None)
-                    if number is None:
-                        break
-                    running[task.remote(shared, number)] = number
-                if not running:
-                    return
-                for done in ray.wait(list(running), num_returns=1)[0]:
-                    yield running.pop(done), _fetch(ray, done)
-
-    return run_chunks
+    with cluster.connect(workers) as ray:
+        task = ray.remote(_task)
+        # In bytes: a worker must read 64-bit numbers in JAX's 64-bit mode, lest it halve them.
+        packed = ray.cloudpickle.dumps(program)
+        shared = ray.put((packed, plan, os.path.realpath(folder)))
+        most = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        waiting = iter(numbers)
+        running: dict[Any, int] = {}
+        while True:
+            while len(running) < most and not stop():
+                number = next(waiting, None)
+                if number is None:
+                    break
+                running[task.remote(shared, number)] = number
+            if not running:
+                return
+            for done in ray.wait(list(running), num_returns=1)[0]:
+                yield running.pop(done), _fetch(ray, done)
 
 
 def _task(shared: tuple[bytes, SweepPlan, str], number: int) -> pa.Table:

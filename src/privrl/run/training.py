@@ -208,37 +208,19 @@ def resume(
     place = Path(folder) / CHECKPOINT
     if not place.exists():
         raise InputError(f"There is no run to resume in {str(folder)!r}.")
-    with files.lock_folder(folder):
-        return _resume(program, Path(folder), about, progress, stop, pay)
-
-
-def _resume(
-    program: Program,
-    folder: Path,
-    about: Mapping[str, Any],
-    progress: Progress,
-    stop: Callable[[], bool],
-    pay: Pay | None,
-) -> TrainingRun:
-    place = folder / CHECKPOINT
-    said = read_about(place)
-    try:
-        plan, replicas = said["plan"], Replicas.from_dict(said["plan"]["replicas"])
-        _ = int(said["paid"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(f"{str(place)!r} is not the checkpoint of a run.") from None
-    if plan["about"] != dict(about):
-        raise InputError(f"{str(folder)!r} holds another run, with other settings.")
-    with jax.enable_x64(True):
-        loop = _make_loop(program, plan, folder, None)
+    with files.lock_folder(folder), jax.enable_x64(True):
+        said = read_about(place)
+        try:
+            plan, replicas = said["plan"], Replicas.from_dict(said["plan"]["replicas"])
+            _ = int(said["paid"])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{str(place)!r} is not the checkpoint of a run.") from None
+        if plan["about"] != dict(about):
+            raise InputError(f"{str(folder)!r} holds another run, with other settings.")
+        loop = _make_loop(program, plan, Path(folder), None)
         loop.about["paid"] = said["paid"]
         loop.load(lambda: replicas.initial_state(program))
         return _run_to_end(loop, plan, progress, stop, pay)
-
-
-def delete_checkpoint(folder: str | Path) -> None:
-    """Remove the checkpoint in `folder`, if there is one."""
-    (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -387,7 +387,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"rate": 1e200}, "overflow"),
         ({"buffer": 0}, "buffer"),
         ({"buffer": 1.5}, "buffer"),
-        ({"optimiser": "lion"}, "optimiser must be 'sgd' or 'adam' or 'rmsprop'"),
+        ({"optimiser": "lion"}, "optimiser must be 'sgd', 'adam' or 'rmsprop'"),
         ({"staleness": "linear"}, "staleness must be"),
         ({"max_age": -1}, "max_age"),
         ({"window": 0}, "window"),

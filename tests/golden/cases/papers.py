@@ -1,7 +1,6 @@
 """The papers' experiments, at sizes that take no time."""
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,9 @@ def _seo2020() -> Any:
 
 @_learned("paper-wang2019")
 def _wang2019() -> Any:
-    from privrl.papers.wang2019 import certified as wang2019_certified
-    from privrl.papers.wang2019 import experiments as wang2019
+    from benchmarks import wang2019 as wang2019_certified
 
-    figure = wang2019.figure_1([0], presets=["printed"], edges=["correct"])
     return {
-        "figure 1": list(islice(figure, 4)),
         "ceiling": [wang2019_certified.ceiling(b, 0.1) for b in _budgets()],
         "optima": wang2019_certified.optima(),
     }
@@ -49,16 +45,14 @@ def _budgets() -> Any:
 
 @_learned("paper-rajabi2022")
 def _rajabi2022() -> Any:
+    from benchmarks import rajabi2022 as rajabi2022_certified
     from privrl.envs import ObstacleGrid
-    from privrl.papers.rajabi2022 import certified as rajabi2022_certified
-    from privrl.papers.rajabi2022 import experiments as rajabi2022
     from privrl.risk import Prospect, solve
 
     small = ObstacleGrid(size=3, obstacles=((1, 1, 20.0), (2, 1, 5.0)))
     prospect = Prospect.tversky_kahneman()
     solved = solve(small, prospect, 0.9)
     return {
-        "references": list(rajabi2022.references(["printed"])),
         "certified": list(
             rajabi2022_certified.certified_rows(
                 [0], epsilons=[10.0], radii=[1e-3], prospects=["tversky-kahneman"],
@@ -73,7 +67,7 @@ def _rajabi2022() -> Any:
 
 @_learned("paper-gambles")
 def _gambles() -> Any:
-    from privrl.papers.rajabi2022 import gamble as paper
+    from benchmarks import gambles as paper
 
     return {
         "choices": list(

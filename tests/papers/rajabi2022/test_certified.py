@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import rajabi2022 as certified
 from privrl.envs import ObstacleGrid
-from privrl.papers.rajabi2022 import certified
 from privrl.risk import Prospect, solve
 
 SMALL = ObstacleGrid(size=3, obstacles=((1, 1, 20.0), (2, 1, 5.0)))

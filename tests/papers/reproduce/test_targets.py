@@ -12,8 +12,9 @@ import pytest
 from privrl.papers.reproduce import Difference, Target, judge
 from privrl.papers.reproduce.__main__ import page
 from privrl.papers.reproduce.catalogue import load
-from privrl.papers.reproduce.estimate import Estimate, on_scale, printed_estimates
+from privrl.papers.reproduce.estimate import Estimate, on_scale
 from privrl.papers.reproduce.running import findings_of
+from tests.papers.reproduce.fed import printed_estimates
 from tests.papers.reproduce.toy import make_target
 
 NAMES = {

@@ -18,9 +18,9 @@ from privrl.papers.reproduce.estimate import (
     estimates,
     on_scale,
     printed_error,
-    printed_estimates,
 )
 from privrl.papers.reproduce.verdict import Contrast, critical, seeds_needed
+from tests.papers.reproduce.fed import printed_estimates
 from tests.papers.reproduce.toy import DIFFERENCES, QUANTITIES, make_target, quantity
 
 

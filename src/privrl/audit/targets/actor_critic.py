@@ -17,6 +17,7 @@ the person took is hidden, and with it the direction in which the actor moves); 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -73,10 +74,6 @@ def _learn(
     agent: ActorCritic, env: HostEnvironment, people: int, **more: Any
 ) -> LearnedActorCritic:
     return agent.learn(env, people, progress=_ignore_progress, preflight=False, **more)
-
-
-def _warm_start(agent: ActorCritic, env: HostEnvironment, people: int) -> LearnedActorCritic:
-    return _learn(agent, env, people, critic=[0.0, 0.01, -0.01])
 
 
 class _InterruptionError(Exception):
@@ -197,7 +194,8 @@ add_target(
 _CURVE: dict[str, Any] = {"return_range": (-1.0, 1.0), "curve": "paid", "curve_weight": 0.9}
 add_target("actor-critic-curve", _learning_target, **_CURVE)
 # From a critic that others have paid for.
-add_target("actor-critic-warm-start", _learning_target, learn=_warm_start)
+_WARM = partial(_learn, critic=[0.0, 0.01, -0.01])
+add_target("actor-critic-warm-start", _learning_target, learn=_WARM)
 # A prospect, for which a part of the clip bound goes to how returns are distributed. Nobody else is
 # paid, so the one person is what others are compared with, if anything is that was not released.
 # Without traces the person alone moves the critic of the left room.

@@ -14,7 +14,7 @@ paid far more than anybody could be, or far less.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -92,11 +92,6 @@ def _evaluation_evidence(
     return np.concatenate(evidence(coefficients[None], 0.0 * shift[None], shift[None])[::2], None)
 
 
-def _record_evaluations() -> AbstractContextManager[list[Array]]:
-    """Every evaluation of policy iteration, and what an attacker makes of it."""
-    return record_calls(reward_releases, "noisy_coefficients", _evaluation_evidence)
-
-
 def _secret_rewards(
     name: str,
     runs: int = RUNS,
@@ -125,7 +120,9 @@ def _secret_rewards(
     watch: dict[str, Watch] = {
         "weights": lambda: _record_updates(worlds),
         "updates": lambda: _record_updates(worlds),
-        "evaluations": _record_evaluations,
+        "evaluations": partial(
+            record_calls, reward_releases, "noisy_coefficients", _evaluation_evidence
+        ),
     }
     return run_target(
         name,

@@ -299,18 +299,15 @@ add_target("running-sums-banded", _running_sums, Strategy.BANDED, (0, 5, 10))
 # --- local reports (LDP) --------------------------------------------------------------------------
 
 
-def _report_target(name: str, plan: LocalPlan) -> Target:
+def _report(name: str, make: Callable[..., LocalPlan], *settings: Any, **more: Any) -> Target:
     """One agent's vector against its opposite."""
+    plan = make(*settings, **more)
     row = 50.0 * np.linspace(0.5, 1.0, plan.dimension)
 
     def draw(world: int, runs: int, source: Source) -> Outputs:
         return plan.release(np.tile(row if world else -row, (runs, 1)), source)[0]
 
     return Target(name, draw, (plan.event,), LOCAL, delta=0.0, runs=200_000)
-
-
-def _report(name: str, make: Callable[..., LocalPlan], *settings: Any, **more: Any) -> Target:
-    return _report_target(name, make(*settings, **more))
 
 
 @target
@@ -323,7 +320,7 @@ def unit_vector() -> Target:
         cosine = reports @ row / (plan.length * np.linalg.norm(row))
         return np.where(cosine >= plan.cap, 1.0, 0.0) - np.where(-cosine >= plan.cap, 1.0, 0.0)
 
-    return replace(_report_target("unit-vector", plan), log_ratio=log_ratio)
+    return replace(_report("unit-vector", lambda: plan), log_ratio=log_ratio)
 
 
 add_target("unit-vector-padded", _report, PrivUnit, 4.0, 8)
@@ -355,7 +352,7 @@ def laplace_report() -> Target:
     row = np.linspace(0.5, 1.0, 2)
     centres = [sign * row * plan.radius / row.sum() for sign in (-1.0, 1.0)]
     ratio = _laplace_ratio(centres, plan.mechanism.scale)
-    return replace(_report_target("laplace-report", plan), log_ratio=ratio)
+    return replace(_report("laplace-report", lambda: plan), log_ratio=ratio)
 
 
 @target

@@ -52,11 +52,4 @@ __all__ = [
     "ReturnDistribution",
 ]
 
-__getattr__ = lazy(
-    __name__,
-    {
-        "learner": ("ActorCritic",),
-        "program": ("CertifiedProgram",),
-        "result": ("Diverged", "NOT_PRIVATE", "LearnedActorCritic", "ReturnDistribution"),
-    },
-)
+__getattr__ = lazy(__name__)

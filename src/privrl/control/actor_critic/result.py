@@ -3,9 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,6 @@ import numpy as np
 from privrl.control.engine import Diverged
 from privrl.control.heads import Head, Network, head_from_dict
 from privrl.control.promises import HasPromise, Promise, promise_from_dict, promise_to_dict
-from privrl.core import files
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Features, Policy
@@ -22,8 +19,6 @@ from privrl.privacy.certificate import Certificate
 from privrl.risk import Prospect
 
 NOT_PRIVATE = "Not private: the variant 'none' adds no noise."
-_KIND = "privrl actor-critic"
-_FORMAT = 1
 
 
 def softmax_policy(head: Head, parameters: Floats) -> Policy:
@@ -51,6 +46,9 @@ class ReturnDistribution:
 class LearnedActorCritic(HasPromise):
     """What was learned, as far as the variant gives it away, and the promise about it."""
 
+    KIND: ClassVar[str] = "privrl actor-critic"
+    SAVED: ClassVar[str] = "the result of an actor-critic"
+
     promise: Promise
     variant: str
     actor: Floats | None
@@ -72,9 +70,6 @@ class LearnedActorCritic(HasPromise):
     settings: Mapping[str, Any] = field(default_factory=dict)
     returns: ReturnDistribution | None = None
     """What a prospect was judged by."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
     def prospect(self) -> Prospect | None:
@@ -118,11 +113,12 @@ class LearnedActorCritic(HasPromise):
         """Those of the critic."""
         return self.critic_head.spec
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+    def _to_json(self) -> dict[str, Any]:
+        returns = None
+        if self.returns is not None:
+            points, probs = self.returns.points.tolist(), self.returns.probs.tolist()
+            returns = {"points": points, "probabilities": probs}
         return {
-            "kind": _KIND,
-            "format": _FORMAT,
             "promise": promise_to_dict(self.promise),
             "variant": self.variant,
             "actor": _to_list(self.actor),
@@ -135,42 +131,29 @@ class LearnedActorCritic(HasPromise):
             else [value if math.isfinite(value) else None for value in self.curve.tolist()],
             "producer": None if self.producer is None else self.producer.to_dict(),
             "settings": dict(self.settings),
-            **({} if self.returns is None else {"returns": _returns_to_dict(self.returns)}),
+            **({} if returns is None else {"returns": returns}),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the result as JSON, wholly or not at all."""
-        files.write_json(path, self.to_dict())
-
     @classmethod
-    def load(cls, path: str | Path) -> "LearnedActorCritic":
-        """The result that `save` wrote."""
-        data = files.read_json(path, _KIND, _FORMAT, "the result of an actor-critic")
-        try:
-            producer = data["producer"]
-            heads = [head_from_dict(data[name]) for name in ("actor_head", "critic_head")]
-            actor, critic = _to_array(data["actor"]), _to_array(data["critic"])
-            for array, head in zip((actor, critic), heads, strict=True):
-                if array is not None and array.shape != head.shape:
-                    raise ValueError
-            return cls(
-                promise=promise_from_dict(data["promise"]),
-                variant=str(data["variant"]),
-                actor=actor,
-                critic=critic,
-                actor_head=heads[0],
-                critic_head=heads[1],
-                curve=_to_array(data["curve"]),
-                producer=None if producer is None else Certificate.from_dict(producer),
-                settings=data["settings"],
-                returns=_returns_from_dict(data.get("returns")),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError(f"{str(path)!r} is damaged.") from None
-
-
-def _returns_to_dict(returns: ReturnDistribution) -> dict[str, Any]:
-    return {"points": returns.points.tolist(), "probabilities": returns.probs.tolist()}
+    def _from_json(cls, data: Mapping[str, Any]) -> Self:
+        producer = data["producer"]
+        heads = [head_from_dict(data[name]) for name in ("actor_head", "critic_head")]
+        actor, critic = _to_array(data["actor"]), _to_array(data["critic"])
+        for array, head in zip((actor, critic), heads, strict=True):
+            if array is not None and array.shape != head.shape:
+                raise ValueError
+        return cls(
+            promise=promise_from_dict(data["promise"]),
+            variant=str(data["variant"]),
+            actor=actor,
+            critic=critic,
+            actor_head=heads[0],
+            critic_head=heads[1],
+            curve=_to_array(data["curve"]),
+            producer=None if producer is None else Certificate.from_dict(producer),
+            settings=data["settings"],
+            returns=_returns_from_dict(data.get("returns")),
+        )
 
 
 def _returns_from_dict(data: Any) -> ReturnDistribution | None:

@@ -114,14 +114,9 @@ class ActorCriticSpec(Spec):
                 if one.name in PROSPECT_OPTIONS and getattr(self, one.name) != one.default:
                     raise InputError(f"{one.name} belongs to a prospect: say one, or leave it out.")
         else:
-            from privrl.risk import Prospect, parse_prospect
+            from privrl.risk import parse_prospect
 
-            if isinstance(self.prospect, str):
-                object.__setattr__(self, "prospect", parse_prospect(self.prospect))
-            if not isinstance(self.prospect, Prospect):
-                raise InputError(
-                    "must be one of privrl.risk, such as Prospect.neutral().", field="prospect"
-                )
+            object.__setattr__(self, "prospect", parse_prospect(self.prospect))
         if self.return_range is None and (self.curve == "paid" or self.prospect is not None):
             what = "a paid curve" if self.prospect is None else "a prospect"
             raise InputError(f"is needed for {what}: say what returns are.", field="return_range")

@@ -43,6 +43,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -301,45 +302,28 @@ class Aggregator:
     """So many agents' scores are remembered, if the plan has scores."""
 
     def __post_init__(self) -> None:
-        def set_field(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
         if not isinstance(self.privatiser, Privatiser):
             raise InputError(
                 "must be a Privatiser: the plan that the agents follow.", field="privatiser"
             )
-        set_field("rate", checks.positive("rate", self.rate))
-        set_field("buffer", checks.count("buffer", self.buffer))
-        set_field("window", checks.count("window", self.window))
-        set_field("decay", checks.non_negative("decay", self.decay))
+        checks.set_checked(self, rate=checks.positive, decay=checks.non_negative)
+        checks.set_checked(self, buffer=checks.count, window=checks.count)
         if self.agents is not None:
-            set_field("agents", checks.count("agents", self.agents))
+            checks.set_checked(self, agents=checks.count)
         elif self.decay:
             raise InputError(
                 "is needed for a decay: how many reports will there be?", field="agents"
             )
         if self.max_age is not None:
-            set_field("max_age", checks.count("max_age", self.max_age, least=0))
-        for name, allowed in (("optimiser", Optimiser), ("staleness", Staleness)):
-            if getattr(self, name) not in get_args(allowed):
-                options = " or ".join(repr(one) for one in get_args(allowed))
-                raise InputError(f"must be {options}, not {getattr(self, name)!r}.", field=name)
+            checks.set_checked(self, max_age=partial(checks.count, least=0))
+        checks.choice("optimiser", self.optimiser, get_args(Optimiser))
+        checks.choice("staleness", self.staleness, get_args(Staleness))
         if not self.rate * self.privatiser.max_norm * self.buffer < 1e150:
             raise InputError("rate and buffer are so large that models would overflow.")
 
     def to_dict(self) -> dict[str, Any]:
         """What the aggregator was made of, as JSON."""
-        return {
-            "privatiser": self.privatiser.to_dict(),
-            "rate": self.rate,
-            "buffer": self.buffer,
-            "optimiser": self.optimiser,
-            "staleness": self.staleness,
-            "decay": self.decay,
-            "agents": self.agents,
-            "max_age": self.max_age,
-            "window": self.window,
-        }
+        return {**vars(self), "privatiser": self.privatiser.to_dict()}
 
     def begin(self, theta: ArrayLike) -> AggregatorState:
         """The state before anything was issued, with this model."""

@@ -3,21 +3,17 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from privrl.control.promises import HasPromise, Promise, promise_from_dict, promise_to_dict
-from privrl.core import checks, files
+from privrl.core import checks
 from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.data import Policy
 from privrl.data.policy_json import policy_from_dict
 from privrl.privacy.certificate import Claim
-
-_KIND, _FORMAT = "privrl collected policy", 1
 
 
 def first_success(scores: Any, target: float = 195.0, window: int = 10) -> int | None:
@@ -44,6 +40,9 @@ def is_sustained(scores: Any, target: float = 195.0, window: int = 1000) -> bool
 class LearnedPGC(HasPromise):
     """A policy that agents trained, and the promise to each of them."""
 
+    KIND: ClassVar[str] = "privrl collected policy"
+    SAVED: ClassVar[str] = "what PGC learned"
+
     promise: Promise
     policy: Policy
     scores: Floats | None = None
@@ -54,9 +53,6 @@ class LearnedPGC(HasPromise):
     error."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
     def privacy_statement(self) -> str:
@@ -97,12 +93,9 @@ class LearnedPGC(HasPromise):
             raise InputError("Scores were not kept: they are about agents, unless public=True.")
         return self.scores
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+    def _to_json(self) -> dict[str, Any]:
         scores = self.scores
         return {
-            "kind": _KIND,
-            "format": _FORMAT,
             "promise": promise_to_dict(self.promise),
             "policy": self.policy.to_dict(),
             # JSON has no infinities, which rewards may add up to.
@@ -113,25 +106,16 @@ class LearnedPGC(HasPromise):
             "settings": dict(self.settings),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the result as JSON, wholly or not at all."""
-        files.write_json(path, self.to_dict())
-
     @classmethod
-    def load(cls, path: str | Path) -> "LearnedPGC":
-        """The result that `save` wrote."""
-        data = files.read_json(path, _KIND, _FORMAT, "what PGC learned")
-        try:
-            scores, reached = data["scores"], data["reached"]
-            missing = {"submissions", "target", "timing", "seed"} - set(data["settings"])
-            if missing or np.ndim([] if scores is None else scores) != 1:
-                raise ValueError
-            return cls(
-                promise=promise_from_dict(data["promise"]),
-                policy=policy_from_dict(data["policy"]),
-                scores=None if scores is None else np.array(scores, np.float64),
-                reached=None if reached is None else (float(reached[0]), float(reached[1])),
-                settings=dict(data["settings"]),
-            )
-        except (KeyError, TypeError, ValueError, IndexError):
-            raise InputError(f"{str(path)!r} is damaged.") from None
+    def _from_json(cls, data: Mapping[str, Any]) -> Self:
+        scores, reached = data["scores"], data["reached"]
+        missing = {"submissions", "target", "timing", "seed"} - set(data["settings"])
+        if missing or np.ndim([] if scores is None else scores) != 1:
+            raise ValueError
+        return cls(
+            promise=promise_from_dict(data["promise"]),
+            policy=policy_from_dict(data["policy"]),
+            scores=None if scores is None else np.array(scores, np.float64),
+            reached=None if reached is None else (float(reached[0]), float(reached[1])),
+            settings=dict(data["settings"]),
+        )

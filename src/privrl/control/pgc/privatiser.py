@@ -144,28 +144,18 @@ class Privatiser:
     """The mechanism of one report."""
 
     def __post_init__(self) -> None:
-        def set_field(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        set_field("epsilon", checks.positive("epsilon", self.epsilon))
-        set_field("dimension", checks.count("dimension", self.dimension))
-        set_field("submissions", checks.count("submissions", self.submissions))
-        set_field("radius", checks.positive("radius", self.radius))
-        set_field("clip", checks.positive("clip", self.clip))
-        set_field("score_share", checks.probability("score_share", self.score_share))
-        set_field("debias", checks.boolean("debias", self.debias))
-        for name, allowed in (("mechanism", get_args(Mechanism)), ("norm", get_args(Norm))):
-            if getattr(self, name) not in allowed:
-                options = ", ".join(repr(one) for one in allowed)
-                raise InputError(
-                    f"must be one of {options}, not {getattr(self, name)!r}.", field=name
-                )
+        positive, count = checks.positive, checks.count
+        checks.set_checked(self, epsilon=positive, dimension=count, submissions=count)
+        checks.set_checked(self, radius=positive, clip=positive, score_share=checks.probability)
+        checks.set_checked(self, debias=checks.boolean)
+        checks.choice("mechanism", self.mechanism, get_args(Mechanism))
+        checks.choice("norm", self.norm, get_args(Norm))
         report, score = split_epsilon(self.epsilon, self.submissions, self.score_share)
         if score:
             epsilon_share(score, 1)  # raises if it is too small for a coin
-        set_field("report_epsilon", report)
-        set_field("score_epsilon", score)
-        set_field("plan", self._plan())
+        object.__setattr__(self, "report_epsilon", report)
+        object.__setattr__(self, "score_epsilon", score)
+        object.__setattr__(self, "plan", self._plan())
         if not self.max_norm < 1e100:
             raise InputError(
                 "A report of this plan may be longer than 10^100: take a smaller radius or clip, "

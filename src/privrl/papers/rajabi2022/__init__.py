@@ -8,10 +8,8 @@ Read the folder in this order:
   authors' public code; Theorem 1's claim, and why it is no certificate.
 - `fast`: the algorithms compiled, for many runs side by side; tests hold it equal to `algorithm`.
   `field` has its noise.
-- `printed`: what the paper prints. `experiments`: Table I and Figure 2 run again, and whether what
-  is said of them holds. `certified`: what certified learners (`privrl.control.ProspectQ`) reach on
-  its task. `gamble`: choices where people and the mean disagree, by a certified actor-critic, which
-  the paper leaves to future work.
+- `printed`: what the paper prints. `targets`: Table I and Figure 2 run again by `privrl reproduce
+  rajabi2022`; `judging`: exact visits of its policies.
 - `spec`: the options of `privrl train rajabi2022-prospect`; `runner`: how it is run.
 
 >>> from privrl.papers.rajabi2022 import ProspectQ
@@ -28,4 +26,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ProspectQ"]
 
-__getattr__ = lazy(__name__, {"learner": ("ProspectQ",)})
+__getattr__ = lazy(__name__)

@@ -21,7 +21,7 @@ from jax import lax
 from numpy.typing import ArrayLike
 
 from privrl.control.heads import Layers
-from privrl.control.replicas import run_in_parts, setting_arrays
+from privrl.control.replicas import run_in_parts
 from privrl.control.rollouts import Env
 from privrl.core import checks
 from privrl.core.errors import InputError
@@ -31,19 +31,13 @@ from privrl.papers.rajabi2022.field import Field
 from privrl.papers.rajabi2022.learner import ProspectQ
 from privrl.papers.rajabi2022.spec import Acting
 from privrl.papers.wang2019 import draws
-from privrl.papers.wang2019.fast import descend
+from privrl.papers.wang2019.fast import DYNAMIC_SETTINGS, descend
 
 # So many replicas are compiled together; more are further calls of the same, on as many cores as
 # there are.
 _REPLICAS = 20
-# Settings that compiled code does not see: numbers that each replica has for itself, and a promise.
-_DYNAMIC_SETTINGS: dict[str, Any] = {
-    "sigma": 0.0,
-    "rate": 1.0,
-    "step": 1.0,
-    "gamma": 0.0,
-    "epsilon": 1.0,
-    "delta": 0.5,
+_DYNAMIC_SETTINGS = {
+    **DYNAMIC_SETTINGS,
     "lipschitz": 1.0,
     "largest_td_error": 1.0,
     "iterations": 1,
@@ -345,13 +339,8 @@ class ProspectQProgram:
 
     def init(self, keys: jax.Array, settings: Mapping[str, Any] | None = None) -> ProspectQState:
         """Before the first iteration of each of the `keys` (replicas,)."""
-        given = dict(settings or {})
-        for name, value in given.items():
-            ProspectQ.check_swept(name, value)
-        sigma, rate = self.learner.noise_parameters
-        own = {"sigma": sigma, "rate": rate, "step": self.learner.step, "gamma": self.learner.gamma}
         with jax.enable_x64(False):
-            numbers = setting_arrays(own | given, keys.shape[0], jnp.float32)
+            numbers = self.learner.replica_numbers(settings, keys.shape[0])
             begun: ProspectQState = _initial_state(self.form, keys, numbers)
             return begun
 

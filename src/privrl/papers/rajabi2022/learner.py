@@ -14,13 +14,11 @@ import numpy as np
 from privrl.control import engine
 from privrl.control.heads import Head, Linear
 from privrl.control.learned_q import LearnedQ, mean_return
-from privrl.control.program_training import PaperLearner
-from privrl.control.promises import Promise
 from privrl.control.rollouts import greedy_policy
 from privrl.data import Cells, ConcatFeatures, CosineProducts, NetworkOutputs
 from privrl.envs.registry import make
 from privrl.papers.rajabi2022.spec import ProspectQSpec
-from privrl.papers.wang2019.learner import FunctionalNoiseTraining, promise_of
+from privrl.papers.wang2019.learner import FunctionalNoise, FunctionalNoiseTraining
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import rajabi2022_theorem1
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ProspectQ(ProspectQSpec, PaperLearner[LearnedQ]):
+class ProspectQ(ProspectQSpec, FunctionalNoise):
     """PP-CPT-RL; the defaults are Algorithms 1 to 3 as printed, and corrected."""
 
     @cached_property
@@ -39,18 +37,6 @@ class ProspectQ(ProspectQSpec, PaperLearner[LearnedQ]):
             *(self.epsilon, self.delta, self.step, self.batch),
             *(self.lipschitz, self.largest_td_error),
         )
-
-    @property
-    def noise_parameters(self) -> tuple[float, float]:
-        """sigma and beta."""
-        if self.sigma is not None and self.rate is not None:
-            return float(self.sigma), float(self.rate)
-        return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
-
-    @property
-    def promise(self) -> Promise:
-        """The paper's claim about each iteration, or why there is none."""
-        return promise_of(self.sigma, lambda: self.theorem)
 
     @classmethod
     def printed(cls, **changes: Any) -> Self:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from privrl.core.errors import InputError
 from privrl.core.spec import Spec, option, with_default
 from privrl.papers.wang2019.spec import FunctionalNoiseSpec, FunctionalNoiseTask
 
@@ -64,14 +63,9 @@ class ProspectQSpec(FunctionalNoiseSpec):
     THEOREM: ClassVar[str] = "Theorem 1"
 
     def __post_init__(self) -> None:
-        from privrl.risk import Prospect, parse_prospect
+        from privrl.risk import parse_prospect
 
-        if isinstance(self.prospect, str):
-            object.__setattr__(self, "prospect", parse_prospect(self.prospect))
-        if not isinstance(self.prospect, Prospect):
-            raise InputError(
-                "must be one of privrl.risk, such as Prospect.rajabi2022().", field="prospect"
-            )
+        object.__setattr__(self, "prospect", parse_prospect(self.prospect))
         super().__post_init__()
         self.check_replay(self.minibatch, "minibatch")
 

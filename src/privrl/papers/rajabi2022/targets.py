@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privrl.papers.rajabi2022.printed import SIGMAS, STATEMENTS, TABLE_1
+from privrl.papers.rajabi2022.printed import HORIZON, SIGMAS, STATEMENTS, TABLE_1
 from privrl.papers.reproduce.target import (
     Difference,
     Experiment,
@@ -76,10 +76,8 @@ def _run_code(
     options: Mapping[str, Any], setting: Mapping[str, Any], seeds: Sequence[int]
 ) -> tuple[Any, dict[str, Any]]:
     """The public code with its mistakes."""
-    import jax
-    import jax.numpy as jnp
-
     from privrl.papers.rajabi2022.public_code import PublicCode, train
+    from privrl.papers.wang2019.draws import keys
 
     form = PublicCode(
         cpt=setting["objective"] == "CPT",
@@ -87,7 +85,7 @@ def _run_code(
         samples=setting["samples"],
         fourth=options.get("fourth", "below"),
     )
-    found = train(jnp.stack([jax.random.key(seed) for seed in seeds]), form, setting["sigma"])
+    found = train(keys(seeds), form, setting["sigma"])
     return found.losses, found.visits
 
 
@@ -97,16 +95,15 @@ def _run_corrected(
     """Algorithms 1 to 3 with the right weights, as printed or with the code's settings."""
     from dataclasses import replace
 
-    import jax
-    import jax.numpy as jnp
     import numpy as np
 
-    from privrl.papers.rajabi2022.experiments import PolicyEvaluator, learner, make_env
     from privrl.papers.rajabi2022.fast import train
+    from privrl.papers.rajabi2022.judging import PolicyEvaluator, learner, make_env
+    from privrl.papers.wang2019.draws import keys
 
     is_code = options["kind"] == "settings"
     preset: Any = "public-code" if is_code else "printed"
-    env, keys = make_env(preset), jnp.stack([jax.random.key(seed) for seed in seeds])
+    env = make_env(preset)
     sigma = np.full(len(seeds), setting["sigma"])
     visits: dict[str, Any] = {}
     losses, run = None, None
@@ -116,9 +113,9 @@ def _run_corrected(
         chosen = replace(chosen, iterations=setting["episodes"], samples=setting["samples"])
         if run is None or not is_code:
             # The public code learns once, and acts in both ways on that.
-            run = train(keys, chosen, env, {"sigma": sigma})
+            run = train(keys(seeds), chosen, env, {"sigma": sigma})
         losses = run.losses if losses is None else losses
-        evaluator = PolicyEvaluator(env, chosen.gamma)
+        evaluator = PolicyEvaluator(env)
         probs = run.program.probabilities(
             run.state, evaluator.points, chosen.acting, noise=not is_code
         )
@@ -157,9 +154,9 @@ def _row(seed: int, losses: Any, visits: Mapping[str, Any], options: Mapping[str
 
 def _uniform(seeds: Sequence[int]) -> list[Row]:
     """Any action, all alike, on the square of the code and past the target: exactly."""
-    from privrl.papers.rajabi2022.experiments import PolicyEvaluator, make_env
+    from privrl.papers.rajabi2022.judging import PolicyEvaluator, make_env
 
-    evaluator = PolicyEvaluator(make_env("public-code"), 0.9)
+    evaluator = PolicyEvaluator(make_env("public-code"))
     found = evaluator.cell_visits(evaluator.grid.uniform(), past_target=True)[evaluator.obstacles]
     own = {f"obs{k}": round(float(x), 4) for k, x in enumerate(found, 1)}
     return [{"seed": seed, **own, "visits": round(float(sum(found)), 4)} for seed in seeds]
@@ -167,29 +164,29 @@ def _uniform(seeds: Sequence[int]) -> list[Row]:
 
 def _certified(seeds: Sequence[int]) -> list[Row]:
     """The certified reward model, planned on for the standard person; visits until the target."""
-    from dataclasses import replace
-
     import numpy as np
 
+    from privrl.control import ProspectQ
     from privrl.envs import ObstacleGrid
-    from privrl.papers.rajabi2022.certified import LEARNERS, visits
     from privrl.privacy.promise import Budget
     from privrl.privacy.session import PrivacySession
     from privrl.risk import Prospect
 
     grid, rows = ObstacleGrid(), []
-    learner = replace(
-        LEARNERS["reward model"],
+    learner = ProspectQ(
+        gamma=0.9,
         prospect=Prospect.tversky_kahneman(),
+        reward_range=(-50.0, 0.0),
         budget=Budget(EPSILON, DELTA),
         reward_radius=RADIUS,
     )
     states = np.arange(grid.num_states)
     for seed in seeds:
         policy = learner.learn(grid, session=PrivacySession(seed=seed)).probabilities(states)
-        *found, arrives = visits(grid, policy)
+        entries = grid.visits(policy, HORIZON).tolist()
+        found = [entries[grid.cell(x, y)] for x, y, _ in grid.obstacles]
         own = {f"obs{k}": round(x, 5) for k, x in enumerate(found, 1)}
-        rows.append({"seed": seed, **own, "visits": round(sum(found), 5), "arrives": arrives})
+        rows.append({"seed": seed, **own, "visits": round(sum(found), 5), "arrives": entries[-1]})
     return rows
 
 

@@ -23,13 +23,17 @@ def html(findings: Sequence[Finding]) -> str:
     )
     heads = (Column("target"), Column("verdict"), Column("reading"), *columns("", "seeds")[1:])
     rows = [
-        (one.target.name, _word(one), label(one.chosen), str(one.verdict.seeds)) for one in findings
+        (
+            *(one.target.name, _word(one), label(one.chosen)),
+            *(str(one.verdict.seeds), one.verdict.reason),
+        )
+        for one in findings
     ]
     first = section(
         "verdicts",
         "Verdicts",
         paragraph(f"{len(findings)} tables and figures: {counts}."),
-        table("Verdicts", (*heads, Column("reason")), _with_reasons(rows, findings)),
+        table("Verdicts", (*heads, Column("reason")), rows),
         first=True,
     )
     groups: dict[str, list[Finding]] = {}
@@ -43,12 +47,6 @@ def html(findings: Sequence[Finding]) -> str:
         "privrl reproduce",
         [first, *parts],
     )
-
-
-def _with_reasons(
-    rows: Sequence[tuple[str, ...]], findings: Sequence[Finding]
-) -> list[tuple[str, ...]]:
-    return [(*row, one.verdict.reason) for row, one in zip(rows, findings, strict=True)]
 
 
 def _word(one: Finding) -> str:

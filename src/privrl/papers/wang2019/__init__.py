@@ -7,8 +7,9 @@ Read the folder in this order:
   code; Theorem 5's claim, and why it is no certificate.
 - `fast`: the algorithm compiled, for many runs side by side; tests hold it equal to `algorithm`.
   `path` draws its noise, with the exact law, and `draws` random numbers in few calls.
-- `printed`: what the paper prints. `experiments`: Figure 1 run again, and whether what is said of
-  it holds. `certified`: what certified learners (`privrl.control.FunctionalQ`) reach on its task.
+- `printed`: what the paper prints. `targets` and `trials`: its figures run again by `privrl
+  reproduce wang2019`. `certified`: what certified learners (`privrl.control.FunctionalQ`) reach on
+  its task.
 - `spec`: the options of `privrl train wang2019-functional-q`; `runner`: how it is run.
 
 >>> from privrl.papers.wang2019 import FunctionalQ
@@ -25,4 +26,4 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionalQ"]
 
-__getattr__ = lazy(__name__, {"learner": ("FunctionalQ",)})
+__getattr__ = lazy(__name__)

@@ -4,10 +4,16 @@ For learners that certify nothing: numbers are 32-bit.
 """
 
 import math
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+
+def keys(seeds: Iterable[int]) -> jax.Array:
+    """A key for each seed, so that a seed means the same world at every noise level."""
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
 
 
 def random_words(key: jax.Array, count: int) -> jax.Array:

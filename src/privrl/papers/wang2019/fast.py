@@ -25,7 +25,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike
 
-from privrl.control.replicas import run_in_parts, setting_arrays
+from privrl.control.replicas import run_in_parts
 from privrl.control.rollouts import Env
 from privrl.core import checks, resources
 from privrl.core.errors import InputError
@@ -43,7 +43,7 @@ Tree = TypeVar("Tree")
 # there are. Larger arrays would not stay in a core's cache.
 _REPLICAS = 16
 # Settings that compiled code does not see: numbers that each replica has for itself, and a promise.
-_DYNAMIC_SETTINGS: dict[str, Any] = {
+DYNAMIC_SETTINGS: dict[str, Any] = {
     "sigma": 0.0,
     "rate": 1.0,
     "step": 1.0,
@@ -488,25 +488,20 @@ class FunctionalQProgram:
             raise InputError(f"Algorithm 1 needs finite bounds of what {env.name} shows.")
         self.learner = learner
         self.env = env
-        seen = replace(learner, **_DYNAMIC_SETTINGS)
+        seen = replace(learner, **DYNAMIC_SETTINGS)
         self.form = StaticConfig(seen, env.num_actions, env.step_limit, kind.low[0], kind.high[0])
 
     def init(
         self, keys: jax.Array, settings: Mapping[str, jax.Array] | None = None
     ) -> FunctionalQState:
         """Before the first episode of each of the `keys` (replicas,)."""
-        given = dict(settings or {})
-        for name, value in given.items():
-            FunctionalQ.check_swept(name, value)
         replicas, form = keys.shape[0], self.form
         # A row of the sample, its place in the path, and what each network and noise are there.
         each = 4.0 * (10 + (form.paths + 1) * form.actions)
         what, remedy = f"{self.learner.samples:,} samples", "use fewer samples, or fewer replicas"
         resources.check_memory(each * replicas * self.learner.samples, what, remedy)
-        sigma, rate = self.learner.noise_parameters
-        own = {"sigma": sigma, "rate": rate, "step": self.learner.step, "gamma": self.learner.gamma}
         with jax.enable_x64(False):
-            numbers = setting_arrays(own | given, replicas, jnp.float32)
+            numbers = self.learner.replica_numbers(settings, replicas)
             begun: FunctionalQState = _initial_state(form, self.env, keys, numbers)
             return begun
 

@@ -5,11 +5,14 @@
 `privrl.papers.wang2019.algorithm` has the algorithm, `privrl.papers.wang2019.fast` runs it.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from privrl.control import engine, loop
@@ -17,9 +20,10 @@ from privrl.control.heads import Layers
 from privrl.control.learned_q import NOT_PRIVATE, LearnedQ, mean_return
 from privrl.control.program_training import PaperLearner, ProgramTraining
 from privrl.control.promises import Promise
+from privrl.control.replicas import setting_arrays
 from privrl.control.rollouts import greedy_policy
 from privrl.envs.registry import make
-from privrl.papers.wang2019.spec import FunctionalQSpec
+from privrl.papers.wang2019.spec import FunctionalNoiseSpec, FunctionalQSpec
 from privrl.privacy.certificate import Claim
 from privrl.privacy.claims import wang2019_theorem5
 
@@ -29,8 +33,41 @@ if TYPE_CHECKING:
 NO_CLAIM = "Not private: noise of one's own size has neither a certificate nor the paper's claim."
 
 
+class FunctionalNoise(FunctionalNoiseSpec, PaperLearner[LearnedQ], ABC):
+    """What this learner and that of rajabi2022 share: noise by a theorem, or of one's own."""
+
+    @cached_property
+    @abstractmethod
+    def theorem(self) -> Claim:
+        """What the paper's theorem says of these settings, with its k, beta and sigma."""
+
+    @property
+    def noise_parameters(self) -> tuple[float, float]:
+        """sigma and beta."""
+        if self.sigma is not None and self.rate is not None:
+            return float(self.sigma), float(self.rate)
+        return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
+
+    @property
+    def promise(self) -> Promise:
+        """The theorem's claim where sigma follows from it, or why there is none."""
+        if self.sigma is None:
+            return self.theorem
+        return NO_CLAIM if self.sigma else NOT_PRIVATE
+
+    def replica_numbers(
+        self, swept: Mapping[str, Any] | None, replicas: int
+    ) -> dict[str, jax.Array]:
+        """What replicas may differ by, (replicas,) each, in 32 bits."""
+        for name, value in (swept or {}).items():
+            self.check_swept(name, value)
+        sigma, rate = self.noise_parameters
+        own = {"sigma": sigma, "rate": rate, "step": self.step, "gamma": self.gamma}
+        return setting_arrays(own | dict(swept or {}), replicas, jnp.float32)
+
+
 @dataclass(frozen=True)
-class FunctionalQ(FunctionalQSpec, PaperLearner[LearnedQ]):
+class FunctionalQ(FunctionalQSpec, FunctionalNoise):
     """Q-learning with functional noise; the defaults are Algorithm 1 as printed."""
 
     @property
@@ -42,26 +79,13 @@ class FunctionalQ(FunctionalQSpec, PaperLearner[LearnedQ]):
 
     @cached_property
     def theorem(self) -> Claim:
-        """What Theorem 5 says of these settings, with the k, beta and sigma that it needs."""
+        """What Theorem 5 says of these settings, with the k, beta and sigma that it needs.
+
+        It counts one update for each B samples, so with `updates="step"` it is given T of them.
+        """
         return wang2019_theorem5(
             self.epsilon, self.delta, self.count, self.step, self.batch, resets=self.resets
         )
-
-    @property
-    def noise_parameters(self) -> tuple[float, float]:
-        """sigma and beta."""
-        if self.sigma is not None and self.rate is not None:
-            return float(self.sigma), float(self.rate)
-        return float(self.theorem.details["sigma"]), float(self.theorem.details["beta"])
-
-    @property
-    def promise(self) -> Promise:
-        """The paper's claim about the whole run, or why there is none.
-
-        Theorem 5 counts one update for each B samples, so with `updates="step"` it is given T of
-        them.
-        """
-        return promise_of(self.sigma, lambda: self.theorem)
 
     @classmethod
     def printed(cls, **changes: Any) -> Self:
@@ -156,10 +180,3 @@ def make_result(
         score=mean_return(env, policy, None, 0 if seed is None else seed) if public else None,
         settings={**settings, "hidden": list(learner.hidden), "sigma": sigma, "rate": rate},
     )
-
-
-def promise_of(sigma: float | None, theorem: Callable[[], Claim]) -> Promise:
-    """The theorem's claim where sigma follows from it, or why there is none."""
-    if sigma is None:
-        return theorem()
-    return NO_CLAIM if sigma else NOT_PRIVATE

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from privrl.control.learned_q import LearnedQ
@@ -12,9 +11,8 @@ from privrl.papers.wang2019.fast import FunctionalQProgram
 from privrl.papers.wang2019.learner import FunctionalQ
 from privrl.papers.wang2019.spec import FunctionalNoiseTask, FunctionalQTask
 from privrl.privacy.certificate import Claim
-from privrl.run.logs import paths as log_paths
 from privrl.run.runners.paper import PaperRunner
-from privrl.run.runners.playing import Job, Learning
+from privrl.run.runners.playing import Learning
 
 
 @dataclass(frozen=True)
@@ -78,13 +76,6 @@ class FunctionalNoiseRunner(FunctionalNoiseTask, PaperRunner):
 
     def learning(self) -> Learning:
         return Learning(self.agent(), self.environment, {})
-
-    def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
-        written = log_paths(job.folder, job.formats)
-        if hasattr(learned.policy, "save"):
-            written["policy"] = job.folder / "policy.json"
-            learned.policy.save(written["policy"])
-        return written
 
     def summarize(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
         env, promise = learned.settings["env"], learned.promise

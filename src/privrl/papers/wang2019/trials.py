@@ -88,7 +88,7 @@ def _fitting(resets: int, samples: int) -> int:
 
 def _learn(learner: Any, seeds: Sequence[int]) -> list[Row]:
     from privrl.envs import Interval
-    from privrl.papers.wang2019.experiments import keys
+    from privrl.papers.wang2019.draws import keys
     from privrl.papers.wang2019.fast import train
 
     return _curves(train(keys(seeds), learner, Interval()).returns, seeds)
@@ -97,7 +97,7 @@ def _learn(learner: Any, seeds: Sequence[int]) -> list[Row]:
 def _baseline(method: str, setting: Mapping[str, Any], seeds: Sequence[int]) -> list[Row]:
     from privrl.envs import Interval
     from privrl.papers.wang2019.baselines import Baseline, noise_multiplier, train
-    from privrl.papers.wang2019.experiments import keys
+    from privrl.papers.wang2019.draws import keys
     from privrl.papers.wang2019.learner import FunctionalQ
 
     learner = FunctionalQ.public_code(samples=setting["samples"], resets=1, sigma=0.0)

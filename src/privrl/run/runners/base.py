@@ -24,6 +24,7 @@ from privrl.envs.registry import BUILTIN, make
 from privrl.privacy.certificate import Certificate, Claim
 from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.session import PrivacySession
+from privrl.run.logs import paths as log_paths
 from privrl.run.runners.playing import Job, Learning, RunEnd, play_agent
 from privrl.run.specs import spec_of
 from privrl.run.specs.base import Task, over_config
@@ -163,9 +164,13 @@ class Runner(Task, ABC):
     def play(self, job: Job) -> RunEnd:
         """Learn, from the beginning or the checkpoint, to the end or until it is stopped."""
 
-    @abstractmethod
     def write(self, learned: Any, job: Job) -> dict[str, Path]:
         """The files of a finished run that only this learner has, by what they are."""
+        written = log_paths(job.folder, job.formats)
+        if hasattr(learned.policy, "save"):
+            written["policy"] = job.folder / "policy.json"
+            learned.policy.save(written["policy"])
+        return written
 
     @abstractmethod
     def summarize(self, learned: Any) -> tuple[list[str], list[str]]:

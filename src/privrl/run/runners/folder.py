@@ -94,8 +94,31 @@ def train_in(
     run's `name`, by default the folder's. Without a `seed` all randomness is secret. `formats` are
     those of the logs.
     """
-    with files.lock_folder(folder):
-        return _start(runner, Path(folder), ledger, name, seed, formats, progress, stop)
+    place = Path(folder)
+    with files.lock_folder(place):
+        _is_finished(place)  # which removes what a kill left
+        run, listed = _check_start(runner, place, ledger, name, formats)
+        words = {
+            "words": runner.to_dict(),
+            "ledger": None if ledger is None else os.path.realpath(ledger),
+            "name": run,
+            "seed": seed,
+            "id": marks.new_run_id(seed, [Path(one) for one in getattr(runner, "table", ())]),
+            "formats": listed,
+        }
+        files.write_json(place / RUN, {"kind": _KIND, "format": _FORMAT, **words})
+        try:
+            return _run(runner, _job(place, words, False, progress, stop))
+        except BaseException:
+            # Nothing was begun that could be resumed, also if somebody interrupted.
+            if not has_checkpoint(place):
+                with suppress(OSError):
+                    (place / RUN).unlink()
+                for log in log_paths(place, listed).values():
+                    with suppress(OSError):
+                        if log.stat().st_size == 0:
+                            log.unlink()
+            raise
 
 
 def dry_run_in(
@@ -160,41 +183,6 @@ def _check_start(
     return run, listed
 
 
-def _start(
-    runner: Runner,
-    place: Path,
-    ledger: str | Path | None,
-    name: str | None,
-    seed: int | None,
-    formats: Sequence[str] | None,
-    progress: Progress,
-    stop: Callable[[], bool],
-) -> FinishedRun:
-    _is_finished(place)  # which removes what a kill left
-    run, listed = _check_start(runner, place, ledger, name, formats)
-    words = {
-        "words": runner.to_dict(),
-        "ledger": None if ledger is None else os.path.realpath(ledger),
-        "name": run,
-        "seed": seed,
-        "id": marks.new_run_id(seed, [Path(one) for one in getattr(runner, "table", ())]),
-        "formats": listed,
-    }
-    files.write_json(place / RUN, {"kind": _KIND, "format": _FORMAT, **words})
-    try:
-        return _run(runner, _job(place, words, False, progress, stop))
-    except BaseException:
-        # Nothing was begun that could be resumed, also if somebody interrupted.
-        if not has_checkpoint(place):
-            with suppress(OSError):
-                (place / RUN).unlink()
-            for log in log_paths(place, listed).values():
-                with suppress(OSError):
-                    if log.stat().st_size == 0:
-                        log.unlink()
-        raise
-
-
 def resume_in(
     folder: str | Path,
     *,
@@ -207,36 +195,31 @@ def resume_in(
     `env` is the environment's name once more, which is needed if a module is imported for it: what
     the folder says is not enough for that.
     """
-    if not Path(folder).is_dir():
-        raise InputError(f"There is no run to resume in {str(folder)!r}.")
-    with files.lock_folder(folder):
-        return _continue(Path(folder), env, progress, stop)
-
-
-def _continue(
-    place: Path, env: str | None, progress: Progress, stop: Callable[[], bool]
-) -> FinishedRun:
-    if _is_finished(place):
-        raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
-    if not (place / RUN).exists():
+    place = Path(folder)
+    if not place.is_dir():
         raise InputError(f"There is no run to resume in {str(place)!r}.")
-    words = files.read_json(place / RUN, _KIND, _FORMAT, "a run")
-    refuse_modules(words.get("words"), env, place / RUN)
-    try:
-        if words["words"].get("mode") == "paper":
+    with files.lock_folder(place):
+        if _is_finished(place):
+            raise InputError(f"The run in {str(place)!r} is finished: there is nothing to resume.")
+        if not (place / RUN).exists():
+            raise InputError(f"There is no run to resume in {str(place)!r}.")
+        words = files.read_json(place / RUN, _KIND, _FORMAT, "a run")
+        refuse_modules(words.get("words"), env, place / RUN)
+        try:
+            if words["words"].get("mode") == "paper":
+                raise InputError(
+                    f"{str(place)!r} holds a run of an earlier version: go on with the version "
+                    "that the run was begun with."
+                )
+            runner: Runner = Runner.of(words["words"])
+            job = _job(place, words, True, progress, stop)
+        except (KeyError, TypeError, AttributeError):
+            raise InputError(f"{str(place / RUN)!r} is damaged.") from None
+        if not has_checkpoint(place):
             raise InputError(
-                f"{str(place)!r} holds a run of an earlier version: go on with the version that "
-                "the run was begun with."
+                f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again."
             )
-        runner: Runner = Runner.of(words["words"])
-        job = _job(place, words, True, progress, stop)
-    except (KeyError, TypeError, AttributeError):
-        raise InputError(f"{str(place / RUN)!r} is damaged.") from None
-    if not has_checkpoint(place):
-        raise InputError(
-            f"The run in {str(place)!r} has no checkpoint, so it cannot go on: start it again."
-        )
-    return _run(runner, job)
+        return _run(runner, job)
 
 
 def _is_failed_start(place: Path) -> bool:
@@ -260,17 +243,9 @@ def _job(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Job:
-    return Job(
-        folder=folder,
-        ledger=words["ledger"],
-        name=words["name"],
-        seed=words["seed"],
-        id=words["id"],
-        formats=tuple(words["formats"]),
-        again=again,
-        progress=progress,
-        stop=stop,
-    )
+    known = {name: words[name] for name in ("ledger", "name", "seed", "id")}
+    formats = tuple(words["formats"])
+    return Job(folder, **known, formats=formats, again=again, progress=progress, stop=stop)
 
 
 def _run(runner: Runner, job: Job) -> FinishedRun:

@@ -177,11 +177,6 @@ class LoggedQRunner(LoggedQTask, Runner):
         policy = found.learned.policy.with_origin(job.id, self.learner)
         return found._replace(learned=replace(found.learned, policy=policy))
 
-    def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
-        written = {"policy": job.folder / "policy.json"}
-        learned.policy.save(written["policy"])
-        return written
-
     def summarize(self, learned: LearnedQ) -> tuple[list[str], list[str]]:
         first = shlex.quote(Path(self.table[0]).name)
         source = first if len(self.table) == 1 else f"{first} and more"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +13,8 @@ from privrl.core.errors import InputError
 from privrl.core.questions import Question
 from privrl.privacy.certificate import Claim
 from privrl.privacy.promise import Budget, Relation, Unit
-from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import CLAIM_NOTE, EnvironmentRunner, Preview
-from privrl.run.runners.playing import Job, Learning
+from privrl.run.runners.playing import Learning
 from privrl.run.specs.environments import CollectorTask, PGCTask
 
 
@@ -103,12 +101,6 @@ class CollectorRunner(CollectorTask, EnvironmentRunner):
         agent, program = self._agent_and_program()
         people = program.program.agents // agent.submissions
         return Learning(agent, program.program.env, {"people": people})
-
-    def write(self, learned: LearnedPGC, job: Job) -> dict[str, Path]:
-        written = log_paths(job.folder, job.formats)
-        written["policy"] = job.folder / "policy.json"
-        learned.policy.save(written["policy"])
-        return written
 
     def summarize(self, learned: LearnedPGC) -> tuple[list[str], list[str]]:
         settings = learned.settings

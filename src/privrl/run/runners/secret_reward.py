@@ -15,7 +15,6 @@ from privrl.core.errors import InputError
 from privrl.core.questions import Question
 from privrl.privacy.certificate import Certificate
 from privrl.privacy.promise import Relation, Unit
-from privrl.run.logs import paths as log_paths
 from privrl.run.runners.base import EnvironmentRunner, Preview, budget_questions
 from privrl.run.runners.playing import Job, Learning
 from privrl.run.specs.environments import FunctionalQTask, ProspectTask, SecretRewardTask
@@ -137,10 +136,7 @@ class SecretRewardRunner(SecretRewardTask, EnvironmentRunner):
         return Learning(self.agent(), self.environment, {"preflight": not self.no_preflight})
 
     def write(self, learned: LearnedQ, job: Job) -> dict[str, Path]:
-        written = log_paths(job.folder, job.formats)
-        if hasattr(learned.policy, "save"):
-            written["policy"] = job.folder / "policy.json"
-            learned.policy.save(written["policy"])
+        written = super().write(learned, job)
         if learned.reward_model is not None:
             written["reward model"] = job.folder / "reward_model.json"
             learned.reward_model.save(written["reward model"])
