@@ -166,23 +166,12 @@ def _certified(seeds: Sequence[int]) -> list[Row]:
     """The certified reward model, planned on for the standard person; visits until the target."""
     import numpy as np
 
-    from privrl.control import ProspectQ
     from privrl.envs import ObstacleGrid
-    from privrl.privacy.promise import Budget
-    from privrl.privacy.session import PrivacySession
-    from privrl.risk import Prospect
 
     grid, rows = ObstacleGrid(), []
-    learner = ProspectQ(
-        gamma=0.9,
-        prospect=Prospect.tversky_kahneman(),
-        reward_range=(-50.0, 0.0),
-        budget=Budget(EPSILON, DELTA),
-        reward_radius=RADIUS,
-    )
     states = np.arange(grid.num_states)
     for seed in seeds:
-        policy = learner.learn(grid, session=PrivacySession(seed=seed)).probabilities(states)
+        policy = _learn_certified(grid, seed).probabilities(states)
         entries = grid.visits(policy, HORIZON).tolist()
         found = [entries[grid.cell(x, y)] for x, y, _ in grid.obstacles]
         own = {f"obs{k}": round(x, 5) for k, x in enumerate(found, 1)}
@@ -190,9 +179,26 @@ def _certified(seeds: Sequence[int]) -> list[Row]:
     return rows
 
 
+def _learn_certified(grid: Any, seed: int) -> Any:
+    from privrl.control import ProspectQ
+    from privrl.privacy.promise import Budget
+    from privrl.privacy.session import PrivacySession
+    from privrl.risk import Prospect
+
+    learner = ProspectQ(
+        gamma=0.9,
+        prospect=Prospect.tversky_kahneman(),
+        reward_range=(-50.0, 0.0),
+        budget=Budget(EPSILON, DELTA),
+        reward_radius=RADIUS,
+    )
+    return learner.learn(grid, session=PrivacySession(seed=seed))
+
+
 def privacy_rows() -> list[Row]:
     """What Theorem 1 would claim for sigma 1 and 5, and that nothing is certified."""
     from privrl.core.errors import InputError
+    from privrl.envs import ObstacleGrid
     from privrl.privacy.claims import rajabi2022_theorem1
 
     def claimed(sigma: float) -> float:
@@ -225,7 +231,7 @@ def privacy_rows() -> list[Row]:
         {
             "series": f"certified reward model, radius {RADIUS:g}",
             "claimed": EPSILON,
-            "epsilon": EPSILON,
+            "epsilon": _learn_certified(ObstacleGrid(), 0).certificate.epsilon,
             "delta": DELTA,
             "unit": unit,
             "basis": "accountant",

@@ -124,8 +124,10 @@ def _run_experiment(
     counter: _Counter,
 ) -> Results:
     held = results.read(path, experiment)
-    if experiment.privacy and not held.privacy:
-        held = replace(held, privacy=tuple(_load(experiment.privacy)()))
+    privacy = tuple(_load(experiment.privacy)()) if experiment.privacy else ()
+    if privacy != held.privacy:
+        held = replace(held, privacy=privacy)
+        results.write(path, held)
     choosing = _selection(experiment, quick)
     later = _most_parts(experiment, sharing, plan, quick) - len(choosing)
     held = _complete(held, choosing, path, play, counter, later)
