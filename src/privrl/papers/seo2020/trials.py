@@ -63,7 +63,8 @@ BEST: dict[tuple[str, str, str], dict[str, float]] = {
 }
 """The best that is known by environment, way of acting and variant (softmax has that of the other):
 of a sub-grid of 18, but for a better point that a check found for two on MDP-100. To be replaced
-by what `best_of_grid` says once `privrl reproduce seo2020.table2` has been run in full."""
+by what `best_of_grid` says of the seeds that choose (0 to 9, which are 360 of the grid's settings)
+once `privrl reproduce seo2020.table2` has run them, and before anything is judged by them."""
 
 
 def environment(name: str, options: Options) -> TabularMDP:
