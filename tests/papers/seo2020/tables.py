@@ -22,3 +22,18 @@ def small() -> Any:
         np.array([0.5, 0.5, 0.0, 0.0, 0.0, 0.0]),
         step_limit=20,
     )
+
+
+@lru_cache
+def two_parts() -> Any:
+    """`small` twice, with other rewards the second time: no episode goes from one to the other."""
+    one = small()
+    given = one.tables
+    return TabularMDP.from_tables(
+        np.concatenate([given.successors, given.successors + 6]),
+        np.concatenate([given.probabilities, given.probabilities]),
+        np.concatenate([given.rewards, -given.rewards]),
+        np.concatenate([given.terminated, given.terminated]),
+        np.concatenate([given.start, given.start]) / 2.0,
+        step_limit=one.step_limit,
+    )

@@ -63,7 +63,8 @@ BEST: dict[tuple[str, str, str], dict[str, float]] = {
 }
 """The best that is known by environment, way of acting and variant (softmax has that of the other):
 of a sub-grid of 18, but for a better point that a check found for two on MDP-100. To be replaced
-by what `best_of_grid` says once `privrl reproduce seo2020.table2` has been run in full."""
+by what `best_of_grid` says of the seeds that choose (0 to 9, which are 360 of the grid's settings)
+once `privrl reproduce seo2020.table2` has run them, and before anything is judged by them."""
 
 
 def environment(name: str, options: Options) -> TabularMDP:
@@ -89,7 +90,11 @@ def settings(
 
 def generator(*parts: Any) -> np.random.Generator:
     """Its draws depend on these alone."""
-    return np.random.default_rng(zlib.crc32(repr(parts).encode()))
+    return np.random.default_rng(_hash(*parts))
+
+
+def _hash(*parts: Any) -> int:
+    return zlib.crc32(repr(parts).encode())
 
 
 # --- Figures 2 and 3, Table 3 ---------------------------------------------------------------------
@@ -253,41 +258,52 @@ def certified_returns(
 
 def similarities(options: Options, setting: Mapping[str, Any], seeds: Sequence[int]) -> list[Row]:
     """Table 4: a seed is the whole of it, ten runs of each variant beside ten without noise."""
-    return [_similarity(options, setting, seed) for seed in seeds]
-
-
-def _similarity(options: Options, setting: Mapping[str, Any], seed: int) -> Row:
     name, episodes = setting["environment"], setting.get("episodes", 500)
     env = environment(name, options)
     runs = [
         Run(variant, **settings(name, variant, options))
+        for _ in seeds
         for variant in VARIANTS
         for _ in range(RUNS)
     ]
-    rng, world = (
-        generator(part, name, sorted(options.items()), seed) for part in ("noise", "world")
-    )
+    about = ("traces", name, sorted(options.items()))
     assert env.step_limit is not None
     steps = env.step_limit
 
-    def shared(_: int) -> tuple[Floats, Floats]:
-        first, drawn = world.random(RUNS), world.random((steps, 2, RUNS))
-        return np.tile(first, len(VARIANTS)), np.tile(drawn, len(VARIANTS))
+    def shared(run: int, episode: int) -> tuple[float, Floats]:
+        """What the n-th runs of all variants draw."""
+        seed = seeds[run // (len(VARIANTS) * RUNS)]
+        world = np.random.default_rng([_hash("world", *about), seed, run % RUNS, episode])
+        return world.random(), world.random((steps, 2))
+
+    shape, (states, actions) = (
+        (len(seeds), len(VARIANTS), episodes),
+        env.tables.successors.shape[:2],
+    )
+    means = {"actor": np.zeros((*shape, states * actions)), "critic": np.zeros((*shape, states))}
+
+    def add(run: int, episode: int, actor: Floats, critic: Floats) -> None:
+        variant = divmod(run // RUNS, len(VARIANTS))
+        means["actor"][*variant, episode] += actor / RUNS
+        means["critic"][*variant, episode] += critic / RUNS
 
     same = options.get("worlds", "same") == "same"
-    played = play(
-        *(env, runs, episodes, rng, form(options)),
-        keep_traces=True,
-        uniforms=shared if same else None,
-    )
-    row: Row = {"seed": seed}
-    for trace, held in (("actor", played.actor_traces), ("critic", played.critic_traces)):
-        assert held is not None
-        means = held.reshape(len(VARIANTS), RUNS, episodes, -1).mean(axis=1)
+    rng = generator(*about, tuple(seeds))
+    play(env, runs, episodes, rng, form(options), traces=add, uniforms=shared if same else None)
+    return [
+        {"seed": seed} | _similarity({trace: mean[k] for trace, mean in means.items()})
+        for k, seed in enumerate(seeds)
+    ]
+
+
+def _similarity(means: Mapping[str, Floats]) -> Row:
+    """Of mean traces (variants, episodes, entries)."""
+    row: Row = {}
+    for trace, mean in means.items():
         for k, variant in enumerate(VARIANTS):
             if variant not in (trace, "both"):
                 continue
-            found = cosines(means[0], means[k])
+            found = cosines(mean[0], mean[k])
             half = len(found) // 2
             row |= {
                 f"mean {variant} {trace}": float(found.mean()),
@@ -344,29 +360,32 @@ def chunk(seed: int) -> list[int]:
 
 def grid(options: Options, setting: Mapping[str, Any], seeds: Sequence[int]) -> list[Row]:
     """Table 2: a seed is a part of the grid, beside Table 2's settings with ten runs."""
-    return [_grid(options, setting, seed) for seed in seeds]
-
-
-def _grid(options: Options, setting: Mapping[str, Any], seed: int) -> Row:
     name, episodes = setting["environment"], setting.get("episodes", 500)
     variant, way = setting["variant"], setting.get("acting", "epsilon-greedy")
     names = list(TABLE_1)[:4]
-    own = chunk(seed)[: setting.get("most", len(GRID))]
-    points = [dict(zip(names, GRID[k], strict=True)) for k in own]
-    runs = [Run(variant, **one) for one in points for _ in range(GRID_RUNS)]
-    runs += [Run(variant, **TABLE_2[name])] * RUNS
-    rng = generator("grid", name, sorted(options.items()), variant, way, seed)
+    chunks = [chunk(seed)[: setting.get("most", len(GRID))] for seed in seeds]
+    runs: list[Run] = []
+    for own in chunks:
+        points = [dict(zip(names, GRID[k], strict=True)) for k in own]
+        runs += [Run(variant, **one) for one in points for _ in range(GRID_RUNS)]
+        runs += [Run(variant, **TABLE_2[name])] * RUNS
+    rng = generator("grid", name, sorted(options.items()), variant, way, tuple(seeds))
     played = play(environment(name, options), runs, episodes, rng, form(options, way))
-    scores = played.returns[:, -LAST:].mean(axis=1)
-    means = scores[: len(own) * GRID_RUNS].reshape(len(own), GRID_RUNS).mean(axis=1)
-    printed = float(scores[-RUNS:].mean())
-    return {
-        "seed": seed,
-        "beats": float(np.mean(means < printed) + 0.5 * np.mean(means == printed)),
-        "table 2": printed,
-        "best": float(means.max()),
-        "scores": [round(float(one), 2) for one in means],
-    }
+    scores = iter(played.returns[:, -LAST:].mean(axis=1))
+    rows = []
+    for seed, own in zip(seeds, chunks, strict=True):
+        means = np.array([[next(scores) for _ in range(GRID_RUNS)] for _ in own]).mean(axis=1)
+        printed = float(np.mean([next(scores) for _ in range(RUNS)]))
+        rows.append(
+            {
+                "seed": seed,
+                "beats": float(np.mean(means < printed) + 0.5 * np.mean(means == printed)),
+                "table 2": printed,
+                "best": float(means.max()),
+                "scores": [round(float(one), 2) for one in means],
+            }
+        )
+    return rows
 
 
 def best_of_grid(rows: Sequence[Row], most: int = 5) -> list[tuple[float, dict[str, float]]]:
