@@ -9,7 +9,7 @@ import pytest
 
 from privrl.papers.reproduce.results import committed
 from privrl.papers.reproduce.target import FIRST_JUDGED
-from privrl.papers.seo2020 import printed, targets, trials
+from privrl.papers.seo2020 import printed, targets, targets_runs, trials
 from privrl.papers.seo2020.vectorised import Run
 
 TEXT = """
@@ -106,7 +106,7 @@ def test_readings_change_what_is_run() -> None:
     assert trials.environment("MDP-100", {}).step_limit == 500
     assert trials.settings("MDP-100", "critic", {}) == printed.TABLE_2["MDP-100"]
     assert trials.settings("MDP-100", "critic", {"settings": "best"})["critic_step"] == 0.1
-    options = [dict(one.options) for one in targets.RUNS.readings]
+    options = [dict(one.options) for one in targets_runs.RUNS.readings]
     assert all(options.count(one) == 1 for one in options)
 
 
