@@ -248,10 +248,10 @@ def on_chain(
 class Judged:
     """A task with what is public about it, and the moments of a large fresh set."""
 
-    def __init__(self, task: control.Task, fresh: int) -> None:
+    def __init__(self, task: control.Task, fresh: int, public: int = 1000) -> None:
         self.task = task
-        public = task.collect(1000, 0)
-        self.gram = public_gram(task.features, public.states)
+        known = task.collect(public, 0)
+        self.gram = public_gram(task.features, known.states)
         self.change = whitening_matrix(task.features, self.gram)
         self.truth = moments(task.collect(fresh, 7), task.target, task.features, task.gamma)
 
