@@ -218,7 +218,7 @@ ERRORS: dict[tuple[str, int, float], dict[str, Pilot]] = {
 THEORY: dict[str, Pilot] = {
     "constant_short": (0.0237, 0.062),
     "diminishing_short": (0.0365, 0.024),
-    "constant_long": (223.0, 0.11),
+    "constant_long": (0.564, 0.11),
     "tuned_long": (0.0205, 0.054),
     "diminishing_long": (0.0367, 0.00011),
     "updates_1": (0.00208, 0.069),

@@ -31,7 +31,7 @@ NAMES: dict[str, tuple[str, Kind]] = {
     "updates_4": ("four updates from a trajectory", "paper"),
     "constant_short": ("constant steps, N = m / 4", "paper"),
     "diminishing_short": ("diminishing steps, N = m / 4", "paper"),
-    "constant_long": ("the same constant steps, N = 100 m", "paper"),
+    "constant_long": ("constant steps, by 1 / sqrt(N) shorter, N = 100 m", "paper"),
     "tuned_long": ("constant steps, N = 100 m", "paper"),
     "diminishing_long": ("diminishing steps, N = 100 m", "paper"),
 }
