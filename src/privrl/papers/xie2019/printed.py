@@ -14,8 +14,9 @@ PARAMETERS = {
 """Of Table 1, in its order."""
 
 NEGATIVE = {
-    ("epsilon", "delta"): "if ε is decreased, and only δ is changed, then δ must be increased",
-    ("epsilon", "trajectories"): "if size of dataset m is increased, and only ε changed, then ε "
-    "must be decreased",
+    ("epsilon", "delta"): "For example, if ε is decreased, and only δ is changed, then δ must be "
+    "increased.",
+    ("epsilon", "trajectories"): "Similarly, if size of dataset m is increased, and only ε "
+    "changed, then ε must be decreased.",
 }
 """Its cells that the text gives, both negative (red); the colours are not in our copy."""

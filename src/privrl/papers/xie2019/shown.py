@@ -31,7 +31,7 @@ NAMES: dict[str, tuple[str, Kind]] = {
     "updates_4": ("four updates from a trajectory", "paper"),
     "constant_short": ("constant steps, N = m / 4", "paper"),
     "diminishing_short": ("diminishing steps, N = m / 4", "paper"),
-    "constant_long": ("the same constant steps, N = 100 m", "paper"),
+    "constant_long": ("constant steps, by 1 / sqrt(N) shorter, N = 100 m", "paper"),
     "tuned_long": ("constant steps, N = 100 m", "paper"),
     "diminishing_long": ("diminishing steps, N = 100 m", "paper"),
 }
@@ -65,5 +65,15 @@ BELOW_ZERO = 0.05
 """A tenth below zero weights is the least that counts as having learned anything."""
 
 TUNED = "tuned on public data: N, h, averaging and the step"
+TRIED = (
+    "GPOPE was tuned on every combination of N / m in 4, 16, 64 (and 1 at m = 1,000), clip bounds "
+    "0.01, 0.03, 0.1 (HIV 0.03, 0.1, 0.3; lower ones are as good), the last iterate or the mean of "
+    "the last half, and 22 steps from 0.00001 to 100, for the least mean error with the paper's "
+    "noise; on mountain car, on-policy, m = 5,000, epsilon 1, the second, which is steadier: 0.176 "
+    "(standard error 0.016) instead of 0.173 (0.034). At N = 64 m as many gradients are drawn as "
+    "PrivateGTD takes in 64 iterations; it has up to 200. On HIV at m = 4,000 and epsilon 1, seed "
+    "0, N = 256 m gives 0.283 instead of 0.289, and 0.287 instead of 0.323 with certified noise."
+)
+"""What mountain car's and HIV's settings were chosen from."""
 EPSILON = 0.1
 """Of the chain, and of "these same experiments" on mountain car."""

@@ -49,9 +49,9 @@ from privrl.papers.xie2019.targets_control import FIGURE_2, FIGURE_3, FIGURE_4, 
 _SIZES = (1_000, 10_000, 100_000)
 
 CHAIN_CHOSEN: dict[str, list[Any]] = {
-    "1000 at 0.1": [1, False, 0.001, 1.0, 1.0],
-    "10000 at 0.1": [4, True, 0.001, 0.4642, 0.4642],
-    "100000 at 0.1": [1, True, 0.001, 2.154, 0.4642],
+    "1000 at 0.1": [4, False, 0.003, 0.1, 0.1],
+    "10000 at 0.1": [16, True, 0.001, 0.2154, 0.2154],
+    "100000 at 0.1": [16, True, 0.001, 0.4642, 0.4642],
 }
 """N / m, whether iterates are averaged, h, the step, and that with certified noise."""
 
@@ -72,7 +72,7 @@ _CHAIN = Experiment(
             "clip": 0.003,
             "runs": [
                 [0.25, {"constant_short": 1.0, "diminishing_short": 4.642}],
-                [100, {"constant_long": 1.0, "tuned_long": 0.004642, "diminishing_long": 0.001}],
+                [100, {"constant_long": 0.05, "tuned_long": 0.004642, "diminishing_long": 0.001}],
             ],
         },
         {
@@ -103,6 +103,7 @@ _CHAIN = Experiment(
             "step is all that varies with m. A gradient of the chain has a norm up to 1.",
         ),
     ),
+    selection_settings=(),  # nothing is printed that a reading could be chosen by
     seeds_at_once=5,
     privacy=f"{MODULE}.claimed:chain_rows",
 )
@@ -120,12 +121,21 @@ _SHOWN = ("gpope", "gpope_low", "gpope_high", "dp_lsw", "dp_lsl", "zero", "lstd"
 _OURS = ("certified_gpope", "dp_lsl_calibrated", "private_lstd", "private_gtd")
 
 
-def _imprecise(measure: str) -> Difference:
-    """Below both output perturbations, on the mean over m."""
+def _imprecise(measure: str, other: str) -> Difference:
+    """Below an output perturbation on the mean over m: "usually"."""
     share = 1.0 / len(_SIZES)
-    weights = {_named(one, m): share / 2.0 for m in _SIZES for one in ("dp_lsw", "dp_lsl")}
+    weights = {_named(other, m): share for m in _SIZES}
     weights |= {_named(measure, m): -share for m in _SIZES}
-    return Difference(f"{NAMES[measure][0]}: below V1 and V2 on average", weights, least=0.5)
+    return Difference(
+        f"{NAMES[measure][0]}: below {NAMES[other][0]} on the mean over m", weights, least=0.3
+    )
+
+
+_IMPRECISE = tuple(
+    _imprecise(measure, other)
+    for measure in ("gpope_low", "gpope_high")
+    for other in ("dp_lsw", "dp_lsl")
+)
 
 
 _WIDTH_10000 = "decades of steps that keep half of the gain, m = 10,000"
@@ -161,8 +171,7 @@ FIGURE_1 = Target(
         trend(
             "GPOPE's error falls with m", [_named("gpope", m) for m in reversed(_SIZES)], least=0.3
         ),
-        _imprecise("gpope_low"),
-        _imprecise("gpope_high"),
+        *_IMPRECISE,
         wide(_WIDTH_10000),
         *(
             above(
@@ -224,7 +233,7 @@ FIGURE_1 = Target(
             "Even using these imprecise optimal step sizes, our proposed approach usually achieves "
             "better accuracy than prior methods.",
             "Section 7, synthetic chain domain",
-            tuple(_imprecise(one).name for one in ("gpope_low", "gpope_high")),
+            tuple(one.name for one in _IMPRECISE),
         ),
         Statement(
             "This shows that accuracy is stable for a very wide range of step sizes.",
@@ -236,6 +245,9 @@ FIGURE_1 = Target(
         "DP-LSW and DP-LSL are by orders of magnitude worse than zero weights, which know nothing: "
         "any method that adds little is better than they are by as much. With noise calibrated to "
         "the same proof, and returns known to be at most 1, DP-LSL is of use.",
+        "GPOPE was tuned on every combination of N / m in 1, 4, 16 (and 64 but for m = 100,000), "
+        "clip bounds 0.0003, 0.001, 0.003 (and 0.01 at m = 1,000), the last iterate or the mean of "
+        "the last half, and 22 steps from 0.00001 to 100.",
     ),
 )
 
@@ -277,7 +289,7 @@ FIGURE_5 = Target(
         ),
         above(
             "Theorem 2: more iterations at a constant step diverge",
-            *("the same constant steps, N = 100 m", "constant steps, N = m / 4"),
+            *("constant steps, by 1 / sqrt(N) shorter, N = 100 m", "constant steps, N = m / 4"),
             least=0.3,
             counts=False,
         ),
@@ -330,31 +342,34 @@ FIGURE_5 = Target(
             tuple(wide(name).name for name in _WIDTHS.values()),
         ),
         Statement(
-            "If we choose beta_i <= 1 / lambda_max(Q), we then have E‖xi_{i+1}‖^2 <= (1 - beta_i "
-            "lambda_min(Q))^2 E‖xi_i‖^2 + beta_i^2 (G^2 + c N / m^2).",
+            "If we choose beta_i <= 1/lambda_max(Q), we then have E[‖xi_{t+1}‖^2] <= (1 - beta_i "
+            "lambda_min(Q))^2 E[‖xi_i‖^2] + beta_i^2 (G^2 + cN/m^2).",
             "Section 6, Lemma 2",
             ("Lemma 2 holds for a step without noise",),
         ),
         Statement(
-            "For large N, term II will eventually dominate, and the algorithm will diverge.",
+            "However, for large N, term II will eventually dominate, and the algorithm will "
+            "diverge.",
             "Section 6, on Theorem 2",
             ("Theorem 2: more iterations at a constant step diverge",),
         ),
         Statement(
-            "Since constant step sizes provide a better initial convergence rate than diminishing "
-            "step sizes, initially using a constant step size would be preferable.",
+            "Since constant step sizes provide a better initial convergence rate (before term II "
+            "dominates) than diminishing step sizes, initially using a constant step size would be "
+            "preferable.",
             "Section 6, on Theorem 3",
             ("constant steps are better at first",),
         ),
         Statement(
-            "In the long-term (when running many iterations), using a diminishing step size will "
-            "produce a better solution.",
+            "Thus, in the long-term (when running many iterations), using a diminishing step size "
+            "will produce a better solution.",
             "Section 6, on Theorem 3",
             ("diminishing steps are better in the end",),
         ),
         Statement(
-            "In preliminary experiments we found that the episodic approach taken by GPOPE (where "
-            "we use all of the data from the trajectory for one update) performed the best.",
+            "However, in preliminary experiments we found that the episodic approach taken by "
+            "GPOPE (where we use all of the data from the trajectory for one update) performed the "
+            "best.",
             "Section 4",
             (
                 "one update from a trajectory is better than two",
@@ -378,9 +393,12 @@ FIGURE_5 = Target(
         "whose induction needs i >= eta. Theorem 1 is for epsilon < c_1 N / m^2, which is 1e-4 c_1 "
         "at N = m = 10,000, where epsilon 0.1 is used. There is no 'Theorem 4' on a lower bound.",
         "The paper does not say at which m its figure is, so that both of ours count. On seeds 0 "
-        "to 9 half of the gain is kept over 0.7 decades at m = 1,000, 2.3 at 10,000, 4 at 100,000.",
+        "to 9 half of the gain is kept over 0.8 decades at m = 1,000, 2.4 at 10,000 and 4.9 at "
+        "100,000.",
         "Steps of section 6 were chosen on seeds 0 to 5 for each N, clip bound 0.003, m = 1,000. "
-        "Of diminishing ones at N = 100 m the best were so small that nothing was learned.",
+        "Theorem 2 has steps eta / N^k: k = 1/2 for the step that is 1/20 of another at 400 times "
+        "its N. No diminishing step from 0.00001 to 100,000, with no clip bound from 0.0001 to 1, "
+        "learned anything: on seeds 0 to 2 the best of them was as good as zero weights.",
         "The K gradients of blocks of one trajectory have noise sqrt(K) times larger each, for the "
         "same privacy; clip bound and step were chosen for each K on seeds 0 to 3.",
     ),
@@ -457,7 +475,7 @@ TABLE_1 = Target(
     ),
     tuple(
         Statement(
-            f"{said[0].upper()}{said[1:]}.",
+            said,
             "Appendix A",
             (f"{_cell('lemma1', *pair)} in most settings",),
         )
