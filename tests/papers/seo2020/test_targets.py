@@ -9,7 +9,7 @@ import pytest
 
 from privrl.papers.reproduce.results import committed
 from privrl.papers.reproduce.target import FIRST_JUDGED
-from privrl.papers.seo2020 import printed, targets, targets_runs, trials
+from privrl.papers.seo2020 import printed, shown, targets, targets_runs, trials
 from privrl.papers.seo2020.vectorised import Run
 
 TEXT = """
@@ -28,7 +28,7 @@ def numbers(table: int) -> list[float]:
 
 
 def test_printed_numbers_are_the_papers() -> None:
-    names, variants = targets.NAMES, ("none", "actor", "critic", "both")
+    names, variants = shown.NAMES, ("none", "actor", "critic", "both")
     order = ("critic_step", "correction_step", "actor_step", "lambda_")
     assert numbers(2) == [printed.TABLE_2[name][key] for key in order for name in names]
     assert numbers(3) == [printed.TABLE_3[name][one] for one in variants for name in names]

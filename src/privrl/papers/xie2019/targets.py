@@ -82,7 +82,7 @@ _CHAIN = Experiment(
         },
     ),
     options_by="of",
-    full=Plan(range(100, 200)),
+    full=Plan(range(1000, 1100)),
     quick=Plan(range(100, 102), {"shrink": 50}, is_reduced=True),
     readings=(
         Reading(
@@ -449,7 +449,7 @@ TABLE_1 = Target(
         "xie2019.relations",
         f"{MODULE}.claimed:relations",
         settings=({"around": "random settings"},),
-        full=Plan(range(100, 140)),
+        full=Plan(range(1000, 1040)),
         quick=Plan(range(100, 104)),
         seeds_at_once=10,
     ),

@@ -70,7 +70,7 @@ _CAR = Experiment(
         {"task": name, "fresh": 10_000, "sizes": list(_CAR_SIZES), "epsilons": list(_EPSILONS)}
         for name in (MOUNTAIN_CAR_ON, MOUNTAIN_CAR_OFF)
     ),
-    full=Plan(range(100, 200)),
+    full=Plan(range(1000, 1100)),
     quick=Plan(range(100, 102), {"shrink": 20}, is_reduced=True),
     readings=(
         Reading(
@@ -94,7 +94,7 @@ _HIV = Experiment(
     settings=(
         {"task": HIV_OFF, "fresh": 5000, "sizes": list(_HIV_SIZES), "epsilons": list(_EPSILONS)},
     ),
-    full=Plan(range(100, 150)),
+    full=Plan(range(1000, 1050)),
     quick=Plan(range(100, 102), {"shrink": 50}, is_reduced=True),
     readings=(Reading(TUNED, {"chosen": HIV_CHOSEN}),),
     seeds_at_once=5,
