@@ -67,6 +67,10 @@ from privrl.run.study import CurvePoint, Fact, Slice, Study
 ESTIMATORS = ("value", "gtd", "lstd", "gpope", "dplsw", "dplsl")
 # These judge the policy that was followed, and their noise has no mu.
 ON_POLICY = frozenset(("dplsw", "dplsl"))
+_LABELS = (
+    *("public", "title", "target_name", "behavior_name"),
+    *("policy_source", "behavior_source"),
+)
 CURVE_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 Curve = tuple[tuple[CurvePoint, ...], int]
@@ -321,6 +325,8 @@ def evaluate(
     studies, or replaces something in them, tries that there, and may refuse.
     """
     labels = replace(question, **options)
+    # What only labels the study is in no digest of a run that may go on.
+    question = replace(question, **{n: one for n, one in options.items() if n not in _LABELS})
     public = labels.public
     if public != (question.budget is None):
         raise InputError(
