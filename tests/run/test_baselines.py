@@ -245,6 +245,9 @@ def test_what_is_tried_before_the_payment_comes_from_no_data() -> None:
         ({"value": 1.0, "dplsl": 1.0}, {"budget": Budget(1.0, 0.0)}, None, "delta above 0"),
         ({"dplsl": 1.0}, {"budget": Budget(1.0, 0.0)}, None, "delta above 0"),
         ({"dplsl": 1.0}, {"gamma": 1.0, "horizon": None}, None, "horizon"),
+        ({"value": 1.0, "dplsl": 1e-300}, {}, None, "share of dplsl is too small"),
+        ({"value": 1e-300, "dplsl": 1.0}, {}, None, "share of value is too small"),
+        ({"dplsw": 1e308, "dplsl": 1e308}, {}, None, "share of dplsw is too small"),
     ],
 )
 def test_what_is_not_private_is_refused_unpaid(

@@ -82,6 +82,8 @@ _MOST_STEPS = 2_000_000
 _LONGEST = 20_000
 # So that rounding up the parts of a budget does not overspend the whole.
 _CAUTION = 1.0 - 1e-6
+# Of epsilon and delta; below, no noise can be found for it.
+_LEAST_SHARE = 1e-6
 _POINTS = 41
 _SEEDED = "The noise came from a seed: this is an experiment, and protects nobody."
 
@@ -259,9 +261,9 @@ class EvaluationSpec(Spec):
             raise InputError("must have a delta above 0: the noise is Gaussian.", field="budget")
         total = sum(self.estimators.values())
         if name in ON_POLICY:
-            return _part_of(budget, self.estimators[name] / total)
+            return _part_of(budget, self.estimators[name] / total, name)
         rest = sum(share for one, share in self.estimators.items() if one not in ON_POLICY)
-        budget = budget if rest == total else _part_of(budget, rest / total)
+        budget = budget if rest == total else _part_of(budget, rest / total, name)
         share = self.estimators[name] / rest
         if share == 1.0:
             return budget
@@ -275,8 +277,12 @@ class EvaluationSpec(Spec):
         return Budget(spent, budget.delta)
 
 
-def _part_of(budget: Budget, share: float) -> Budget:
+def _part_of(budget: Budget, share: float, name: str) -> Budget:
     """Such parts add up to the budget, whatever pays by them (basic composition)."""
+    if not share > _LEAST_SHARE:
+        raise InputError(
+            f"The share of {name} is too small: give it more than {_LEAST_SHARE:g} of all."
+        )
     share *= _CAUTION
     return Budget(budget.epsilon * share, budget.delta * share)
 
