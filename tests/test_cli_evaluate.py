@@ -14,6 +14,7 @@ from privrl.data import Tabular
 from privrl.evaluation.private_figures import COVARIANCE
 from privrl.evaluation.private_value import BOUND
 from privrl.privacy import (
+    ApproxDP,
     Budget,
     Certificate,
     DiscreteGaussian,
@@ -259,6 +260,86 @@ def test_other_estimators_are_shown_with_what_they_state(
     row = next(line for line in capsys.readouterr().out.splitlines() if "WPDIS" in line)
     value, low, high = row.split()[1:]
     assert float(low) < float(value) < float(high)
+
+
+def test_the_policy_that_was_followed_from_a_file_of_options(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DP-LSL alone: nothing is asked of other policies, and the page says nothing of them."""
+    job = {
+        "table": str(tmp_path / "stays.csv"),
+        "trajectory": "stay",
+        "user": "patient",
+        "state": "condition",
+        "action": "treatment",
+        "reward": "outcome",
+        "states": ["mild", "moderate", "severe"],
+        "actions": ["wait", "treat"],
+        "epsilon": 1,
+        "delta": 1e-5,
+        "reward_range": [0, 1],
+        "horizon": 5,
+        "start": ["mild", "severe"],
+        "estimators": "dplsl",
+    }
+    path, out = tmp_path / "job.toml", tmp_path / "run"
+    path.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in job.items()))
+    assert cli.run(["evaluate", "--config", str(path), "--out", str(out), "--seed", "2"]) == 0
+    printed = capsys.readouterr().out
+    study = Study.load(out / "study.json")
+    assert study.main.method == "DP-LSL"
+    (row,) = (line for line in printed.splitlines() if line.startswith("  logged policy"))
+    assert row.split()[2:] == [f"{study.main.estimate:.4g}", "no", "interval"]
+    assert all(len(line) < 80 for line in printed.splitlines()[:-1])
+    assert study.certificate is not None
+    assert study.certificate.events == (ApproxDP(1.0, 1e-5, relation=Relation.REPLACE_ONE),)
+    (shown,) = study.slices
+    assert (shown.coordinate, shown.labels) == ("condition", ("mild", "moderate", "severe"))
+    page = (out / "report.html").read_text()
+    assert "Where the value is high" in page
+    assert "as DP-LSL found it" in page
+    assert "probabilities of the actions" not in page
+    assert "weight_cap" not in page
+    assert "DP-LSL" in study._repr_html_()
+    assert cli.run(["verify", str(out / "certificate.json")]) == 0
+    # Without start states there is no single value; the page has those of states.
+    more = ["--estimators", "dplsw", "--out", str(tmp_path / "other")]
+    path.write_text(path.read_text().replace('start = ["mild", "severe"]\n', ""))
+    assert cli.run(["evaluate", "--config", str(path), *more]) == 0
+    assert "The values of states, by DP-LSW, are in the report." in capsys.readouterr().out
+
+
+def test_gpope_beside_the_value_as_json(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--gamma", "0.9", "--estimators", "value:3,gpope:1", "--start", "mild", "--json"]
+    assert cli.run([*words, *more, "--out", str(tmp_path / "run"), "--seed", "2"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    value, gpope = told["results"]
+    assert (value["method"], gpope["method"]) == ("PrivateValue", "GPOPE")
+    assert gpope["settings"]["sigma"] > 0.0
+    assert told["certificate"]["epsilon"] <= 1.0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "one noisy trajectory at a time" in page
+    assert "probabilities of the actions" in page
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("--estimators dplsw", "leave out --policy and --target-prob, or take gtd, lstd or gpope."),
+        ("--estimators value,gpope --gamma 0.9 --stream", "leave out --stream, or take gtd."),
+        ("--estimators gpope --gamma 0.9", "--estimators must contain value: gtd, lstd and gpope"),
+    ],
+)
+def test_what_the_baselines_are_not_for_is_one_sentence(
+    words: list[str], more: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    for how in ([], ["--dry-run"]):
+        assert cli.run([*words, *more.split(), "--out", str(out), *how]) == 2
+        assert said in capsys.readouterr().err
+        assert not out.exists()
 
 
 def test_a_refused_run_releases_and_spends_nothing(

@@ -32,6 +32,12 @@ _JUDGED = ("--policy", "policy.json", "--behavior-prob", "p", "--horizon", "3", 
 _EVALUATE = ("evaluate", "stays.parquet", *_TABLE, *_JUDGED)
 _STATES = (*_EVALUATE, "--gamma", "0.9", "--features", "polynomial:1", "--estimators")
 
+_FOLLOWED = (
+    *("evaluate", "stays.parquet", "--trajectory", "stay", "--state", "ward", "--num-states", "2"),
+    *("--action", "dose", "--num-actions", "2", "--reward", "r", "--reward-range", "-1,1"),
+    *("--horizon", "3", *_BUDGET, "--estimators"),
+)
+
 
 @dataclass(frozen=True)
 class Command:
@@ -96,6 +102,7 @@ def _stays(place: Path) -> None:
         "dose": draw.integers(2, size=2 * count),
         "r": draw.uniform(-1, 1, 2 * count),
         "p": np.full(2 * count, 0.5),
+        "ward": np.tile([0, 1], count),
     }
     pq.write_table(pa.table(columns), place / "stays.parquet")
     features = Polynomial(1, (30.0,), (200.0,))
@@ -121,6 +128,8 @@ COMMANDS = (
     Command("evaluate-grid", (*_EVALUATE, "--grid"), prepare=(_stays,)),
     Command("evaluate-lstd", (*_STATES, "value,lstd"), prepare=(_stays,)),
     Command("evaluate-gtd", (*_STATES, "value,gtd"), prepare=(_stays,)),
+    Command("evaluate-gpope", (*_STATES, "value,gpope"), prepare=(_stays,)),
+    Command("evaluate-dplsl", (*_FOLLOWED, "value,dplsl"), prepare=(_stays,)),
     Command(
         "evaluate-stream",
         (*_STATES, "value,gtd", "--stream", "--sort"),

@@ -276,6 +276,7 @@ WORDS = [
         "value:nan",
         "value:1e-300,gtd:1",
         "lstd:1e300,value",
+        *("value,gpope", "dplsw", "value,dplsl:1e-300"),
         "0",
         "1",
         "-1",

@@ -77,6 +77,36 @@ def _evaluations() -> Iterable[Command]:
         f"{_STEPS} {_VECTORS} {_LOGGED}",
         "--features fourier:1 --estimators value,gtd --return-bound 5",
     )
+    drawn = "--estimators value:3,gpope:1"
+    yield asked("value,gpope", "parquet", discrete, user, drawn, noise="draws", costly=True)
+    yield asked(
+        "vectors, gpope",
+        "parquet",
+        f"{_STEPS} {_VECTORS} {_LOGGED} --features polynomial:1 --json",
+        user,
+        drawn,
+        noise="draws",
+        costly=True,
+    )
+    # Of the policy that was followed: without probabilities.
+    followed = f"{_STEPS} {_WARDS} --num-states 3 --num-actions 2 --horizon 4 --gamma 0.9"
+    yield asked("dplsw", "parquet", followed, user, "--estimators dplsw", noise="smooth")
+    yield asked(
+        "value,dplsw,dplsl, CSV",
+        "csv",
+        followed,
+        "--estimators value,dplsw,dplsl --start 0,1 --json",
+        noise="smooth",
+    )
+    yield asked(
+        "dplsl --stream",
+        "parquet",
+        followed,
+        user,
+        "--estimators dplsl --stream",
+        thresholds=_SMALL,
+        noise="smooth",
+    )
     yield asked("--grid, CSV", "csv", discrete, user, "--grid --estimators value", quick=True)
     yield asked("--grid --stream", "parquet", discrete, "--grid --stream --json", thresholds=_SMALL)
     yield asked("--stream", "parquet", discrete, user, _ALL, "--stream", thresholds=_SMALL)

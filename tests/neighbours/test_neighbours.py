@@ -44,7 +44,11 @@ def short_list(name: str, stance: Stance, shared: bool) -> list[Replacement]:
     return spread(COMMANDS[name], among, quick())
 
 
-def each(first: int) -> pytest.MarkDecorator:
+# What is compiled in every run, or has no sums of a fixed noise.
+_FIGURES = ["evaluate value,gpope", "evaluate dplsw", "evaluate value,dplsw,dplsl, CSV"]
+
+
+def each(first: int, *more: str) -> pytest.MarkDecorator:
     """Quick tests share out stances and kinds of replacements; slow ones try each with each.
 
     Four commands take turns at the kinds, so the next four have the other stance.
@@ -55,13 +59,13 @@ def each(first: int) -> pytest.MarkDecorator:
         [(name, both[(i // 4 + first) % len(both)], True) for i, name in enumerate(QUICK)]
         + [
             pytest.param(name, stance, False, marks=pytest.mark.slow)
-            for name in [*QUICK, "evaluate --stream --sort"]
+            for name in [*QUICK, "evaluate --stream --sort", *more]
             for stance in both
         ],
     )
 
 
-@each(0)
+@each(0, *_FIGURES)
 def test_nothing_but_figures_differs(
     name: str, stance: Stance, shared: bool, tmp_path: Path
 ) -> None:
@@ -72,7 +76,7 @@ def test_nothing_but_figures_differs(
     assert {pair.verdict for pair in pairs} & {"figures", "closed"}
 
 
-@each(1)
+@each(1, "evaluate value,gpope")
 def test_no_sum_moves_by_more_than_is_paid_for(
     name: str, stance: Stance, shared: bool, tmp_path: Path
 ) -> None:

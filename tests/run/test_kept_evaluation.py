@@ -48,6 +48,8 @@ SUMS = ["--estimators", "value,lstd"]
 SLOW = pytest.mark.slow
 PROGRAM = [sys.executable, "-c", "import sys; from privrl.cli import main; main(sys.argv[1:])"]
 ALL = ["--estimators", "value:3,gtd:1,lstd:1"]
+DRAWN = ["--estimators", "value:3,gpope:1"]
+ON_POLICY = ["--estimators", "value,dplsw,dplsl"]
 
 
 class Killed(BaseException):
@@ -80,9 +82,11 @@ def stays(reward: float = 0.5) -> None:
 
 
 def asked(*more: str, ledger: bool = True, out: str = "run") -> list[str]:
-    said = "evaluate stays.parquet --policy policy.json --trajectory stay --time t --state ward "
-    said += "--action dose --reward r --behavior-prob p --reward-range 0,1 --horizon 3 --gamma 0.9 "
-    said += f"--weight-cap 3 --epsilon 1 --delta 1e-3 --out {out}"
+    said = "evaluate stays.parquet --trajectory stay --time t --state ward --action dose "
+    said += "--reward r --reward-range 0,1 --horizon 3 --gamma 0.9 --epsilon 1 --delta 1e-3 "
+    said += f"--out {out} "
+    judged = "--policy policy.json --behavior-prob p --weight-cap 3"
+    said += "--num-states 3" if set(ON_POLICY) <= set(more) else judged
     if ledger and not Path("people").exists():
         Ledger.create("people", "all", unit=Unit.TRAJECTORY, relation=Relation.REPLACE_ONE).close()
     return [*said.split(), *more, *(["--ledger", "people"] if ledger else [])]
@@ -139,6 +143,8 @@ CASES = {
     "stream": ["--stream"],
     "grid": ["--grid", "--estimators", "value"],
     "sort": ["--sort", "--stream", "--json", "--estimators", "value,lstd"],
+    "drawn": DRAWN,
+    "on-policy": ON_POLICY,
 }
 
 
@@ -192,7 +198,12 @@ def test_killed_anywhere_a_run_goes_on_to_the_study_of_its_copies(case: str, aft
 
 
 @pytest.mark.parametrize(
-    "more", [ALL, ["--stream", "--ray", "local", "--estimators", "value,lstd"], ["--seed", "3"]]
+    "more",
+    [
+        *(ALL, DRAWN, ON_POLICY),
+        ["--stream", "--ray", "local", "--estimators", "value,lstd"],
+        ["--seed", "3"],
+    ],
 )
 def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
     more: list[str], monkeypatch: pytest.MonkeyPatch
@@ -223,6 +234,21 @@ def test_a_run_that_was_killed_comes_to_what_it_would_have_come_to(
     monkeypatch.setattr(secrets, "token_bytes", real)
     assert resume() == 0
     assert found() == whole
+
+
+@pytest.mark.parametrize("more", [DRAWN, ON_POLICY])
+def test_a_run_that_was_killed_once_it_had_paid_pays_nothing_again(more: list[str]) -> None:
+    words = asked(*more)
+    with at(0, False, Killed) as called:
+        assert cli.run(words) == 0
+    paid = called.index("spend") + 1
+    shutil.rmtree("run")
+    Path("people").unlink()
+    with at(paid, True, Killed), pytest.raises(Killed):
+        cli.run(asked(*more))
+    assert payments() == 1
+    assert resume() == 0
+    assert (payments(), set(found())) == (1, STUDY)
 
 
 @pytest.mark.parametrize("estimators", ["value", "value,gtd,lstd"])
@@ -304,7 +330,7 @@ def killed(*more: str, at_call: int = 3, **where: Any) -> None:
     assert (Path(where.get("out", "run")) / KEY_FILE).exists()
 
 
-@pytest.mark.parametrize("more", [ALL, [*SUMS, "--stream"], [*SUMS, "--stream", "--sort"]])
+@pytest.mark.parametrize("more", [ALL, DRAWN, [*SUMS, "--stream"], [*SUMS, "--stream", "--sort"]])
 def test_other_data_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     killed(*more)
     stays(0.6)

@@ -49,11 +49,12 @@ from privrl.evaluation.bellman_error import clipped_rewards, off_policy, value_a
 from privrl.evaluation.private_linear import PrivateLinear
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, batches
+from privrl.evaluation.sums import Sums, gather_sums
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
 from privrl.privacy.promise import Budget, Relation, Unit
-from privrl.privacy.session import SECRET_SESSION, PrivacySession
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 RETURNS_CLIPPED = Assumption(
     "every return lies in the public range", "by the algorithm: rewards and returns are clipped"
@@ -149,20 +150,65 @@ class OutputPerturbation(PrivateLinear):
     ) -> Result:
         """The value function of the policy that collected the data."""
         require_on_policy(self.method, data, policy)
-        bounds, public = (self.reward_range, self.returns_range()), session.public
-        visits = first_visits(data, self.state_count(), self.gamma, *bounds, certified=not public)
-        exact, mechanism = self.solve(visits), self.mechanism()
-        sensitivity = self.smooth_sensitivity(exact.local, mechanism, visits.units)
-        opened = session.open(visits.unit, Relation.REPLACE_ONE)
-        warn_if_large(self.budget.delta, visits.units)
-        opened.pay(mechanism.event, delta=self.budget.delta)
+        public = session.public
+        sums = gather_sums(self, data, policy, public=public)
+        result = self.release(sums, start=start, session=session)
+        if not public:
+            return result
+        _, noise = self._exact(sums)
+        return self.with_diagnostics(
+            result, data, None, start, noise=self.mechanism().alpha * noise
+        )
+
+    def gather(
+        self, batch: Trajectories, policy: Policy | None = None, *, public: bool = False
+    ) -> Sums:
+        """For each state the units of `batch` that visit it, and their returns; see `sums`."""
+        require_on_policy(self.method, batch, policy)
+        bounds = self.reward_range, self.returns_range()
+        visits = first_visits(batch, self.state_count(), self.gamma, *bounds, certified=not public)
+        total = np.stack([visits.counts.astype(np.float64), visits.sums])
+        assumptions = data_assumptions(batch, public)
+        return Sums(visits.unit, visits.units, total, assumptions=assumptions)
+
+    @property
+    def bound(self) -> Floats:
+        """What one unit adds at most to each row of `Sums.total`."""
+        low, high = self.returns_range()
+        return np.array([[1.0], [max(-low, high)]])
+
+    def release(
+        self, sums: Sums, *, start: Any = None, session: PrivacySession = SECRET_SESSION
+    ) -> Result:
+        """The value function, out of the sums over all units: paid and drawn once."""
+        found = self._exact(sums)
+        opened = session.open(sums.unit, Relation.REPLACE_ONE)
+        warn_if_large(self.budget.delta, sums.count)
+        opened.pay(self.mechanism().event, delta=self.budget.delta)
+        return self._release(sums, *found, opened, start)
+
+    def release_paid(self, sums: Sums, opened: OpenSession, start: Any = None) -> Result:
+        """The value function, where `opened` has paid for it."""
+        return self._release(sums, *self._exact(sums), opened, start)
+
+    def _exact(self, sums: Sums) -> tuple["Solution", float]:
+        """theta and S(X), private."""
+        visits = Visits(sums.total[0].astype(np.int64), sums.total[1], sums.count, sums.unit)
+        exact = self.solve(visits)
+        return exact, self.smooth_sensitivity(exact.local, self.mechanism(), sums.count)
+
+    def _release(
+        self, sums: Sums, exact: "Solution", sensitivity: float, opened: OpenSession, start: Any
+    ) -> Result:
+        mechanism = self.mechanism()
+        opened.check_paid(mechanism.event)
         noised, _ = mechanism.release(exact.theta, sensitivity, opened.source)
         weights = np.asarray(noised, dtype=np.float64)
-        result = Result(
+        return Result(
             method=self.method,
             promise=opened.certify(
                 self.budget.delta,
-                assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *data_assumptions(data, public)),
+                assumptions=(RETURNS_CLIPPED, PUBLIC_SETTINGS, *sums.assumptions),
             ),
             estimate=value_at(self.features, weights, start),
             weights=weights,
@@ -171,14 +217,10 @@ class OutputPerturbation(PrivateLinear):
                 "gamma": self.gamma,
                 "reward_range": self.reward_range,
                 "returns_range": self.returns_range(),
-                "units": visits.units,
+                "units": sums.count,
                 **exact.settings,
             },
         )
-        if not public:
-            return result
-        noise = mechanism.alpha * sensitivity
-        return self.with_diagnostics(result, data, None, start, noise=noise)
 
 
 @lru_cache(maxsize=64)

@@ -25,7 +25,7 @@ may be capped. The last two change nothing where the paper's algorithm is define
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -37,14 +37,23 @@ from privrl.core.types import Floats
 from privrl.data import Features, Policy
 from privrl.data.assumptions import data_assumptions
 from privrl.evaluation.assumptions import CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS
-from privrl.evaluation.bellman_error import UnitMoments, moments, mspbe, unit_moments, value_at
+from privrl.evaluation.bellman_error import (
+    UnitMoments,
+    check_reward_range,
+    moments,
+    mspbe,
+    unit_moments,
+    value_at,
+)
 from privrl.evaluation.result import Promise, Result
 from privrl.evaluation.steps import Data, check_discount
-from privrl.privacy.certificate import Certificate
+from privrl.privacy.certificate import Assumption, Certificate
+from privrl.privacy.events import Event
 from privrl.privacy.ledger import warn_if_large
+from privrl.privacy.noise import Source
 from privrl.privacy.plan import NoisyPlan, SingleSamples
-from privrl.privacy.promise import Budget, Relation, Release, check_gaussian_budget
-from privrl.privacy.session import SECRET_SESSION, PrivacySession
+from privrl.privacy.promise import Budget, Relation, Release, Unit, check_gaussian_budget
+from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,22 @@ class GPOPE:
     average: float = 0.0
     """Over which last share of the iterates to average; 0 for the last alone, as in the paper."""
 
+    beside: tuple[Event, ...] = field(default=(), kw_only=True)
+    """What else the budget pays for: the noise is the least with which all of it fits."""
+
+    @classmethod
+    def from_range(
+        cls, features: Features, reward_range: tuple[float, float], budget: Budget, **more: Any
+    ) -> "GPOPE":
+        """One with h, beta and `average` from public numbers alone, for features of norm F and
+        rewards of size R: h = F R / 10, beta = 0.3 / F^2, the mean of the last half."""
+        norm, largest = (
+            features.norm_bound,
+            max(abs(end) for end in check_reward_range(reward_range)),
+        )
+        given = {"clip": 0.1 * norm * largest, "step": 0.3 / norm**2, "average": 0.5}
+        return cls(features, budget, **(given | more))
+
     def __post_init__(self) -> None:
         check_discount(self.gamma)
         checks.positive("clip", self.clip)
@@ -99,47 +124,27 @@ class GPOPE:
         session: PrivacySession = SECRET_SESSION,
     ) -> Result:
         """The value function of `policy`, or of the policy that collected the data."""
-        units = self._units(data, policy, certified=not session.public)
-        count, times = units.count, self.iterations or units.count
-        noisy = self.noise(count)
-        warn_if_large(self.budget.delta, count)
-        opened = session.open(units.unit, Relation.REPLACE_ONE)
-        opened.pay(noisy.event, delta=self.budget.delta)
-        weights = self._run(units, noisy, opened.source.key()[None], [self.step])[0, 0]
-        certificate = opened.certify(
-            self.budget.delta,
-            release=Release.EVERY_ITERATE,
-            assumptions=(
-                CLIPPED,
-                PUBLIC_SETTINGS,
-                SECRET_DRAWS,
-                *data_assumptions(data, session.public),
-            ),
-            compiled=True,
+        ready, public = self.prepare(data, policy, public=session.public), session.public
+        warn_if_large(self.budget.delta, ready.count)
+        opened = session.open(ready.unit, Relation.REPLACE_ONE)
+        opened.pay(ready.plan.event, delta=self.budget.delta)
+        result = ready.result(ready.run_iterations(opened.source), opened, start)
+        if not public:
+            return result
+        assert result.weights is not None
+        found = moments(data, policy, self.features, self.gamma)
+        return replace(
+            result,
+            estimate=value_at(self.features, result.weights, start, data, public),
+            diagnostics={"mspbe": mspbe(result.weights, found)},
         )
-        diagnostics = None
-        if session.public:
-            found = moments(data, policy, self.features, self.gamma)
-            diagnostics = {"mspbe": mspbe(weights, found)}
-        return Result(
-            method="GPOPE",
-            promise=self._promise(certificate, noisy, count),
-            estimate=value_at(self.features, weights, start, data, session.public),
-            weights=weights,
-            features=self.features,
-            settings={
-                "gamma": self.gamma,
-                "units": count,
-                "iterations": times,
-                "clip": self.clip,
-                "step": self.step,
-                "schedule": self.schedule,
-                "sigma": noisy.noise_multiplier,
-                "average": self.average,
-                "weight_cap": self.weight_cap,
-            },
-            diagnostics=diagnostics,
-        )
+
+    def prepare(
+        self, data: Data, policy: Policy | None = None, *, public: bool = False
+    ) -> "PreparedRun":
+        """Do all that comes before the payment: read the data, and calibrate the noise."""
+        units = self._units(data, policy, certified=not public)
+        return PreparedRun(self, self.noise(units.count), units, data_assumptions(data, public))
 
     def sweep(
         self, data: Data, policy: Policy | None, steps: Sequence[float], seeds: Sequence[int]
@@ -158,7 +163,7 @@ class GPOPE:
 
     def noise(self, count: int) -> NoisyPlan:
         """That of a run over `count` units, in units of h."""
-        return _cached_plan(self.budget, count, self.iterations or count)
+        return _cached_plan(self.budget, count, self.iterations or count, self.beside)
 
     def _promise(self, certificate: Certificate, noisy: NoisyPlan, count: int) -> Promise:
         """What the result carries, given the certificate of what ran."""
@@ -193,10 +198,76 @@ class GPOPE:
 
 
 @lru_cache(maxsize=64)
-def _cached_plan(budget: Budget, units: int, times: int) -> NoisyPlan:
+def _cached_plan(budget: Budget, units: int, times: int, beside: tuple[Event, ...]) -> NoisyPlan:
     # A part in 10^4 more noise than needed is not seen, and each evaluation takes a while.
     schedule = SingleSamples(units, times)
-    return NoisyPlan.from_budget(budget, Relation.REPLACE_ONE, schedule, tolerance=1e-4)
+    return NoisyPlan.from_budget(
+        budget, Relation.REPLACE_ONE, schedule, beside=beside, tolerance=1e-4
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRun:
+    """A run before its payment, which holds all that it needs of the data."""
+
+    judge: GPOPE
+    plan: NoisyPlan
+    units: UnitMoments
+    """Private."""
+
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def unit(self) -> Unit:
+        """Who is drawn."""
+        return self.units.unit
+
+    @property
+    def count(self) -> int:
+        """How many there are; public under replace-one."""
+        return self.units.count
+
+    def try_iterations(self) -> None:
+        """Compile and run on a fixed key, for nobody to see: what memory lacks, it lacks here."""
+        import jax
+
+        self._weights(jax.random.key(0, impl="threefry2x32"))
+
+    def run_iterations(self, source: Source) -> Floats:
+        """theta: only after the payment."""
+        return self._weights(source.key())
+
+    def _weights(self, key: Any) -> Floats:
+        found = self.judge._run(self.units, self.plan, key[None], [self.judge.step])
+        return np.asarray(found[0, 0])
+
+    def result(self, theta: Floats, opened: OpenSession, start: Any = None) -> Result:
+        """What is told of a run that came to `theta`; `opened` has paid for it."""
+        judge, noisy, count = self.judge, self.plan, self.count
+        certificate = opened.certify(
+            judge.budget.delta,
+            release=Release.EVERY_ITERATE,
+            assumptions=(CLIPPED, PUBLIC_SETTINGS, SECRET_DRAWS, *self.assumptions),
+            compiled=True,
+        )
+        return Result(
+            method="GPOPE",
+            promise=judge._promise(certificate, noisy, count),
+            estimate=value_at(judge.features, theta, start),
+            weights=theta,
+            features=judge.features,
+            settings={
+                "gamma": judge.gamma,
+                "units": count,
+                "iterations": judge.iterations or count,
+                "clip": judge.clip,
+                "step": judge.step,
+                "schedule": judge.schedule,
+                "sigma": noisy.noise_multiplier,
+                "average": judge.average,
+                "weight_cap": judge.weight_cap,
+            },
+        )
 
 
 # --- compiled ------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def public(read: ReportContext) -> Html:
         else layout.paragraph("The study lists no facts that were taken to be public."),
         table,
         tag("h3", "What the figures rest on"),
-        layout.bullets(words.ESTIMATE_ASSUMPTIONS),
+        layout.bullets(words.estimate_assumptions(read.study.results)),
     )
 
 

@@ -12,7 +12,7 @@ def study_lines(study: Study) -> list[str]:
     main = study.main
     level = f"{100 * main.interval.level:g} %" if main.interval else ""
     lines = textwrap.wrap(printable(quote_name(study.title)), 78)
-    lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}")
+    lines.append(f"  {'':<22}{'value':>10}{'from':>10}{'to':>10}   {level}".rstrip())
     names = {
         "target": study.target_name,
         "behavior": study.behavior_name,
@@ -25,6 +25,10 @@ def study_lines(study: Study) -> list[str]:
         if found is not None:
             ends = [found["interval"][end] for end in ("low", "high")]
             lines.append(_row(label, found["estimate"], *ends))
+    if not main.details and main.interval is None:
+        lines.append(_row(study.target_name, main.estimate) + "  no interval")
+        if main.estimate is None:
+            lines.append(f"  The values of states, by {main.method}, are in the report.")
     others = [one for one in study.results[1:] if one.estimate is not None]
     if others:
         lines.append(f"  {quote_name(study.target_name[:40])}, by other estimators:")

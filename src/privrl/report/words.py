@@ -1,9 +1,11 @@
 """What the figures mean, in sentences that follow from them by rule and say no more."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from privrl.evaluation.result import Result
 from privrl.privacy.certificate import IDEALISED_ARITHMETIC, Certificate
 from privrl.privacy.promise import NoiseOrigin, Relation, Release, Unit
 from privrl.report import numbers
@@ -448,7 +450,17 @@ def describe_disagreement(main: str, others: list[str]) -> str:
     )
 
 
-ESTIMATE_ASSUMPTIONS = (
+# These refuse to judge another policy than was followed: then no probability is used.
+_ON_POLICY = ("DP-LSW", "DP-LSL")
+
+
+def estimate_assumptions(results: Sequence[Result]) -> tuple[str, ...]:
+    """What no statistic can tell of the data that the results are from."""
+    used = all(one.method not in _ON_POLICY for one in results)
+    return _ESTIMATE_ASSUMPTIONS if used else _ESTIMATE_ASSUMPTIONS[1:]
+
+
+_ESTIMATE_ASSUMPTIONS = (
     "The logged probabilities of the actions are right. Where they were estimated, errors in them "
     "are not in the intervals.",
     "Nothing that was not recorded drove both what was done and how it went. No statistic on this "

@@ -24,8 +24,9 @@ from privrl.data.columns import plan
 from privrl.data.readers.tables import schemas
 from privrl.data.sources import check_names, check_schema
 from privrl.evaluation import memory
+from privrl.evaluation.dplsw import OutputPerturbation
 from privrl.evaluation.private_figures import COVARIANCE
-from privrl.evaluation.private_gtd import PrivateGTD
+from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import Ledger
 from privrl.privacy.mechanisms import GaussianMechanism, GridGaussianMechanism
@@ -33,7 +34,7 @@ from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.session import PrivacySession
 from privrl.run.evaluation import EvaluationSpec
 from privrl.run.provenance import Provenance
-from privrl.run.releasing import CERTIFICATE, REPORT, STUDY, check_unused
+from privrl.run.releasing import CERTIFICATE, REPORT, STUDY, ValueFunction, check_unused
 from privrl.run.request import Request
 from privrl.run.table_files import column_types, is_csv
 
@@ -223,6 +224,29 @@ def _releases(asked: Request, question: EvaluationSpec) -> tuple[Release, ...]:
             told = "if rewards are discounted, or trajectories end"
             found += [Release(method, noise=told) for method in more]
         return tuple(found)
+    people = "the number of " + ("people" if asked.user else "trajectories")
+    found = [_value_release(question, people)] if "value" in question.estimators else []
+    for judge in question.value_function_estimators(not asked.on_policy).values():
+        memory.check_features_memory(judge.features.dimension)
+        made: Event | None = None
+        if isinstance(judge, OutputPerturbation):
+            made = judge.mechanism().event
+            told = f"noise: its size follows from everybody's visits, and stays private; {made}"
+        elif isinstance(judge, PrivateLSTD):
+            made = judge.mechanism.event
+            told = f"noise: {made}"
+        else:
+            told = f"noise: follows from {people}, who are counted in the table"
+        found.append(Release(_method(judge), judge.budget.epsilon, made, told))
+    return tuple(found)
+
+
+def _method(judge: ValueFunction) -> str:
+    """As results call it."""
+    return judge.method if isinstance(judge, OutputPerturbation) else type(judge).__name__
+
+
+def _value_release(question: EvaluationSpec, people: str) -> Release:
     value = question.value_estimator
     mechanism, event = value.mechanism, value.mechanism.event
     if isinstance(mechanism, GridGaussianMechanism):
@@ -231,20 +255,9 @@ def _releases(asked: Request, question: EvaluationSpec) -> tuple[Release, ...]:
         std = mechanism.std
     # Of one person: it is divided by how many there are.
     noise = value.figures(np.zeros(len(COVARIANCE)), std, 1).details()["noise_std"]
-    people = "the number of " + ("people" if asked.user else "trajectories")
     told = f"noise: standard deviation {noise['behavior']:.3g} (as logged) and "
     told += f"{noise['target']:.3g} (new policy) over {people}"
-    found = [Release("PrivateValue", value.budget.epsilon, event, told)]
-    for judge in question.value_function_estimators(off_policy=True).values():
-        memory.check_features_memory(judge.features.dimension)
-        if isinstance(judge, PrivateGTD):
-            told = f"noise: follows from {people}, who are counted in the table"
-            found.append(Release("PrivateGTD", judge.budget.epsilon, None, told))
-        else:
-            made = judge.mechanism.event
-            told = f"noise: {made}"
-            found.append(Release("PrivateLSTD", judge.budget.epsilon, made, told))
-    return tuple(found)
+    return Release("PrivateValue", value.budget.epsilon, event, told)
 
 
 def _events(releases: Iterable[Release], budget: Budget) -> list[Event]:

@@ -4,12 +4,14 @@
     study = evaluate(data, policy, spec)
 
 The value of the policy, of the one that was followed, and their difference come from
-`PrivateValue`. With `features` the value of states is estimated too, by `PrivateGTD` or
-`PrivateLSTD`; the budget is then shared out by the squares of the Gaussian mechanisms' distances,
-mu_i^2 = share_i mu^2, which compose to mu. Everything is paid for before anything is drawn, and one
-certificate covers it all (`releasing`: what comes before the payment, and how a run that was killed
-goes on). On data declared public there is no budget, and the estimators without
-noise run instead.
+`PrivateValue`. With `features` the value of states is estimated too, by `PrivateGTD`, `PrivateLSTD`
+or `GPOPE`; the budget is then shared out by the squares of the Gaussian mechanisms' distances,
+mu_i^2 = share_i mu^2, which compose to mu (GPOPE gets what the others leave of the whole). `DPLSW`
+and `DPLSL`, which judge the policy that was followed, alone or beside the others, have no mu: they
+get their share of epsilon and of delta, and the others share out the rest, since these add up.
+Everything is paid for before anything is drawn, and one certificate covers it all (`releasing`:
+what comes before the payment, and how a run that was killed goes on). On data declared public there
+is no budget, and the estimators without noise run instead.
 """
 
 import math
@@ -29,7 +31,20 @@ from privrl.core.spec import REQUIRED, Spec, with_default
 from privrl.data import Features, OneHot, Policy, Tabular, Trajectories, TrajectoryStream
 from privrl.data.assumptions import ESTIMATED, data_assumptions
 from privrl.data.policies import FunctionPolicy
-from privrl.evaluation import DR, FQE, IS, LSTD, PDIS, WDR, WIS, WPDIS, memory
+from privrl.evaluation import (
+    DPLSL,
+    DPLSW,
+    DR,
+    FQE,
+    GPOPE,
+    IS,
+    LSTD,
+    PDIS,
+    WDR,
+    WIS,
+    WPDIS,
+    memory,
+)
 from privrl.evaluation.precondition import public_gram
 from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD
@@ -49,7 +64,13 @@ from privrl.run.provenance import Provenance
 from privrl.run.specs.table import BehaviorSource, EvaluateOptions, PolicySource
 from privrl.run.study import CurvePoint, Fact, Slice, Study
 
-ESTIMATORS = ("value", "gtd", "lstd")
+ESTIMATORS = ("value", "gtd", "lstd", "gpope", "dplsw", "dplsl")
+# These judge the policy that was followed, and their noise has no mu.
+ON_POLICY = frozenset(("dplsw", "dplsl"))
+_LABELS = (
+    *("public", "title", "target_name", "behavior_name"),
+    *("policy_source", "behavior_source"),
+)
 CURVE_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 Curve = tuple[tuple[CurvePoint, ...], int]
@@ -61,6 +82,8 @@ _MOST_STEPS = 2_000_000
 _LONGEST = 20_000
 # So that rounding up the parts of a budget does not overspend the whole.
 _CAUTION = 1.0 - 1e-6
+# Of epsilon and delta; below, no noise can be found for it.
+_LEAST_SHARE = 1e-6
 _POINTS = 41
 _SEEDED = "The noise came from a seed: this is an experiment, and protects nobody."
 
@@ -109,27 +132,63 @@ class EvaluationSpec(Spec):
     def __post_init__(self) -> None:
         self.check_fields()
         if not isinstance(self.estimators, Mapping) or not self.estimators:
-            raise InputError("must name at least one of value, gtd and lstd.", field="estimators")
+            raise InputError(
+                f"must name at least one of {', '.join(ESTIMATORS)}.", field="estimators"
+            )
         for name, share in self.estimators.items():
             if name not in ESTIMATORS:
                 raise InputError(f"There is no estimator {name!r}: use {', '.join(ESTIMATORS)}.")
             checks.positive(f"The share of {name}", share)
-        if "value" not in self.estimators:
-            raise InputError("must contain value: the others come beside it.", field="estimators")
-        if len(self.estimators) > 1 and self.features is None:
+        if "value" not in self.estimators and not set(self.estimators) <= ON_POLICY:
+            raise InputError(
+                "must contain value: gtd, lstd and gpope come beside it.", field="estimators"
+            )
+        functions = set(self.estimators) != {"value"}
+        if functions and self.features is None:
             remedy = "say what range each state could be in (" + option("state_range")
             remedy += "), or how many states there are (" + option("num_states") + ")."
             problem = "features are needed to estimate the value of states"
             raise InputError(problem, remedy=remedy)
-        if self.grid and len(self.estimators) > 1:
+        if self.grid and functions:
             raise InputError("grid noise is for the estimator value alone.")
-        if self.features is not None and (len(self.estimators) > 1 or self.budget is None):
+        if self.on_policy and not isinstance(self.features, OneHot):
+            raise InputError(
+                f"{self.on_policy} needs discrete states, and is not private for vectors",
+                remedy="say " + option("num_states") + ", or take gtd, lstd or gpope.",
+            )
+        if self.features is not None and (functions or self.budget is None):
             check_matrix_size("Estimating the value of states", self.features.dimension)
         if self.start is not None and self.features is not None:
             phi = np.asarray(self.features(np.asarray(self.start)))
             if phi.size == 0 or phi.ndim > 2:
                 raise InputError("must hold states, one or more.", field="start")
         self.value_estimator  # noqa: B018 - refuses what cannot be meant, before any data is read
+
+    @property
+    def on_policy(self) -> str:
+        """The estimators that judge no other policy than the one that was followed."""
+        return " and ".join(name for name in self.estimators if name in ON_POLICY)
+
+    def check_use(self, *, off_policy: bool, stream: bool) -> None:
+        """Refuse what an estimator is not private, or not made, for."""
+        if self.on_policy and off_policy:
+            raise InputError(
+                f"{self.on_policy} judges the policy that was followed, and is not private for "
+                "another",
+                remedy="leave out " + option("policy") + " and " + option("target_prob") + ", or "
+                "take gtd, lstd or gpope.",
+            )
+        if self.budget is None and (self.on_policy or "gpope" in self.estimators):
+            raise InputError(
+                f"{self.on_policy or 'gpope'} is for private data, and public data is judged "
+                "without noise",
+                remedy="leave out " + option("estimators") + ".",
+            )
+        if stream and "gpope" in self.estimators:
+            raise InputError(
+                "gpope draws from all people at every step, so it reads no stream",
+                remedy="leave out " + option("stream", True) + ", or take gtd.",
+            )
 
     @property
     def value_estimator(self) -> PrivateValue:
@@ -146,9 +205,9 @@ class EvaluationSpec(Spec):
             grid=self.grid,
         )
 
-    def value_function_estimators(self, off_policy: bool) -> dict[str, PrivateGTD | PrivateLSTD]:
+    def value_function_estimators(self, off_policy: bool) -> dict[str, releasing.ValueFunction]:
         """The estimators of value functions."""
-        made: dict[str, PrivateGTD | PrivateLSTD] = {}
+        made: dict[str, releasing.ValueFunction] = {}
         for name in self.estimators:
             if name == "value":
                 continue
@@ -158,8 +217,15 @@ class EvaluationSpec(Spec):
                 "reward_range": self.reward_range,
                 "budget": self._budget_share(name),
                 "gamma": self.gamma,
-                "weight_cap": self.weight_cap if off_policy else None,
             }
+            if name in ON_POLICY:
+                kind = DPLSW if name == "dplsw" else DPLSL
+                made[name] = kind(**common, return_bound=self._return_bound)
+                continue
+            common["weight_cap"] = self.weight_cap if off_policy else None
+            if name == "gpope":
+                made[name] = GPOPE.from_range(**common)
+                continue
             common["precondition"] = self._gram()
             if name == "gtd":
                 judge = PrivateGTD(**common, return_bound=self._return_bound)
@@ -189,11 +255,18 @@ class EvaluationSpec(Spec):
         """The budget of one estimator."""
         # On public data nothing is drawn: any budget will do to check the other settings.
         budget = self.budget or Budget(1.0, 1e-5)
-        if len(self.estimators) == 1:
+        if len(self.estimators) == 1 or name not in self.estimators:
             return budget
         if budget.delta == 0.0:
             raise InputError("must have a delta above 0: the noise is Gaussian.", field="budget")
-        share = self.estimators[name] / sum(self.estimators.values())
+        total = sum(self.estimators.values())
+        if name in ON_POLICY:
+            return _part_of(budget, self.estimators[name] / total, name)
+        rest = sum(share for one, share in self.estimators.items() if one not in ON_POLICY)
+        budget = budget if rest == total else _part_of(budget, rest / total, name)
+        share = self.estimators[name] / rest
+        if share == 1.0:
+            return budget
         whole = GaussianMechanism.from_budget(1.0, budget).std
         spent = epsilon(Gaussian(whole / math.sqrt(share) / _CAUTION, 1.0), budget.delta)
         if spent == 0.0:
@@ -202,6 +275,16 @@ class EvaluationSpec(Spec):
                 "take a smaller delta, a larger epsilon, or the estimator value alone."
             )
         return Budget(spent, budget.delta)
+
+
+def _part_of(budget: Budget, share: float, name: str) -> Budget:
+    """Such parts add up to the budget, whatever pays by them (basic composition)."""
+    if not share > _LEAST_SHARE:
+        raise InputError(
+            f"The share of {name} is too small: give it more than {_LEAST_SHARE:g} of all."
+        )
+    share *= _CAUTION
+    return Budget(budget.epsilon * share, budget.delta * share)
 
 
 def _box(features: Features | None) -> tuple[Any, Any] | None:
@@ -248,6 +331,8 @@ def evaluate(
     studies, or replaces something in them, tries that there, and may refuse.
     """
     labels = replace(question, **options)
+    # What only labels the study is in no digest of a run that may go on.
+    question = replace(question, **{n: one for n, one in options.items() if n not in _LABELS})
     public = labels.public
     if public != (question.budget is None):
         raise InputError(
@@ -263,6 +348,7 @@ def evaluate(
     if public and resume:
         raise InputError("Data declared public draws no noise: begin the run again.")
     off, curve = _off_policy(data, policy), _NO_CURVE
+    question.check_use(off_policy=off, stream=not isinstance(data, Trajectories))
     told = Provenance.of(
         policy,
         data.paths if isinstance(data, TrajectoryStream) else tables,
@@ -284,7 +370,7 @@ def evaluate(
             results=results,
             certificate=certificate,
             facts=facts,
-            target_name=labels.target_name or "new policy",
+            target_name=labels.target_name or ("new policy" if off else "logged policy"),
             behavior_name=labels.behavior_name or "as logged",
             curve=curve[0],
             curve_people=curve[1],

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # What only estimators with noise are told.
 _FOR_NOISE = ("reward_range", "return_range", "weight_cap", "largest_ratio", "estimators")
+# What only estimators for other policies are told.
+_FOR_RATIOS = ("weight_cap", "largest_ratio")
 _MEANINGS = {
     "states": "Which states there can be.",
     "actions": "Which actions there can be.",
@@ -24,7 +26,8 @@ _MEANINGS = {
 
 def with_public_facts(study: Study, request: "Request", question: EvaluationSpec) -> Study:
     """With what the options say, which `evaluate` was not told."""
-    units = study.main.details["units"]
+    main = study.main
+    units = main.details.get("units") or main.settings["units"]
     slices = tuple(
         replace(one, coordinate=name)
         for one, name in zip(study.slices, request.state or (), strict=False)
@@ -128,4 +131,6 @@ def public_facts(
     )
     if request.public:
         listed = [fact for fact in listed if fact.name not in _FOR_NOISE]
+    if request.on_policy:
+        listed = [fact for fact in listed if fact.name not in _FOR_RATIOS]
     return tuple(listed)

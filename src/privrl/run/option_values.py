@@ -81,6 +81,23 @@ def estimator_shares(text: str) -> dict[str, float]:
     return shares
 
 
+def shares_of(text: str | None, *, functions: bool, endless: bool) -> dict[str, float]:
+    """The share of each estimator, also where `--estimators` was not said: then of the values of
+    states too if they can be, for a quarter, most of the budget being for what people ask for.
+
+    Rewards that are `endless`, never discounted and never over, have no value of states.
+    """
+    if text is None:
+        return {"value": 3.0, "gtd": 1.0} if functions and not endless else {"value": 1.0}
+    shares = estimator_shares(text)
+    if endless and "value" in shares and not {"gtd", "lstd", "gpope"}.isdisjoint(shares):
+        raise InputError(
+            "gtd, lstd and gpope need rewards that end: say with --terminated whether trajectories "
+            "really end (a column, or true for all), or take --gamma below 1."
+        )
+    return shares
+
+
 def start_states(
     texts: Sequence[str],
     words: Sequence[str] | None,

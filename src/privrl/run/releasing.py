@@ -31,9 +31,11 @@ import numpy as np
 
 from privrl.core import files
 from privrl.core.errors import InputError
-from privrl.data import Policy, Trajectories, TrajectoryStream
-from privrl.evaluation import memory
-from privrl.evaluation.private_gtd import PreparedRun, PrivateGTD
+from privrl.data import OneHot, Policy, Trajectories, TrajectoryStream
+from privrl.evaluation import gpope, memory, private_gtd
+from privrl.evaluation.dplsw import OutputPerturbation
+from privrl.evaluation.gpope import GPOPE
+from privrl.evaluation.private_gtd import PrivateGTD
 from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.evaluation.private_value import PrivateValue
 from privrl.evaluation.result import Result
@@ -65,6 +67,8 @@ _RUN_FILES = (STUDY, CERTIFICATE, REPORT, "run.json", "result.json", "claim.json
 _SUM_RESOLUTION = 2.0**20
 
 Data = Trajectories | TrajectoryStream
+ValueFunction = PrivateGTD | PrivateLSTD | GPOPE | OutputPerturbation
+"""An estimator of the value of states."""
 ResultsCallback = Callable[[tuple[Result, ...], Certificate], object]
 """What becomes of results and their certificate."""
 
@@ -230,39 +234,46 @@ def _digest_inputs(
 class EstimatorSet:
     """The estimators, what they hold of the data, and what they will charge."""
 
-    value: PrivateValue
-    others: Mapping[str, PrivateGTD | PrivateLSTD]
+    value: PrivateValue | None
+    others: Mapping[str, ValueFunction]
     sums: Mapping[str, Sums]
     events: tuple[Event, ...]
     start: Any
 
     @property
     def names(self) -> list[str]:
-        return ["value", *self.others]
+        return [*([] if self.value is None else ["value"]), *self.others]
+
+    @property
+    def first(self) -> Sums:
+        """Of all people, like each of `sums`."""
+        return next(iter(self.sums.values()))
 
     def results(
         self,
         opened: OpenSession,
         sources: Mapping[str, Source],
-        ready: PreparedRun | None,
-        theta: Callable[[], Any],
+        ready: Mapping[str, "Prepared"],
+        theta: Callable[[str], Any],
         progress: "Progress",
     ) -> tuple[Result, ...]:
-        """One of each estimator, for all of which `opened` has paid; `theta` is what gtd came to.
+        """One of each estimator, for all of which `opened` has paid.
 
-        Each has a certificate of its own part of the payment.
+        `theta` is what those came to that are `ready`, by name. Each result has a certificate of
+        its own part of the payment.
         """
-        event, sums = self.value.mechanism.event, self.sums
-        results = [self.value.release_paid(sums["value"], opened.part(event, sources["value"]))]
+        sums, results = self.sums, []
+        if self.value is not None:
+            part = opened.part(self.value.mechanism.event, sources["value"])
+            results.append(self.value.release_paid(sums["value"], part))
         for name, judge in self.others.items():
             progress(f"the values of states ({name})")
-            if isinstance(judge, PrivateLSTD):
-                part = opened.part(judge.mechanism.event, sources[name])
-                results.append(judge.release_paid(sums[name], part, self.start))
+            if isinstance(judge, PrivateGTD | GPOPE):
+                part = opened.part(ready[name].plan.event, sources[name])
+                results.append(ready[name].result(theta(name), part, self.start))
             else:
-                assert ready is not None
-                part = opened.part(ready.plan.event, sources[name])
-                results.append(ready.result(theta(), part, self.start))
+                part = opened.part(_sum_event(judge), sources[name])
+                results.append(judge.release_paid(sums[name], part, self.start))
         return tuple(results)
 
     def rounded_sums(self) -> dict[str, Any]:
@@ -274,7 +285,7 @@ class EstimatorSet:
         found = {}
         for name, one in self.sums.items():
             judge = self.others.get(name)
-            bound = judge.bound if isinstance(judge, PrivateLSTD) else 1.0
+            bound = judge.bound if isinstance(judge, PrivateLSTD | OutputPerturbation) else 1.0
             # Adding 0 makes 0 of -0.
             found[name] = np.round(one.total / bound * _SUM_RESOLUTION) + 0.0
         return found
@@ -292,6 +303,16 @@ class EstimatorSet:
                 for name, one in self.sums.items()
             },
         )
+
+
+Prepared = private_gtd.PreparedRun | gpope.PreparedRun
+
+
+def _sum_event(judge: PrivateLSTD | OutputPerturbation) -> Event:
+    """What an estimator pays that releases one sum."""
+    if isinstance(judge, OutputPerturbation):
+        return judge.mechanism().event
+    return judge.mechanism.event
 
 
 def release_results(
@@ -317,8 +338,8 @@ def release_results(
     if keeping.folder is not None and isinstance(data, TrajectoryStream):
         given = HashedStream.of(data)
     judges = _gather_estimators(given, policy, question, off_policy, gather, progress)
-    unit, count = judges.sums["value"].unit, judges.sums["value"].count
-    delta = judges.value.budget.delta
+    assert question.budget is not None
+    unit, count, delta = judges.first.unit, judges.first.count, question.budget.delta
     if ledger is not None and (ledger.about.unit, ledger.about.relation) != (
         unit,
         Relation.REPLACE_ONE,
@@ -333,33 +354,37 @@ def release_results(
             keeping.keep(_digest_inputs(given, policy, behavior, question, gather, judges))
             names = enumerate(judges.names)
             sources = {name: keeping.source(name, number) for number, name in names}
-            ready: PreparedRun | None = None
+            ready: dict[str, Prepared] = {}
             for name, judge in judges.others.items():
-                if isinstance(judge, PrivateGTD):
+                if isinstance(judge, PrivateGTD | GPOPE):
                     progress(f"reading: the values of states ({name})")
-                    ready = stack.enter_context(judge.prepare(given, policy, sources[name]))
+                if isinstance(judge, PrivateGTD):
+                    ready[name] = stack.enter_context(judge.prepare(given, policy, sources[name]))
+                elif isinstance(judge, GPOPE):
+                    ready[name] = prepared_run = judge.prepare(given, policy)
+                    prepared_run.try_iterations()
             if isinstance(given, HashedStream):
                 given.digest()  # refuses what a later pass read otherwise
             session = PrivacySession(ledger=ledger, run=keeping.run, seed=keeping.seed)
             opened = session.open(unit, Relation.REPLACE_ONE)
             if keeping.kept is not None:
                 opened.attach_key(keeping.kept)
-            _rehearse(judges, ready, assumptions, opened.source.origin, tell)
+            _rehearse(judges, ready, assumptions, delta, opened.source.origin, tell)
             warn_if_large(delta, count)
         except BaseException:
             keeping.forget()
             raise
         with forget_unless_paid(opened):
             opened.pay(judges.events, delta=delta, new_run=True)
-        theta = None if ready is None else ready.run_iterations
-        results = judges.results(opened, sources, ready, theta or _no_theta, progress)
-    release, every = _certificate_terms(results, assumptions)
-    certificate = opened.certify(delta, release=release, assumptions=every, floating=False)
-    return results, certificate
 
+        def theta(name: str) -> Any:
+            run = ready[name]
+            if isinstance(run, gpope.PreparedRun):
+                return run.run_iterations(sources[name])
+            return run.run_iterations()
 
-def _no_theta() -> Any:
-    raise AssertionError("There is no estimator gtd.")
+        results = judges.results(opened, sources, ready, theta, progress)
+    return results, _certify(opened, delta, results, assumptions)
 
 
 def _gather_estimators(
@@ -371,11 +396,24 @@ def _gather_estimators(
     progress: "Progress",
 ) -> EstimatorSet:
     value, others = question.value_estimator, question.value_function_estimators(off_policy)
-    progress("reading: the values of the policies")
-    sums = {"value": gather(value, data, policy)}
-    count = sums["value"].count
-    events: list[Event] = [value.mechanism.event]
+    sums: dict[str, Sums] = {}
+    events: list[Event] = []
+    if "value" in question.estimators:
+        progress("reading: the values of the policies")
+        sums["value"] = gather(value, data, policy)
+        events.append(value.mechanism.event)
     for name, judge in others.items():
+        if isinstance(judge, OutputPerturbation):
+            memory.check_features_memory(judge.features.dimension)
+            progress(f"reading: the values of states ({name})")
+            sums[name] = gather(judge, data, policy)
+            events.append(_sum_event(judge))
+            continue
+        count = sums["value"].count
+        if isinstance(judge, GPOPE):
+            if not isinstance(judge.features, OneHot):
+                memory.check_units_memory(judge.features.dimension, count, 3)
+            continue
         if isinstance(data, Trajectories) and not is_table(judge.features, judge.change, data):
             dual = isinstance(judge, PrivateGTD) and judge.form == "primal-dual"
             memory.check_units_memory(judge.features.dimension, count, 3 if dual else 1)
@@ -387,6 +425,14 @@ def _gather_estimators(
         elif isinstance(data, Trajectories):
             assert judge.form is not None
             events.append(judge.plan(judge.form, count).event)
+    if "gpope" in others:
+        # Draws of one person have no squares to share out: what the others leave is theirs.
+        drawn = others.pop("gpope")
+        assert isinstance(drawn, GPOPE)
+        assert question.budget is not None
+        drawn = replace(drawn, budget=question.budget, beside=tuple(events))
+        others["gpope"] = drawn
+        events.append(drawn.noise(sums["value"].count).event)
     if "gtd" in others and not isinstance(data, Trajectories):
         # A stream, which is the caller's word, is gone through once. How a secret allocation adds
         # up with Gaussian noise has no squares to share out: it gets what the others leave.
@@ -394,7 +440,7 @@ def _gather_estimators(
         assert isinstance(judge, PrivateGTD)
         assert judge.form is not None
         assert question.budget is not None
-        form = judge.form
+        form, count = judge.form, sums["value"].count
         # As many steps as there would be iterations over all of the data; of public numbers.
         steps = min(count, judge.plan(form, count).iterations)
         judge = replace(
@@ -406,26 +452,27 @@ def _gather_estimators(
         )
         others["gtd"] = judge
         events.append(judge.plan(form, count).event)
-    return EstimatorSet(value, others, sums, tuple(events), question.start)
+    asked = value if "value" in question.estimators else None
+    return EstimatorSet(asked, others, sums, tuple(events), question.start)
 
 
 def _rehearse(
     judges: EstimatorSet,
-    ready: PreparedRun | None,
+    ready: Mapping[str, Prepared],
     assumptions: tuple[Assumption, ...],
+    delta: float,
     origin: NoiseOrigin,
     tell: ResultsCallback,
 ) -> None:
     """Whatever can go wrong after the payment, for want of memory too, goes wrong here."""
     sources = {name: placeholder(origin) for name in judges.names}
-    unit, delta = judges.sums["value"].unit, judges.value.budget.delta
     # Has no ledger, so that nobody pays.
-    rehearsal = SECRET_SESSION.open(unit, Relation.REPLACE_ONE, source=placeholder(origin))
+    source = placeholder(origin)
+    rehearsal = SECRET_SESSION.open(judges.first.unit, Relation.REPLACE_ONE, source=source)
     rehearsal.pay(judges.events)
 
-    def theta() -> Any:
-        assert ready is not None
-        return np.ones(ready.judge.features.dimension)
+    def theta(name: str) -> Any:
+        return np.ones(ready[name].judge.features.dimension)
 
     def no_progress(what: str, share: float | None = None) -> None:
         pass
@@ -433,15 +480,22 @@ def _rehearse(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         results = judges.with_zero_sums().results(rehearsal, sources, ready, theta, no_progress)
-        release, every = _certificate_terms(results, assumptions)
-        whole = rehearsal.certify(delta, release=release, assumptions=every, floating=False)
-        tell(results, whole)
+        tell(results, _certify(rehearsal, delta, results, assumptions))
 
 
-def _certificate_terms(
-    results: tuple[Result, ...], assumptions: tuple[Assumption, ...]
-) -> tuple[Release, list[Assumption]]:
-    """What the certificate of all results together says beside its events."""
-    every = [one for result in results for one in result.certificate.assumptions]
-    release = Release.EVERY_ITERATE if len(results) > 1 else results[0].certificate.release
-    return release, list(dict.fromkeys((*every, *assumptions)))
+def _certify(
+    opened: OpenSession,
+    delta: float,
+    results: tuple[Result, ...],
+    assumptions: tuple[Assumption, ...],
+) -> Certificate:
+    """That of all results together, with what each of theirs says beside its events."""
+    own = [result.certificate for result in results]
+    every = [one for certificate in own for one in certificate.assumptions]
+    return opened.certify(
+        delta,
+        release=Release.EVERY_ITERATE if len(own) > 1 else own[0].release,
+        assumptions=list(dict.fromkeys((*every, *assumptions))),
+        compiled=any(certificate.noise is NoiseOrigin.SECURE_KEY for certificate in own),
+        floating=False,
+    )

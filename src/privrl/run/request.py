@@ -27,7 +27,7 @@ from privrl.evaluation.steps import MOST_ROWS
 from privrl.privacy.promise import Budget
 from privrl.run import option_values as values
 from privrl.run import table_files as tables
-from privrl.run.evaluation import EvaluationSpec, evaluate
+from privrl.run.evaluation import ON_POLICY, EvaluationSpec, evaluate
 from privrl.run.facts import with_public_facts
 from privrl.run.option_values import flag_or_name
 from privrl.run.specs.base import option_of_file, over_config
@@ -193,14 +193,20 @@ class Request(EvaluateOptions):
 
     def missing(self) -> list[Question]:
         """All that an evaluation needs and was not given, as far as it can be known by now."""
-        needed = [] if self.public else ["epsilon", "delta", "reward_range", "weight_cap"]
-        if self.target_prob is None:
-            needed.append("policy")
-        if self.behavior is None:
-            needed.append("behavior_prob")
+        needed = [] if self.public else ["epsilon", "delta", "reward_range"]
+        if not self.on_policy:
+            needed += [] if self.public else ["weight_cap"]
+            needed += ["policy"] if self.target_prob is None else []
+            needed += ["behavior_prob"] if self.behavior is None else []
         if self.gamma in (None, 1.0):
             needed.append("horizon")
         return [*self.missing_columns(), *self.unanswered(*needed), *self._missing_words()]
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether the policy that was followed is judged, whose ratios to itself are all 1."""
+        shares = {} if self.estimators is None else values.estimator_shares(self.estimators)
+        return not ON_POLICY.isdisjoint(shares)
 
     def _missing_words(self) -> Iterator[Question]:
         """What states and actions can be, where the types of their columns say that it is words."""
@@ -264,6 +270,8 @@ class Request(EvaluateOptions):
         if self.public:
             # Without noise nothing needs a bound; then what stands in for one is not used.
             given = {"weight_cap": 1.0, "reward_range": (0.0, 1.0)} | given
+        if self.on_policy:
+            given = {"weight_cap": 1.0, "largest_ratio": 1.0} | given
         features = self.state_features(policy)
         if features is not None and self.features is None and self.estimators is None:
             # Whoever did not ask for values of states goes without, where they cost too much.
@@ -274,10 +282,15 @@ class Request(EvaluateOptions):
             vectors, count = self.has_vector_states(policy), getattr(features, "num_states", None)
             width = len(self.state or ())
             given["start"] = values.start_states(self.start, self.states, width, vectors, count)
-        given["estimators"] = self._estimators(features)
+        endless = self.gamma in (None, 1.0) and flag_or_name(self.terminated) in (None, False)
+        functions = features is not None and not self.grid
+        given["estimators"] = values.shares_of(
+            self.estimators, functions=functions, endless=endless and not self.grid
+        )
         first = Path(self.table[0]).name
         table = first if len(self.table) == 1 else f"{first} and more"
-        judged = Path(self.policy).name if self.policy else "another policy"
+        other = "the logged policy" if self.on_policy else "another policy"
+        judged = Path(self.policy).name if self.policy else other
         given.setdefault("title", f"The value of {self.target_name or judged}, from {table}")
         return EvaluationSpec(**given)
 
@@ -302,21 +315,6 @@ class Request(EvaluateOptions):
             raise InputError("features of discrete states are a table: say --features table.")
         return None if count is None else OneHot(count)
 
-    def _estimators(self, features: Features | None) -> dict[str, float]:
-        # Rewards that are never discounted and never end add up to nothing that can be estimated.
-        endless = self.gamma in (None, 1.0) and flag_or_name(self.terminated) in (None, False)
-        if self.estimators is None:
-            # Most of the budget for the number people ask for.
-            alone = features is None or self.grid or endless
-            return {"value": 1.0} if alone else {"value": 3.0, "gtd": 1.0}
-        shares = values.estimator_shares(self.estimators)
-        if endless and set(shares) > {"value"} and not self.grid:
-            raise InputError(
-                "gtd and lstd need rewards that end: say with --terminated whether trajectories "
-                "really end (a column, or true for all), or take --gamma below 1."
-            )
-        return shares
-
     # --- the answer -------------------------------------------------------------------------------
 
     def prepare(self) -> tuple[Policy | None, Policy | None, EvaluationSpec]:
@@ -325,6 +323,8 @@ class Request(EvaluateOptions):
         self.columns(None)
         policy, followed = self.load_policies()
         question = self.evaluation_spec(policy)
+        off_policy = policy is not None or self.target_prob is not None
+        question.check_use(off_policy=off_policy, stream=self.stream)
         self._check_policies(policy, followed)
         return policy, followed, question
 

@@ -80,9 +80,9 @@ class EvaluateOptions(TableOptions):
     features: str | None = option("polynomial:2, fourier:3 or table, for values of states.")
     start: tuple[str, ...] | None = option("Known start states, such as 90:70,80:75.")
     estimators: str | None = option(
-        "value, gtd, lstd, with shares of the budget (of mu squared): value:3,gtd:1."
+        "value, gtd, lstd, gpope, dplsw, dplsl, with shares of the budget: value:3,gtd:1."
     )
-    return_bound: float | None = option("How large a return could be, for gtd.", above=0)
+    return_bound: float | None = option("How large a return could be: gtd, dplsw, dplsl.", above=0)
     grid: bool = option("Integer noise: nothing assumed of arithmetic.", False)
     stream: bool = option("Read in parts, if larger than memory; gtd makes one pass.", False)
     policy_source: PolicySource | None = option("Was the policy learned from these people?")
