@@ -4,7 +4,7 @@ Results come with a `Certificate` that anyone can recompute, or with a paper's `
 not one. Start with `privrl.privacy`, which says what is promised and what it costs.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privrl.core.lazy import lazy
 
@@ -39,4 +39,21 @@ __all__ = [
     "resume",
 ]
 
-__getattr__ = lazy(__name__)
+_PACKAGES = ("control", "data", "envs", "evaluation", "privacy")
+_HOMES = {
+    "control.engine": ("Stopped", "learn", "resume"),
+    "data": ("Trajectories",),
+    "privacy": ("Budget", "Certificate", "Claim", "Ledger", "PrivRLError", "PrivacySession"),
+    "run.evaluation": ("EvaluationSpec", "evaluate"),
+    "run.loading": ("load",),
+}
+_load = lazy(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Load packages and names when they are first used, so that `privrl --help` answers at once."""
+    if name in _PACKAGES:
+        from importlib import import_module
+
+        return import_module(f"privrl.{name}")
+    return _load(name)

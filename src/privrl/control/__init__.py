@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from privrl.control.prospect_q import ProspectQ
     from privrl.control.q_learning import LearnedQValues, QLearning
 
+_HOMES = {
+    "actor_critic": ("ActorCritic", "CertifiedProgram"),
+    "functional_q": ("FunctionalQ",),
+    "heads": ("Network",),
+    "learned_q": ("LearnedQ",),
+    "logged_q": ("LoggedQ",),
+    "noised_q": ("Descent",),
+    "pgc.learned": ("LearnedPGC",),
+    "pgc.learner": ("PGC",),
+    "pgc.program": ("OneOf",),
+    "prospect_q": ("ProspectQ",),
+    "q_learning": ("LearnedQValues", "QLearning"),
+}
+
 __all__ = [
     "PGC",
     "ActorCritic",
@@ -42,4 +56,5 @@ __all__ = [
     "QLearning",
 ]
 
-__getattr__ = lazy(__name__)
+
+__getattr__ = lazy(__name__, _HOMES)

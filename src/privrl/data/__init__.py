@@ -38,6 +38,28 @@ if TYPE_CHECKING:
     from privrl.data.trajectories import Behavior, Note, Trajectories
     from privrl.data.views import Padded, Trajectory, Transitions
 
+_HOMES = {
+    "behavior": ("PrivateEstimate",),
+    "collection": ("collect",),
+    "columns": ("Columns", "Facts", "NullRule"),
+    "composed": ("Cells", "ConcatFeatures", "CosineProducts", "NetworkOutputs"),
+    "features": (
+        "Features",
+        "Fourier",
+        "FunctionFeatures",
+        "OneHot",
+        "Polynomial",
+        "Radial",
+        "RandomFourier",
+        "features_from_dict",
+    ),
+    "policies": ("EpsilonGreedy", "FunctionPolicy", "Network", "Policy", "Softmax", "Tabular"),
+    "policy_json": ("load_policy", "policy_from_dict", "policy_from_json"),
+    "stream": ("Totals", "TrajectoryStream", "stream_parquet"),
+    "trajectories": ("Behavior", "Note", "Trajectories"),
+    "views": ("Padded", "Trajectory", "Transitions"),
+}
+
 __all__ = [
     "Behavior",
     "Cells",
@@ -76,4 +98,5 @@ __all__ = [
     "stream_parquet",
 ]
 
-__getattr__ = lazy(__name__)
+
+__getattr__ = lazy(__name__, _HOMES)

@@ -47,6 +47,25 @@ if TYPE_CHECKING:
     from privrl.envs.tabular import Solution, TableParams, Tables, TabularMDP
     from privrl.envs.taxi import Taxi
 
+_HOMES = {
+    "base": (
+        *("Box", "Carry", "Discrete", "Environment", "Episodes", "Policy", "EnvState", "Step"),
+        *("Transitions", "begin", "episodes", "random_policy", "rollout", "table_policy"),
+    ),
+    "chain": ("MDP100", "Chain"),
+    "control": (
+        *("CartPole", "CartPoleParams", "Interval", "IntervalParams"),
+        *("MountainCar", "MountainCarParams"),
+    ),
+    "grid": ("ObstacleGrid",),
+    "hiv": ("HIV", "HIVParams"),
+    "host": ("GymnasiumEnv", "HostEnvironment", "collect", "from_gymnasium"),
+    "registry": ("make",),
+    "square": ("ObstacleSquare",),
+    "tabular": ("Solution", "TableParams", "Tables", "TabularMDP"),
+    "taxi": ("Taxi",),
+}
+
 __all__ = [
     "HIV",
     "MDP100",
@@ -92,7 +111,8 @@ NAMES = (
     *("ObstacleGrid", "ObstacleSquare", "Interval"),
 )
 
-__getattr__ = lazy(__name__)
+
+__getattr__ = lazy(__name__, _HOMES)
 
 
 def register() -> None:

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from privrl.risk.utilities import PowerUtility, Utility
     from privrl.risk.weights import IdentityWeight, Prelec, TverskyKahneman, Weight
 
+_HOMES = {
+    "prospect": ("Prospect", "parse_prospect"),
+    "tables": ("CPTSolution", "solve"),
+    "utilities": ("PowerUtility", "Utility"),
+    "weights": ("IdentityWeight", "Prelec", "TverskyKahneman", "Weight"),
+}
+
 __all__ = [
     "CPTSolution",
     "IdentityWeight",
@@ -34,4 +41,5 @@ __all__ = [
     "solve",
 ]
 
-__getattr__ = lazy(__name__)
+
+__getattr__ = lazy(__name__, _HOMES)

@@ -52,4 +52,11 @@ __all__ = [
     "ReturnDistribution",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = lazy(
+    __name__,
+    {
+        "learner": ("ActorCritic",),
+        "program": ("CertifiedProgram",),
+        "result": ("Diverged", "NOT_PRIVATE", "LearnedActorCritic", "ReturnDistribution"),
+    },
+)

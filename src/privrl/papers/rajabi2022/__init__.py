@@ -26,4 +26,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ProspectQ"]
 
-__getattr__ = lazy(__name__)
+__getattr__ = lazy(__name__, {"learner": ("ProspectQ",)})

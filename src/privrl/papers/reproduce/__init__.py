@@ -47,6 +47,21 @@ if TYPE_CHECKING:
     )
     from privrl.papers.reproduce.verdict import Verdict, judge
 
+_DATA = (
+    "Difference",
+    "Experiment",
+    "Figure",
+    "Plan",
+    "Printed",
+    "Quantity",
+    "Reading",
+    "Series",
+    "Statement",
+    "Table",
+    "Target",
+    "above",
+    "trend",
+)
 __all__ = [
     "Difference",
     "Experiment",
@@ -65,4 +80,4 @@ __all__ = [
     "trend",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = lazy(__name__, {"target": _DATA, "verdict": ("Verdict", "judge")})
