@@ -43,14 +43,18 @@ _MUTATED = ExitStack()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is collected, so that tests import what was mutated."""
+    from hypothesis import Phase, settings
+
+    # How long an example takes says how busy the machine is.
+    settings.register_profile("any machine")
+    settings.load_profile("any machine")
     name = os.environ.get("PRIVRL_MUTANT")
     if name:
-        from hypothesis import Phase, settings
-
         from privrl.audit.mutants import MUTANTS
 
         # A counterexample is enough; a smaller one takes longer than finding it.
-        settings.register_profile("mutant", phases=[Phase.explicit, Phase.generate])
+        phases = [Phase.explicit, Phase.generate]
+        settings.register_profile("mutant", phases=phases)
         settings.load_profile("mutant")
         _MUTATED.enter_context(MUTANTS[name].apply())
 

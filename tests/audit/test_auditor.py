@@ -49,7 +49,7 @@ LOCAL = Relation.LOCAL
 
 
 @given(st.integers(1, 400), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_clopper_pearson_inverts_the_binomial_tails(trials: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, trials))
     error = data.draw(st.sampled_from([1e-9, 1e-6, 0.025, 0.3]))

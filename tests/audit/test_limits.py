@@ -60,7 +60,7 @@ def test_the_figures_of_the_plan() -> None:
     assert best_accuracy_of(plan.event, RADIUS) == pytest.approx(0.557, abs=5e-4)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 12), budgets)
 def test_the_ceiling_is_attained_by_a_private_learner(tasks: int, budget: Budget) -> None:
     outcomes = learner(tasks, budget)
@@ -69,7 +69,7 @@ def test_the_ceiling_is_attained_by_a_private_learner(tasks: int, budget: Budget
     assert right == pytest.approx(best_accuracy(tasks, budget), rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 6), budgets)
 def test_the_program_finds_the_closed_form(tasks: int, budget: Budget) -> None:
     found = ceiling(np.eye(tasks), budget)
@@ -77,7 +77,7 @@ def test_the_program_finds_the_closed_form(tasks: int, budget: Budget) -> None:
     assert found >= best_accuracy(tasks, budget) * (1.0 - 1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.lists(st.floats(-5.0, 5.0), min_size=4, max_size=4), min_size=2, max_size=2),
     budgets,
@@ -97,7 +97,7 @@ def test_two_tasks_with_any_values_by_enumeration(
     assert found >= best - 1e-11
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(1, 5), budgets)
 def test_no_learner_that_was_tried_does_better(
     seed: int, tasks: int, decisions: int, budget: Budget

@@ -189,7 +189,7 @@ _ROWS = [
 _COMPILED = [jax.jit(rows.row) for rows in _ROWS]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(wild_episodes(), st.integers(0, 2), st.sampled_from([1e-3, 1.0, 1e3]), st.integers(0, 3))
 def test_no_episode_contributes_more_than_the_bound(
     wild: tuple[Any, Any, Any, bool], which: int, bound: float, seed: int
@@ -214,7 +214,7 @@ _VECTORS = [
 _VECTORS_COMPILED = [jax.jit(rows.row) for rows in _VECTORS]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(WILD, min_size=8, max_size=8), st.booleans())
 def test_vectors_that_are_no_numbers_contribute_within_the_bound(
     wild: list[float], features: bool

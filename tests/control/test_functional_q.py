@@ -146,7 +146,7 @@ def _neighbours(draw: Any) -> tuple[list[float], list[float]]:
 
 @pytest.mark.parametrize("box", [False, True])
 @given(pair=_neighbours(), steps=st.integers(1, 12), of=st.sampled_from(["arrival", "step"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_no_neighbours_move_a_model_by_more_than_the_bound(
     box: bool, pair: tuple[list[float], list[float]], steps: int, of: Any
 ) -> None:
@@ -170,7 +170,7 @@ def _before_noise(learner: FunctionalQ, env: Any, steps: int) -> tuple[Floats, E
 
 @pytest.mark.parametrize("release", RELEASES)
 @given(pair=_neighbours())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_no_neighbours_move_a_whole_run_by_more_than_the_bound(
     release: Any, pair: tuple[list[float], list[float]]
 ) -> None:
@@ -212,7 +212,7 @@ def test_a_whole_run_moves_by_the_bound_where_it_can(release: Any) -> None:
 
 
 @given(data=st.data(), gamma=st.floats(0.0, 1.0), horizon=st.integers(1, 6), n=st.integers(1, 12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_returns_are_cut_sums_and_move_by_at_most_the_horizon_weight(
     data: Any, gamma: float, horizon: int, n: int
 ) -> None:

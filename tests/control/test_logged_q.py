@@ -184,7 +184,7 @@ def _before_noise(features: Any, person: list[list[Any]], ends: list[bool], clip
     people=st.tuples(_PERSON, _PERSON),
     ends=st.lists(st.booleans(), min_size=4, max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_person_moves_an_update_by_more_than_twice_the_bound(
     which: int, people: Any, ends: list[bool]
 ) -> None:

@@ -164,7 +164,7 @@ ANY = st.floats(-6.0, 6.0) | st.sampled_from([0.0, 5.0, -5.0, 1e308, -1e308])
 _HUNTED = [jax.jit(rule.exact_update) for rule in RULES]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(0, len(RULES) - 1),
     st.lists(st.tuples(ANY, st.floats(-1.0, 1.0)), min_size=12, max_size=12),
@@ -215,7 +215,7 @@ WILD = st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.
 _ROWS = [jax.jit(rule.rows) for rule in PEOPLE]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(0, len(PEOPLE) - 1),
     st.lists(st.tuples(WILD, st.integers(-2, 3), WILD, WILD), min_size=0, max_size=4),

@@ -56,7 +56,7 @@ HEADS = [Table(STATES, ACTIONS), Linear(OneHot(STATES), ACTIONS)]
 
 @pytest.mark.parametrize("head", HEADS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_fitted_q_is_value_iteration(head: Any, seed: int) -> None:
     mdp = _mdp(seed)
     steps, rewards = _exact_rollout(mdp)

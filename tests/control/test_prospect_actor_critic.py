@@ -192,7 +192,7 @@ _COMPILED = jax.jit(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(WILD, max_size=4),
     st.booleans(),
@@ -226,7 +226,7 @@ def test_no_episode_contributes_more_than_the_bound(
         assert not counts.any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(-1e3, 1e3) | st.just(1e18), min_size=5, max_size=5))
 def test_the_projection_is_the_nearest_distribution(values: list[float]) -> None:
     with jax.enable_x64(True):

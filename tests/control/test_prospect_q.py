@@ -100,7 +100,7 @@ def known(mdp: TabularMDP) -> tuple[SampledRollout, Floats]:
 
 @pytest.mark.parametrize("head", [Table(STATES, ACTIONS), Linear(OneHot(STATES), ACTIONS)])
 @given(seed=st.integers(0, 10**6), which=st.integers(0, len(PROSPECTS) - 1), losses=st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_a_plan_is_the_fixed_point_of_the_operator(
     head: Any, seed: int, which: int, losses: bool
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_plan_is_the_fixed_point_of_the_operator(
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_who_goes_by_the_mean_has_the_plan_of_functional_q(seed: int) -> None:
     """On a rollout's own steps, for tables and for features that many states share."""
     draw = np.random.default_rng(seed)
@@ -311,7 +311,7 @@ def test_shrinking_takes_noise_out_of_what_is_alike() -> None:
         max_size=5,
     )
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_shrunk_numbers_are_in_the_range(numbers: list[tuple[float, float]]) -> None:
     noisy, std = np.array(numbers).T
     found = posterior_means(noisy, std, -3.0, 1.0)
@@ -373,7 +373,7 @@ PAID = st.lists(ANY, min_size=ROWS * SUCCESSORS, max_size=ROWS * SUCCESSORS)
     seed=st.integers(0, 3),
     size=st.sampled_from([0.0, 0.1, 3.0, 1e200]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_two_reward_functions_move_an_update_further(
     which: int, one: list[float], other: list[float], alike: bool, seed: int, size: float
 ) -> None:

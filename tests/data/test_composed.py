@@ -47,7 +47,7 @@ nasty = st.one_of(
 
 
 @each
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(states=st.lists(st.tuples(nasty, nasty), min_size=4, max_size=4))
 def test_no_state_breaks_the_bound(features: Any, states: list[tuple[float, float]]) -> None:
     limit = Fraction(features.norm_bound) ** 2

@@ -52,7 +52,7 @@ def exact_square(row: Any) -> Fraction:
 
 @pytest.mark.parametrize("normalised", [False, True], ids=["plain", "normalised"])
 @pytest.mark.parametrize("name", MAPS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(states=st.lists(st.tuples(nasty, nasty), min_size=4, max_size=4))
 def test_bound(name: str, normalised: bool, states: list[tuple[float, float]]) -> None:
     features = MAPS[name](normalised)

@@ -173,7 +173,7 @@ def test_draws_follow() -> None:
     np.testing.assert_array_equal(same, policy.sample(np.zeros(50, dtype=int), 7))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from([0.0, 1e-30, 1e-9, 0.1, 0.3, 1.0]), min_size=1, max_size=6).filter(
         any

@@ -41,7 +41,7 @@ def joined(batches: list[Trajectories]) -> Trajectories:
     return Trajectories.from_table(pa.concat_tables(tables), **first.column_names)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     cuts=st.lists(st.integers(0, 10**6), max_size=4),
@@ -82,7 +82,7 @@ def test_equals_loading_at_once(
             assert size + following > batch_rows
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), by_user=st.booleans(), words=st.booleans())
 def test_sorting_on_disk(seed: int, by_user: bool, words: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -188,7 +188,7 @@ def test_the_order_of_a_sorted_stream_depends_on_ids_alone(tmp_path: Path, words
     np.testing.assert_array_equal(orders[0], orders[1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), rule=st.sampled_from(["refuse", "carry", "fill"]))
 def test_every_option_at_once(seed: int, rule: str) -> None:
     """Nulls, lists, timestamps, categories: however rows are cut, the same is read or refused."""
@@ -304,7 +304,7 @@ def test_flag_before_a_batch_ends(tmp_path: Path) -> None:
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.lists(st.integers(-5, 60), max_size=8), max_size=12), st.booleans())
 def test_seen_against_a_set(batches: list[list[int]], words: bool) -> None:
     seen, plain = SeenIds(), set[int]()

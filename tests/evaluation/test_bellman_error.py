@@ -249,7 +249,7 @@ def test_a_change_of_features_is_a_change_of_coordinates(features: Features) -> 
 odd = st.sampled_from([0.0, -1.0, 0.5, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(odd, min_size=4, max_size=4), st.sampled_from([5e-324, 1e-300, 0.5, 1.0]))
 def test_strange_numbers_of_one_unit_stay_with_it_and_in_range(
     rewards: list[float], probability: float

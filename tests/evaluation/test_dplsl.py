@@ -60,7 +60,7 @@ def test_one_trajectory_by_hand() -> None:
     assert scale_of(looser, data) == pytest.approx(30.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(person, min_size=1, max_size=4),
     person,

@@ -132,7 +132,7 @@ def test_without_noise_it_is_monte_carlo(monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_allclose(found, wanted, rtol=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(person, min_size=1, max_size=4),
     person,

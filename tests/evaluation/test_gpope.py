@@ -131,7 +131,7 @@ def test_draws_are_uniform() -> None:
 _GRADIENT = jax.jit(gradient, static_argnums=1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(person, min_size=3, max_size=3),
     st.lists(st.floats(width=64), min_size=6, max_size=6),

@@ -207,7 +207,7 @@ def people(*each: Any) -> Trajectories:
     return replace(data, rewards=np.array([reward for _, reward, _ in rows]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(person, min_size=1, max_size=3),
     person,
@@ -456,7 +456,7 @@ def test_steps_may_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [bool(np.any(one)) for one in sums] == [False] * 3 + [True] + [False] * 2
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(person, min_size=1, max_size=3),
     person,
@@ -621,7 +621,7 @@ def test_off_policy_uses_the_stable_form() -> None:
     assert mixed.fit(data).settings["form"] == "residual"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.99), st.integers(2, 5))
 def test_tables_are_stable_for_every_policy(seed: int, gamma: float, size: int) -> None:
     """Eigenvalues on the right, whatever is judged, for any shares and any diagonal change."""

@@ -102,7 +102,7 @@ def test_both_ways_to_solve_agree_with_singular_values(ridge: float) -> None:
     np.testing.assert_allclose(found, wanted, atol=1e-9 * float(np.abs(wanted).max()), rtol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(person, min_size=1, max_size=3),
     person,

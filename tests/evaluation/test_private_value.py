@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize, spatial, stats
@@ -142,7 +142,6 @@ def test_climbing_finds_no_pair_further_apart() -> None:
 wild = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
-@settings(deadline=None)
 @given(
     hnp.arrays(np.float64, 6, elements=wild),
     hnp.arrays(np.float64, 6, elements=wild),

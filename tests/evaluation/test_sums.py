@@ -80,7 +80,7 @@ def test_what_does_not_add_up_is_refused() -> None:
         gather_sums(JUDGES["table"], nothing)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(person, min_size=1, max_size=3),
     person,

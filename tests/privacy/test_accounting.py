@@ -333,7 +333,7 @@ def test_floor_below_pld_below_renyi(parts: list[tuple[Event, int]]) -> None:
     assert found <= bracket.ceiling * (1 + 1e-5) + GRID
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(replace_one_events(), st.integers(2, 30))
 def test_composition_is_the_same_however_it_is_written(event: Event, times: int) -> None:
     counted = epsilon(Repeated(event, times), 1e-5, RO)
@@ -361,14 +361,14 @@ def test_monotone_in_noise_count_and_rate(build: Callable[..., Event]) -> None:
 TARGETS = st.sampled_from([1e-8, 1e-5, 0.01])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(replace_one_events(), counts, TARGETS)
 def test_delta_is_the_inverse_of_epsilon(event: Event, times: int, target: float) -> None:
     assert_inverse(event, times, target)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(replace_one_events(), counts, TARGETS)
 def test_delta_is_the_inverse_of_epsilon_often(event: Event, times: int, target: float) -> None:
     assert_inverse(event, times, target)
@@ -451,7 +451,7 @@ contributions = st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=4)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(contributions, st.floats(-1.0, 1.0), st.sampled_from([0.7, 1.0, 2.0]), st.booleans())
 def test_no_fixed_size_draw_loses_more(
     others: list[float], new: float, std: float, two: bool
@@ -470,7 +470,7 @@ def test_no_fixed_size_draw_loses_more(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     contributions,
     st.one_of(st.none(), st.floats(-1.0, 1.0)),

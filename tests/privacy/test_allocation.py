@@ -111,7 +111,7 @@ GRID = np.linspace(-9.0, 9.0, 601)
 WEIGHTS = np.exp(-(GRID**2) / 2) * (GRID[1] - GRID[0]) / math.sqrt(2 * math.pi)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(LEVELS, min_size=4, max_size=4),
     st.lists(LEVELS, min_size=4, max_size=4),
@@ -141,7 +141,7 @@ def test_no_adaptive_contributions_lose_more(
 replace_delta = cache(allocation.replace_delta)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(LEVELS, LEVELS, st.floats(0, 2 * math.pi), st.floats(-3.0, 3.0), st.floats(-2.0, 2.0))
 def test_no_directions_lose_more(
     long: float, short: float, angle: float, c: float, eps: float

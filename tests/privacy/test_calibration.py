@@ -49,7 +49,7 @@ def test_noise_just_suffices(
     assert delta(build(found * (1 - 1e-4)), budget.epsilon, relation) > budget.delta
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(0.01, 50.0), st.sampled_from([1e-3, 1e-6, 1e-9]), st.floats(1e-6, 1e6))
 def test_gaussian_calibration_is_exact(eps: float, d: float, bound: float) -> None:
     std = calibrate(lambda s: Gaussian(s * bound, bound), Budget(eps, d), RO)
@@ -115,7 +115,6 @@ CURVES: dict[str, Callable[[float, float], float]] = {
 }
 
 
-@settings(deadline=None)
 @given(
     curve=st.sampled_from(sorted(CURVES)),
     root=st.floats(0.0, 1.0, exclude_min=True),

@@ -51,7 +51,7 @@ def assert_within(before: Rows, after: Rows, bound: float, squared: bool) -> Non
             assert np.all(np.sign(new) * np.sign(old) >= 0)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.lists(nasty, min_size=5, max_size=5), min_size=1, max_size=4), bounds)
 def test_numpy(rows: list[list[float]], bound: float) -> None:
     array = np.array(rows)
@@ -59,7 +59,7 @@ def test_numpy(rows: list[list[float]], bound: float) -> None:
     assert_within(array, clip.l1(array, bound), bound, squared=False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.lists(nasty, min_size=5, max_size=5), min_size=2, max_size=2), bounds)
 def test_jax_in_64_bits(rows: list[list[float]], bound: float) -> None:
     import jax
@@ -75,7 +75,7 @@ def test_jax_in_64_bits(rows: list[list[float]], bound: float) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.lists(st.floats(width=32, allow_subnormal=False), min_size=6, max_size=6),

@@ -384,7 +384,7 @@ nasty = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.integers(0, len(KINDS) - 1), st.integers(1, 9), st.floats(0.01, 100.0))
 def test_no_neighbour_moves_the_stream_by_more_than_is_paid_for(
     data: st.DataObject, kind: int, horizon: int, bound: float

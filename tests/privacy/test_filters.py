@@ -68,7 +68,7 @@ events = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(events, min_size=1, max_size=8), st.sampled_from(LIMITS))
 def test_whatever_a_renyi_filter_lets_through_is_within_its_limit(
     wished: list[Event], limit: Budget

@@ -164,7 +164,7 @@ points_in = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(points_in, st.sampled_from([1e-9, 0.1, 1.0, 30.0, 1e7]), st.sampled_from(WAYS))
 def test_the_map_from_normals_to_values(
     points: list[float], rate: float, way: Callable[..., Array]
@@ -176,7 +176,7 @@ def test_the_map_from_normals_to_values(
     assert np.max(np.abs(inside - x)) * rate <= 2.0**-40
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.floats(allow_nan=False), min_size=2, max_size=20),
     st.floats(-1e9, 1e9),
@@ -250,7 +250,7 @@ def test_blocks_keep_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(path) == len(drawn)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(-300, 6), st.floats(-300, 6))
 def test_weights_are_accurate_at_any_distance(log_u: float, log_v: float) -> None:
     u, v = 10.0**log_u, 10.0**log_v
@@ -486,7 +486,7 @@ def neighbours(knots: list[float], turns: list[float]) -> Callable[[Fraction], F
     return difference
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.floats(LOW, HIGH), max_size=8),
     st.lists(st.sampled_from([-1.0, 1.0, 0.5, 0.0, 5e-324]), min_size=1, max_size=6),
@@ -514,7 +514,7 @@ def test_no_points_see_more_than_the_bound(
         assert total <= mpmath.mpf(rkhs_bound(SUP, SLOPE, rate, HIGH - LOW)) ** 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.floats(LOW, HIGH), max_size=8),
     st.lists(st.sampled_from([-1.0, 1.0, 0.5]), min_size=1, max_size=6),
@@ -674,7 +674,7 @@ def test_noise_on_weights_is_the_path() -> None:
     np.testing.assert_array_equal(noised.noise(x)[3], noised.noise(x[3]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.floats(-1, 1), min_size=2, max_size=2), min_size=1, max_size=12),
     st.lists(st.floats(-1, 1), min_size=6, max_size=6),

@@ -269,7 +269,7 @@ def test_the_whole_limit_is_there_for_each_slot_once(path: Path) -> None:
             ledger.spend(event, run="week", partition="weeks", slot=0)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.tuples(

@@ -220,7 +220,7 @@ EVENTS: list[Event] = [
 PLACES = [("", 0), ("weeks", 0), ("weeks", 1), ("cities", 0), ("cities", 1)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(EVENTS)), min_size=1, max_size=6),
     st.integers(0, 2),
@@ -349,7 +349,7 @@ def test_equal_events_of_a_long_run_are_counted_in_its_certificate(path: Path) -
         certificate.verify()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(run=st.text(min_size=1), note=st.text(), partition=st.text(), cost=st.floats(0.001, 0.3))
 def test_any_text_is_verified_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, run: str, note: str, partition: str, cost: float

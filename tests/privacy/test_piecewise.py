@@ -49,7 +49,7 @@ def distribution(eps: float, t: float, x: Floats) -> Floats:
     return np.asarray(p * within / (c - 1) + (1 - p) * (np.clip(x, -c, c) + c - within) / (c + 1))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(1e-5, 200.0))
 def test_cells_are_at_most_e_to_the_epsilon_likelier(eps: float) -> None:
     """The ratio of inside to outside, to sixty digits; any two windows, so any two inputs."""
@@ -200,7 +200,7 @@ def test_vectors_are_unbiased_with_the_error_on_paper(
         assert follows_discrete(chosen, dict.fromkeys(range(6), 1 / 6))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(nasty, min_size=4, max_size=4), min_size=1, max_size=3),
     st.sampled_from(KINDS),

@@ -23,7 +23,7 @@ rows = st.lists(nasty, min_size=3, max_size=3)
 Plan = LaplaceReport | GridLaplaceReport
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows, rows, st.floats(0.01, 100.0), st.floats(1e-3, 1e3))
 @example([0.0, 0.0, 414.0], [0.0, 0.0, -414.0], 1 / 3, 413.2890625)
 def test_no_two_inputs_are_further_apart_than_the_event_says(

@@ -70,7 +70,7 @@ masses = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(matrices, masses)
 def test_no_two_neighbours_are_further_apart_than_the_radius(
     rows: list[list[float]], weights: list[float]
@@ -105,7 +105,7 @@ nasty = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(nasty, min_size=9, max_size=9),
     st.lists(st.one_of(st.sampled_from([-1.0, 1.0]), st.floats(-1.0, 1.0)), min_size=9, max_size=9),

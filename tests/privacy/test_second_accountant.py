@@ -732,7 +732,7 @@ def plans(relation: Relation) -> st.SearchStrategy[list[Event]]:
     return st.lists(part, min_size=1, max_size=3)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data(), st.sampled_from([AR, RO]), st.sampled_from([1e-9, 1e-5, 1e-2]))
 def test_floor_is_below_ceiling(data: st.DataObject, relation: Relation, delta: float) -> None:
     found = bracket(data.draw(plans(relation)), delta, relation)
@@ -740,7 +740,7 @@ def test_floor_is_below_ceiling(data: st.DataObject, relation: Relation, delta: 
     assert 0.0 <= found.floor <= found.ceiling * (1 + 1e-12)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.data(), st.sampled_from([AR, RO]), st.integers(2, 20))
 def test_composition_is_the_same_however_it_is_written(
     data: st.DataObject, relation: Relation, times: int
@@ -754,7 +754,7 @@ def test_composition_is_the_same_however_it_is_written(
         assert found.ceiling == pytest.approx(counted.ceiling, rel=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(stds, st.integers(1, 50), st.sampled_from([1e-9, 1e-5, 0.01]))
 def test_replacing_is_moving_twice(std: float, times: int, delta: float) -> None:
     for kind in (Gaussian, Laplace):

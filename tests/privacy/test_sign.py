@@ -49,7 +49,7 @@ def probs(plan: ProjectedSign, row: list[float], seed: bytes) -> list[Fraction]:
     return [Fraction(int(np.rint((1.0 + x) * 2.0**52)), 2**53) for x in t]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @example([0.0, 0.0, 1.0], [0.0, 1.0, 0.0], bytes([*bytes(6), 4, *bytes(7), 70, 219]), 1.5, 1.0)
 @given(rows, rows, seeds, st.floats(0.01, 12.0), st.floats(0.01, 10.0))
 def test_every_report_is_at_most_e_to_the_epsilon_likelier(
@@ -223,7 +223,7 @@ def test_debiased_reports_of_dense_vectors_are_unbiased(eps: float, clip: float)
     assert abs(np.mean(squares) - raw.error) < spread + 0.01 * raw.error
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(rows, min_size=1, max_size=4), st.sampled_from([0.5, 5.0, 9.0]))
 def test_any_row_gives_a_valid_report(given_rows: list[list[float]], eps: float) -> None:
     plan = ProjectedSign(eps, 3)

@@ -68,7 +68,7 @@ def density_ratio(plan: PrivUnit) -> Decimal:
         return p * (1 - q) / ((1 - p) * q)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.floats(1e-3, 60.0), st.integers(1, 300), st.booleans(), st.booleans())
 def test_densities_are_at_most_e_to_the_epsilon_apart(
     eps: float, dimension: int, padded: bool, half: bool
@@ -105,7 +105,7 @@ def test_the_ratio_holds_at_the_ends_of_the_range(eps: float, dimension: int) ->
         assert density_ratio(PrivUnit(eps, dimension)) <= Decimal(eps).exp()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows, rows, st.booleans(), st.lists(st.floats(-1.0, 1.0), min_size=4, max_size=4))
 def test_no_pair_of_inputs_is_told_apart_by_more(
     first: list[float], second: list[float], padded: bool, point: list[float]

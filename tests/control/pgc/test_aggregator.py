@@ -276,7 +276,7 @@ def test_a_limit_of_no_age_takes_fresh_reports_only() -> None:
     assert outcomes == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.TOO_STALE]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from([PLAN, SIGN, LAPLACE]),
     st.one_of(
@@ -426,7 +426,7 @@ def drive(
     return state, journal
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["issue", "report", "report", "rubbish"]), st.integers(0, 50)),

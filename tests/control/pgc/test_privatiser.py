@@ -304,7 +304,7 @@ def test_what_is_no_gradient_is_told_like_zeros(mechanism: Mechanism, norm: Any)
     assert plan.payloads([], secure()) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(gradients, st.sampled_from(MECHANISMS), st.sampled_from(["unit", "clip"]))
 def test_every_gradient_gets_a_payload_that_is_read(
     gradient: object, mechanism: Mechanism, norm: Any
@@ -389,7 +389,7 @@ def test_reached_must_be_told_for_each() -> None:
 # --- no two inputs are further apart than promised ------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(gradients, gradients, st.floats(0.01, 12.0), st.integers(1, 3), st.floats(0.001, 10.0))
 def test_laplace_rows_are_within_epsilon_of_each_other(
     one: object, two: object, eps: float, times: int, radius: float
@@ -404,7 +404,7 @@ def test_laplace_rows_are_within_epsilon_of_each_other(
         assert times * Fraction(apart, mechanism.width) <= Fraction(eps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     gradients,
     gradients,
@@ -438,7 +438,7 @@ def test_sign_reports_are_within_epsilon_of_each_other(
         assert all_of_them <= exactly(Fraction(eps)).exp() * (1 + Decimal("1e-36"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(gradients, st.floats(0.01, 12.0), st.integers(1, 3))
 def test_privunit_looks_at_a_direction_and_no_more(one: object, eps: float, times: int) -> None:
     """Whatever the row, its report has the density p/q on a cap and (1-p)/(1-q) off it."""
@@ -507,7 +507,7 @@ def test_the_share_that_reached_the_target_is_unbiased() -> None:
 # --- a poisoner -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.sampled_from(MECHANISMS), st.booleans(), st.sampled_from(["unit", "clip"]))
 def test_no_bytes_weigh_more_than_a_report_can(
     data: st.DataObject, mechanism: Mechanism, scores: bool, norm: Any
