@@ -30,7 +30,13 @@ from tests.evaluation.test_bellman_error import weights_of
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 SEED, SIZE = 3, 20
-SMALL = {"fresh": 2_000, "sizes": [1_000], "epsilons": [1.0], "shrink": 1_000 // SIZE}
+SMALL = {
+    "is_swept": True,
+    "fresh": 2_000,
+    "sizes": [1_000],
+    "epsilons": [1.0],
+    "shrink": 1_000 // SIZE,
+}
 GIVEN = trials.Chosen(2, True, 0.01, 0.4642, 0.1)
 """Of GPOPE; averaged, which is more than the last iterate."""
 
@@ -213,6 +219,17 @@ def test_rows_are_fits(name: str) -> None:
         assert row[entry] == pytest.approx(mspbe(weights, here.truth), rel=1e-6), entry
     d = here.task.features.dimension
     assert row["zero"] == pytest.approx(mspbe(np.zeros(d), here.truth), rel=1e-9)
+
+
+@pytest.mark.usefixtures("unlearned")
+def test_few_steps_give_what_all_of_them_give() -> None:
+    options, small = {"chosen": {"1000 at 1": list(GIVEN)}}, {"task": control.ON, **SMALL}
+    (swept_row,) = trials.on_control(options, small, [SEED])
+    (row,) = trials.on_control(options, {**small, "is_swept": False}, [SEED])
+    assert set(swept_row) - set(row) == {"gpope_sweep", "certified_gpope_sweep"}
+    assert len(trials.few_steps(GIVEN)) == 6
+    for name, value in row.items():
+        assert value == pytest.approx(swept_row[name], rel=1e-9), name
 
 
 def run_alone(units: lanes.Dense, seed: list[int]) -> Floats:
